@@ -1,0 +1,65 @@
+"""Operand formats: what a block of mantissas means."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Rule(StrEnum):
+    """How a block's exponent follows from its largest magnitude `a`."""
+
+    CEIL = "ceil"  #: E = ceil(log2 a): an exact power of two clips.
+    FREXP = "frexp"  #: 2**(E-1) <= a < 2**E: nothing clips but what rounds up.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Format:
+    """Signed mantissas of `bits` bits under one exponent: value = mantissa * 2**(E - (bits - 1)).
+
+    In integer mode the exponent is ignored and the mantissa is the value.
+
+    Attributes:
+        bits:      Bits of one mantissa, sign included, 2 to 16.
+        symmetric: The lowest mantissa is -(2**(bits-1) - 1), else -2**(bits-1).
+        e_min:     Smallest exponent E, at least -15.
+        e_max:     Largest exponent E, at most 16.
+        rule:      How the exponent is chosen.
+
+    Source: numerics.md of the specification, block floating point.
+    """
+
+    bits: int = 8
+    symmetric: bool = False
+    e_min: int = -15
+    e_max: int = 16
+    rule: Rule = Rule.FREXP
+
+    def __post_init__(self):
+        if not 2 <= self.bits <= 16:
+            raise ValueError(f"a mantissa has 2 to 16 bits, not {self.bits}")
+        if not -15 <= self.e_min <= self.e_max <= 16:
+            raise ValueError(f"exponents lie in -15..16 and rise, not {self.e_min}..{self.e_max}")
+
+    @property
+    def lowest(self) -> int:
+        """Smallest mantissa."""
+        return -(1 << self.bits - 1) + self.symmetric
+
+    @property
+    def highest(self) -> int:
+        """Largest mantissa."""
+        return (1 << self.bits - 1) - 1
+
+    @property
+    def levels(self) -> int:
+        """Largest unsigned code of integer mode."""
+        return self.highest - self.lowest
+
+    @property
+    def zero(self) -> int:
+        """What an unsigned code is lowered by to travel as a signed mantissa."""
+        return -self.lowest
+
+    @property
+    def exponent_bits(self) -> int:
+        """Bits of the stored exponent E - e_min, at least 1."""
+        return max(1, (self.e_max - self.e_min).bit_length())
