@@ -1,0 +1,181 @@
+"""The machine configuration: every width and depth, written once."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+
+from spec.formats import Format, Rule
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Config:
+    """One neural network processor.
+
+    A *word* is `mfu_lanes` binary16 values; vector memories, queues, lengths and strides count words.
+
+    Attributes:
+        native_dim:       N: elements of a native vector, rows and columns of a native tile.
+        lanes:            Products per row that one tile engine adds in one cycle; divides N.
+        tile_engines:     Tiles of one row of tiles multiplied side by side.
+        mfu_lanes:        M: binary16 lanes of converters, multi-function units and memories; divides N.
+        weights:          Operand format of matrix tiles.
+        activations:      Operand format of vectors in front of the tile engines.
+        acc_int:          Integer bits of the accumulator (BFP long), sign included.
+        acc_frac:         Fraction bits of the accumulator.
+        bias_bits:        Bits of one BiasRf integer, 2 to 32.
+        product_bits:     Range in which a product counts no overflow event.
+        output_bits:      Range in which an integer-mode total counts no overflow event.
+        count_overflows:  Build the overflow counters.
+        initial_vrf:      Words of InitialVrf.
+        addsub_vrf:       Words of each AddSubVrf.
+        multiply_vrf:     Words of each MultiplyVrf.
+        net_in, net_out:  Words of the queues from and to the host.
+        mvmq_words:       Words of MvmQ.
+        matrix_tiles:     Native tiles of MatrixRf.
+        bias_words:       Words (of M integers) of BiasRf.
+        instructions:     Instructions of the instruction buffer.
+        accumulator_rows: Most rows of one product.
+        operand_columns:  Most native vectors of one product.
+        chain_queue:      Decoded chains that may wait in front of each pipeline.
+        message_bytes:    Bytes of one message beat: 4, 8 or 16.
+        clock_mhz:        Clock at which microseconds are reported.
+
+    Raises:
+        ValueError: a sentence that names the attribute.
+    """
+
+    native_dim: int
+    lanes: int
+    tile_engines: int = 1
+    mfu_lanes: int
+    weights: Format
+    activations: Format
+    acc_int: int
+    acc_frac: int
+    bias_bits: int = 32
+    product_bits: int = 32
+    output_bits: int = 32
+    count_overflows: bool = False
+    initial_vrf: int = 256
+    addsub_vrf: int = 256
+    multiply_vrf: int = 256
+    net_in: int = 256
+    net_out: int = 256
+    mvmq_words: int = 256
+    matrix_tiles: int = 64
+    bias_words: int = 64
+    instructions: int = 512
+    accumulator_rows: int = 1024
+    operand_columns: int = 32
+    chain_queue: int = 4
+    message_bytes: int = 4
+    clock_mhz: int = 50
+
+    def __post_init__(self):
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int) and not 0 <= value <= 65536:
+                raise ValueError(f"{field.name} = {value} is out of range: it lies in 0..65536")
+        for name in ("lanes", "mfu_lanes"):
+            if getattr(self, name) < 1 or self.native_dim % getattr(self, name):
+                raise ValueError(f"{name} = {getattr(self, name)} must divide native_dim = {self.native_dim}")
+        for name in ("native_dim", "tile_engines", "initial_vrf", "addsub_vrf", "multiply_vrf", "net_in", "net_out",
+                     "mvmq_words", "matrix_tiles", "bias_words", "instructions", "accumulator_rows",
+                     "operand_columns", "chain_queue"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        if self.matrix_tiles % self.tile_engines:
+            raise ValueError(f"matrix_tiles = {self.matrix_tiles} must be a multiple of "
+                             f"tile_engines = {self.tile_engines}")
+        if not 2 <= self.bias_bits <= 32:
+            raise ValueError(f"bias_bits = {self.bias_bits} must lie in 2..32")
+        if self.message_bytes not in (4, 8, 16):
+            raise ValueError(f"message_bytes = {self.message_bytes} must be 4, 8 or 16")
+        if self.alignment < 0:
+            raise ValueError(f"acc_frac = {self.acc_frac} drops bits of small blocks: it must be at least "
+                             f"{self.acc_frac - self.alignment}")
+        if self.sum_bits > 80:
+            raise ValueError(f"acc_int + acc_frac = {self.sum_bits} is wider than the 80 bits an accumulator may have")
+
+    @property
+    def words(self) -> int:
+        """Words of a native vector, N/M."""
+        return self.native_dim // self.mfu_lanes
+
+    @property
+    def groups(self) -> int:
+        """Lane groups of a native tile, N/lanes: the beats of a full tile."""
+        return self.native_dim // self.lanes
+
+    @property
+    def sum_bits(self) -> int:
+        """Bits of the accumulator: sums are modulo 2**sum_bits."""
+        return self.acc_int + self.acc_frac
+
+    @property
+    def alignment(self) -> int:
+        """Left shift of a dot product whose two blocks have the smallest exponents."""
+        return (self.acc_frac - (self.weights.bits - 1) - (self.activations.bits - 1)
+                + self.weights.e_min + self.activations.e_min)
+
+    @property
+    def digest(self) -> int:
+        """32 bits that tell this machine from others; firmware carries them."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+
+
+FULL8 = Format(bits=8)
+SYMMETRIC8 = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
+
+PRESETS = {
+    # Full formats and exponent ranges, every counter: for tests.
+    "tiny": Config(
+        native_dim=8, lanes=4, mfu_lanes=2, weights=FULL8, activations=FULL8, acc_int=30, acc_frac=44,
+        product_bits=14, output_bits=15, count_overflows=True, initial_vrf=64, addsub_vrf=64, multiply_vrf=64,
+        net_in=256, net_out=256, mvmq_words=32, matrix_tiles=32, bias_words=32, instructions=512, accumulator_rows=64,
+        operand_columns=8, clock_mhz=50),
+    # One product per row and cycle: the serial count of overflows; narrow accumulators, the ceil rule.
+    "serial": Config(
+        native_dim=4, lanes=1, mfu_lanes=4, weights=Format(bits=5, symmetric=True, e_min=-3, e_max=4, rule=Rule.CEIL),
+        activations=Format(bits=6, e_min=-4, e_max=3, rule=Rule.CEIL), acc_int=4, acc_frac=16, bias_bits=16,
+        product_bits=9, output_bits=10, count_overflows=True, initial_vrf=48, addsub_vrf=40, multiply_vrf=36,
+        net_in=64, net_out=64, mvmq_words=16, matrix_tiles=24, bias_words=20, instructions=300, accumulator_rows=24,
+        operand_columns=5, chain_queue=2, message_bytes=8, clock_mhz=40),
+    # Several tile engines, no counters.
+    "wide": Config(
+        native_dim=16, lanes=8, tile_engines=4, mfu_lanes=4,
+        weights=Format(bits=3, e_min=-6, e_max=9), activations=Format(bits=4, symmetric=True, e_min=-15, e_max=16),
+        acc_int=34, acc_frac=40, bias_bits=24, initial_vrf=128, addsub_vrf=96, multiply_vrf=80, net_in=512, net_out=512,
+        mvmq_words=64, matrix_tiles=64, bias_words=48, instructions=400, accumulator_rows=128, operand_columns=16,
+        chain_queue=8, message_bytes=16, clock_mhz=100),
+    # Fills a Lattice ECP5-85F: 1,024 products of 4 x 4 bits a cycle.
+    "ulx3s": Config(
+        native_dim=32, lanes=32, mfu_lanes=4, weights=Format(bits=4, symmetric=True, e_min=-7, e_max=0),
+        activations=Format(bits=4, symmetric=True, e_min=-5, e_max=2), acc_int=14, acc_frac=18, bias_bits=18,
+        initial_vrf=1024, addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512, mvmq_words=512, matrix_tiles=512,
+        bias_words=512, instructions=512, accumulator_rows=4096, operand_columns=64, clock_mhz=50),
+    # Eight-bit operands for recurrent networks.
+    "speech": Config(
+        native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=SYMMETRIC8, activations=SYMMETRIC8,
+        acc_int=12, acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=512, multiply_vrf=512, net_in=512,
+        net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512, accumulator_rows=2048,
+        operand_columns=64, clock_mhz=50),
+    # The published large shape, for golden.
+    "brainwave_s10": Config(
+        native_dim=400, lanes=40, tile_engines=6, mfu_lanes=40, weights=Format(bits=3), activations=Format(bits=3),
+        acc_int=34, acc_frac=40, initial_vrf=512, addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512,
+        mvmq_words=512, matrix_tiles=306, bias_words=512, instructions=1024, accumulator_rows=8000, operand_columns=50,
+        message_bytes=16, clock_mhz=250),
+}
+
+
+def preset(name: str) -> Config:
+    """The configuration called `name`.
+
+    Raises:
+        ValueError: there is no such preset.
+    """
+    if name not in PRESETS:
+        raise ValueError(f"there is no preset {name!r}: choose one of {', '.join(PRESETS)}")
+    return PRESETS[name]

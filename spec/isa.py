@@ -1,0 +1,255 @@
+"""The instruction set: the one definition that assembler, golden machine, decoder and documents read."""
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+WORD = 64  #: Bits of one instruction.
+LOOP_DEPTH = 2  #: Nested loops.
+WRITES = 3  #: Most `v_wr` of one chain.
+
+
+class Op(IntEnum):
+    """Opcode. 0 is none, so that erased memory is an error."""
+
+    V_RD = 1  #: Source: a vector, word by word.
+    M_RD = 2  #: Source: a native tile.
+    MV_MUL = 3  #: Matrix-vector product.
+    VV_ADD0 = 4  #: MFU 0, value + operand.
+    VV_A_SUB_B0 = 5  #: MFU 0, value - operand.
+    VV_B_SUB_A0 = 6  #: MFU 0, operand - value.
+    VV_MAX0 = 7  #: MFU 0, the larger of value and operand.
+    V_RELU0 = 8  #: MFU 0, max(value, 0).
+    V_SIGM0 = 9  #: MFU 0, logistic sigmoid.
+    V_TANH0 = 10  #: MFU 0, hyperbolic tangent.
+    VV_MUL0 = 11  #: MFU 0, value * operand.
+    VV_ADD1 = 12  #: MFU 1, as MFU 0.
+    VV_A_SUB_B1 = 13  #: MFU 1, as MFU 0.
+    VV_B_SUB_A1 = 14  #: MFU 1, as MFU 0.
+    VV_MAX1 = 15  #: MFU 1, as MFU 0.
+    V_RELU1 = 16  #: MFU 1, as MFU 0.
+    V_SIGM1 = 17  #: MFU 1, as MFU 0.
+    V_TANH1 = 18  #: MFU 1, as MFU 0.
+    VV_MUL1 = 19  #: MFU 1, as MFU 0.
+    V_WR = 20  #: Write the value and pass it on.
+    M_WR = 21  #: Write a native tile.
+    END_CHAIN = 22  #: The chain is complete: check it, run it.
+    S_WR = 23  #: Write a scalar register.
+    LOOP = 24  #: Repeat the chains up to `end_loop`.
+    END_LOOP = 25  #: End of the innermost loop's body.
+    END = 26  #: End of the program.
+
+
+class Mem(IntEnum):
+    """Memory code of an instruction or a message."""
+
+    INITIAL_VRF = 1
+    ADDSUB_VRF0 = 2
+    ADDSUB_VRF1 = 3
+    MULTIPLY_VRF0 = 4
+    MULTIPLY_VRF1 = 5
+    NET_Q = 6
+    MVM_Q = 7
+    MATRIX_RF = 8
+    BIAS_RF = 9
+
+
+#: Names of memories in program text.
+MEMORY_NAMES = {
+    Mem.INITIAL_VRF: "InitialVrf", Mem.ADDSUB_VRF0: "AddSubVrf0", Mem.ADDSUB_VRF1: "AddSubVrf1",
+    Mem.MULTIPLY_VRF0: "MultiplyVrf0", Mem.MULTIPLY_VRF1: "MultiplyVrf1", Mem.NET_Q: "NetQ", Mem.MVM_Q: "MvmQ",
+    Mem.MATRIX_RF: "MatrixRf", Mem.BIAS_RF: "BiasRf",
+}
+
+#: The random-access vector memories, in the order of their codes.
+VRFS = (Mem.INITIAL_VRF, Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1, Mem.MULTIPLY_VRF0, Mem.MULTIPLY_VRF1)
+QUEUES = (Mem.NET_Q, Mem.MVM_Q)
+
+
+class Reg(IntEnum):
+    """Scalar register of `s_wr`."""
+
+    ROWS = 1  #: Elements of the result; reset: N.
+    COLUMNS = 2  #: Native vectors of the operand; reset: 1.
+    ITERATIONS = 3  #: Repetitions of a chain; reset: 1.
+    ITERATIONS_X = 4  #: Iterations along x; reset: 1.
+    OUT_SCALE = 5  #: p of an integer-mode result, -32 to 31, two's complement in 16 bits; reset: 0.
+    STRIDE_X = 6  #: Words between iterations along x; reset: 0.
+    STRIDE_Y = 7  #: Words between iterations along y; reset: 0.
+    STRIDE_OUT = 8  #: Words between iterations of operands and results; reset: N/M.
+
+
+#: Names of registers in program text.
+REGISTER_NAMES = {
+    Reg.ROWS: "Rows", Reg.COLUMNS: "Columns", Reg.ITERATIONS: "Iterations", Reg.ITERATIONS_X: "IterationsX",
+    Reg.OUT_SCALE: "OutScale", Reg.STRIDE_X: "StrideX", Reg.STRIDE_Y: "StrideY", Reg.STRIDE_OUT: "StrideOut",
+}
+
+
+class Error(IntEnum):
+    """Why a program stopped."""
+
+    NONE = 0
+    ILLEGAL = 1
+    ALIGN = 2
+    RANGE = 3
+    SIZE = 4
+    QUEUE = 5
+    FORMAT = 6
+    WINDOW = 7
+    LOOP = 8
+    END = 9
+    MESSAGE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Bits [lo, lo + width) of an instruction."""
+
+    lo: int
+    width: int
+
+    def get(self, word: int) -> int:
+        """This field of `word`."""
+        return word >> self.lo & (1 << self.width) - 1
+
+    def put(self, value: int) -> int:
+        """`value` at this field's place.
+
+        Raises:
+            ValueError: it does not fit.
+        """
+        if not 0 <= value < 1 << self.width:
+            raise ValueError(f"{value} does not fit in {self.width} bits")
+        return value << self.lo
+
+
+#: The instruction word. Bits that an opcode does not use are zero, else it is ILLEGAL.
+FIELDS = {
+    "op": Field(0, 8),
+    "inc": Field(8, 1),
+    "integer": Field(9, 1),
+    "bias": Field(10, 1),
+    "unsigned": Field(11, 1),
+    "mem": Field(16, 8),
+    "a": Field(32, 16),
+    "b": Field(48, 16),
+}
+
+
+class Stage(IntEnum):
+    """Place of a point-wise operation: a chain's operations come in this order."""
+
+    ADD0 = 0
+    ACT0 = 1
+    MUL0 = 2
+    ADD1 = 3
+    ACT1 = 4
+    MUL1 = 5
+
+
+class Kind(Enum):
+    """Shape of an instruction's operands."""
+
+    NONE = ()  #: Opcode alone.
+    VECTOR = ("mem", "a", "inc")  #: A vector memory; a queue takes neither address nor `inc`.
+    MATRIX_SOURCE = ("mem",)
+    MATRIX_TARGET = ("mem", "a", "integer")
+    PRODUCT = ("a", "b", "integer", "bias", "unsigned")  #: Tile, BiasRf word, modes.
+    OPERAND = ("a", "inc")  #: Address in the stage's own memory.
+    REGISTER = ("mem", "a")  #: Register code in `mem`, value in `a`.
+    COUNT = ("a",)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What an opcode takes, and for point-wise operations where it sits."""
+
+    kind: Kind
+    stage: Stage | None = None
+    mems: tuple[Mem, ...] = ()  #: Memories the opcode takes.
+    operand: Mem | None = None  #: Memory of a point-wise operand.
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Fields that may be other than zero."""
+        return self.kind.value
+
+
+def _pointwise(mfu: int) -> dict[Op, Spec]:
+    addsub = (Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1)[mfu]
+    multiply = (Mem.MULTIPLY_VRF0, Mem.MULTIPLY_VRF1)[mfu]
+    first = Op.VV_ADD0 + 8 * mfu
+    table = {Op(first + k): Spec(Kind.OPERAND, Stage(3 * mfu), operand=addsub) for k in range(4)}
+    table |= {Op(first + 4 + k): Spec(Kind.NONE, Stage(3 * mfu + 1)) for k in range(3)}
+    return table | {Op(first + 7): Spec(Kind.OPERAND, Stage(3 * mfu + 2), operand=multiply)}
+
+
+SPECS = {
+    Op.V_RD: Spec(Kind.VECTOR, mems=VRFS + QUEUES),
+    Op.M_RD: Spec(Kind.MATRIX_SOURCE, mems=(Mem.NET_Q,)),
+    Op.MV_MUL: Spec(Kind.PRODUCT),
+    **_pointwise(0),
+    **_pointwise(1),
+    Op.V_WR: Spec(Kind.VECTOR, mems=VRFS + QUEUES),
+    Op.M_WR: Spec(Kind.MATRIX_TARGET, mems=(Mem.MATRIX_RF,)),
+    Op.END_CHAIN: Spec(Kind.NONE),
+    Op.S_WR: Spec(Kind.REGISTER),
+    Op.LOOP: Spec(Kind.COUNT),
+    Op.END_LOOP: Spec(Kind.NONE),
+    Op.END: Spec(Kind.NONE),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One decoded instruction; a field that the opcode does not take stays zero."""
+
+    op: Op
+    mem: int = 0
+    a: int = 0
+    b: int = 0
+    inc: int = 0
+    integer: int = 0
+    bias: int = 0
+    unsigned: int = 0
+
+
+def encode(instruction: Instruction) -> int:
+    """The 64-bit word of an instruction.
+
+    Raises:
+        ValueError: a field does not fit, or the opcode does not take it.
+    """
+    taken = ("op", *SPECS[instruction.op].fields)
+    word = 0
+    for name, field in FIELDS.items():
+        value = int(getattr(instruction, name))
+        if value and name not in taken:
+            raise ValueError(f"{instruction.op.name.lower()} does not take {name}")
+        word |= field.put(value)
+    return word
+
+
+def decode(word: int) -> Instruction | None:
+    """The instruction of a 64-bit word, or None where opcode or operands are ILLEGAL whatever the configuration."""
+    fields = {name: field.get(word) for name, field in FIELDS.items()}
+    if fields["op"] not in SPECS or sum(FIELDS[k].put(v) for k, v in fields.items()) != word:
+        return None
+    taken = ("op", *SPECS[Op(fields["op"])].fields)
+    if any(value for name, value in fields.items() if name not in taken):
+        return None
+    return Instruction(**(fields | {"op": Op(fields["op"])}))
+
+
+def out_scale(value: int) -> int:
+    """OutScale from its 16 bits, two's complement."""
+    return value - (value >> 15 << 16)
+
+
+def depth(config, mem: Mem) -> int:
+    """Words of a vector memory or queue, tiles of MatrixRf, words of BiasRf."""
+    return {
+        Mem.INITIAL_VRF: config.initial_vrf, Mem.ADDSUB_VRF0: config.addsub_vrf, Mem.ADDSUB_VRF1: config.addsub_vrf,
+        Mem.MULTIPLY_VRF0: config.multiply_vrf, Mem.MULTIPLY_VRF1: config.multiply_vrf, Mem.NET_Q: config.net_in,
+        Mem.MVM_Q: config.mvmq_words, Mem.MATRIX_RF: config.matrix_tiles, Mem.BIAS_RF: config.bias_words,
+    }[mem]

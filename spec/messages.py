@@ -1,0 +1,109 @@
+"""Host messages: what the bytes on every link mean.
+
+A message is a header of 16 bytes, a payload, zero bytes up to a whole beat, and one last beat whose low 32 bits are the
+CRC-32 (IEEE 802.3, as zlib) of all bytes before it. Everything is little-endian. TLAST marks the last beat.
+
+    byte 0 kind, 1 memory, 2 flags (bit 0: integer mode), 3 zero, 4..7 address, 8..11 count, 12..15 configuration digest
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from enum import IntEnum
+
+from spec.config import Config
+from spec.isa import Mem
+
+HEADER = struct.Struct("<BBBBIII")  #: kind, memory, flags, zero, address, count, digest
+
+
+class MessageKind(IntEnum):
+    """First byte of a message; `count` counts the items named here."""
+
+    WRITE = 1  #: Words to a random-access vector memory.
+    READ = 2  #: To the machine: ask for `count` words, no payload. From it: those words.
+    PACKED = 3  #: Native tiles of mantissas and exponents to MatrixRf.
+    BIAS = 4  #: Words to BiasRf, each of M 32-bit integers.
+    PROGRAM = 5  #: 64-bit instructions to the instruction buffer.
+    INPUT = 6  #: Words to NetQ.
+    OUTPUT = 7  #: Words from NetQ, one message for each `v_wr NetQ` of an iteration.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message without its CRC.
+
+    Attributes:
+        kind:    What it is.
+        memory:  Memory it concerns, or 0.
+        integer: PACKED: the tiles' mode.
+        address: First word, tile or instruction.
+        count:   Items, as `MessageKind` names them.
+        payload: Bytes of the items.
+    """
+
+    kind: MessageKind
+    memory: int = 0
+    integer: bool = False
+    address: int = 0
+    count: int = 0
+    payload: bytes = b""
+
+
+def record_bytes(config: Config) -> int:
+    """Bytes of one lane group of one row of a packed tile: mantissas, then the stored exponent, in whole 32-bit units.
+
+    Mantissa k of the group fills bits [k*b, (k+1)*b), two's complement; the stored exponent E - e_min of the row follows.
+    """
+    bits = config.lanes * config.weights.bits + config.weights.exponent_bits
+    return -(-bits // 32) * 4
+
+
+def item_bytes(config: Config, kind: MessageKind) -> int:
+    """Payload bytes of one item. Every item starts where the last one ended; only the whole payload is padded to a beat."""
+    return {
+        MessageKind.WRITE: 2 * config.mfu_lanes,
+        MessageKind.READ: 2 * config.mfu_lanes,
+        MessageKind.PACKED: config.native_dim * config.groups * record_bytes(config),
+        MessageKind.BIAS: 4 * config.mfu_lanes,
+        MessageKind.PROGRAM: 8,
+        MessageKind.INPUT: 2 * config.mfu_lanes,
+        MessageKind.OUTPUT: 2 * config.mfu_lanes,
+    }[kind]
+
+
+def pack(config: Config, message: Message) -> bytes:
+    """The bytes of a message, whole beats, CRC included."""
+    beat = config.message_bytes
+    body = HEADER.pack(message.kind, message.memory, message.integer, 0, message.address, message.count, config.digest)
+    body += message.payload
+    body += bytes(-len(body) % beat)
+    return body + zlib.crc32(body).to_bytes(beat, "little")
+
+
+def unpack(config: Config, data: bytes, *, to_machine: bool) -> Message:
+    """The message in `data`, on its way to the machine or from it.
+
+    Raises:
+        ValueError: it is truncated, over-long, of an unknown kind, damaged, or meant for another machine.
+    """
+    beat = config.message_bytes
+    if len(data) % beat or len(data) < HEADER.size + beat:
+        raise ValueError(f"a message of {len(data)} bytes is truncated: it must be whole beats of {beat} bytes")
+    kind, memory, flags, zero, address, count, digest = HEADER.unpack_from(data)
+    if zlib.crc32(data[:-beat]).to_bytes(beat, "little") != data[-beat:]:
+        raise ValueError("the message is damaged: its CRC does not match; send it again")
+    if digest != config.digest:
+        raise ValueError(f"the message is for machine {digest:08x}, this one is {config.digest:08x}: compile for it")
+    if kind not in list(MessageKind) or zero or flags > 1 or (flags and kind != MessageKind.PACKED):
+        raise ValueError(f"the message has an unknown kind {kind} or flags {flags}")
+    size = 0 if kind == MessageKind.READ and to_machine else count * item_bytes(config, MessageKind(kind))
+    got = len(data) - HEADER.size - beat
+    if got != size + -size % beat:
+        raise ValueError(f"the message announces {size} payload bytes and brings {got}")
+    return Message(kind=MessageKind(kind), memory=memory, integer=bool(flags), address=address, count=count,
+                   payload=data[HEADER.size:HEADER.size + size])
+
+
+#: Memories that WRITE and READ take.
+READABLE = frozenset({Mem.INITIAL_VRF, Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1, Mem.MULTIPLY_VRF0, Mem.MULTIPLY_VRF1})

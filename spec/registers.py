@@ -1,0 +1,91 @@
+"""The control port: 32-bit registers at byte addresses, over AXI4-Lite or a serial link."""
+
+from enum import IntEnum, IntFlag
+
+
+class Register(IntEnum):
+    """Byte address. Writing a read-only register changes nothing."""
+
+    CONTROL = 0x00  #: Write: bits of `Control`. Reads 0.
+    STATUS = 0x04  #: Bits of `Status`.
+    ERROR = 0x08  #: Code of `spec.isa.Error`; stays until reset or start.
+    ERROR_ADDRESS = 0x0C  #: Instruction at which the program stopped.
+    DIGEST = 0x10  #: Configuration digest.
+    NATIVE_DIM = 0x14  #: N.
+    LANES = 0x18  #: Products per row, tile engine and cycle.
+    TILE_ENGINES = 0x1C  #: Tile engines.
+    MFU_LANES = 0x20  #: M.
+    MATRIX_TILES = 0x24  #: Native tiles of MatrixRf.
+    INSTRUCTIONS = 0x28  #: Instructions of the instruction buffer.
+    COUNTER_COUNT = 0x2C  #: Counters at COUNTERS and above.
+    COUNTERS = 0x100  #: First counter; counter k lies at COUNTERS + 4*k, in the order of `Counter`.
+
+
+class Control(IntFlag):
+    """Commands, each done once by writing 1."""
+
+    START = 1  #: Run the program from instruction 0.
+    RESET = 2  #: Reset everything but memories and this port.
+    CLEAR = 4  #: Clear the counters.
+
+
+class Status(IntFlag):
+    """State of the machine."""
+
+    RUNNING = 1  #: A program runs.
+    DONE = 2  #: A program has ended, with or without an error, since the last start or reset.
+    WAIT_INPUT = 4  #: A chain waits for a word of NetQ.
+    WAIT_OUTPUT = 8  #: A chain waits for space in NetQ.
+    INVALID_VECTOR = 16  #: The vector quantiser has met a NaN or an infinity; sticky until reset.
+    INVALID_MATRIX = 32  #: The matrix quantiser has; sticky until reset.
+
+
+class Counter(IntEnum):
+    """Counters, 32 bits, saturating. Those up to EXCESS_OUTPUT are events, equal in golden and hardware."""
+
+    INSTRUCTIONS = 0  #: Instructions executed.
+    CHAINS = 1  #: Chains executed.
+    READ_INITIAL_VRF = 2  #: Words read by programs, one for each source or operand word.
+    READ_ADDSUB_VRF0 = 3
+    READ_ADDSUB_VRF1 = 4
+    READ_MULTIPLY_VRF0 = 5
+    READ_MULTIPLY_VRF1 = 6
+    READ_NET_Q = 7
+    READ_MVM_Q = 8
+    WRITE_INITIAL_VRF = 9  #: Words written by programs.
+    WRITE_ADDSUB_VRF0 = 10
+    WRITE_ADDSUB_VRF1 = 11
+    WRITE_MULTIPLY_VRF0 = 12
+    WRITE_MULTIPLY_VRF1 = 13
+    WRITE_NET_Q = 14
+    WRITE_MVM_Q = 15
+    ADD0 = 16  #: Words through a stage that was not bypassed.
+    ACT0 = 17
+    MUL0 = 18
+    ADD1 = 19
+    ACT1 = 20
+    MUL1 = 21
+    BEATS = 22  #: Lane groups multiplied, each by one tile engine.
+    TILES = 23  #: Native tiles multiplied, zero tiles too.
+    VECTORS = 24  #: Native vectors quantised.
+    ROWS_LOADED = 25  #: Rows of native tiles quantised by `m_rd`.
+    OVERFLOW_PARTIAL = 26  #: Overflow events; 0 where the configuration does not count.
+    OVERFLOW_PRODUCT = 27
+    OVERFLOW_OUTPUT = 28
+    EXCESS_PARTIAL = 29  #: Largest excess of such an event, in bits beyond the range.
+    EXCESS_PRODUCT = 30
+    EXCESS_OUTPUT = 31
+    CYCLES = 32  #: Time counters: from the first instruction decoded to done.
+    FETCH_BUSY = 33  #: Operand fetch moves a word.
+    FETCH_WAIT = 34  #: Operand fetch has a chain and waits for a word or an older write.
+    MVM_BUSY = 35  #: Tile engines multiply.
+    MVM_WAIT_OPERAND = 36  #: They have a product and wait for a native vector or a tile.
+    MVM_WAIT_OUTPUT = 37  #: They have a product and wait for room behind them.
+    MFU_BUSY = 38  #: The multi-function units take a word.
+    MFU_WAIT_OPERAND = 39  #: They have a chain and wait for a word or an older write.
+    MFU_WAIT_OUTPUT = 40  #: They have a chain and wait for room in NetQ.
+    COPY_BUSY = 41  #: The copy pipeline moves a word.
+    COPY_WAIT = 42  #: It has a chain and waits.
+
+
+EVENTS = tuple(Counter(k) for k in range(Counter.CYCLES))  #: Counters that golden and hardware hold equal.
