@@ -51,16 +51,18 @@ class Message:
 
 
 def record_bytes(config: Config) -> int:
-    """Bytes of one lane group of one row of a packed tile: mantissas, then the stored exponent, in whole 32-bit units.
+    """Bytes of one lane group of one row of a packed tile, in whole 32-bit units.
 
-    Mantissa k of the group fills bits [k*b, (k+1)*b), two's complement; the stored exponent E - e_min of the row follows.
+
+    Mantissa k of the group fills bits [k*b, (k+1)*b), two's complement; the stored exponent E - e_min of the row
+    comes after the last.
     """
     bits = config.lanes * config.weights.bits + config.weights.exponent_bits
     return -(-bits // 32) * 4
 
 
 def item_bytes(config: Config, kind: MessageKind) -> int:
-    """Payload bytes of one item. Every item starts where the last one ended; only the whole payload is padded to a beat."""
+    """Payload bytes of one item: items follow each other, only the whole payload is padded to a beat."""
     return {
         MessageKind.WRITE: 2 * config.mfu_lanes,
         MessageKind.READ: 2 * config.mfu_lanes,
