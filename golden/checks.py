@@ -1,0 +1,58 @@
+"""Checks of a layer's fields; each error names the layer, the field and what to do."""
+
+import numpy as np
+
+from spec.formats import Format
+
+
+def matrix_shape(layer, name: str) -> tuple[int, int]:
+    """The shape of the matrix that gives the layer its size."""
+    shape = np.shape(getattr(layer, name))
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"layer {layer.name!r}, {name}: a matrix [outputs, inputs] is needed, not the shape {shape}")
+    return shape
+
+
+def gates_shape(layer, name: str) -> tuple[int, int, int]:
+    """The shape of the stacked matrices that give a recurrent layer its size."""
+    shape = np.shape(getattr(layer, name))
+    if len(shape) != 3 or shape[0] != 4 or 0 in shape:
+        raise ValueError(f"layer {layer.name!r}, {name}: [4, outputs, inputs] is needed, not the shape {shape}")
+    return shape
+
+
+def block_count(layer, columns: int) -> int:
+    """How many blocks the columns make."""
+    if layer.block < 1:
+        raise ValueError(f"layer {layer.name!r}, block: a native dimension is 1 or more, not {layer.block}")
+    return -(-columns // layer.block)
+
+
+def array(
+    layer, name, dtype, shape, *, optional=False, mantissas: Format | None = None, exponents: Format | None = None
+):
+    """Refuse an array of another type or shape, a code outside its format, or a binary16 value that is not finite."""
+    value, where = getattr(layer, name), f"layer {layer.name!r}, {name}"
+    if value is None and optional:
+        return
+    if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
+        got = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise ValueError(f"{where}: {np.dtype(dtype)}{list(shape)} is needed, not {got}; export the model again")
+    if mantissas and not (mantissas.lowest <= value.min() and value.max() <= mantissas.highest):
+        raise ValueError(
+            f"{where}: codes lie in {value.min()}..{value.max()}, outside {mantissas.lowest}..{mantissas.highest}, the "
+            f"range of {mantissas.bits} bits; quantise for this format, or give the layer a wider one"
+        )
+    if exponents and not (exponents.e_min <= value.min() and value.max() <= exponents.e_max):
+        raise ValueError(
+            f"{where}: exponents lie in {value.min()}..{value.max()}, outside {exponents.e_min}..{exponents.e_max}, "
+            "the range of the format; quantise for this format, or give the layer a wider one"
+        )
+    if dtype == np.uint16 and ((value & 0x7C00) == 0x7C00).any():
+        raise ValueError(f"{where}: infinity or NaN in binary16; rescale the layer before export")
+
+
+def places(layer, name):
+    """Refuse a shift that the OutScale register cannot hold."""
+    if not -32 <= getattr(layer, name) <= 31:
+        raise ValueError(f"layer {layer.name!r}, {name}: {getattr(layer, name)} does not fit 6 signed bits (-32..31)")

@@ -1,0 +1,159 @@
+"""Quantised models as safetensors files with a JSON header: no pickle."""
+
+import json
+from dataclasses import MISSING, asdict, fields
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from golden.layers import LSTM, Activation, BlockDense, BlockLSTM, Dense, Layer, Unknown
+from golden.model import Model, Provenance
+from spec.formats import Format, Rule
+
+#: Tells this kind of file from other safetensors.
+KIND = "concord quantised model"
+VERSION = 1
+KINDS = {cls.__name__: cls for cls in (Dense, BlockDense, LSTM, BlockLSTM)}
+
+
+def save_model(model: Model, path: Path):
+    """Write a model; the file appears whole or not at all."""
+    arrays = {"predictions.fp32": model.fp32_predictions, "predictions.qat": model.qat_predictions}
+    layers = []
+    for layer in model.layers:
+        if isinstance(layer, Unknown):
+            raise ValueError(f"layer {layer.name!r} is of the unknown kind {layer.kind!r} and cannot be written")
+        record, tensors = _pack(layer)
+        layers.append({"kind": type(layer).__name__, **record})
+        arrays |= {f"{layer.name}.{key}": value for key, value in tensors.items()}
+    header = {
+        "version": VERSION,
+        "name": model.name,
+        "data": model.data,
+        "preprocessing": model.preprocessing,
+        "classes": list(model.classes),
+        "provenance": asdict(model.provenance),
+        "layers": layers,
+    }
+    content = save({k: np.ascontiguousarray(_stored(v)) for k, v in arrays.items()}, {KIND: json.dumps(header)})
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(content)
+    part.replace(path)
+
+
+def load_model(path: Path) -> Model:
+    """Read a model and check all of it.
+
+    Raises:
+        ValueError: the file is missing, truncated, or of another kind; a layer's field is missing, of the wrong type or
+            shape, out of the range of its format, or not finite.
+    """
+    header, arrays = _read(Path(path))
+    try:
+        return _unpack_model(header, arrays)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = f"the header lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path}: {reason}") from error
+
+
+def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
+    """The JSON header and every tensor."""
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such model file; `nnp train` makes one")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            names = file.keys()
+            arrays = {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ValueError(f"{path}: not a whole safetensors file ({error}); copy it again, or train again") from error
+    if KIND not in metadata:
+        raise ValueError(f"{path}: a safetensors file, but not a quantised model; `nnp train` makes those")
+    try:
+        header = json.loads(metadata[KIND])
+        version = header["version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: its JSON header cannot be read ({error}); train again") from error
+    if version != VERSION:
+        raise ValueError(f"{path}: model file version {version}, but this program reads version {VERSION}; train again")
+    return header, {k: v.view(np.uint16) if v.dtype == np.float16 else v for k, v in arrays.items()}
+
+
+def _unpack_model(header: dict, arrays: dict[str, np.ndarray]) -> Model:
+    layers = tuple(_unpack(record, arrays) for record in header["layers"])
+    predictions = {}
+    for key in "fp32", "qat":
+        predictions[key] = arrays.get(f"predictions.{key}")
+        if predictions[key] is None or predictions[key].dtype != np.uint8 or predictions[key].ndim != 1:
+            raise ValueError(f"predictions.{key}: uint8[samples] is needed; train again")
+    return Model(
+        name=header["name"],
+        data=header["data"],
+        preprocessing=header["preprocessing"],
+        classes=tuple(header["classes"]),
+        layers=layers,
+        provenance=Provenance(**header["provenance"]),
+        fp32_predictions=predictions["fp32"],
+        qat_predictions=predictions["qat"],
+    )
+
+
+def _pack(layer: Layer) -> tuple[dict, dict[str, np.ndarray]]:
+    """JSON values and arrays of a layer."""
+    record, tensors = {}, {}
+    for item in fields(layer):
+        value = getattr(layer, item.name)
+        if isinstance(value, np.ndarray):
+            tensors[item.name] = value
+        elif isinstance(value, Format):
+            record[item.name] = asdict(value)
+        elif item.name == "real":
+            tensors |= {f"real.{key}": array for key, array in value.items()}
+        elif item.name == "ranges":
+            record["ranges"] = {key: [float(bound) for bound in bounds] for key, bounds in value.items()}
+        elif value is not None:
+            record[item.name] = value
+    return record, tensors
+
+
+def _unpack(record: dict, arrays: dict[str, np.ndarray]) -> Layer:
+    name, cls = record["name"], KINDS.get(record["kind"])
+    if cls is None:
+        return Unknown(name=name, kind=record["kind"])
+    prefix, values = f"{name}.", {}
+    tensors = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
+    for item in fields(cls):
+        if item.name == "real":
+            values["real"] = {k.removeprefix("real."): v for k, v in tensors.items() if k.startswith("real.")}
+        elif item.name in tensors:
+            values[item.name] = tensors[item.name]
+        elif item.name in record:
+            values[item.name] = _parse(f"layer {name!r}, {item.name}", item.type, record[item.name])
+        elif item.default is MISSING and item.default_factory is MISSING and item.type != np.ndarray | None:
+            raise ValueError(f"layer {name!r}, {item.name}: missing from the file; export the model again")
+    if cls is LSTM:
+        values.setdefault("input_quant_scale", None)
+    return cls(**values)
+
+
+def _parse(where: str, kind: type, value):
+    """A JSON value as the type of its field."""
+    if kind is Format and isinstance(value, dict):
+        return Format(**{**value, "rule": Rule(value["rule"])})
+    if kind is Activation:
+        return Activation(value)
+    if isinstance(value, dict):
+        return {key: (float(low), float(high)) for key, (low, high) in value.items()}
+    if not isinstance(kind, type) or type(value) is not kind:
+        raise ValueError(f"{where}: {value!r} is of the wrong type; export the model again")
+    return value
+
+
+def _stored(array: np.ndarray) -> np.ndarray:
+    """Binary16 patterns are written as the F16 that they are."""
+    return array.view(np.float16) if array.dtype == np.uint16 else array
+

@@ -1,0 +1,176 @@
+"""A quantised model in golden arithmetic: what the machine returns, whatever the tiling."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from golden import activation, float16, quantizer
+from golden.layers import LSTM, Activation, BlockDense, BlockLSTM, Dense
+from golden.model import Model
+from spec.formats import Format
+
+_APPLY = {
+    Activation.NONE: lambda x: x,
+    Activation.RELU: float16.relu,
+    Activation.SIGMOID: activation.sigmoid,
+    Activation.TANH: activation.tanh,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Trace:
+    """What one layer returned for a batch.
+
+    Attributes:
+        outputs: uint16[samples, outputs], of the last time step where the layer is recurrent.
+        codes:   int64[samples, inputs], the integer codes that entered the product (of the last time step), or None.
+        hidden:  uint16[samples, time, outputs], every step of a recurrent layer (zero behind a sample's end), or None.
+        cell:    uint16[samples, outputs], the cell after the last step, or None.
+    """
+
+    outputs: np.ndarray
+    codes: np.ndarray | None = None
+    hidden: np.ndarray | None = None
+    cell: np.ndarray | None = None
+
+
+def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None) -> list[Trace]:
+    """Run a batch through every layer.
+
+    Args:
+        model:   Its layers are all of known kinds.
+        inputs:  uint16[samples, inputs], or uint16[samples, time, inputs] where the model is recurrent.
+        lengths: int[samples], time steps of each sample; all of them by default.
+
+    Returns:
+        One trace for each layer; the last one's `outputs` are the network's.
+    """
+    if lengths is None:
+        lengths = np.full(len(inputs), inputs.shape[1])
+    traces, x = [], np.asarray(inputs, np.uint16)
+    for layer, after in zip(model.layers, (*model.layers[1:], None), strict=True):
+        match layer:
+            case Dense() | BlockDense():
+                trace = dense(layer, x)
+            case LSTM() | BlockLSTM():
+                trace = recurrent(layer, x, np.asarray(lengths))
+            case _:
+                raise ValueError(f"layer {layer.name!r} is of the unknown kind {layer.kind!r}; golden cannot run it")
+        traces.append(trace)
+        x = trace.hidden if isinstance(after, LSTM | BlockLSTM) else trace.outputs
+    return traces
+
+
+def predict(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
+    """The class of each sample: the first of its largest outputs."""
+    return classes(forward(model, inputs, lengths)[-1].outputs)
+
+
+def classes(outputs: np.ndarray) -> np.ndarray:
+    """The index of each row's largest binary16 value, the first where several are equal."""
+    return np.asarray(outputs, np.uint16).view(np.float16).astype(np.float32).argmax(axis=-1)
+
+
+def dense(layer: Dense | BlockDense, x: np.ndarray) -> Trace:
+    """One dense layer on uint16[samples, inputs]."""
+    if isinstance(layer, BlockDense):
+        product = _block_product(
+            [(layer.mantissas, layer.exponents, x)], layer.weights_format, layer.input_format, layer.block
+        )
+        return Trace(outputs=_APPLY[layer.activation](float16.add(product, layer.bias)))
+    codes = _codes(_affine(x, layer.quant_scale, layer.quant_offset), layer.input_format, layer.unsigned)
+    product = _integer_product(layer.weights, codes, layer.start, layer.p)
+    y = float16.add(float16.mul(product, layer.scale), layer.offset)
+    return Trace(outputs=_APPLY[layer.activation](y), codes=codes)
+
+
+def recurrent(layer: LSTM | BlockLSTM, x: np.ndarray, lengths: np.ndarray) -> Trace:
+    """One recurrent layer on uint16[samples, time, inputs]; a sample keeps its state when its sequence has ended."""
+    samples, time = x.shape[:2]
+    h, c = (np.tile(state, (samples, 1)) for state in (layer.initial_hidden, layer.initial_cell))
+    hidden = np.zeros((samples, time, layer.outputs), np.uint16)
+    codes = np.zeros((samples, layer.inputs), np.int64)
+    for step in range(time):
+        on = np.flatnonzero(lengths > step)
+        gates, step_codes = _gates(layer, x[on, step], h[on])
+        h[on], c[on] = _cell(gates, c[on])
+        hidden[on, step] = h[on]
+        if step_codes is not None:
+            codes[on] = step_codes
+    return Trace(outputs=h, codes=codes if isinstance(layer, LSTM) else None, hidden=hidden, cell=c)
+
+
+def _gates(layer: LSTM | BlockLSTM, x: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Gates before their activation, uint16[samples, 4, outputs], and the codes of x."""
+    if isinstance(layer, BlockLSTM):
+        parts = [
+            (_tall(layer.input_mantissas), _tall(layer.input_exponents), x),
+            (_tall(layer.recurrent_mantissas), _tall(layer.recurrent_exponents), h),
+        ]
+        product = _block_product(parts, layer.weights_format, layer.input_format, layer.block)
+        return float16.add(product.reshape(-1, 4, layer.outputs), layer.bias), None
+    codes = _codes(_affine(x, layer.input_quant_scale, None), layer.input_format, unsigned=False)
+    hidden_codes = _codes(_affine(h, layer.hidden_quant_scale, None), layer.input_format, unsigned=False)
+    a_w = _integer_product(_tall(layer.input_weights), codes, 0, layer.input_p).reshape(-1, 4, layer.outputs)
+    a_r = _integer_product(_tall(layer.recurrent_weights), hidden_codes, 0, layer.recurrent_p).reshape(a_w.shape)
+    u = float16.add(float16.mul(a_w, layer.input_scale), layer.bias)
+    return float16.add(float16.mul(a_r, layer.recurrent_scale), u), codes
+
+
+def _cell(gates: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The new h and c."""
+    f, i, o = (activation.sigmoid(gates[:, gate]) for gate in range(3))
+    j = activation.tanh(gates[:, 3])
+    c = float16.add(float16.mul(f, c), float16.mul(i, j))
+    return float16.mul(o, activation.tanh(c)), c
+
+
+def _tall(stacked: np.ndarray) -> np.ndarray:
+    """Stack the gates' rows into one matrix."""
+    return stacked.reshape(-1, stacked.shape[-1])
+
+
+def _affine(x: np.ndarray, scale: np.ndarray | None, offset: np.ndarray | None) -> np.ndarray:
+    if scale is not None:
+        x = float16.mul(x, scale)
+    return x if offset is None else float16.add(x, offset)
+
+
+def _codes(x: np.ndarray, fmt: Format, unsigned: bool) -> np.ndarray:
+    return np.asarray(quantizer.quantize_integer(x, fmt, unsigned)).astype(np.int64)
+
+
+def _integer_product(weights: np.ndarray, codes: np.ndarray, start, p: int) -> np.ndarray:
+    """binary16((start + weights @ codes) * 2**-p), uint16[samples, rows]."""
+    total = (codes.astype(np.float64) @ weights.T.astype(np.float64)).astype(np.int64)  # exact: far below 2**53
+    return float16.from_integer(total + start, p)
+
+
+def _block_product(parts, weights_format: Format, input_format: Format, block: int) -> np.ndarray:
+    """The exact sum over blocks of (mantissas, exponents, x), rounded once to binary16, uint16[samples, rows].
+
+    Sums of blocks move left to the smallest exponent of all, so that nothing is dropped; Python integers take over
+    where 62 bits do not hold them.
+    """
+    sums, weights = [], []
+    for mantissas, exponents, x in parts:
+        x_mantissas, x_exponents = quantizer.quantize_block(_split(x, block), input_format)
+        operands = (np.asarray(a, np.float64) for a in (_split(mantissas, block), x_mantissas))
+        sums.append(np.einsum("rcn,scn->src", *operands, optimize=True).astype(np.int64))
+        weights.append(exponents[None].astype(np.int64) + np.asarray(x_exponents, np.int64)[:, None])
+    sums, weights = np.concatenate(sums, axis=2), np.concatenate(weights, axis=2)
+    lowest = int(weights.min())
+    shifts = weights - lowest
+    needed = int(np.abs(sums).max()).bit_length() + int(shifts.max()) + sums.shape[2].bit_length()
+    if needed > 62:
+        sums, shifts = sums.astype(object), shifts.astype(object)
+    total = (sums << shifts).sum(axis=2)
+    return float16.from_integer(total, (weights_format.bits - 1) + (input_format.bits - 1) - lowest)
+
+
+def _split(x: np.ndarray, block: int) -> np.ndarray:
+    """Pad the last axis with zeros and cut it into blocks."""
+    count = -(-x.shape[-1] // block)
+    padded = np.zeros((*x.shape[:-1], count * block), x.dtype)
+    padded[..., : x.shape[-1]] = x
+    return padded.reshape(*x.shape[:-1], count, block)
