@@ -4,6 +4,9 @@ A message is a header of 16 bytes, a payload, zero bytes up to a whole beat, and
 CRC-32 (IEEE 802.3, as zlib) of all bytes before it. Everything is little-endian. TLAST marks the last beat.
 
     byte 0 kind, 1 memory, 2 flags (bit 0: integer mode), 3 zero, 4..7 address, 8..11 count, 12..15 configuration digest
+
+Only WRITE and READ name a memory, the other kinds carry 0. INPUT and OUTPUT carry address 0; only PACKED has flags.
+A message has at least one item. A machine runs INPUT at any time, the other kinds only while no program runs.
 """
 
 import struct
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from spec.config import Config
-from spec.isa import Mem
+from spec.isa import VRFS, Mem, depth
 
 HEADER = struct.Struct("<BBBBIII")  #: kind, memory, flags, zero, address, count, digest
 
@@ -22,8 +25,8 @@ class MessageKind(IntEnum):
 
     WRITE = 1  #: Words to a random-access vector memory.
     READ = 2  #: To the machine: ask for `count` words, no payload. From it: those words.
-    PACKED = 3  #: Native tiles of mantissas and exponents to MatrixRf.
-    BIAS = 4  #: Words to BiasRf, each of M 32-bit integers.
+    PACKED = 3  #: Native tiles to MatrixRf: rows in order, in each the records of its lane groups (`record_bytes`).
+    BIAS = 4  #: Words to BiasRf, each of M 32-bit integers, of which the low `bias_bits` bits count.
     PROGRAM = 5  #: 64-bit instructions to the instruction buffer.
     INPUT = 6  #: Words to NetQ.
     OUTPUT = 7  #: Words from NetQ, one message for each `v_wr NetQ` of an iteration.
@@ -35,7 +38,7 @@ class Message:
 
     Attributes:
         kind:    What it is.
-        memory:  Memory it concerns, or 0.
+        memory:  Memory of WRITE and READ, else 0.
         integer: PACKED: the tiles' mode.
         address: First word, tile or instruction.
         count:   Items, as `MessageKind` names them.
@@ -52,7 +55,6 @@ class Message:
 
 def record_bytes(config: Config) -> int:
     """Bytes of one lane group of one row of a packed tile, in whole 32-bit units.
-
 
     Mantissa k of the group fills bits [k*b, (k+1)*b), two's complement; the stored exponent E - e_min of the row
     comes after the last.
@@ -83,11 +85,49 @@ def pack(config: Config, message: Message) -> bytes:
     return body + zlib.crc32(body).to_bytes(beat, "little")
 
 
+def limit(config: Config, message: Message) -> int | None:
+    """Where the items of a message to the machine must end: address + count is at most this; None for a queue.
+
+    Raises:
+        ValueError: the machine takes no such kind, or the kind no such memory.
+    """
+    if message.kind in (MessageKind.WRITE, MessageKind.READ):
+        if message.memory not in VRFS:
+            raise ValueError(f"memory {message.memory} cannot be written or read by message: name one of "
+                             f"{', '.join(f'{mem} ({mem.name})' for mem in VRFS)}")
+        return depth(config, Mem(message.memory))
+    if message.memory:
+        raise ValueError(f"a message of kind {message.kind.name} names no memory, this one names {message.memory}")
+    if message.kind == MessageKind.OUTPUT:
+        raise ValueError("a message of kind OUTPUT comes from a machine: it cannot be sent to one")
+    return {MessageKind.PACKED: config.matrix_tiles, MessageKind.BIAS: config.bias_words,
+            MessageKind.PROGRAM: config.instructions}.get(message.kind)
+
+
+def check(config: Config, message: Message) -> None:
+    """Refuse a message that the machine would.
+
+    Raises:
+        ValueError: its memory, mode, address or count is not one that its kind has on this machine.
+    """
+    end = limit(config, message)
+    if message.integer and message.kind != MessageKind.PACKED:
+        raise ValueError(f"a message of kind {message.kind.name} has no integer mode: only PACKED has")
+    if message.count < 1:
+        raise ValueError("the message is empty: it must have at least one item")
+    if end is None and message.address:
+        raise ValueError(f"a message of kind {message.kind.name} has no address, this one has {message.address}")
+    if end is not None and message.address + message.count > end:
+        raise ValueError(f"the message ends at {message.address + message.count}, beyond the {end} items "
+                         f"that its memory has on this machine")
+
+
 def unpack(config: Config, data: bytes, *, to_machine: bool) -> Message:
     """The message in `data`, on its way to the machine or from it.
 
     Raises:
-        ValueError: it is truncated, over-long, of an unknown kind, damaged, or meant for another machine.
+        ValueError: it is truncated, over-long, of an unknown kind, damaged, meant for another machine, or (to the
+            machine) one that `check` refuses.
     """
     beat = config.message_bytes
     if len(data) % beat or len(data) < HEADER.size + beat:
@@ -97,15 +137,16 @@ def unpack(config: Config, data: bytes, *, to_machine: bool) -> Message:
         raise ValueError("the message is damaged: its CRC does not match; send it again")
     if digest != config.digest:
         raise ValueError(f"the message is for machine {digest:08x}, this one is {config.digest:08x}: compile for it")
-    if kind not in list(MessageKind) or zero or flags > 1 or (flags and kind != MessageKind.PACKED):
+    if kind not in list(MessageKind) or zero or flags > 1:
         raise ValueError(f"the message has an unknown kind {kind} or flags {flags}")
     size = 0 if kind == MessageKind.READ and to_machine else count * item_bytes(config, MessageKind(kind))
-    got = len(data) - HEADER.size - beat
-    if got != size + -size % beat:
-        raise ValueError(f"the message announces {size} payload bytes and brings {got}")
-    return Message(kind=MessageKind(kind), memory=memory, integer=bool(flags), address=address, count=count,
-                   payload=data[HEADER.size:HEADER.size + size])
-
-
-#: Memories that WRITE and READ take.
-READABLE = frozenset({Mem.INITIAL_VRF, Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1, Mem.MULTIPLY_VRF0, Mem.MULTIPLY_VRF1})
+    body = data[HEADER.size:-beat]
+    payload = body[:size]
+    if len(body) != size + -size % beat or any(body[size:]):
+        raise ValueError(f"the message announces {size} payload bytes and brings {len(body)}, or other than zeros "
+                         f"behind them")
+    message = Message(kind=MessageKind(kind), memory=memory, integer=bool(flags), address=address, count=count,
+                      payload=payload)
+    if to_machine:
+        check(config, message)
+    return message
