@@ -1,0 +1,222 @@
+"""Program text to instruction words and back.
+
+One instruction a line, `#` starts a comment, upper and lower case are the same. A mnemonic is the opcode's name, with
+`_inc` behind it for addresses that move with the iterations:
+
+    s_wr Rows, 128
+    v_rd NetQ
+    mv_mul 3, integer, bias 4, unsigned
+    vv_add1_inc 8
+    v_wr InitialVrf, 12
+    end_chain
+
+`set_iterations n, x` is short for `s_wr Iterations, n` and `s_wr IterationsX, x`; without x all n lie along x.
+`.word 0x…` is a word that no text means. The disassembler writes canonical text: assembling it gives the same words,
+and disassembling those gives the same text.
+"""
+
+from spec.isa import (
+    FIELDS,
+    MEMORY_NAMES,
+    REGISTER_NAMES,
+    SPECS,
+    WORD,
+    Instruction,
+    Kind,
+    Mem,
+    Op,
+    Reg,
+    decode,
+    encode,
+    out_scale,
+)
+
+_OPS = {op.name.lower(): op for op in Op}
+_MEMORIES = {name.lower(): mem for mem, name in MEMORY_NAMES.items()}
+_REGISTERS = {name.lower(): reg for reg, name in REGISTER_NAMES.items()}
+
+
+def assemble(text: str) -> list[int]:
+    """The instruction words of program text.
+
+    Raises:
+        ValueError: a sentence that names the line.
+    """
+    words = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            words += _line(line.partition("#")[0].strip().lower())
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+    return words
+
+
+def disassemble(words: list[int]) -> str:
+    """Canonical text of instruction words, one line each."""
+    return "".join(f"{disassemble_word(word)}\n" for word in words)
+
+
+def disassemble_word(word: int) -> str:
+    """Canonical text of one instruction word."""
+    instruction = decode(word)
+    text = instruction and _text(instruction)
+    # What the text cannot say, such as bits that the opcode does not take, stays a number.
+    return text if text and _line(text.lower()) == [word] else f".word 0x{word:0{WORD // 4}x}"
+
+
+def _line(line: str) -> list[int]:
+    mnemonic, _, rest = line.partition(" ")
+    operands = [operand.strip() for operand in rest.split(",")] if rest.strip() else []
+    if not mnemonic:
+        return []
+    if mnemonic == ".word":
+        return [_number(_one(mnemonic, operands), 0, (1 << WORD) - 1)]
+    if mnemonic == "set_iterations":
+        return _set_iterations(operands)
+    inc = mnemonic not in _OPS and mnemonic.endswith("_inc")
+    op = _OPS.get(mnemonic.removesuffix("_inc") if inc else mnemonic)
+    if op is None or inc and "inc" not in SPECS[op].fields:
+        raise ValueError(f"there is no instruction {mnemonic!r}")
+    fields = _PARSERS[SPECS[op].kind](mnemonic, operands)
+    return [encode(Instruction(op=op, inc=int(inc), **fields))]
+
+
+def _set_iterations(operands):
+    if len(operands) not in (1, 2):
+        raise ValueError("set_iterations takes a count and at most a count along x")
+    counts = [_short(operand) for operand in (operands[0], operands[-1])]
+    registers = (Reg.ITERATIONS, Reg.ITERATIONS_X)
+    return [encode(Instruction(op=Op.S_WR, mem=reg, a=n)) for reg, n in zip(registers, counts, strict=True)]
+
+
+def _none(mnemonic, operands):
+    if operands:
+        raise ValueError(f"{mnemonic} takes no operand")
+    return {}
+
+
+def _vector(mnemonic, operands):
+    if not operands:
+        raise ValueError(f"{mnemonic} needs a memory")
+    mem = _named("memory", MEMORY_NAMES, _MEMORIES, operands[0])
+    if mem in (Mem.NET_Q, Mem.MVM_Q):
+        if len(operands) > 1 or mnemonic.endswith("_inc"):
+            raise ValueError(f"{MEMORY_NAMES[mem]} is a queue: it takes neither an address nor _inc")
+        return {"mem": mem}
+    if len(operands) != 2:
+        raise ValueError(f"{mnemonic} {MEMORY_NAMES[mem]} needs one address")
+    return {"mem": mem, "a": _short(operands[1])}
+
+
+def _matrix_source(mnemonic, operands):
+    return {"mem": _named("memory", MEMORY_NAMES, _MEMORIES, _one(mnemonic, operands))}
+
+
+def _matrix_target(mnemonic, operands):
+    if len(operands) not in (2, 3) or operands[2:] not in ([], ["integer"]):
+        raise ValueError(f"{mnemonic} takes a memory, a tile and at most the word integer")
+    mem = _named("memory", MEMORY_NAMES, _MEMORIES, operands[0])
+    return {"mem": mem, "a": _short(operands[1]), "integer": len(operands) - 2}
+
+
+def _product(mnemonic, operands):
+    if not operands:
+        raise ValueError(f"{mnemonic} needs a tile")
+    fields = {"a": _short(operands[0])}
+    for operand in operands[1:]:
+        name, *value = operand.split()
+        if name in fields or name not in ("integer", "bias", "unsigned") or len(value) != (name == "bias"):
+            raise ValueError(f"{mnemonic} takes, once each, integer, bias with an address, unsigned: not {operand!r}")
+        fields[name] = 1
+        if value:
+            fields["b"] = _short(value[0])
+    return fields
+
+
+def _operand(mnemonic, operands):
+    return {"a": _short(_one(mnemonic, operands))}
+
+
+def _register(mnemonic, operands):
+    if len(operands) != 2:
+        raise ValueError(f"{mnemonic} takes a register and a value")
+    reg = _named("register", REGISTER_NAMES, _REGISTERS, operands[0])
+    if reg == Reg.OUT_SCALE:
+        return {"mem": reg, "a": _number(operands[1], -(1 << 15), (1 << 15) - 1) & 0xFFFF}
+    return {"mem": reg, "a": _short(operands[1])}
+
+
+#: How the operands of each kind are read.
+_PARSERS = {
+    Kind.NONE: _none, Kind.VECTOR: _vector, Kind.MATRIX_SOURCE: _matrix_source, Kind.MATRIX_TARGET: _matrix_target,
+    Kind.PRODUCT: _product, Kind.OPERAND: _operand, Kind.REGISTER: _register, Kind.COUNT: _operand,
+}
+
+
+def _one(mnemonic, operands):
+    if len(operands) != 1:
+        raise ValueError(f"{mnemonic} takes one operand, not {len(operands)}")
+    return operands[0]
+
+
+def _named(what, names, codes, text):
+    if text not in codes:
+        raise ValueError(f"there is no {what} {text!r}: choose one of {', '.join(names.values())}")
+    return codes[text]
+
+
+def _short(text):
+    return _number(text, 0, (1 << FIELDS["a"].width) - 1)
+
+
+def _number(text, lowest, highest):
+    try:
+        value = int(text, 0)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+    if not lowest <= value <= highest:
+        raise ValueError(f"{value} does not lie in {lowest}..{highest}")
+    return value
+
+
+def _text(instruction: Instruction) -> str | None:
+    """Text of an instruction, or None where it names no memory or register."""
+    operands = _WRITERS[SPECS[instruction.op].kind](instruction)
+    if operands is None:
+        return None
+    mnemonic = instruction.op.name.lower() + "_inc" * instruction.inc
+    return f"{mnemonic} {', '.join(operands)}".rstrip()
+
+
+def _memory_text(instruction, *rest):
+    name = MEMORY_NAMES.get(instruction.mem)
+    return None if name is None else [name, *rest]
+
+
+def _vector_text(instruction):
+    queue = instruction.mem in (Mem.NET_Q, Mem.MVM_Q)
+    return _memory_text(instruction, *([] if queue else [str(instruction.a)]))
+
+
+def _matrix_target_text(instruction):
+    return _memory_text(instruction, str(instruction.a), *["integer"] * instruction.integer)
+
+
+def _product_text(instruction):
+    modes = (("integer", instruction.integer), (f"bias {instruction.b}", instruction.bias),
+             ("unsigned", instruction.unsigned))
+    return [str(instruction.a), *(text for text, chosen in modes if chosen)]
+
+
+def _register_text(instruction):
+    name = REGISTER_NAMES.get(instruction.mem)
+    value = out_scale(instruction.a) if instruction.mem == Reg.OUT_SCALE else instruction.a
+    return None if name is None else [name, str(value)]
+
+
+#: How the operands of each kind are written.
+_WRITERS = {
+    Kind.NONE: lambda _: [], Kind.VECTOR: _vector_text, Kind.MATRIX_SOURCE: _memory_text,
+    Kind.MATRIX_TARGET: _matrix_target_text, Kind.PRODUCT: _product_text, Kind.OPERAND: lambda i: [str(i.a)],
+    Kind.REGISTER: _register_text, Kind.COUNT: lambda i: [str(i.a)],
+}
