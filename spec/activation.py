@@ -1,0 +1,138 @@
+"""Sigmoid and tanh as piecewise linear curves: the one table of segments that numpy and gates share.
+
+A curve takes the magnitude of a binary16 number, of exponent field f and fraction m. Each octave f is cut into 2**k
+equal segments, k as listed in `OCTAVES`; its block of the table starts at `first`:
+
+    segment = table[first + (m >> 10 - k)]
+    t       = (m << k) mod 1024
+    v       = base + (slope * t >> 10)
+    y       = v * 2**(exponent - 29), rounded once to binary16
+
+The table is made with integers only: equal on every machine, whatever its mathematics library.
+"""
+
+from enum import Enum
+from functools import cache
+from typing import NamedTuple
+
+FRACTION_BITS = 10  #: of binary16, and of t
+GUARD_BITS = 5  #: bits of v below the last place of the result
+BASE_BITS = 11 + GUARD_BITS
+SLOPE_BITS = 14  #: signed
+EXPONENT_BITS = 4
+TABLE_DEPTH = 512
+
+
+class Curve(Enum):
+    """A function of a magnitude."""
+
+    TANH = "tanh"  #: tanh(|x|); below 2**-6 it is |x| itself
+    RISING = "rising"  #: sigmoid(|x|)
+    FALLING = "falling"  #: sigmoid(-|x|)
+
+
+class Segment(NamedTuple):
+    """One row of the table; see the module's formula."""
+
+    base: int
+    slope: int
+    exponent: int
+
+
+class Block(NamedTuple):
+    """Where an octave's segments lie: `1 << k` of them, from `first`, a multiple of their number."""
+
+    first: int
+    k: int
+
+
+#: log2 of the number of segments in each octave [2**o, 2**(o+1)): chosen so that together they round as many of the
+#: 65,536 inputs correctly as 512 rows can.
+OCTAVES = {
+    Curve.TANH: {-6: 2, -5: 2, -4: 3, -3: 3, -2: 4, -1: 5, 0: 5, 1: 5, 2: 3},
+    Curve.RISING: {-10: 0, -9: 0, -8: 0, -7: 0, -6: 0, -5: 0, -4: 0, -3: 1, -2: 2, -1: 3, 0: 4, 1: 4, 2: 4, 3: 2},
+    Curve.FALLING: {
+        -11: 0, -10: 0, -9: 0, -8: 0, -7: 0, -6: 0, -5: 0, -4: 1, -3: 1, -2: 3, -1: 3, 0: 5, 1: 5, 2: 6, 3: 7, 4: 3,
+    },
+}  # fmt: skip
+
+TANH_LINEAR = -6  #: octave below which tanh(x) is x
+
+#: What a curve is below and above its octaves.
+_ENDS = {
+    Curve.TANH: (None, Segment(1 << BASE_BITS - 1, 0, 14)),
+    Curve.RISING: (Segment(1 << BASE_BITS - 1, 0, 13), Segment(1 << BASE_BITS - 1, 0, 14)),
+    Curve.FALLING: (Segment(1 << BASE_BITS - 1, 0, 13), Segment(0, 0, 0)),
+}
+
+_ONE = 1 << 96  # Fixed point of the construction: far finer than the 2**-29 of the finest segment.
+
+
+@cache
+def table() -> tuple[Segment, ...]:
+    """All segments of the three curves, in the order of their addresses."""
+    rows = {}
+    for key, (first, k) in _layout().items():
+        segments = [key] if isinstance(key, Segment) else [_fit(*key, k, i) for i in range(1 << k)]
+        rows |= enumerate(segments, first)
+    return tuple(rows[address] for address in sorted(rows))
+
+
+@cache
+def blocks(curve: Curve) -> dict[int, Block]:
+    """The block of each exponent field 0..31 of |x| (31 is infinity); none where tanh(x) is x."""
+    keys = {f: (curve, f - 15) if f - 15 in OCTAVES[curve] else _ENDS[curve][f > 15] for f in range(32)}
+    return {f: _layout()[key] for f, key in keys.items() if key is not None}
+
+
+@cache
+def _layout():
+    """Where each octave and each flat end lies: largest first, so that each starts at a multiple of its size."""
+    sizes = {(curve, octave): k for curve, octaves in OCTAVES.items() for octave, k in octaves.items()}
+    sizes |= {end: 0 for ends in _ENDS.values() for end in ends if end is not None}
+    layout, first = {}, 0
+    for key, k in sorted(sizes.items(), key=lambda item: -item[1]):
+        layout[key] = Block(first, k)
+        first += 1 << k
+    if first > TABLE_DEPTH:
+        raise ValueError(f"the curves take {first} segments, but the table holds {TABLE_DEPTH}: use fewer in OCTAVES")
+    return layout
+
+
+def _fit(curve, octave, k, i):
+    """The chord of segment i, moved by half of its largest distance from the curve."""
+    start, middle, end = (_ONE * ((1 << k + 1) + 2 * i + half) << 5 >> k + 6 - octave for half in range(3))
+    y0, y1, y2 = (_value(curve, x) for x in (start, middle, end))
+    offset = (2 * y1 - y0 - y2) // 4
+    # The exponent makes v as large as it can be, one unit to spare; a subnormal result has no finer place than 2**-24.
+    highest = (max(y0, y2) + offset) * ((1 << BASE_BITS) + 1) >> BASE_BITS
+    exponent = max(0, highest.bit_length() - _ONE.bit_length() + 14)
+    unit = _ONE >> 29 - exponent
+    # Half a unit makes up for the floor of slope * t >> 10, half for this one.
+    return Segment((y0 + offset + unit) // unit, (y2 - y0 + unit // 2) // unit, exponent)
+
+
+def _value(curve, x):
+    """The curve at x > 0, in fixed point."""
+    if curve is Curve.TANH:
+        e = _exp_minus(2 * x)
+        return (_ONE - e) * _ONE // (_ONE + e)
+    e = _exp_minus(x)
+    return (_ONE if curve is Curve.RISING else e) * _ONE // (_ONE + e)
+
+
+def _exp_minus(x):
+    """exp(-x) in fixed point: powers of two apart, a short series for the rest."""
+    halvings, rest = divmod(x, _ln2())
+    total, term, n = 0, _ONE, 0
+    while term:
+        total += -term if n % 2 else term
+        n += 1
+        term = term * rest // _ONE // n
+    return total >> halvings
+
+
+@cache
+def _ln2():
+    """ln 2 in fixed point: the sum of 1 / (n * 2**n)."""
+    return sum((_ONE << 8) // (n << n) for n in range(1, 110)) >> 8
