@@ -1,0 +1,188 @@
+"""What makes an instruction or a chain illegal, in the order in which the machine looks."""
+
+from collections.abc import Iterator
+
+from spec.chain import Chain
+from spec.config import Config
+from spec.isa import (
+    MEMORY_NAMES,
+    QUEUES,
+    SPECS,
+    VRFS,
+    WRITES,
+    Error,
+    Instruction,
+    Kind,
+    Mem,
+    Op,
+    Reg,
+    decode,
+    depth,
+    out_scale,
+)
+
+SOURCES = (Op.V_RD, Op.M_RD)
+BETWEEN = (*SOURCES, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END)  #: What may stand outside a chain, and only there.
+_WITH_MEMORY = (Kind.VECTOR, Kind.MATRIX_SOURCE, Kind.MATRIX_TARGET)
+
+
+class Violation(Exception):
+    """Why a program stops.
+
+    Attributes:
+        error:    Its code.
+        address:  Address of the instruction that is to blame.
+        sentence: What is wrong there.
+    """
+
+    def __init__(self, error: Error, address: int, sentence: str):
+        super().__init__(f"instruction {address}: {sentence} ({error.name})")
+        self.error, self.address, self.sentence = error, address, sentence
+
+
+def check_word(word: int, address: int) -> Instruction:
+    """The instruction of a word, opcode and operands checked.
+
+    Raises:
+        Violation: they are ILLEGAL, or the memory is unknown.
+    """
+    instruction = decode(word)
+    if instruction is None:
+        raise Violation(Error.ILLEGAL, address, f"0x{word:016x} has an unknown opcode, or bits that it does not take")
+    spec, name = SPECS[instruction.op], instruction.op.name.lower()
+    if spec.kind in _WITH_MEMORY:
+        if instruction.mem not in list(Mem):
+            raise Violation(Error.RANGE, address, f"there is no memory {instruction.mem}")
+        memory = MEMORY_NAMES[Mem(instruction.mem)]
+        if instruction.mem not in spec.mems:
+            raise Violation(Error.ILLEGAL, address, f"{name} does not take {memory}")
+        if instruction.mem in QUEUES and (instruction.a or instruction.inc):
+            raise Violation(Error.ILLEGAL, address, f"{memory} is a queue: it takes neither an address nor _inc")
+    if spec.kind is Kind.REGISTER:
+        if instruction.mem not in list(Reg):
+            raise Violation(Error.ILLEGAL, address, f"there is no register {instruction.mem}")
+        if instruction.mem == Reg.OUT_SCALE and not -32 <= out_scale(instruction.a) <= 31:
+            raise Violation(Error.ILLEGAL, address, f"OutScale {out_scale(instruction.a)} does not lie in -32..31")
+    return instruction
+
+
+def check_order(instruction: Instruction, before: list[Instruction], address: int) -> None:
+    """Whether an instruction may follow what its chain has so far: nothing, outside a chain.
+
+    Raises:
+        Violation: ILLEGAL; or FORMAT, where a product asks for what only integer mode has.
+    """
+    sentence = _order(instruction, before)
+    if sentence:
+        raise Violation(Error.ILLEGAL, address, sentence)
+    if instruction.op == Op.MV_MUL:
+        if instruction.b and not instruction.bias:
+            raise Violation(Error.ILLEGAL, address, "mv_mul has a BiasRf address without bias")
+        if (instruction.bias or instruction.unsigned) and not instruction.integer:
+            raise Violation(Error.FORMAT, address, "bias and unsigned need integer mode")
+
+
+def _order(instruction, before):
+    """What is wrong with the place of an instruction, or None."""
+    op, name = instruction.op, instruction.op.name.lower()
+    if (op in BETWEEN) == bool(before):
+        return f"{name} stands {'inside' if before else 'outside'} a chain"
+    if not before:
+        return None
+    last = before[-1]
+    if op == Op.END_CHAIN:
+        return None if last.op in (Op.V_WR, Op.M_WR) else "a chain must end with a write"
+    if last.op == Op.M_WR or (last.op, last.mem) == (Op.V_WR, Mem.MVM_Q):
+        return f"only end_chain may follow the write of {MEMORY_NAMES[Mem(last.mem)]}"
+    if (op == Op.M_WR) != (before[0].op == Op.M_RD):
+        return f"{name} does not take what {before[0].op.name.lower()} reads"
+    if op == Op.MV_MUL and (last.op != Op.V_RD or last.mem == Mem.MVM_Q):
+        return "mv_mul must follow v_rd, and not of MvmQ"
+    if op == Op.V_WR:
+        return _write_order(instruction, before)
+    stages = [SPECS[i.op].stage for i in before if SPECS[i.op].stage is not None]
+    if op not in (Op.MV_MUL, Op.M_WR) and stages and SPECS[op].stage <= stages[-1]:
+        return f"{name} comes after {stages[-1].name.lower()}: operations follow the order of the stages"
+    return None
+
+
+def _write_order(instruction, before):
+    """What is wrong with the place of a `v_wr`, or None."""
+    written = [i.mem for i in before if i.op == Op.V_WR]
+    if len(written) == WRITES:
+        return f"a chain writes {WRITES} times at most"
+    if instruction.mem in written:
+        return f"the chain has written {MEMORY_NAMES[Mem(instruction.mem)]} already"
+    if instruction.mem == Mem.MVM_Q and before[-1].op != Op.MV_MUL:
+        return "v_wr MvmQ must follow mv_mul"
+    return None
+
+
+def check_chain(config: Config, chain: Chain) -> None:
+    """Sizes, window, alignment and ranges of a whole chain.
+
+    Raises:
+        Violation: SIZE, WINDOW, ALIGN or RANGE.
+    """
+    registers, source = chain.registers, chain.source
+    for name in ("rows", "columns", "iterations", "iterations_x"):
+        if getattr(registers, name) == 0:
+            raise Violation(Error.SIZE, chain.address, f"register {name} is 0")
+    if chain.product:
+        for name, most in (("rows", config.accumulator_rows), ("columns", config.operand_columns)):
+            if getattr(registers, name) > most:
+                raise Violation(Error.SIZE, chain.address,
+                                f"register {name} is {getattr(registers, name)}: a product has {most} at most")
+    if registers.iterations % registers.iterations_x:
+        raise Violation(Error.WINDOW, chain.address, f"IterationsX {registers.iterations_x} does not divide "
+                                                     f"Iterations {registers.iterations}")
+    if chain.product and chain.random_source:
+        steps = (source.a, registers.stride_x, registers.stride_y) if source.inc else (source.a,)
+        if any(step % config.words for step in steps):
+            raise Violation(Error.ALIGN, chain.address,
+                            f"the source of mv_mul moves in native vectors of {config.words} words")
+    for address, mem, end in _ends(config, chain):
+        if end > depth(config, mem):
+            raise Violation(Error.RANGE, address,
+                            f"it goes up to {end} of {MEMORY_NAMES[mem]}, which has {depth(config, mem)}")
+
+
+def _ends(config: Config, chain: Chain) -> Iterator[tuple[int, Mem, int]]:
+    """Instruction address, memory and first address beyond it, for each use of a memory in instruction order."""
+    registers = chain.registers
+    if chain.random_source:
+        x, y = registers.iterations_x - 1, registers.iterations // registers.iterations_x - 1
+        reach = (x * registers.stride_x + y * registers.stride_y) * chain.source.inc
+        yield chain.address, Mem(chain.source.mem), chain.source.a + reach + chain.source_words
+    for address, instruction in enumerate(chain.instructions[1:], chain.address + 1):
+        mem = Mem(instruction.mem) if instruction.op == Op.V_WR else SPECS[instruction.op].operand
+        if instruction.op == Op.MV_MUL:
+            yield address, Mem.MATRIX_RF, chain.tiles.stop
+            if instruction.bias:
+                yield address, Mem.BIAS_RF, instruction.b + chain.words
+        elif instruction.op == Op.M_WR:
+            yield address, Mem.MATRIX_RF, chain.tiles.stop
+        elif mem in VRFS:
+            yield address, mem, instruction.a + chain.offset(instruction, registers.iterations - 1) + chain.words
+
+
+def check_state(config: Config, chain: Chain, modes: list[bool], held: int) -> None:
+    """Modes of the tiles, and what MvmQ holds.
+
+    Args:
+        modes: Of each tile, whether it was loaded for integer mode.
+        held:  Words in MvmQ.
+
+    Raises:
+        Violation: FORMAT or QUEUE.
+    """
+    product = chain.product
+    if product and (not product.integer) in modes[chain.tiles.start:chain.tiles.stop]:
+        raise Violation(Error.FORMAT, chain.address + 1, "a tile of the product was loaded in the other mode")
+    if chain.pops > held:
+        raise Violation(Error.QUEUE, chain.address, f"it takes {chain.pops} words of MvmQ, which holds {held}")
+    if product and held and not chain.pushes:
+        raise Violation(Error.QUEUE, chain.address + 1, f"MvmQ holds {held} words: a product must go there too")
+    if chain.pushes and held + chain.pushes > config.mvmq_words:
+        raise Violation(Error.QUEUE, chain.end - 1,
+                        f"MvmQ would hold {held + chain.pushes} words and has {config.mvmq_words}")
