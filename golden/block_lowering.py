@@ -25,7 +25,7 @@ def blocks(weights: np.ndarray, fmt: Format, block: int) -> tuple[np.ndarray, np
     padded = np.zeros((*bits.shape[:-1], count * block), np.uint16)
     padded[..., :columns] = bits
     mantissas, exponents = quantizer.quantize_block(padded.reshape(*bits.shape[:-1], count, block), fmt)
-    return mantissas.reshape(padded.shape)[..., :columns].astype(np.int16), np.asarray(exponents).astype(np.int8)
+    return mantissas.reshape(padded.shape)[..., :columns].astype(np.int16), exponents.astype(np.int8)
 
 
 def block_dense(

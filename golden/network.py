@@ -137,7 +137,7 @@ def _affine(x: np.ndarray, scale: np.ndarray | None, offset: np.ndarray | None) 
 
 
 def _codes(x: np.ndarray, fmt: Format, unsigned: bool) -> np.ndarray:
-    return np.asarray(quantizer.quantize_integer(x, fmt, unsigned)).astype(np.int64)
+    return quantizer.quantize_integer(x, fmt, unsigned=unsigned)
 
 
 def _integer_product(weights: np.ndarray, codes: np.ndarray, start, p: int) -> np.ndarray:
@@ -157,7 +157,7 @@ def _block_product(parts, weights_format: Format, input_format: Format, block: i
         x_mantissas, x_exponents = quantizer.quantize_block(_split(x, block), input_format)
         operands = (np.asarray(a, np.float64) for a in (_split(mantissas, block), x_mantissas))
         sums.append(np.einsum("rcn,scn->src", *operands, optimize=True).astype(np.int64))
-        weights.append(exponents[None].astype(np.int64) + np.asarray(x_exponents, np.int64)[:, None])
+        weights.append(exponents.astype(np.int64) + x_exponents[:, None])
     sums, weights = np.concatenate(sums, axis=2), np.concatenate(weights, axis=2)
     lowest = int(weights.min())
     shifts = weights - lowest

@@ -1,0 +1,89 @@
+"""Rounding that training can see through: the machine's values forward, the source's gradients backward."""
+
+import numpy as np
+import torch
+from torch.autograd import Function
+
+from golden import activation
+
+#: Integers below this are exact in float32.
+FLOAT32_EXACT = 1 << 24
+
+
+class Binary16(Function):
+    """Round once to binary16; the gradient passes."""
+
+    @staticmethod
+    def forward(ctx, x):
+        if x.dtype == torch.float32:
+            return x.half().float()
+        # torch takes float64 to half by way of float32, which rounds twice; numpy rounds once.
+        return torch.from_numpy(x.numpy().astype(np.float16)).to(torch.float32)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class Round(Function):
+    """Round to the nearest integer, ties to even, and clip; the gradient passes inside the range."""
+
+    @staticmethod
+    def forward(ctx, x, lowest, highest):
+        ctx.save_for_backward((x >= lowest) & (x <= highest))
+        return x.round().clamp(lowest, highest)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (inside,) = ctx.saved_tensors
+        return gradient * inside, None, None
+
+
+class Codes(Function):
+    """Unsigned codes u = clip(round(y), 0, levels) of y = (x - m) / s, with the source's gradients for m and b = levels * s.
+
+    The value u * s + m that a layer sees must have dQ/dx = 1 inside the range and 0 outside, dQ/db = 1 above it and 0
+    elsewhere, dQ/dm = 0 inside and 1 outside. What y and u * s + m give by the chain rule differs from that only in the
+    rounding error u - y inside the range, which is taken back here.
+
+    Source: S0, activations, backward.
+    """
+
+    @staticmethod
+    def forward(ctx, y, step, levels):
+        u = y.round().clamp(0, levels)
+        ctx.save_for_backward((y >= 0) & (y <= levels), u - y, step)
+        return u
+
+    @staticmethod
+    def backward(ctx, gradient):
+        inside, error, step = ctx.saved_tensors
+        gradient = gradient * inside
+        return gradient, -(gradient * error).sum().to(step.dtype) / step, None
+
+
+class Curve(Function):
+    """The machine's sigmoid or tanh, by its table of 65,536 results; the gradient is that of the function itself."""
+
+    @staticmethod
+    def forward(ctx, x, function):
+        bits = x.half().numpy().view(np.uint16)
+        y = torch.from_numpy(function(bits).view(np.float16)).float()
+        ctx.save_for_backward(y * (1 - y) if function is activation.sigmoid else 1 - y * y)
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (slope,) = ctx.saved_tensors
+        return gradient * slope, None
+
+
+def binary16(x):
+    return Binary16.apply(x)
+
+
+def exact_matmul(codes, weights, largest: int):
+    """codes @ weights.T of integers, exact: in float32 while every partial sum fits it, else in float64."""
+    if largest < FLOAT32_EXACT:
+        return codes @ weights.T
+    return codes.double() @ weights.double().T
