@@ -1,0 +1,98 @@
+"""Where things lie: a named place for each vector, matrix and bias, and by how much a memory is too small."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from spec.config import Config
+from spec.isa import MEMORY_NAMES, VRFS, Mem, depth
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Some words of a vector memory, or a queue.
+
+    Attributes:
+        mem:     The memory.
+        address: First word; 0 in a queue.
+        words:   Length.
+    """
+
+    mem: Mem
+    address: int = 0
+    words: int = 0
+
+    def at(self, word: int) -> "Place":
+        """The place without its first `word` words; a queue stays what it is."""
+        return (
+            self
+            if self.mem in (Mem.NET_Q, Mem.MVM_Q)
+            else Place(mem=self.mem, address=self.address + word, words=self.words - word)
+        )
+
+
+NET = Place(mem=Mem.NET_Q)
+MVM = Place(mem=Mem.MVM_Q)
+
+
+class Allocator:
+    """Hands out places from address 0 up, and never one twice, so that padding once zero stays zero.
+
+    It goes on beyond the end of a memory: `shortages` then says by how much.
+    """
+
+    def __init__(self, config: Config):
+        self._config = config
+        self._next: dict[Mem, int] = defaultdict(int)
+        self._names: dict[Mem, list[tuple[str, int]]] = defaultdict(list)
+        self._constants: dict[Mem, list[tuple[int, np.ndarray]]] = defaultdict(list)
+
+    def take(self, mem: Mem, count: int, name: str, align: int = 1) -> int:
+        """Address of the next `count` words or tiles of `mem`, a multiple of `align`."""
+        address = -(-self._next[mem] // align) * align
+        self._next[mem] = address + count
+        self._names[mem].append((name, count))
+        return address
+
+    def vector(self, mem: Mem, elements: int, name: str) -> Place:
+        """Room for a vector as an `mv_mul` reads it: whole native vectors, aligned; what is not written stays +0."""
+        words = -(-elements // self._config.native_dim) * self._config.words
+        return Place(mem=mem, address=self.take(mem, words, name, self._config.words), words=words)
+
+    def constant(self, mem: Mem, values: np.ndarray, name: str) -> Place:
+        """Room for uint16[elements] that the firmware brings, padded with +0 to whole words."""
+        lanes = self._config.mfu_lanes
+        padded = np.zeros((-(-values.size // lanes), lanes), np.uint16)
+        padded.reshape(-1)[: values.size] = values.reshape(-1)
+        place = Place(mem=mem, address=self.take(mem, len(padded), name), words=len(padded))
+        self._constants[mem].append((place.address, padded))
+        return place
+
+    def used(self, mem: Mem) -> int:
+        """Words or tiles handed out."""
+        return self._next[mem]
+
+    def images(self) -> dict[Mem, np.ndarray]:
+        """uint16[words, M] of each vector memory in use: the constants, and +0 elsewhere."""
+        result = {}
+        for mem in VRFS:
+            if self._next[mem]:
+                result[mem] = np.zeros((self._next[mem], self._config.mfu_lanes), np.uint16)
+                for address, values in self._constants[mem]:
+                    result[mem][address : address + len(values)] = values
+        return result
+
+    def shortages(self) -> list[str]:
+        """A sentence for each memory that is too small."""
+        found = []
+        for mem in (Mem.MATRIX_RF, Mem.BIAS_RF, *VRFS):
+            available, used = depth(self._config, mem), self._next[mem]
+            if used > available:
+                largest, count = max(self._names[mem], key=lambda item: item[1])
+                unit = "tiles" if mem == Mem.MATRIX_RF else "words"
+                found.append(
+                    f"{MEMORY_NAMES[mem]} needs {used} {unit} and has {available}, {used - available} too few "
+                    f"(the largest part is {largest}, {count})"
+                )
+        return found

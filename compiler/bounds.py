@@ -1,0 +1,73 @@
+"""How large a sum can become, proved from the weights."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from golden.lowering import largest_sum
+from spec.config import Config
+from spec.formats import Format
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bound:
+    """The widest sum of one product.
+
+    Attributes:
+        product: Which one.
+        bits:    Accumulator bits, sign included, that hold every sum whatever the input.
+        has:     Accumulator bits of the machine.
+        clamped: Share of the weights' blocks whose exponent was clamped; 0 in integer mode.
+    """
+
+    product: str
+    bits: int
+    has: int
+    clamped: float = 0.0
+
+    @property
+    def proven(self) -> bool:
+        """Nothing wraps, whatever the input."""
+        return self.bits <= self.has
+
+    def __str__(self) -> str:
+        if self.proven:
+            text = f"{self.product}: no sum wraps ({self.bits} of {self.has} accumulator bits)"
+        else:
+            text = f"{self.product}: a sum may wrap ({self.bits} accumulator bits hold every sum, there are {self.has})"
+        return text + (f"; {self.clamped:.1%} of the weight blocks have a clamped exponent" if self.clamped else "")
+
+
+def integer_bound(config: Config, product: str, weights: np.ndarray, start: np.ndarray, unsigned: bool) -> Bound:
+    """Of weights[rows, columns] @ q + start[rows], for codes q of the machine's activations."""
+    largest = largest_sum(weights, start, config.activations, unsigned)
+    return Bound(product=product, bits=largest.bit_length() + 1, has=config.sum_bits)
+
+
+def block_bound(config: Config, product: str, mantissas: np.ndarray, exponents: np.ndarray) -> Bound:
+    """Of a product in block floating point whose vector blocks all have the largest exponent.
+
+    Args:
+        mantissas: Integer[rows, columns]; columns are a multiple of the native dimension.
+        exponents: Integer[rows, columns / N].
+    """
+    blocks = mantissas.reshape(*exponents.shape, config.native_dim)
+    sums = np.abs(blocks.astype(np.int64)).sum(axis=-1) * -config.activations.lowest
+    # In units of the accumulator's last bit; Python integers, since 80 bits are legal.
+    shifts = exponents.astype(np.int64) - config.weights.e_min
+    across = config.activations.e_max - config.activations.e_min + config.alignment
+    rows = (sums.astype(object) << shifts.astype(object)).sum(axis=1)
+    return Bound(
+        product=product,
+        bits=(int(rows.max()) << across).bit_length() + 1,
+        has=config.sum_bits,
+        clamped=clamped_share(blocks, exponents, config.weights),
+    )
+
+
+def clamped_share(blocks: np.ndarray, exponents: np.ndarray, fmt: Format) -> float:
+    """Share of blocks[..., N] at an end of the exponent range: clipped at the top, or with idle bits at the bottom."""
+    largest = np.abs(blocks).max(axis=-1)
+    below = (exponents == fmt.e_min) & (largest > 0) & (largest < 1 << max(0, fmt.bits - 2))
+    above = (exponents == fmt.e_max) & ((blocks == fmt.highest) | (blocks == fmt.lowest)).any(axis=-1)
+    return float((below | above).mean())

@@ -1,0 +1,88 @@
+"""What grows while layers are compiled: program, places, matrices, biases and proofs."""
+
+import numpy as np
+
+from compiler import bounds, tiling
+from compiler.allocation import Allocator, Place
+from compiler.program import Program, operate, read, write
+from golden.firmware import Tiles
+from spec.config import Config
+from spec.isa import Mem, Op
+
+
+class Build:
+    """One compilation.
+
+    Args:
+        config: The machine.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.program = Program()
+        self.allocator = Allocator(config)
+        self.bounds: list[bounds.Bound] = []
+        self._matrices: list[tuple[int, np.ndarray, np.ndarray | None]] = []
+        self._biases: list[tuple[int, np.ndarray]] = []
+
+    def integer_matrix(self, name: str, weights: np.ndarray) -> int:
+        """First tile of integer weights[rows, columns]."""
+        return self._matrix(name, weights, None)
+
+    def block_matrix(self, name: str, mantissas: np.ndarray, exponents: np.ndarray) -> int:
+        """First tile of mantissas[rows, columns] with exponents[rows, columns / N]."""
+        return self._matrix(name, mantissas, exponents)
+
+    def bias(self, name: str, values: np.ndarray) -> int:
+        """BiasRf word of the first of values[rows]."""
+        count = tiling.words(self.config, len(values))
+        address = self.allocator.take(Mem.BIAS_RF, count, name)
+        self._biases.append((address, values))
+        return address
+
+    def affine(
+        self, source: Place, elements: int, name: str, scale: np.ndarray | None, offset: np.ndarray | None
+    ) -> Place:
+        """`source` times scale plus offset, in InitialVrf; without scale, `source` itself."""
+        if scale is None:
+            return source
+        chain = [operate(Op.VV_MUL0, self.allocator.constant(Mem.MULTIPLY_VRF0, scale, f"{name}, input scale"))]
+        if offset is not None:
+            chain.append(operate(Op.VV_ADD1, self.allocator.constant(Mem.ADDSUB_VRF1, offset, f"{name}, input offset")))
+        return self.moved(source, elements, name, *chain)
+
+    def moved(self, source: Place, elements: int, name: str, *operations, target: Place | None = None) -> Place:
+        """`source` after point-wise operations, in InitialVrf; operands cover the padding of a vector from NetQ."""
+        target = target or self.allocator.vector(Mem.INITIAL_VRF, elements, f"{name}, input")
+        # A vector comes from the host in whole native vectors, all of which must be taken.
+        rows = target.words * self.config.mfu_lanes if source.mem == Mem.NET_Q else elements
+        self.program.chain(read(source), *operations, write(target), rows=rows)
+        return target
+
+    def tiles(self) -> Tiles:
+        """What goes to MatrixRf."""
+        size, count = self.config.native_dim, self.allocator.used(Mem.MATRIX_RF)
+        mantissas = np.zeros((count, size, size), np.int16)
+        exponents = np.full((count, size), self.config.weights.e_min, np.int8)
+        integer = np.zeros(count, bool)
+        for address, matrix, blocks in self._matrices:
+            tiled = tiling.tiles(self.config, matrix)
+            span = slice(address, address + len(tiled))
+            mantissas[span] = tiled
+            integer[span] = blocks is None
+            if blocks is not None:
+                exponents[span] = tiling.tile_exponents(self.config, blocks)
+        return Tiles(mantissas=mantissas, exponents=exponents, integer=integer)
+
+    def biases(self) -> np.ndarray:
+        """int32[words, M] of BiasRf."""
+        result = np.zeros((self.allocator.used(Mem.BIAS_RF), self.config.mfu_lanes), np.int32)
+        for address, values in self._biases:
+            result[address:].reshape(-1)[: len(values)] = values
+        return result
+
+    def _matrix(self, name, weights, exponents):
+        count = tiling.vectors(self.config, weights.shape[0]) * tiling.vectors(self.config, weights.shape[1])
+        address = self.allocator.take(Mem.MATRIX_RF, count, name)
+        self._matrices.append((address, weights, exponents))
+        return address

@@ -1,0 +1,141 @@
+"""Integer LSTMs: one pass for u = W x, five for the gates and the cell."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler import bounds, tiling
+from compiler.allocation import NET, Place
+from compiler.build import Build
+from compiler.dense import padded
+from compiler.gates import each_gate, select
+from compiler.program import operate, read, write
+from golden import float16
+from golden.layers import GATES, LSTM
+from spec.isa import Instruction, Mem, Op
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """What a layer keeps from one time step to the next.
+
+    Attributes:
+        codes:  h in steps of its code, as the recurrent product reads it.
+        cell:   c.
+        hidden: h in real units, for the next layer.
+    """
+
+    codes: Place
+    cell: Place
+    hidden: Place
+
+
+def begin_lstm(build: Build, layer: LSTM) -> State:
+    """Room for the state, and the chains that set it before the first time step."""
+    allocator, name = build.allocator, layer.name
+    state = State(
+        codes=allocator.vector(Mem.INITIAL_VRF, layer.outputs, f"{name}, hidden codes"),
+        cell=allocator.vector(Mem.MULTIPLY_VRF1, layer.outputs, f"{name}, cell"),
+        hidden=allocator.vector(Mem.ADDSUB_VRF0, layer.outputs, f"{name}, hidden"),
+    )
+    codes = float16.mul(layer.initial_hidden, layer.hidden_quant_scale)
+    for what, values, target in (("codes", codes, state.codes), ("cell", layer.initial_cell, state.cell)):
+        start = allocator.constant(Mem.MULTIPLY_VRF0, values, f"{name}, initial {what}")
+        build.program.chain(read(start), write(target), rows=layer.outputs)
+    return state
+
+
+def step_lstm(build: Build, layer: LSTM, state: State, source: Place) -> Place:
+    """One time step: the new h in real units.
+
+    u = a_W * S_W + bias, g = a_R * S_R + u, c = f * c + i * j, h = o * tanh(c).
+    """
+    config, allocator, name, outputs = build.config, build.allocator, layer.name, layer.outputs
+    u = _input_products(build, layer, source)
+    scale = allocator.constant(
+        Mem.MULTIPLY_VRF0, tiling.stacked(config, layer.recurrent_scale), f"{name}, recurrent scale"
+    )
+    kept, forgotten = (
+        allocator.vector(mem, outputs, f"{name}, {what}")
+        for mem, what in ((Mem.MULTIPLY_VRF1, "input gate"), (Mem.ADDSUB_VRF0, "forget gate times cell"))
+    )
+    out, fresh = (
+        allocator.vector(mem, outputs, f"{name}, {what}")
+        for mem, what in ((Mem.MULTIPLY_VRF0, "output gate"), (Mem.INITIAL_VRF, "input gate times cell input"))
+    )
+    gate_words = tiling.words(config, outputs)
+    chains = each_gate(
+        build,
+        outputs=outputs,
+        source=state.codes,
+        columns=tiling.vectors(config, outputs),
+        out_scale=layer.recurrent_p,
+        product=lambda chosen: _product(build, f"{name}, recurrent weights", select(layer.recurrent_weights, chosen)),
+    )
+    for piece, start, registers in chains:
+        word = piece.gate * gate_words + piece.word
+        build.program.note(f"gate {GATES[piece.gate]}")
+        affine = (operate(Op.VV_MUL0, scale.at(word)), operate(Op.VV_ADD1, u.at(word)))
+        last = {
+            "f": (operate(Op.V_SIGM1), operate(Op.VV_MUL1, state.cell.at(piece.word)), write(forgotten.at(piece.word))),
+            "i": (operate(Op.V_SIGM1), write(kept.at(piece.word))),
+            "o": (operate(Op.V_SIGM1), write(out.at(piece.word))),
+            "j": (operate(Op.V_TANH1), operate(Op.VV_MUL1, kept.at(piece.word)), write(fresh.at(piece.word))),
+        }[GATES[piece.gate]]
+        build.program.chain(*start, *affine, *last, **registers)
+    build.program.note("cell")
+    to_codes = allocator.constant(Mem.MULTIPLY_VRF1, layer.hidden_quant_scale, f"{name}, hidden scale")
+    build.program.chain(
+        read(fresh),
+        operate(Op.VV_ADD0, forgotten),
+        write(state.cell),
+        operate(Op.V_TANH0),
+        operate(Op.VV_MUL0, out),
+        write(state.hidden),
+        operate(Op.VV_MUL1, to_codes),
+        write(state.codes),
+        rows=outputs,
+    )
+    _bound(build, f"{name}, recurrent", layer.recurrent_weights)
+    return state.hidden
+
+
+def _input_products(build: Build, layer: LSTM, source: Place) -> Place:
+    """u of all gates, each at a whole word."""
+    config, allocator, name = build.config, build.allocator, layer.name
+    weights = tiling.stacked(config, layer.input_weights)
+    parts = tiling.parts(config, len(weights))
+    source = build.affine(source, layer.inputs, name, padded(build, layer.input_quant_scale), None)
+    if source == NET and len(parts) > 1:
+        source = build.moved(source, layer.inputs, name)
+    scale, bias = (
+        allocator.constant(mem, tiling.stacked(config, values), f"{name}, {what}")
+        for mem, values, what in (
+            (Mem.MULTIPLY_VRF0, layer.input_scale, "input scale of gates"),
+            (Mem.ADDSUB_VRF1, layer.bias, "bias"),
+        )
+    )
+    u = allocator.vector(Mem.ADDSUB_VRF1, len(weights), f"{name}, u")
+    for part in parts:
+        word = part.row // config.mfu_lanes
+        build.program.chain(
+            read(source),
+            _product(build, f"{name}, input weights", weights[part.row : part.row + part.rows]),
+            operate(Op.VV_MUL0, scale.at(word)),
+            operate(Op.VV_ADD1, bias.at(word)),
+            write(u.at(word)),
+            rows=part.rows,
+            columns=tiling.vectors(config, layer.inputs),
+            out_scale=layer.input_p,
+        )
+    _bound(build, f"{name}, input", layer.input_weights)
+    return u
+
+
+def _product(build: Build, name: str, weights: np.ndarray) -> Instruction:
+    return Instruction(op=Op.MV_MUL, integer=1, a=build.integer_matrix(name, weights))
+
+
+def _bound(build: Build, name: str, weights: np.ndarray):
+    tall = weights.reshape(-1, weights.shape[-1])
+    build.bounds.append(bounds.integer_bound(build.config, name, tall, np.zeros(len(tall), np.int64), False))

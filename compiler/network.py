@@ -1,0 +1,127 @@
+"""A quantised model to firmware."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.allocation import NET, Place
+from compiler.block_dense import compile_block_dense
+from compiler.block_lstm import begin_block_lstm, step_block_lstm
+from compiler.bounds import Bound
+from compiler.build import Build
+from compiler.dense import compile_dense
+from compiler.lstm import begin_lstm, step_lstm
+from compiler.program import read, write
+from compiler.support import problems
+from golden.firmware import Firmware
+from golden.layers import LSTM, BlockLSTM, Dense
+from golden.model import Model
+from spec.config import Config
+from spec.isa import MEMORY_NAMES, VRFS, Mem, depth
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Compiled:
+    """Firmware, and what the compiler found out on the way.
+
+    Attributes:
+        firmware: What the machine runs.
+        bounds:   For each product, whether a sum may wrap.
+        usage:    For each memory by name, what the network uses and what there is.
+    """
+
+    firmware: Firmware
+    bounds: tuple[Bound, ...]
+    usage: Mapping[str, tuple[int, int]]
+
+
+def compile_network(model: Model, config: Config) -> Compiled:
+    """Compile for one machine.
+
+    Raises:
+        ValueError: one line for each layer that cannot be compiled, or for each memory that is too small.
+    """
+    found = problems(model, config)
+    if found:
+        raise ValueError(f"{model.name} cannot be compiled for this machine:\n" + "\n".join(found))
+    build = Build(config)
+    recurrent = [layer for layer in model.layers if isinstance(layer, LSTM | BlockLSTM)]
+    vector = _compile_recurrent(build, recurrent) if recurrent else NET
+    dense = model.layers[len(recurrent) :]
+    _compile_dense(build, dense, vector)
+    if not dense:
+        build.program.note("result")
+        build.program.chain(read(vector), write(NET), rows=model.outputs)
+    build.program.end()
+    _check_sizes(build, model.name)
+    firmware = Firmware(
+        name=model.name,
+        config=config,
+        data=model.data,
+        classes=model.classes,
+        inputs=model.inputs,
+        outputs=model.outputs,
+        loop=build.program.loop,
+        text=build.program.text(),
+        words=np.array(build.program.words(), np.uint64),
+        sections=tuple(build.program.sections),
+        vectors=build.allocator.images(),
+        tiles=build.tiles(),
+        biases=build.biases(),
+    )
+    return Compiled(firmware=firmware, bounds=tuple(build.bounds), usage=_usage(build))
+
+
+def _compile_recurrent(build: Build, layers: list[LSTM | BlockLSTM]) -> Place:
+    """Initial states, then one loop over time steps through all layers; the last h."""
+    states, place = [], NET
+    for layer in layers:
+        with build.program.section(f"{layer.name}, initial state", layer.name):
+            states.append(
+                begin_lstm(build, layer) if isinstance(layer, LSTM) else begin_block_lstm(build, layer, place)
+            )
+        place = states[-1].hidden
+    build.program.begin_loop()
+    place = NET
+    for layer, state in zip(layers, states, strict=True):
+        with build.program.section(f"{layer.name}, time step", layer.name):
+            step = step_lstm if isinstance(layer, LSTM) else step_block_lstm
+            place = step(build, layer, state, place)
+    build.program.end_loop()
+    return place
+
+
+def _compile_dense(build: Build, layers, source: Place):
+    """Dense layers from `source` to NetQ."""
+    for layer in layers:
+        with build.program.section(layer.name, layer.name):
+            target = (
+                NET
+                if layer is layers[-1]
+                else build.allocator.vector(Mem.INITIAL_VRF, layer.outputs, f"{layer.name}, output")
+            )
+            compiled = compile_dense if isinstance(layer, Dense) else compile_block_dense
+            compiled(build, layer, source, target)
+        source = target
+
+
+def _usage(build: Build) -> dict[str, tuple[int, int]]:
+    used = {
+        MEMORY_NAMES[mem]: (build.allocator.used(mem), depth(build.config, mem))
+        for mem in (Mem.MATRIX_RF, Mem.BIAS_RF, *VRFS)
+    }
+    return used | {"instructions": (len(build.program.instructions), build.config.instructions)}
+
+
+def _check_sizes(build: Build, name: str):
+    """Say of each memory that is too small by how much, before anything is packed."""
+    found = build.allocator.shortages()
+    used, available = len(build.program.instructions), build.config.instructions
+    if used > available:
+        found.append(f"the instruction buffer needs {used} words and has {available}, {used - available} too few")
+    if found:
+        raise ValueError(
+            f"{name} is too large for this machine: make the network smaller or choose a larger preset:\n"
+            + "\n".join(found)
+        )

@@ -1,0 +1,95 @@
+"""Program text and words, one chain at a time."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from compiler.allocation import Place
+from golden.firmware import Section
+from spec.assembler import disassemble_word
+from spec.isa import FIELDS, Instruction, Op, Reg, encode
+
+
+def read(place: Place) -> Instruction:
+    """Source: the words at `place`."""
+    return Instruction(op=Op.V_RD, mem=place.mem, a=place.address)
+
+
+def write(place: Place) -> Instruction:
+    """Write the value at `place` and pass it on."""
+    return Instruction(op=Op.V_WR, mem=place.mem, a=place.address)
+
+
+def operate(op: Op, place: Place | None = None) -> Instruction:
+    """A point-wise operation; its operand, if it has one, lies at `place` in the stage's own memory."""
+    return Instruction(op=op, a=place.address if place else 0)
+
+
+class Program:
+    """Collects instructions, and writes a scalar register only where its value changes."""
+
+    def __init__(self):
+        self.instructions: list[Instruction] = []
+        self.sections: list[Section] = []
+        self.loop: int | None = None  #: Address of the loop over time steps.
+        self._notes: dict[int, list[str]] = defaultdict(list)
+        self._registers: dict[Reg, int] = {}
+
+    def words(self) -> list[int]:
+        """The instruction words.
+
+        Raises:
+            ValueError: an address does not fit its field.
+        """
+        return [encode(instruction) for instruction in self.instructions]
+
+    def text(self) -> str:
+        """What the assembler reads."""
+        lines = []
+        for address, word in enumerate(self.words()):
+            lines += [*(f"# {note}" for note in self._notes[address]), disassemble_word(word)]
+        return "".join(f"{line}\n" for line in lines)
+
+    def note(self, text: str):
+        """A comment on a line of its own, before the next instruction."""
+        self._notes[len(self.instructions)].append(text)
+
+    def chain(self, *instructions: Instruction, rows: int, columns: int | None = None, out_scale: int | None = None):
+        """One chain; `columns` and `out_scale` belong to its product, if it has one."""
+        self._register(Reg.ROWS, rows)
+        if columns is not None:
+            self._register(Reg.COLUMNS, columns)
+        if out_scale is not None:
+            self._register(Reg.OUT_SCALE, out_scale & (1 << FIELDS["a"].width) - 1)
+        for instruction in (*instructions, Instruction(op=Op.END_CHAIN)):
+            self._append(instruction)
+
+    def begin_loop(self):
+        """Begin the loop over time steps, of one step until the firmware is told otherwise."""
+        self.loop = len(self.instructions)
+        self._append(Instruction(op=Op.LOOP, a=1))
+        self._registers.clear()  # The second pass finds what the first one left.
+
+    def end_loop(self):
+        """End the loop over time steps."""
+        self._append(Instruction(op=Op.END_LOOP))
+
+    def end(self):
+        """End the program."""
+        self._append(Instruction(op=Op.END))
+
+    @contextmanager
+    def section(self, title: str, layer: str) -> Iterator[None]:
+        """The instructions inside belong to `layer`."""
+        self.note(title)
+        first = len(self.instructions)
+        yield
+        self.sections.append(Section(layer=layer, first=first, last=len(self.instructions) - 1))
+
+    def _register(self, register: Reg, value: int):
+        if self._registers.get(register) != value:
+            self._registers[register] = value
+            self._append(Instruction(op=Op.S_WR, mem=register, a=value))
+
+    def _append(self, instruction: Instruction):
+        self.instructions.append(instruction)

@@ -1,0 +1,115 @@
+"""Random small networks in the formats of a machine, for tests."""
+
+import numpy as np
+
+from golden import block_lowering, lowering
+from golden.layers import Activation, Layer
+from golden.model import Model, Provenance
+from spec.config import Config
+
+NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
+
+
+def model(layers: list[Layer], name: str = "random") -> Model:
+    """A model of these layers."""
+    none = np.zeros(0, np.uint8)
+    return Model(
+        name=name,
+        data="random",
+        preprocessing="none",
+        classes=(),
+        layers=tuple(layers),
+        provenance=NOWHERE,
+        fp32_predictions=none,
+        qat_predictions=none,
+    )
+
+
+def mlp(rng: np.random.Generator, config: Config, sizes: list[int], *, block: bool) -> Model:
+    """Dense layers of the sizes, in block floating point or integers."""
+    make = _block_dense if block else _dense
+    return model([make(rng, config, f"dense{k}", *pair) for k, pair in enumerate(zip(sizes, sizes[1:], strict=False))])
+
+
+def recurrent(
+    rng: np.random.Generator, config: Config, sizes: list[int], *, block: list[bool], outputs: int | None = None
+) -> Model:
+    """LSTM layers of the sizes, each in block floating point or integers, and a dense layer if `outputs` is given."""
+    pairs = zip(sizes, sizes[1:], strict=False)
+    layers = [
+        (_block_lstm if blocks else _lstm)(rng, config, f"lstm{k}", *pair)
+        for k, (pair, blocks) in enumerate(zip(pairs, block, strict=True))
+    ]
+    if outputs is not None:
+        layers.append((_block_dense if block[-1] else _dense)(rng, config, "dense", sizes[-1], outputs))
+    return model(layers)
+
+
+def inputs(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Numbers of about one, as binary16 bit patterns."""
+    return rng.normal(size=shape).astype(np.float16).view(np.uint16)
+
+
+def _codes(rng, config, *shape):
+    return rng.integers(config.weights.lowest, config.weights.highest + 1, shape)
+
+
+def _dense(rng, config, name, inputs, outputs):
+    unsigned = bool(rng.integers(2))
+    codes = _codes(rng, config, outputs, inputs)
+    return lowering.dense(
+        name=name,
+        codes=codes,
+        gain=rng.uniform(0.5, 1.5, outputs) / np.sqrt(inputs) / config.weights.highest,
+        constant=rng.normal(size=outputs),
+        weights_format=config.weights,
+        input_format=config.activations,
+        unsigned=unsigned,
+        s_in=3 / config.activations.levels,
+        m_in=float(rng.choice([0.0, -0.25])),
+        quantise_input=bool(rng.integers(2)),
+        activation=Activation(rng.choice(list(Activation))),
+    )
+
+
+def _lstm(rng, config, name, inputs, outputs):
+    return lowering.lstm(
+        name=name,
+        input_codes=_codes(rng, config, 4, outputs, inputs),
+        recurrent_codes=_codes(rng, config, 4, outputs, outputs),
+        input_steps=rng.uniform(1, 2, 4) / config.weights.highest / np.sqrt(inputs),
+        recurrent_steps=rng.uniform(1, 2, 4) / config.weights.highest / np.sqrt(outputs),
+        bias=rng.normal(size=(4, outputs)) / 2,
+        weights_format=config.weights,
+        input_format=config.activations,
+        s_in=3 / config.activations.levels,
+        quantise_input=bool(rng.integers(2)),
+        initial_hidden=rng.uniform(-1, 1, outputs),
+        initial_cell=rng.normal(size=outputs),
+    )
+
+
+def _block_dense(rng, config, name, inputs, outputs):
+    return block_lowering.block_dense(
+        name=name,
+        weights=rng.uniform(-1, 1, (outputs, inputs)) / np.sqrt(inputs),
+        bias=rng.normal(size=outputs),
+        weights_format=config.weights,
+        input_format=config.activations,
+        block=config.native_dim,
+        activation=Activation(rng.choice(list(Activation))),
+    )
+
+
+def _block_lstm(rng, config, name, inputs, outputs):
+    return block_lowering.block_lstm(
+        name=name,
+        input_weights=rng.uniform(-1, 1, (4, outputs, inputs)) / np.sqrt(inputs),
+        recurrent_weights=rng.uniform(-1, 1, (4, outputs, outputs)) / np.sqrt(outputs),
+        bias=rng.normal(size=(4, outputs)) / 2,
+        weights_format=config.weights,
+        input_format=config.activations,
+        block=config.native_dim,
+        initial_hidden=rng.uniform(-1, 1, outputs),
+        initial_cell=rng.normal(size=outputs),
+    )
