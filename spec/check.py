@@ -35,7 +35,7 @@ class _Loop:
 
 
 class Sequencer:
-    """One run of a program: loops, registers, the fill of MvmQ, the modes of tiles.
+    """Walks through a program: loops, registers, the fill of MvmQ, the modes of tiles.
 
     Args:
         config:  The machine.
@@ -43,8 +43,7 @@ class Sequencer:
         modes:   Of each tile, whether it holds integer mode. Tiles that the program loads change here.
 
     Attributes:
-        executed: Instructions executed. Of a chain that does not run, those in front of the violation, or of
-                  `end_chain`, have been.
+        executed: Instructions executed; none of a chain that does not run.
 
     Raises:
         ValueError: the program is longer than the instruction buffer.
@@ -54,15 +53,11 @@ class Sequencer:
         if len(program) > config.instructions:
             raise ValueError(f"the program has {len(program)} instructions, the machine holds {config.instructions}")
         self.config, self.program, self.modes = config, program, modes
-        self.registers = Registers.reset(config)
-        self.held = 0
-        self.executed = 0
-        self._loops: list[_Loop] = []
         self._instructions: dict[int, Instruction] = {}
         self._chains: dict[tuple[int, Registers], Chain] = {}
 
     def walk(self, *, repeat: bool = True) -> Iterator[Chain]:
-        """The chains in program order, each checked; ends at `end`.
+        """The chains in program order from a fresh start, each checked; ends at `end`.
 
         Args:
             repeat: Pass through loops as often as they say; else a pass that changes nothing here is the last.
@@ -70,6 +65,8 @@ class Sequencer:
         Raises:
             Violation: the program goes no further.
         """
+        self.registers, self.held, self.executed = Registers.reset(self.config), 0, 0
+        self._loops: list[_Loop] = []
         address = 0
         while (instruction := self._fetch(address)).op != Op.END:
             if instruction.op in SOURCES:
@@ -104,21 +101,17 @@ class Sequencer:
         key = address, self.registers
         if key not in self._chains:
             instructions = []
-            try:
-                while (instruction := self._fetch(address + len(instructions), instructions)).op != Op.END_CHAIN:
-                    instructions.append(instruction)
-                chain = Chain.resolve(self.config, address, tuple(instructions), self.registers)
-                check_chain(self.config, chain)
-            except Violation:
-                self.executed += len(instructions)
-                raise
+            while (instruction := self._fetch(address + len(instructions), instructions)).op != Op.END_CHAIN:
+                instructions.append(instruction)
+            chain = Chain.resolve(self.config, address, tuple(instructions), self.registers)
+            check_chain(self.config, chain)
             self._chains[key] = chain
         return self._chains[key]
 
     def _admit(self, chain: Chain) -> None:
         """Check a chain against tiles and MvmQ, and note what it does to them."""
-        self.executed += len(chain.instructions)
         check_state(self.config, chain, self.modes, self.held)
+        self.executed += len(chain.instructions)
         self.held += chain.pushes - chain.pops
         if chain.loads:
             tiles = chain.tiles

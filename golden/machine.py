@@ -1,0 +1,179 @@
+"""The whole machine: messages and control registers in, messages out."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from golden.chain import Executor
+from golden.counters import Counters
+from golden.memory import Memory
+from golden.overflow import wrap
+from golden.packing import unpack_tiles
+from spec.check import Sequencer
+from spec.config import Config
+from spec.isa import Error, Mem
+from spec.messages import Message, MessageKind, pack, unpack
+from spec.registers import EVENTS, Control, Counter, Register, Status
+from spec.rules import Violation
+
+
+class Machine:
+    """A neural network processor in numpy, behind the host protocol that hardware speaks.
+
+    Programs run when `run` is called, with all words that the host has sent; one that finds NetQ empty waits there for
+    more words and another `run`.
+
+    Attributes:
+        config:   The machine.
+        memory:   Its memories.
+        counters: Its event counters.
+        executor: What runs chains; its `trace` may be set.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.memory = Memory(config)
+        self.counters = Counters()
+        self.executor = Executor(config, self.memory, self.counters)
+        self._sent: list[bytes] = []
+        self._waiting: list[Message] = []
+        self._sequencer: Sequencer | None = None
+        self._run: Iterator[None] | None = None
+        self._counted = 0  # Instructions of this run that the counter has.
+        self._done, self._error, self._error_address = False, Error.NONE, 0
+
+    def send(self, data: bytes):
+        """Take one message. A malformed one stops the machine until reset; what needs a machine at rest waits."""
+        try:
+            message = unpack(self.config, data, to_machine=True)
+        except ValueError:
+            if self._error == Error.NONE:
+                self._stop(Error.MESSAGE, 0)
+            return
+        if self._run and (self._waiting or message.kind != MessageKind.INPUT):
+            self._waiting.append(message)
+        else:
+            self._apply(message)
+
+    def receive(self) -> list[bytes]:
+        """The messages that have come out since the last call."""
+        sent, self._sent = self._sent, []
+        return sent
+
+    def start(self):
+        """Start the program at instruction 0; nothing happens while one runs, or before a reset after a bad message."""
+        if self._run or self._error == Error.MESSAGE:
+            return
+        self._done, self._error, self._error_address = False, Error.NONE, 0
+        self.memory.mvm.clear()
+        if self._sequencer is None:
+            self._sequencer = Sequencer(self.config, self.memory.program, self.memory.matrix.modes)
+            self.executor.forget()
+        self._counted = 0
+        self._run = self._chains()
+
+    def run(self) -> Status:
+        """Run until the program is done or waits for input."""
+        if self._run:
+            try:
+                next(self._run)
+            except StopIteration:
+                self._finish()
+            except Violation as violation:
+                self._stop(violation.error, violation.address)
+            self._count()
+            self._send_outputs()
+        return self.status
+
+    def reset(self):
+        """Set everything but memories and counters to its first state."""
+        self._run = None
+        self._done, self._error, self._error_address = False, Error.NONE, 0
+        self.memory.net_in.clear()
+        self.memory.mvm.clear()
+        self.executor.reset()
+        # The first message that waits is under way, and lost; those behind it have not begun.
+        waiting, self._waiting = self._waiting[1:], []
+        for message in waiting:
+            self._apply(message)
+
+    def clear(self):
+        """Clear the counters."""
+        self.counters.clear()
+
+    def write_register(self, address: int, value: int):
+        """Write a register of the control port."""
+        if address != Register.CONTROL:
+            return
+        for control, command in ((Control.RESET, self.reset), (Control.CLEAR, self.clear), (Control.START, self.start)):
+            if value & control:
+                command()
+
+    def read_register(self, address: int) -> int:
+        """Read a register of the control port; counters of time read 0."""
+        config, index = self.config, (address - Register.COUNTERS) // 4
+        if 0 <= index < len(EVENTS):
+            return self.counters.values[EVENTS[index]]
+        return {
+            Register.STATUS: int(self.status), Register.ERROR: int(self._error),
+            Register.ERROR_ADDRESS: self._error_address, Register.DIGEST: config.digest,
+            Register.NATIVE_DIM: config.native_dim, Register.LANES: config.lanes,
+            Register.TILE_ENGINES: config.tile_engines, Register.MFU_LANES: config.mfu_lanes,
+            Register.MATRIX_TILES: config.matrix_tiles, Register.INSTRUCTIONS: config.instructions,
+            Register.COUNTER_COUNT: len(Counter)}.get(address, 0)
+
+    @property
+    def status(self) -> Status:
+        """State of the machine. A program that `run` has left waits for input."""
+        state = Status.RUNNING | Status.WAIT_INPUT if self._run else Status(0)
+        return state | self.executor.flags | (Status.DONE if self._done else Status(0))
+
+    def _chains(self) -> Iterator[None]:
+        for chain in self._sequencer.walk():
+            yield from self.executor.run(chain)
+
+    def _count(self):
+        self.counters.add(Counter.INSTRUCTIONS, self._sequencer.executed - self._counted)
+        self._counted = self._sequencer.executed
+
+    def _stop(self, error: Error, address: int):
+        self._error, self._error_address = error, address
+        self._finish()
+
+    def _finish(self):
+        self._done, self._run = self._done or self._run is not None, None
+        self._send_outputs()
+        while self._waiting:
+            self._apply(self._waiting.pop(0))
+
+    def _send_outputs(self):
+        for words in self.executor.outputs:
+            self._reply(MessageKind.OUTPUT, 0, 0, words)
+        self.executor.outputs.clear()
+
+    def _reply(self, kind, memory, address, words):
+        self._sent.append(pack(self.config, Message(
+            kind=kind, memory=memory, address=address, count=len(words), payload=words.astype("<u2").tobytes())))
+
+    def _apply(self, message: Message):
+        """Do what a well-formed message says."""
+        first, last = message.address, message.address + message.count
+        match message.kind:
+            case MessageKind.INPUT:
+                self.memory.net_in.put(self._words(message, "<u2", np.uint16))
+            case MessageKind.WRITE:
+                self.memory.vectors[Mem(message.memory)][first:last] = self._words(message, "<u2", np.uint16)
+            case MessageKind.READ:
+                words = self.memory.vectors[Mem(message.memory)][first:last]
+                self._reply(MessageKind.READ, message.memory, first, words)
+            case MessageKind.BIAS:
+                self.memory.biases[first:last] = wrap(self._words(message, "<i4", np.int64), self.config.bias_bits)
+            case MessageKind.PACKED:
+                self.memory.matrix.store(first, *unpack_tiles(self.config, message.payload))
+                self.memory.matrix.modes[first:last] = [message.integer] * message.count
+            case MessageKind.PROGRAM:
+                self.memory.program[first:last] = np.frombuffer(message.payload, "<u8").tolist()
+                self._sequencer = None
+
+    def _words(self, message, item, dtype):
+        return np.frombuffer(message.payload, item).astype(dtype).reshape(-1, self.config.mfu_lanes)
