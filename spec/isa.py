@@ -88,17 +88,17 @@ REGISTER_NAMES = {
 class Error(IntEnum):
     """Why a program stopped."""
 
-    NONE = 0
-    ILLEGAL = 1
-    ALIGN = 2
-    RANGE = 3
-    SIZE = 4
-    QUEUE = 5
-    FORMAT = 6
-    WINDOW = 7
-    LOOP = 8
-    END = 9
-    MESSAGE = 10
+    NONE = 0  #: No error.
+    ILLEGAL = 1  #: Unknown opcode, an operand that the opcode does not take, or operations out of order.
+    ALIGN = 2  #: The source of a product is not at a multiple of N/M.
+    RANGE = 3  #: A word of some iteration lies outside its memory, or there is no such memory.
+    SIZE = 4  #: Rows, Columns or Iterations is zero, or beyond accumulator_rows or operand_columns.
+    QUEUE = 5  #: MvmQ holds too few words or has no room, or a product that is no push finds words in it.
+    FORMAT = 6  #: Product and tile are of different modes, or `unsigned` or `bias` stands without `integer`.
+    WINDOW = 7  #: IterationsX does not divide Iterations.
+    LOOP = 8  #: Nested too deep, repeated zero times, or `loop` and `end_loop` do not pair.
+    END = 9  #: The program runs off the instruction buffer.
+    MESSAGE = 10  #: A message is damaged, malformed, or for another machine.
 
 
 @dataclass(frozen=True, slots=True)
