@@ -5,6 +5,7 @@ from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw import messages
+from hw.crc import CRC32
 from hw.message_items import MessageItems
 from hw.types import require_powers_of_two, word
 from spec.config import Config
@@ -85,7 +86,7 @@ class MessageInput(wiring.Component):
         with m.If(drop & unit_valid & unit.last & unit.end):
             m.d.sync += drop.eq(0)
 
-        m.submodules.crc = crc = messages.CRC.create()
+        m.submodules.crc = crc = CRC32()
         m.d.comb += [
             crc.data.eq(unit.data),
             crc.valid.eq(accept),

@@ -5,6 +5,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw import messages
+from hw.crc import CRC32
 from hw.types import require_powers_of_two, word
 from spec.config import Config
 from spec.messages import MessageKind
@@ -39,7 +40,7 @@ class MessageOutput(wiring.Component):
         busy: Out(1). Something is under way that `o` has not handed over.
 
     Timing:
-        One 32-bit unit per cycle while `o` is taken; 1 cycle between messages.
+        One 32-bit unit per cycle while `o` is taken; 1 cycle before a message and 1 before its CRC.
     """
 
     def __init__(self, config: Config):
@@ -63,12 +64,9 @@ class MessageOutput(wiring.Component):
         accept = Signal()
         m.d.comb += accept.eq(unit_valid & unit_ready)
 
-        m.submodules.crc = crc = messages.CRC.create()
-        m.d.comb += [
-            crc.data.eq(unit.data),
-            crc.valid.eq(accept),
-            crc.start.eq((state == State.HEADER) & (place == 0)),
-        ]
+        m.submodules.crc = crc = CRC32()
+        m.d.comb += crc.data.eq(self.o.p.data[-messages.UNIT:])  # a cycle late: a register in front of so wide a sum
+        m.d.sync += [crc.valid.eq(accept), crc.start.eq((state == State.HEADER) & (place == 0))]
 
         answer, item, header = self._source(m)
         last_part = place == self.config.mfu_lanes // 2 - 1
@@ -98,7 +96,7 @@ class MessageOutput(wiring.Component):
                     with m.If(accept & unit.end):
                         m.d.sync += state.eq(State.CRC)
                 with m.Case(State.CRC):
-                    m.d.comb += [unit_valid.eq(1), unit.last.eq(1)]
+                    m.d.comb += [unit_valid.eq(~crc.valid | partial), unit.last.eq(1)]
                     with m.If(~partial):
                         m.d.comb += unit.data.eq(crc.crc ^ damaged)
                     with m.If(accept & unit.end):

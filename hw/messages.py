@@ -2,13 +2,11 @@
 
 from amaranth.hdl import signed
 from amaranth.lib import data
-from amaranth.lib.crc.catalog import CRC32_ISO_HDLC
 
 from hw.types import word
 from spec.config import Config
 
 UNIT = 32  #: Bits in which messages are taken apart and put together; an item is a whole number of such units.
-CRC = CRC32_ISO_HDLC(data_width=UNIT)
 
 #: One unit of a message; `last` marks every unit of the message's last beat, `end` the last unit of any beat.
 Unit = data.StructLayout({"data": UNIT, "last": 1, "end": 1})
