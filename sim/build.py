@@ -3,7 +3,9 @@
 import hashlib
 import os
 import random
+import re
 import shlex
+import shutil
 import subprocess
 import sysconfig
 from functools import cache
@@ -51,7 +53,7 @@ def command(words: list, where: Path) -> None:
 
 
 def cached(name: str, key: str, make) -> Path:
-    """The folder build/sim/`name`-<hash of key>, filled by `make(folder)` if no earlier call has filled it.
+    """The folder build/sim/`name`-<hash of key>, which `make(folder)` fills if no earlier call has filled it.
 
     Processes that ask for the same folder wait for the one that makes it.
     """
@@ -64,6 +66,27 @@ def cached(name: str, key: str, make) -> Path:
     return where
 
 
+def verilate(where: Path, sources: list, flags: list, *, target: str, optimise: str = "-O1") -> None:
+    """Verilate `sources` in `where` with prefix Vtop and make `target`.
+
+    Verilator's own run time is compiled once for each set of `flags` and copied: it is most of a small build.
+    """
+    options = [f"OPT_FAST={optimise}", f"OPT_GLOBAL={optimise}"]
+
+    def make_runtime(shared: Path) -> None:
+        (shared / "empty.v").write_text("module empty(input clk); endmodule\n")
+        command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--top-module", "empty", "--prefix", "Vtop", "empty.v"],
+                shared)
+        objects = re.findall(r"^  (verilated\w*) ", (shared / "Vtop_classes.mk").read_text(), re.MULTILINE)
+        command(["make", "-j2", "-f", "Vtop.mk", *options, *(f"{name}.o" for name in objects)], shared)
+
+    runtime = cached("runtime", shlex.join([*FLAGS, *flags, *options]), make_runtime)
+    command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--prefix", "Vtop", *sources], where)
+    for made in runtime.glob("verilated*.o"):
+        shutil.copy(made, where)  # newer than its source: make leaves it
+    command(["make", "-j2", "-f", "Vtop.mk", *options, target], where)
+
+
 def build(dut: Component, name: str, *, waves: bool = False, coverage: bool = False) -> Path:
     """The folder that holds `dut` Verilated under cocotb, its top module called `name`.
 
@@ -72,17 +95,16 @@ def build(dut: Component, name: str, *, waves: bool = False, coverage: bool = Fa
     text = verilog(dut, name)
     public = "".join(f'public_flat_rw -module "{name}" -var "{port}"\n' for port in ["clk", "rst", *ports(dut)])
     libraries = cocotb_tools.config.libs_dir
-    words = ["verilator", *FLAGS, "--exe", "--vpi", "--Mdir", ".", "--top-module", name, "--prefix", "Vtop", "-o", name,
-             "-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator", "-CFLAGS", "-O1",
-             *["--trace-vcd"] * waves, *["--coverage-line"] * coverage, COCOTB, "ports.vlt", f"{name}.v"]
+    flags = ["--exe", "--vpi", *["--trace-vcd"] * waves, *["--coverage-line"] * coverage]
+    link = ["--top-module", name, "-o", name,
+            "-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator"]
 
     def make(where: Path) -> None:
         (where / f"{name}.v").write_text(text)
         (where / "ports.vlt").write_text("`verilator_config\n" + public)
-        command(words, where)
-        command(["make", "-j2", "-f", "Vtop.mk", f"VM_TRACE={int(waves)}"], where)
+        verilate(where, [*link, COCOTB, "ports.vlt", f"{name}.v"], flags, target=name)
 
-    return cached(name, text + shlex.join(map(str, words)), make)
+    return cached(name, text + shlex.join([*FLAGS, *flags, *link]), make)
 
 
 def run(dut: Component, testbench: str, *, seed: int | None = None, waves: bool = False, coverage: bool = False,
