@@ -1,0 +1,14 @@
+"""Delay lines of the fixed-latency units."""
+
+from amaranth import *
+
+__all__ = ["delay"]
+
+
+def delay(m: Module, signal, cycles: int):
+    """`signal` as it was `cycles` cycles ago. The registers hold data, so reset leaves them."""
+    for _ in range(cycles):
+        later = Signal(signal.shape(), reset_less=True)
+        m.d.sync += later.eq(signal)
+        signal = later
+    return signal
