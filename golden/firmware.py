@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from golden.packing import pack_tiles
+from golden import messages
 from spec.assembler import assemble
 from spec.check import check
 from spec.config import PRESETS, Config
 from spec.isa import MEMORY_NAMES, VRFS, Instruction, Mem, Op, decode, depth, encode
-from spec.messages import Message, MessageKind, pack, unpack
+from spec.messages import MessageKind, unpack
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,20 +105,20 @@ class Firmware:
 
     def memory_messages(self) -> list[bytes]:
         """The messages that fill the memories; the program comes behind them."""
-        lanes, messages = self.config.mfu_lanes, []
-        for mem, words in self.vectors.items():
-            messages.append(self._message(MessageKind.WRITE, words.astype("<u2"), len(words), memory=mem))
+        sent = [messages.write_message(self.config, mem, words) for mem, words in self.vectors.items()]
         for first, last in _runs(self.tiles.integer):
-            messages.append(self._packed(first, last))
-        if len(self.biases):
-            words = self.biases.reshape(-1, lanes).astype("<i4")
-            messages.append(self._message(MessageKind.BIAS, words, len(words), memory=Mem.BIAS_RF))
-        return messages
+            integer = bool(self.tiles.integer[first])
+            stored = self.tiles.exponents[first:last].astype(np.int64) - self.config.weights.e_min
+            sent.append(
+                messages.packed_message(
+                    self.config, self.tiles.mantissas[first:last], stored * (not integer), first, integer=integer
+                )
+            )
+        return sent + [messages.bias_message(self.config, self.biases)] * bool(len(self.biases))
 
     def program_message(self, steps: int = 1) -> bytes:
         """The message that brings the program."""
-        words = np.array(self.program(steps), "<u8")
-        return self._message(MessageKind.PROGRAM, words, len(words))
+        return messages.program_message(self.config, self.program(steps))
 
     def input_message(self, sample: np.ndarray) -> bytes:
         """The message that brings one input.
@@ -134,17 +134,17 @@ class Firmware:
             wanted = f"[steps, {self.inputs}]" if self.recurrent else f"[{self.inputs}]"
             raise ValueError(f"{self.name} takes uint16{wanted}, not {sample.dtype}{list(sample.shape)}")
         size = self.config.native_dim
-        padded = np.zeros((sample.size // self.inputs, -(-self.inputs // size) * size), "<u2")
+        padded = np.zeros((sample.size // self.inputs, -(-self.inputs // size) * size), np.uint16)
         padded[:, : self.inputs] = sample
-        return self._message(MessageKind.INPUT, padded, padded.size // self.config.mfu_lanes)
+        return messages.input_message(self.config, padded.reshape(-1, self.config.mfu_lanes))
 
-    def output(self, messages: list[bytes]) -> np.ndarray:
+    def output(self, received: list[bytes]) -> np.ndarray:
         """uint16[outputs] from the OUTPUT messages of one input.
 
         Raises:
             ValueError: they bring too few words or too many.
         """
-        payloads = [unpack(self.config, data, to_machine=False) for data in messages]
+        payloads = [unpack(self.config, data, to_machine=False) for data in received]
         words = b"".join(message.payload for message in payloads if message.kind == MessageKind.OUTPUT)
         values = np.frombuffer(words, "<u2").astype(np.uint16)
         wanted = -(-self.outputs // self.config.mfu_lanes) * self.config.mfu_lanes
@@ -154,26 +154,6 @@ class Firmware:
                 f"{len(values) // self.config.mfu_lanes} came"
             )
         return values[: self.outputs]
-
-    def _packed(self, first: int, last: int) -> bytes:
-        """Tiles [first, last), all of one mode."""
-        integer = bool(self.tiles.integer[first])
-        stored = self.tiles.exponents[first:last].astype(np.int64) - self.config.weights.e_min
-        payload = pack_tiles(self.config, self.tiles.mantissas[first:last], stored * (not integer))
-        return pack(
-            self.config,
-            Message(
-                kind=MessageKind.PACKED,
-                memory=Mem.MATRIX_RF,
-                integer=integer,
-                address=first,
-                count=last - first,
-                payload=payload,
-            ),
-        )
-
-    def _message(self, kind: MessageKind, items: np.ndarray, count: int, memory: int = 0) -> bytes:
-        return pack(self.config, Message(kind=kind, memory=memory, count=count, payload=items.tobytes()))
 
 
 def machine_name(config: Config) -> str:

@@ -1,0 +1,99 @@
+"""Write the pages that follow from the definitions in spec: `python docs/generate.py`, or `nox -s docs`."""
+
+import inspect
+from dataclasses import asdict
+from enum import IntEnum
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from spec import config, isa, messages, registers
+
+HERE = Path(__file__).parent
+PAGES = ("isa.md", "host.md", "presets.md")
+
+
+def pages() -> dict[str, str]:
+    """The text of each generated page by its name."""
+    loader = FileSystemLoader(HERE / "templates")
+    environment = Environment(loader=loader, undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+    values = {
+        "isa": isa,
+        "opcodes": _opcodes(),
+        "fields": [(name, field.lo, field.lo + field.width - 1) for name, field in isa.FIELDS.items()],
+        "memories": _described(isa.Mem, isa.MEMORY_NAMES),
+        "scalar_registers": _described(isa.Reg, isa.REGISTER_NAMES),
+        "errors": _described(isa.Error),
+        "kinds": _described(messages.MessageKind),
+        "control_port": _described(registers.Register),
+        "control": _described(registers.Control),
+        "status": _described(registers.Status),
+        "counters": _described(registers.Counter),
+        "presets": _presets(),
+    }
+    return {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}
+
+
+def main():
+    """Write the pages."""
+    for name, text in pages().items():
+        (HERE / name).write_text(text)
+
+
+def _comments(enum: type) -> dict[str, str]:
+    """The `#:` comment beside each member; a member without one continues the member before it."""
+    result, text = {}, ""
+    for line in inspect.getsource(enum).splitlines():
+        name, equals, rest = line.strip().partition(" = ")
+        if equals and name in enum.__members__:
+            _, marked, comment = rest.partition("#: ")
+            text = comment if marked else text
+            result[name] = text.replace("|", "\\|")
+    return result
+
+
+def _described(enum: type[IntEnum], names: dict | None = None) -> list[tuple[int, str, str]]:
+    """Code, name and meaning of each member."""
+    comments = _comments(enum)
+    return [(int(member), names[member] if names else member.name, comments.get(member.name, "")) for member in enum]
+
+
+def _opcodes() -> list[dict]:
+    comments = _comments(isa.Op)
+    rows = []
+    for op, spec in isa.SPECS.items():
+        memories = [isa.MEMORY_NAMES[mem] for mem in spec.mems or ((spec.operand,) if spec.operand else ())]
+        rows.append(
+            {
+                "code": int(op),
+                "name": op.name.lower(),
+                "fields": ", ".join(f"`{field}`" for field in spec.fields),
+                "memories": ", ".join(memories),
+                "stage": spec.stage.name if spec.stage is not None else "",
+                "meaning": comments[op.name],
+            }
+        )
+    return rows
+
+
+def _presets() -> list[tuple]:
+    """One row for each attribute of a configuration, and for what follows from it."""
+    rows = []
+    tables = {name: asdict(preset) for name, preset in config.PRESETS.items()}
+    for attribute in next(iter(tables.values())):
+        values = [table[attribute] for table in tables.values()]
+        rows.append((attribute, *(_format(value) if isinstance(value, dict) else value for value in values)))
+    derived = {"words": "N/M", "groups": "N/lanes", "sum_bits": "accumulator bits", "alignment": "largest left shift"}
+    for attribute, text in derived.items():
+        rows.append((f"{attribute} ({text})", *(getattr(preset, attribute) for preset in config.PRESETS.values())))
+    rows.append(("digest", *(f"{preset.digest:08x}" for preset in config.PRESETS.values())))
+    return [("attribute", *tables), *rows]
+
+
+def _format(fmt: dict) -> str:
+    kind = "symmetric" if fmt["symmetric"] else "full"
+    return f"{fmt['bits']} bits, {kind}, E {fmt['e_min']}..{fmt['e_max']}, {fmt['rule']}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""`nnp compile`: a quantised model to firmware."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nnp.options import Model, Preset
+
+
+def compile_model(
+    model: Model,
+    output: Annotated[
+        Path | None, typer.Option("-o", help="Firmware file: MODEL.PRESET.safetensors here, if not given.")
+    ] = None,
+    preset: Preset = "",
+    listing: Annotated[bool, typer.Option("--listing", help="Print the program text.")] = False,
+):
+    """Compile a quantised model for one machine, and say what it uses and whether a sum may wrap."""
+    from rich.console import Console
+
+    from golden.firmware_file import save_firmware
+    from golden.model_file import load_model
+    from nnp.presets import compile_for
+    from nnp.tables import bound_table, usage_table
+
+    name, compiled = compile_for(load_model(model), preset)
+    output = output or Path(f"{model.stem}.{name}.safetensors")
+    save_firmware(compiled.firmware, output)
+    if listing:
+        typer.echo(compiled.firmware.text)
+    console = Console()
+    console.print(usage_table(compiled), bound_table(compiled))
+    console.print(f"{output}: {len(compiled.firmware.words)} instructions for {name}")

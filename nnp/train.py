@@ -1,0 +1,68 @@
+"""`nnp train`: the shipped networks, from their training data to a quantised model."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nnp.errors import sentences
+
+app = typer.Typer(help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
+
+Seed = Annotated[int, typer.Option("--seed", help="Of every random choice.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Model file.")]
+Data = Annotated[Path | None, typer.Option("--data", help="Folder of the training data.")]
+
+
+@app.command()
+@sentences
+def mlp(out: Out = Path("fashion-mlp.safetensors"), seed: Seed = 0, data: Data = None):
+    """A multi-layer perceptron on Fashion-MNIST: 4-bit weights and activations."""
+    _train("mlp", out, seed=seed, folder=data)
+
+
+@app.command()
+@sentences
+def lstm(out: Out = Path("vowels-lstm.safetensors"), seed: Seed = 0, data: Data = None):
+    """An LSTM on JapaneseVowels: 8 bits per gate."""
+    _train("lstm", out, seed=seed, folder=data)
+
+
+def _train(kind: str, out: Path, **options):
+    """Call the trainer with a progress bar for each phase."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    train = _trainer(kind)
+    command = shlex.join(["nnp", *sys.argv[1:]])
+    with Progress() as bars:
+        tasks = {}
+
+        def progress(phase: str, step: int, steps: int, note: str):
+            if phase not in tasks:
+                tasks[phase] = bars.add_task(phase, total=steps)
+            bars.update(tasks[phase], completed=step, description=f"{phase} {note}")
+
+        model = train(out, command=command, progress=progress, **options)
+    made = model.provenance
+    Console().print(
+        f"{out}: accuracy FP32 {made.fp32_accuracy:.2%}, QAT {made.qat_accuracy:.2%}, golden {made.golden_accuracy:.2%}"
+    )
+
+
+def _trainer(kind: str) -> Callable:
+    try:
+        if kind == "mlp":
+            from train.mlp import train_mlp
+
+            return train_mlp
+        from train.lstm import train_lstm
+
+        return train_lstm
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ValueError("training needs PyTorch: pip install torch==2.13.0 (dependency group train)") from error
