@@ -38,7 +38,8 @@ class Decoder(wiring.Component):
         message_error: In(1). A message was malformed: stop before the next instruction; held until reset.
         running, done, error, error_address: Out. State for the control port.
         loaded: In(stream {tile, integer}). Tiles that the host has loaded.
-        instructions, chains: Out. Executed in this cycle.
+        instructions, chains: Out. Executed in this cycle. pushed: Out. Words that they push to MvmQ.
+        counting: Out(1). From the first instruction decoded to done.
 
     Timing:
         One instruction a cycle, then two cycles a chain and one for every 32 tiles of a product.
@@ -53,7 +54,7 @@ class Decoder(wiring.Component):
             "start": In(1), "run": Out(1), "drained": In(1), "message_error": In(1),
             "running": Out(1), "done": Out(1), "error": Out(4), "error_address": Out(17),
             "loaded": In(stream.Signature(data.StructLayout({"tile": 16, "integer": 1}))),
-            "instructions": Out(4), "chains": Out(1)})
+            "instructions": Out(4), "chains": Out(1), "pushed": Out(17), "counting": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -90,15 +91,19 @@ class Decoder(wiring.Component):
             with m.State("EMIT"):
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
-                    m.d.comb += [self.instructions.eq(self.length), self.chains.eq(1)]
+                    m.d.comb += [self.instructions.eq(self.length), self.chains.eq(1),
+                                 self.pushed.eq(Mux(self.chain.push, self.registers.values.total_words, 0))]
                     m.d.sync += self.length.eq(0)
                     m.next = "RUN"
             with m.State("DRAIN"):
                 with m.If(self.drained):
                     m.d.sync += self.done.eq(1)
                     m.next = "IDLE"
+        seen = Signal()
+        m.d.sync += seen.eq((seen | self.i.ready) & self.running)
+        m.d.comb += self.counting.eq((seen | self.i.ready) & self.running)
         with m.If(self.message_error & (self.error == Error.NONE)):
-            m.d.sync += [self.error.eq(Error.MESSAGE), self.error_address.eq(self.i.p.address)]
+            m.d.sync += [self.error.eq(Error.MESSAGE), self.error_address.eq(0)]
         return m
 
     def _declare(self):
@@ -214,7 +219,7 @@ class Decoder(wiring.Component):
         """One instruction."""
         f = self.fields
         with m.If(self.message_error):
-            self._stop(m, Error.MESSAGE, self.i.p.address)
+            self._stop(m, Error.MESSAGE, 0)
         with m.Elif(self.i.valid & (self.registers.fresh | (f.op == Op.S_WR))):
             m.d.comb += self.i.ready.eq(1)
             with m.If(illegal != Error.NONE):

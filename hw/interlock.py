@@ -64,16 +64,15 @@ def CopyJob(config: Config) -> data.StructLayout:
 class Interlock(wiring.Component):
     """Finds, for each chain, the older chains it must not overtake, and puts it into the queues of its pipelines.
 
-    Every pipeline works in order, so "wait for that chain" is a ticket: its number within its pipeline. Of the writes to
-    a memory that are under way in a pipeline, one range that holds them all and the youngest chain's ticket are kept. A
-    reader takes a copy and compares every address with it: a word that is written, or lies outside, does not wait. A
-    writer waits as a whole for older readers and writers of its memories in other pipelines.
+    Every pipeline works in order, so "wait for that chain" is a ticket: its number within its pipeline. Of the writes
+    to a memory that are under way in a pipeline, one range that holds them all and the youngest chain's ticket are
+    kept. A reader takes a copy and compares every address with it: a word that is written, or lies outside, does not
+    wait. A writer waits as a whole for older readers and writers of its memories in other pipelines.
 
     Members:
         i: In(stream `chain`).
         fetch, product, issue, write, copy, copy_write: Out(stream). Jobs of the pipelines.
         done: In. Chains finished by: operand fetch, products (tiles read), multi-function units, copy.
-        clear: In(1). Start of a program.
         idle: Out(1). All chains handed out are done.
 
     Timing:
@@ -89,7 +88,7 @@ class Interlock(wiring.Component):
             "fetch": Out(stream.Signature(FetchJob(config))), "product": Out(stream.Signature(Product)),
             "issue": Out(stream.Signature(IssueJob(config))), "write": Out(stream.Signature(WriteJob(config))),
             "copy": Out(stream.Signature(CopyJob(config))), "copy_write": Out(stream.Signature(WriteJob(config))),
-            "done": In(data.StructLayout({pipe: TICKET for pipe in self.PIPES})),
+            "done": In(data.StructLayout(dict.fromkeys(self.PIPES, TICKET))),
             "idle": Out(1)})
 
     def elaborate(self, platform):
@@ -133,7 +132,7 @@ class Interlock(wiring.Component):
         with m.If(sent):
             m.d.sync += count.eq(count + 1)
             with m.If(count == EPOCH - 1):
-                m.d.sync += [mark.eq(self.following[p]) for p, mark in marks.items()]
+                m.d.sync += [mark.eq(self.tickets[p]) for p, mark in marks.items()]
         return (count != EPOCH - 1) | ~behind
 
     def _track(self, m, c, uses, sent):

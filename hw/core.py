@@ -1,0 +1,214 @@
+"""Everything between the message processors: sequencer, pipelines, memories, queues."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+
+from hw import messages
+from hw.copy import Copy
+from hw.decoder import Decoder
+from hw.host_read import HostRead
+from hw.interlock import CopyJob, FetchJob, Interlock, IssueJob, WriteJob
+from hw.issue import Issue
+from hw.mfu_pipeline import MfuPipeline
+from hw.mvm import MatrixVectorMultiplier
+from hw.operand_fetch import OperandFetch
+from hw.queue import Queue
+from hw.sequencer import Sequencer
+from hw.types import OPERANDS, TICKET, Product, word
+from hw.vector_memories import READERS, VectorMemories
+from hw.writeback import Writeback
+from spec.config import Config
+from spec.isa import VRFS
+from spec.registers import Counter
+
+__all__ = ["Core", "counted"]
+
+
+def counted(config: Config) -> dict[Counter, int]:
+    """Bits by which each counter may grow in one cycle; of an excess, its bits."""
+    rows = bits_for(config.native_dim)
+    products = bits_for(config.native_dim * config.lanes * config.tile_engines)
+    width = {Counter.INSTRUCTIONS: 4, Counter.BEATS: bits_for(config.tile_engines),
+             Counter.TILES: bits_for(config.tile_engines), Counter.OVERFLOW_PARTIAL: rows + 1,
+             Counter.OVERFLOW_PRODUCT: products, Counter.OVERFLOW_OUTPUT: bits_for(config.mfu_lanes),
+             Counter.EXCESS_PARTIAL: 8, Counter.EXCESS_PRODUCT: 8, Counter.EXCESS_OUTPUT: 8}
+    for counter in Counter:
+        if counter.name.startswith("READ_"):
+            width[counter] = 3
+        elif counter.name.startswith("WRITE_"):
+            width[counter] = 2
+    width[Counter.WRITE_MVM_Q] = bits_for(config.mvmq_words)
+    return {counter: width.get(counter, 1) for counter in Counter}
+
+
+class Core(wiring.Component):
+    """The processor proper. A reset of this component resets everything but the contents of memories.
+
+    Members:
+        net, write, program, bias, packed, read: In(stream). Items of the host's messages.
+        out, reply: Out(stream). Words for the host.
+        start: In(1). Run the program; taken while `running` is low.
+        message_error: In(1). Held from a malformed message on.
+        sent: In(1). All words handed out have left for the host.
+        running, done, error, error_address, wait_input, wait_output, invalid_vector, invalid_matrix: Out. State.
+        events: Out. What each counter grows by in this cycle; of an excess, its value.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "net": In(stream.Signature(word(config))), "write": In(stream.Signature(messages.write(config))),
+            "program": In(stream.Signature(messages.Program)), "bias": In(stream.Signature(messages.bias(config))),
+            "packed": In(stream.Signature(messages.packed(config))), "read": In(stream.Signature(messages.Read)),
+            "out": Out(stream.Signature(messages.output(config))),
+            "reply": Out(stream.Signature(messages.reply(config))),
+            "start": In(1), "message_error": In(1), "sent": In(1), "running": Out(1), "done": Out(1), "error": Out(4),
+            "error_address": Out(17), "wait_input": Out(1), "wait_output": Out(1),
+            "invalid_vector": Out(1), "invalid_matrix": Out(1),
+            "events": Out(data.StructLayout({c.name.lower(): bits for c, bits in counted(config).items()}))})
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.sequencer = self.sequencer = Sequencer(config)
+        m.submodules.decoder = self.decoder = Decoder(config)
+        m.submodules.interlock = self.interlock = Interlock(config)
+        m.submodules.fetch = self.fetch = OperandFetch(config)
+        self.mvm = MatrixVectorMultiplier(config)
+        m.submodules.mfus = self.mfus = MfuPipeline(config)
+        m.submodules.issue = self.issue = Issue(config, self.mfus.latency + 1)
+        m.submodules.writeback = self.back = Writeback(config)
+        m.submodules.copy = self.copy = Copy(config)
+        m.submodules.memories = self.memories = VectorMemories(config)
+        m.submodules.host_read = self.host_read = HostRead(config)
+        m.submodules.net_in = self.net_in = Queue(word(config), config.net_in)
+        m.submodules.net_out = self.net_out = Queue(messages.output(config), config.net_out)
+
+        self._sequencing(m)
+        self._queues(m)
+        self._vector_memories(m)
+        self._mvm(m)
+        self._net(m)
+        self._events(m)
+        return m
+
+    def _sequencing(self, m):
+        sequencer, decoder, interlock = self.sequencer, self.decoder, self.interlock
+        wiring.connect(m, wiring.flipped(self.program), sequencer.program)
+        wiring.connect(m, sequencer.o, decoder.i)
+        wiring.connect(m, decoder.o, interlock.i)
+        products = Signal(TICKET)
+        m.d.sync += products.eq(products + self.mvm.product_done)
+        m.d.comb += [
+            sequencer.run.eq(decoder.run), sequencer.jump.eq(decoder.jump), sequencer.target.eq(decoder.target),
+            decoder.start.eq(self.start), decoder.message_error.eq(self.message_error),
+            decoder.drained.eq(interlock.idle & (self.net_out.level == 0) & self.sent),
+            interlock.done.fetch.eq(self.fetch.done), interlock.done.product.eq(products),
+            interlock.done.mfu.eq(self.back.progress.done), interlock.done.copy.eq(self.copy.progress.done),
+            self.issue.fetch.eq(self.fetch.done), self.copy.fetch.eq(self.fetch.done), self.copy.product.eq(products)]
+        for unit in (self.fetch, self.issue, self.copy):
+            m.d.comb += unit.mfu.eq(self.back.progress)
+        for unit in (self.fetch, self.issue):
+            m.d.comb += unit.copy.eq(self.copy.progress)
+        m.d.comb += [self.running.eq(decoder.running), self.done.eq(decoder.done), self.error.eq(decoder.error),
+                     self.error_address.eq(decoder.error_address)]
+
+    def _queues(self, m):
+        """Decoded chains wait in front of each pipeline; those inside the multi-function units, behind them."""
+        config, depth = self.config, self.config.chain_queue
+        ends = {"fetch": (FetchJob(config), depth, self.fetch.job), "product": (Product, depth, self.mvm.product),
+                "issue": (IssueJob(config), depth, self.issue.job),
+                "write": (WriteJob(config), 2 * depth, self.back.job),
+                "copy": (CopyJob(config), depth, self.copy.job),
+                "copy_write": (WriteJob(config), depth, self.copy.write_job)}
+        for name, (shape, size, end) in ends.items():
+            m.submodules[f"{name}_jobs"] = queue = Queue(shape, size)
+            wiring.connect(m, getattr(self.interlock, name), queue.i)
+            m.d.comb += [end.valid.eq(queue.o.valid), queue.o.ready.eq(end.ready),
+                         Value.cast(end.payload).eq(queue.o.payload)]
+
+    def _vector_memories(self, m):
+        memories, mfus, issue, back = self.memories, self.mfus, self.issue, self.back
+        for k, (name, unit) in enumerate(zip(READERS, (issue, self.fetch, self.copy, self.host_read), strict=True)):
+            m.d.comb += [getattr(memories, name).eq(unit.request), unit.grant.eq(memories.grants[k]),
+                         unit.data.eq(memories.words[k])]
+        m.d.comb += [
+            mfus.go.eq(issue.go), mfus.control.eq(issue.control), mfus.addresses.eq(issue.addresses),
+            mfus.word.eq(issue.word), memories.addresses.eq(mfus.reads), mfus.operands.eq(memories.operands),
+            back.i.valid.eq(mfus.valid), back.i.p.eq(mfus.o), back.free.eq(~0), issue.landed.eq(back.landed),
+            memories.mfu.eq(back.writes), memories.copies.eq(self.copy.writes), self.copy.free.eq(memories.free)]
+        wiring.connect(m, wiring.flipped(self.write), memories.load)
+        wiring.connect(m, wiring.flipped(self.read), self.host_read.i)
+        wiring.connect(m, self.host_read.o, wiring.flipped(self.reply))
+
+    def _mvm(self, m):
+        """The multiplier starts every program with an empty MvmQ."""
+        mvm, copy, decoder = self.mvm, self.copy, self.decoder
+        m.submodules.mvm = ResetInserter(self.start & ~decoder.running)(mvm)
+        for theirs, ours in ((self.fetch.o, mvm.operand), (copy.load, mvm.load), (copy.matrix_word, mvm.matrix_word),
+                             (mvm.result, self.issue.pop), (wiring.flipped(self.bias), mvm.bias_write)):
+            m.d.comb += [ours.valid.eq(theirs.valid), theirs.ready.eq(ours.ready),
+                         Value.cast(ours.payload).eq(theirs.payload)]
+        m.d.comb += copy.load_done.eq(mvm.load_done)
+
+        # The decoder learns of a tile with its last record.
+        packed, last = self.packed, self.packed.p.last
+        m.d.comb += [
+            mvm.packed.valid.eq(packed.valid & (~last | decoder.loaded.ready)), Value.cast(mvm.packed.p).eq(packed.p),
+            decoder.loaded.valid.eq(packed.valid & last & mvm.packed.ready),
+            decoder.loaded.p.tile.eq(packed.p.tile), decoder.loaded.p.integer.eq(packed.p.integer),
+            packed.ready.eq(mvm.packed.ready & (~last | decoder.loaded.ready))]
+        for name in ("invalid_vector", "invalid_matrix"):
+            sticky = getattr(self, name)
+            m.d.sync += sticky.eq(sticky | mvm.events[name])
+
+    def _net(self, m):
+        """The queues to and from the host. Words on their way through the multi-function units have room reserved."""
+        consumers = (self.fetch.net, self.issue.net, self.copy.net)
+        wiring.connect(m, wiring.flipped(self.net), self.net_in.i)
+        for consumer in consumers:  # the interlock lets one at a time
+            m.d.comb += [consumer.valid.eq(self.net_in.o.valid), consumer.payload.eq(self.net_in.o.payload)]
+        m.d.comb += self.net_in.o.ready.eq(Cat(consumer.ready for consumer in consumers).any())
+
+        room = Signal(range(self.net_out.depth + 1), init=self.net_out.depth)
+        left = self.net_out.o.valid & self.net_out.o.ready
+        copied = self.copy.out.valid & self.copy.out.ready
+        m.d.sync += room.eq(room - (self.issue.go & self.issue.to_net) - copied + left)
+        m.d.comb += [
+            self.issue.net_room.eq(room != 0), self.back.net.ready.eq(1),
+            self.copy.out.ready.eq((room > 1) & ~self.back.net.valid),
+            self.net_out.i.valid.eq(self.back.net.valid | copied),
+            self.net_out.i.p.eq(Mux(self.back.net.valid, self.back.net.payload.as_value(),
+                                    self.copy.out.payload.as_value())),
+            self.wait_input.eq(self.fetch.starved | self.issue.starved | self.copy.starved),
+            self.wait_output.eq(self.issue.waits_output | (self.copy.out.valid & ~self.copy.out.ready))]
+        wiring.connect(m, self.net_out.o, wiring.flipped(self.out))
+
+    def _events(self, m):
+        events, mvm, issue, fetch, copy = self.events, self.mvm, self.issue, self.fetch, self.copy
+        sources = ((issue, issue.go), (fetch, fetch.busy), (copy, copy.busy))
+        for v, mem in enumerate(VRFS):
+            reads = [go & unit.request.valid & (unit.request.memory == v) for unit, go in sources]
+            if v in OPERANDS:
+                reads.append(issue.go & issue.reads[OPERANDS.index(v)])
+            m.d.comb += [events[f"read_{mem.name.lower()}"].eq(sum(reads)),
+                         events[f"write_{mem.name.lower()}"].eq(self.back.writes[v].valid + copy.writes[v].valid)]
+        for k, stage in enumerate(("add0", "act0", "mul0", "add1", "act1", "mul1")):
+            m.d.comb += events[stage].eq(issue.go & issue.stages[k])
+        for name in ("beats", "tiles", "vectors", "rows_loaded"):
+            m.d.comb += events[name].eq(mvm.events[name])
+        for kind in ("partial", "product", "output"):
+            m.d.comb += [events[f"overflow_{kind}"].eq(mvm.events[kind]),
+                         events[f"excess_{kind}"].eq(mvm.events[f"excess_{kind}"])]
+        m.d.comb += [
+            events.instructions.eq(self.decoder.instructions), events.chains.eq(self.decoder.chains),
+            events.read_net_q.eq(self.net_in.o.valid & self.net_in.o.ready), events.read_mvm_q.eq(issue.popped),
+            events.write_net_q.eq(self.net_out.i.valid & self.net_out.i.ready), events.write_mvm_q.eq(self.decoder.pushed),
+            events.cycles.eq(self.decoder.counting),
+            events.fetch_busy.eq(fetch.busy), events.fetch_wait.eq(fetch.waits),
+            events.mvm_busy.eq(mvm.activity.busy), events.mvm_wait_operand.eq(mvm.activity.wait_operand),
+            events.mvm_wait_output.eq(mvm.activity.wait_output), events.mfu_busy.eq(issue.go),
+            events.mfu_wait_operand.eq(issue.waits_operand), events.mfu_wait_output.eq(issue.waits_output),
+            events.copy_busy.eq(copy.busy), events.copy_wait.eq(copy.waits)]

@@ -1,0 +1,84 @@
+"""The neural network processor: host ports around the core."""
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.control import Control
+from hw.core import Core, counted
+from hw.counters import EventCounters
+from hw.message_input import MessageInput
+from hw.message_output import MessageOutput
+from hw.types import require_powers_of_two
+from spec.config import Config
+from spec.registers import Status
+
+__all__ = ["NNP"]
+
+
+class NNP(wiring.Component):
+    """A block floating point neural network processor.
+
+    Args:
+        config: The machine. Its dimensions are powers of two.
+
+    Members:
+        s_axis_*: AXI4-Stream, messages from the host.
+        m_axis_*: AXI4-Stream, messages to the host.
+        s_axil_*: AXI4-Lite, the registers of `spec.registers`.
+
+    Raises:
+        ValueError: hardware is not generated for such a machine.
+    """
+
+    def __init__(self, config: Config):
+        require_powers_of_two(config)
+        self.config = config
+        self.control = Control(config)
+        bits = 8 * config.message_bytes
+        bus = {name: member for name, member in self.control.signature.members.items() if name.startswith("s_axil_")}
+        super().__init__({
+            "s_axis_tdata": In(bits), "s_axis_tvalid": In(1), "s_axis_tready": Out(1), "s_axis_tlast": In(1),
+            "m_axis_tdata": Out(bits), "m_axis_tvalid": Out(1), "m_axis_tready": In(1), "m_axis_tlast": Out(1),
+            **bus})
+
+    def elaborate(self, platform):
+        m = Module()
+        config, control, core = self.config, self.control, Core(self.config)
+        m.submodules.control = control
+        m.submodules.message_input = inward = MessageInput(config)
+        m.submodules.message_output = outward = MessageOutput(config)
+        m.submodules.counters = counters = EventCounters(counted(config))
+        m.submodules.core = ResetInserter(control.reset)(core)
+        for name, member in self.signature.members.items():
+            if name.startswith("s_axil_"):
+                ours, theirs = getattr(self, name), getattr(control, name)
+                m.d.comb += theirs.eq(ours) if member.flow == In else ours.eq(theirs)
+
+        m.d.comb += [
+            inward.i.p.data.eq(self.s_axis_tdata), inward.i.p.last.eq(self.s_axis_tlast),
+            inward.i.valid.eq(self.s_axis_tvalid), self.s_axis_tready.eq(inward.i.ready),
+            self.m_axis_tdata.eq(outward.o.p.data), self.m_axis_tlast.eq(outward.o.p.last),
+            self.m_axis_tvalid.eq(outward.o.valid), outward.o.ready.eq(self.m_axis_tready),
+            inward.reset.eq(control.reset), outward.reset.eq(control.reset)]
+        for name in ("net", "write", "program", "bias", "packed", "read"):
+            wiring.connect(m, getattr(inward, name), getattr(core, name))
+        wiring.connect(m, core.out, outward.net)
+        wiring.connect(m, core.reply, outward.reply)
+
+        # A start waits for messages under way; other messages than INPUT wait for a program that runs or is to start.
+        starting, refused = Signal(), Signal()
+        m.d.sync += [starting.eq((starting | control.start) & ~core.running & ~control.reset & ~refused),
+                     refused.eq((refused | inward.error) & ~control.reset)]
+        m.d.comb += [core.start.eq(starting & ~inward.busy), inward.idle.eq(~core.running & ~starting),
+                     core.message_error.eq(refused), core.sent.eq(~outward.busy)]
+
+        status = {Status.RUNNING: core.running | starting, Status.DONE: core.done & ~starting,
+                  Status.WAIT_INPUT: core.wait_input, Status.WAIT_OUTPUT: core.wait_output,
+                  Status.INVALID_VECTOR: core.invalid_vector, Status.INVALID_MATRIX: core.invalid_matrix}
+        m.d.comb += [control.status[bit.bit_length() - 1].eq(flag) for bit, flag in status.items()]
+        m.d.comb += [control.error.eq(core.error), control.error_address.eq(core.error_address),
+                     counters.clear.eq(control.clear), counters.add.eq(core.events)]
+        wiring.connect(m, control.counter, counters.counter)
+        m.d.comb += control.count.eq(counters.count)
+        return m

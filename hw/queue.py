@@ -1,0 +1,37 @@
+"""A first-in first-out queue with stream ends."""
+
+from amaranth import *
+from amaranth.lib import fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["Queue"]
+
+
+class Queue(wiring.Component):
+    """Holds transfers in order.
+
+    Args:
+        shape: Payload.
+        depth: Transfers held, at least 2.
+
+    Members:
+        i: In(stream). o: Out(stream).
+        level: Out. Transfers inside.
+
+    Timing:
+        One transfer a cycle in and out; latency 2 cycles.
+    """
+
+    def __init__(self, shape, depth: int):
+        self.shape, self.depth = shape, max(2, depth)
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
+                          "level": Out(range(self.depth + 1))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.fifo = queue = fifo.SyncFIFOBuffered(width=Shape.cast(self.shape).width, depth=self.depth)
+        m.d.comb += [
+            queue.w_data.eq(self.i.payload), queue.w_en.eq(self.i.valid), self.i.ready.eq(queue.w_rdy),
+            Value.cast(self.o.payload).eq(queue.r_data), self.o.valid.eq(queue.r_rdy),
+            queue.r_en.eq(self.o.ready), self.level.eq(queue.level)]
+        return m
