@@ -205,8 +205,8 @@ class Core(wiring.Component):
         m.d.comb += [
             events.instructions.eq(self.decoder.instructions), events.chains.eq(self.decoder.chains),
             events.read_net_q.eq(self.net_in.o.valid & self.net_in.o.ready), events.read_mvm_q.eq(issue.popped),
-            events.write_net_q.eq(self.net_out.i.valid & self.net_out.i.ready), events.write_mvm_q.eq(self.decoder.pushed),
-            events.cycles.eq(self.decoder.counting),
+            events.write_net_q.eq(self.net_out.i.valid & self.net_out.i.ready),
+            events.write_mvm_q.eq(self.decoder.pushed), events.cycles.eq(self.decoder.counting),
             events.fetch_busy.eq(fetch.busy), events.fetch_wait.eq(fetch.waits),
             events.mvm_busy.eq(mvm.activity.busy), events.mvm_wait_operand.eq(mvm.activity.wait_operand),
             events.mvm_wait_output.eq(mvm.activity.wait_output), events.mfu_busy.eq(issue.go),

@@ -212,7 +212,8 @@ class Decoder(wiring.Component):
                 m.d.comb += [limit.eq(config.matrix_tiles), words.eq(v.tiles)]
         m.d.comb += end.eq(f.a + words + offset)
         bad_bias = (f.op == Op.MV_MUL) & f.bias & (f.b + v.words > config.bias_words)
-        bounded = (f.op != Op.V_WR) | _one_of(f.mem, isa.VRFS)
+        addressed = [op for op, spec in isa.SPECS.items() if spec.operand is not None] + [Op.MV_MUL, Op.M_WR]
+        bounded = _one_of(f.op, addressed) | ((f.op == Op.V_WR) & _one_of(f.mem, isa.VRFS))
         return end, (bounded & (end > limit)) | bad_bias
 
     def _run(self, m, illegal, end, outside):

@@ -29,7 +29,8 @@ class Issue(wiring.Component):
         go: Out(1). A word goes in. word: Out. That word, one cycle later.
         control: Out. What the units do to it. addresses: Out. Its operands' addresses. Both in the cycle of `go`.
         stages, reads: Out. Stages it is not bypassed by, operands it reads; in the cycle of `go`.
-        to_net: Out(1). The word is for NetQ. popped: Out(1). It is the word of a `v_rd MvmQ`. waits_operand, waits_output, starved: Out(1). For the counters.
+        to_net: Out(1). The word is for NetQ. popped: Out(1). It is the word of a `v_rd MvmQ`.
+        waits_operand, waits_output, starved: Out(1). For the counters.
 
     Timing:
         One word a cycle, no gap between chains that do not depend on each other.
