@@ -4,7 +4,7 @@ import numpy as np
 
 from golden import quantizer
 from golden.layers import Activation, BlockDense, BlockLSTM
-from golden.lowering import binary16
+from golden.lowering import binary16, recorded
 from spec.formats import Format
 
 
@@ -49,6 +49,7 @@ def block_dense(
         exponents=exponents,
         bias=binary16(bias, f"layer {name!r}, bias"),
         activation=activation,
+        real=recorded({"weights": weights, "bias": bias}),
     )
 
 
@@ -80,4 +81,5 @@ def block_lstm(
         bias=binary16(bias, f"layer {name!r}, bias"),
         initial_hidden=binary16(zeros if initial_hidden is None else initial_hidden, f"layer {name!r}, initial_hidden"),
         initial_cell=binary16(zeros if initial_cell is None else initial_cell, f"layer {name!r}, initial_cell"),
+        real=recorded({"input_weights": input_weights, "recurrent_weights": recurrent_weights, "bias": bias}),
     )

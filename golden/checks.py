@@ -56,3 +56,13 @@ def places(layer, name):
     """Refuse a shift that the OutScale register cannot hold."""
     if not -32 <= getattr(layer, name) <= 31:
         raise ValueError(f"layer {layer.name!r}, {name}: {getattr(layer, name)} does not fit 6 signed bits (-32..31)")
+
+
+def real(layer):
+    """Refuse recorded real numbers and ranges that are not numbers."""
+    for key, value in layer.real.items():
+        if value.dtype not in (np.float32, np.float64) or not np.isfinite(value).all():
+            raise ValueError(f"layer {layer.name!r}, real.{key}: finite float32 or float64 is needed; export again")
+    for key, bounds in layer.ranges.items():
+        if not np.isfinite(bounds).all() or bounds[0] > bounds[1]:
+            raise ValueError(f"layer {layer.name!r}, ranges: {key} = {bounds} is no finite range; export again")

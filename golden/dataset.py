@@ -21,7 +21,7 @@ class Samples:
     """A labelled data set.
 
     Attributes:
-        inputs:  uint16[samples, inputs] binary16 patterns, or [samples, time, inputs] for sequences, +0 behind their end.
+        inputs:  uint16[samples, inputs] binary16 patterns; for sequences [samples, time, inputs], +0 behind their end.
         lengths: int64[samples] time steps of each sequence, or None.
         labels:  uint8[samples] class of each sample.
         classes: Names of the classes.
@@ -88,7 +88,8 @@ def idx(path: Path) -> np.ndarray:
         return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
     except FileNotFoundError as error:
         raise ValueError(
-            f"{path}: no such file; Debian's package dataset-fashion-mnist puts it into /usr/share/datasets/fashion-mnist"
+            f"{path}: no such file; Debian's package dataset-fashion-mnist puts it into "
+            "/usr/share/datasets/fashion-mnist"
         ) from error
     except (OSError, EOFError, IndexError, struct.error, ValueError) as error:
         raise ValueError(f"{path}: not a whole IDX file ({error}); copy it again") from error

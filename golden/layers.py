@@ -45,7 +45,9 @@ class Dense:
         quant_offset:   uint16[inputs], O, or None; None as well where it would be zero.
         activation:     Applied to the result.
         ranges:         Smallest and largest value seen in calibration: "input", "output", in real units.
-        real:           float64 values that the lowering started from, for retraining; the machine needs none.
+        real:           Real numbers for people and retraining, which the machine does not need: what the lowering
+            started from ("gain", "constant", "input" and "output" as [step, offset]), and "fp32_weights" and "fp32_bias"
+            of the FP32 network.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Dense:
         checks.array(self, "quant_scale", np.uint16, (columns,), optional=True)
         checks.array(self, "quant_offset", np.uint16, (columns,), optional=True)
         checks.places(self, "p")
+        checks.real(self)
         if self.quant_scale is None and self.quant_offset is not None:
             raise ValueError(f"layer {self.name!r}, quant_offset: needs a quant_scale beside it; give both or neither")
 
@@ -98,6 +101,7 @@ class BlockDense:
         bias:           uint16[outputs].
         activation:     Applied to the result.
         ranges:         As in `Dense`.
+        real:           As in `Dense`, of the FP32 network only.
     """
 
     name: str
@@ -109,6 +113,7 @@ class BlockDense:
     bias: np.ndarray
     activation: Activation = Activation.NONE
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    real: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self):
         rows, columns = checks.matrix_shape(self, "mantissas")
@@ -116,6 +121,7 @@ class BlockDense:
         blocks = checks.block_count(self, columns)
         checks.array(self, "exponents", np.int8, (rows, blocks), exponents=self.weights_format)
         checks.array(self, "bias", np.uint16, (rows,))
+        checks.real(self)
 
     @property
     def inputs(self) -> int:
@@ -151,7 +157,8 @@ class LSTM:
         initial_hidden:     uint16[outputs], h before the first step.
         initial_cell:       uint16[outputs], c before the first step.
         ranges:             For each gate "f.input" (of W x), "f.recurrent" (of R h), "f.output", and "input", "cell".
-        real:               As in `Dense`.
+        real:               What the lowering started from ("input_steps", "recurrent_steps", "bias", "input") and the
+            FP32 network's "fp32_input_weights", "fp32_recurrent_weights" and "fp32_bias".
     """
 
     name: str
@@ -182,6 +189,7 @@ class LSTM:
             checks.array(self, name, np.uint16, (hidden,))
         checks.places(self, "input_p")
         checks.places(self, "recurrent_p")
+        checks.real(self)
 
     @property
     def inputs(self) -> int:
@@ -211,6 +219,7 @@ class BlockLSTM:
         initial_hidden:       uint16[outputs], h before the first step.
         initial_cell:         uint16[outputs], c before the first step.
         ranges:               As in `LSTM`.
+        real:                 As in `LSTM`, of the FP32 network only.
     """
 
     name: str
@@ -225,6 +234,7 @@ class BlockLSTM:
     initial_hidden: np.ndarray
     initial_cell: np.ndarray
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    real: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self):
         gates, hidden, inputs = checks.gates_shape(self, "input_mantissas")
@@ -235,6 +245,7 @@ class BlockLSTM:
         checks.array(self, "bias", np.uint16, (gates, hidden))
         for name in "initial_hidden", "initial_cell":
             checks.array(self, name, np.uint16, (hidden,))
+        checks.real(self)
 
     @property
     def inputs(self) -> int:

@@ -22,6 +22,11 @@ def binary16(values, what: str = "a value") -> np.ndarray:
     return (halves + np.float16(0)).view(np.uint16)  # adding +0 turns -0 into +0
 
 
+def recorded(fp32: dict | None) -> dict[str, np.ndarray]:
+    """Parameters of the FP32 network as a layer's `real` keeps them."""
+    return {f"fp32_{key}": np.array(value, np.float32) for key, value in (fp32 or {}).items()}
+
+
 def largest_code(fmt: Format, unsigned: bool) -> int:
     """Largest magnitude that an operand code stands for."""
     return fmt.levels if unsigned else -fmt.lowest
@@ -79,12 +84,14 @@ def dense(
     quantise_input: bool = False,
     activation: Activation = Activation.NONE,
     ranges: dict | None = None,
+    fp32: dict | None = None,
 ) -> Dense:
     """Lower one dense layer to integer mode.
 
     Args:
         codes:          Integer weights[outputs, inputs].
         quantise_input: The input arrives in real units, so the layer itself brings it to steps of its code (R and O).
+        fp32:           "weights" and "bias" of the FP32 network, only recorded.
         Others:         As in `requantisation` and `model.Dense`.
     """
     codes = np.asarray(codes).astype(np.int16)
@@ -110,6 +117,7 @@ def dense(
         activation=activation,
         ranges=ranges or {},
         real={
+            **recorded(fp32),
             "gain": gain.copy(),
             "constant": constant.copy(),
             "input": np.array([s_in, m_in]),
@@ -133,6 +141,7 @@ def lstm(
     initial_hidden: np.ndarray | None = None,
     initial_cell: np.ndarray | None = None,
     ranges: dict | None = None,
+    fp32: dict | None = None,
 ) -> LSTM:
     """Lower an LSTM with one scale for each gate's matrix; x and h are signed codes, h in steps of 2**-(bits - 1).
 
@@ -144,6 +153,7 @@ def lstm(
         bias:            Real[4, outputs].
         s_in:            Real value of one step of the codes of x.
         quantise_input:  x arrives in real units; False where it arrives in steps of its code.
+        fp32:            "input_weights", "recurrent_weights" and "bias" of the FP32 network, only recorded.
         initial_hidden:  Real[outputs]; zeros by default.
         initial_cell:    Real[outputs]; zeros by default.
     """
@@ -176,6 +186,7 @@ def lstm(
         initial_cell=binary16(zeros if initial_cell is None else initial_cell, f"layer {name!r}, initial_cell"),
         ranges=ranges or {},
         real={
+            **recorded(fp32),
             "input_steps": np.asarray(input_steps, np.float64),
             "recurrent_steps": np.asarray(recurrent_steps, np.float64),
             "bias": np.asarray(bias, np.float64),

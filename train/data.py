@@ -21,8 +21,8 @@ def fashion_mnist(folder: Path | None = None) -> Samples:
     folder = Path(folder or FASHION)
     if not folder.is_dir():
         raise ValueError(
-            f"{folder}: Fashion-MNIST is not there; `apt-get install dataset-fashion-mnist`, or name a folder that holds "
-            "train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz"
+            f"{folder}: Fashion-MNIST is not there; `apt-get install dataset-fashion-mnist`, or name a folder that "
+            "holds train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz"
         )
     return images(folder, "train")
 
@@ -52,8 +52,8 @@ def _vowels_folder(folder: Path | None) -> Path:
     folder = Path(folder)
     if not (folder / "JapaneseVowels_TRAIN.ts").is_file():
         raise ValueError(
-            f"{folder}: JapaneseVowels_TRAIN.ts is not there; `pip install --no-deps aeon==1.6.0` carries it, or name a "
-            "folder that holds it"
+            f"{folder}: JapaneseVowels_TRAIN.ts is not there; `pip install --no-deps aeon==1.6.0` carries it, or name "
+            "a folder that holds it"
         )
     return folder
 

@@ -6,27 +6,22 @@ Source: S0; numerics.md of the specification, integer mode, items 4 to 8.
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
-from golden import block_lowering, dataset, lowering, network
+from golden import block_lowering, dataset
 from golden.layers import Activation
-from golden.model import Model, Provenance
-from golden.model_file import save_model
+from golden.model import Model
 from spec.formats import Format
-from train import data, ptq
-from train.fit import Progress, cross_entropy, fit, reproducible, share, silent
-from train.straight_through import Codes, Round, binary16, exact_matmul
+from train import data
+from train.dense import QuantisedLinear
+from train.export import finish, floats
+from train.fit import Progress, cross_entropy, fit, reproducible, silent
+from train.straight_through import binary16, plain
 
 FOUR_BITS = Format(bits=4, symmetric=True)
 #: Learning rate of the saturations and offsets, as a share of that of the weights.
 QUANTISER_RATE = 0.1
-
-
-def floats(bits: np.ndarray) -> torch.Tensor:
-    """Binary16 patterns as float32."""
-    return torch.from_numpy(bits.view(np.float16).astype(np.float32))
 
 
 class Float(nn.Sequential):
@@ -39,69 +34,6 @@ class Float(nn.Sequential):
     @property
     def linear(self) -> list[nn.Linear]:
         return [part for part in self if isinstance(part, nn.Linear)]
-
-
-class QuantisedLinear(nn.Module):
-    """A dense layer and the quantiser in front of it: WRPN weights with an adjusted start, a learned scale for each row.
-
-    Args:
-        linear:         The FP32 layer.
-        inputs:         Real[samples, inputs], its inputs on a calibration set.
-        weights_format: Of the weights.
-        input_format:   Of the unsigned input codes.
-        unrounded:      Start from the FP32 weights over their scale, not from the integers: the same network at first,
-            but small gradients move it sooner.
-    """
-
-    def __init__(self, linear, inputs, weights_format: Format, input_format: Format, unrounded: bool):
-        super().__init__()
-        self.weights_format, self.input_format = weights_format, input_format
-        weights = linear.weight.detach().double().numpy()
-        codes, scales = ptq.mmse(weights, weights_format)
-        saturation, offset = ptq.saturation(inputs.numpy(), input_format.levels)
-        fraction = np.clip(weights / scales[:, None] - codes, -0.499, 0.499) if unrounded else 0.0
-        self.half = 2.0 ** (weights_format.bits - 1)
-        self.weight = nn.Parameter(torch.from_numpy((codes + fraction) / self.half).float())
-        # A scale is its PTQ value times 1 + change, so that one learning rate suits scales of any size.
-        self.register_buffer("scale", torch.from_numpy(scales))
-        self.change = nn.Parameter(torch.zeros(len(scales)))
-        self.constant = nn.Parameter(linear.bias.detach().clone())
-        self.saturation = nn.Parameter(torch.tensor(saturation, dtype=torch.float32))
-        self.offset = nn.Parameter(torch.tensor(offset, dtype=torch.float32))
-
-    @property
-    def step(self) -> torch.Tensor:
-        """Real value of one step of the input codes."""
-        return self.saturation.double() / self.input_format.levels
-
-    @property
-    def gain(self) -> torch.Tensor:
-        """Real value of one step of the integer weights, for each row."""
-        return self.scale * (1 + self.change.double())
-
-    def integers(self) -> torch.Tensor:
-        return Round.apply(self.weight * self.half, self.weights_format.lowest, self.weights_format.highest)
-
-    def forward(self, y, after: "QuantisedLinear | None", lowered: bool):
-        """From its input in steps of its code to the next layer's, or to real units behind the last one."""
-        rounded = binary16 if lowered else torch.Tensor.float
-        codes = self.integers()
-        u = Codes.apply(y, self.step, self.input_format.levels)
-        plain = codes.detach().numpy()
-        start = lowering.start_values(plain, self.input_format, unsigned=True)
-        p = lowering.places(plain, start, self.input_format, unsigned=True)
-        scale, offset = lowering.requantisation(
-            self.gain,
-            self.constant.double(),
-            codes.double().sum(1),
-            s_in=self.step,
-            m_in=self.offset.double(),
-            s_out=after.step if after else 1.0,
-            m_out=after.offset.double() if after else 0.0,
-            p=p,
-        )
-        total = exact_matmul(u, codes, lowering.largest_sum(plain, start, self.input_format, unsigned=True)) + 0.0
-        return rounded(rounded(rounded(total * 2.0**-p) * rounded(scale)) + (rounded(offset) + 0.0))
 
 
 class Quantised(nn.Module):
@@ -123,7 +55,7 @@ class Quantised(nn.Module):
         self.layers = nn.ModuleList(layers)
 
     def forward(self, x, lowered: bool = False):
-        rounded = binary16 if lowered else torch.Tensor.float
+        rounded = binary16 if lowered else plain
         first = self.layers[0]
         y = rounded(x * rounded(1 / first.step))
         if not lowered or first.offset != 0:
@@ -147,33 +79,17 @@ class Quantised(nn.Module):
 
     def lower(self, ranges: Sequence[dict]) -> tuple:
         """The layers of the quantised model."""
-        layers = []
-        for index, (layer, after) in enumerate(zip(self.layers, [*self.layers[1:], None], strict=True)):
-            with torch.no_grad():
-                layers.append(
-                    lowering.dense(
-                        name=_name(index, len(self.layers)),
-                        codes=layer.integers().numpy(),
-                        gain=layer.gain.numpy(),
-                        constant=layer.constant.double().numpy(),
-                        weights_format=layer.weights_format,
-                        input_format=layer.input_format,
-                        unsigned=True,
-                        s_in=layer.step,
-                        m_in=layer.offset,
-                        s_out=after.step if after else 1.0,
-                        m_out=after.offset if after else 0.0,
-                        quantise_input=index == 0,
-                        ranges=ranges[index],
-                    )
-                )
-        return tuple(layers)
+        count = len(self.layers)
+        return tuple(
+            layer.lower(_name(index, count), after, quantise_input=index == 0, ranges=ranges[index])
+            for index, (layer, after) in enumerate(zip(self.layers, [*self.layers[1:], None], strict=True))
+        )
 
 
 def train_float(images, labels, sizes: Sequence[int], *, seed: int, epochs: int, progress: Progress = silent) -> Float:
     """Train the FP32 network."""
     net = Float(sizes)
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, nesterov=True)
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
 
     def loss(index):
         return cross_entropy(net(images[index]), labels[index])
@@ -206,7 +122,7 @@ def train_mlp(
     weights_format: Format = FOUR_BITS,
     input_format: Format = FOUR_BITS,
     block: int | None = None,
-    epochs: tuple[int, int, int] = (12, 8, 2),
+    epochs: tuple[int, int, int] = (20, 8, 2),
     samples: int | None = None,
     command: str = "nnp train mlp",
     progress: Progress = silent,
@@ -235,55 +151,43 @@ def train_mlp(
     images, labels = floats(train.inputs), torch.from_numpy(train.labels.copy())
     sizes = (images.shape[1], *hidden, len(train.classes))
     net = train_float(images, labels, sizes, seed=seed, epochs=epochs[0], progress=progress)
-    calibration = images[: min(512, len(images))]
+    calibration = images[:512]
     method = f"FP32, {epochs[0]} epochs of SGD; "
+    x = floats(test.inputs)
+    with torch.no_grad():
+        fp32 = net(x)
+    lowered = None
     if block is None:
         qat = Quantised(net, calibration, weights_format, input_format)
         options = {"seed": seed, "progress": progress}
         train_quantised(qat, images, labels, lowered=False, epochs=epochs[1], rate=0.01, **options)
-        float_outputs = outputs(qat, test)
+        with torch.no_grad():
+            real = qat(x)
         train_quantised(qat, images, labels, lowered=True, epochs=epochs[2], rate=0.001, **options)
+        with torch.no_grad():
+            lowered = qat(x, lowered=True)
         layers = qat.lower(ranges(net, calibration))
         method += (
-            f"MMSE weights of {weights_format.bits} bits for each row and a search for the activations' saturation and "
-            f"offset ({input_format.bits} bits) start {epochs[1]} epochs of WRPN QAT with learned scales, saturations and "
-            f"offsets; the last {epochs[2]} epochs in the machine's arithmetic"
+            f"MMSE weights of {weights_format.bits} bits for each row and a search for the saturation and offset of "
+            f"activations of {input_format.bits} bits; {epochs[1]} epochs of WRPN QAT with learned scales, saturations "
+            f"and offsets; {epochs[2]} epochs more in the machine's arithmetic"
         )
     else:
-        layers, float_outputs = blocks(net, weights_format, input_format, block), outputs(net, test)
+        layers, real = blocks(net, weights_format, input_format, block), fp32
         method += f"block floating point of {weights_format.bits} bits in blocks of {block}, not retrained"
-    return _finish(
-        out, layers, test, outputs(net, test), float_outputs, seed=seed, command=command, method=method
+    return finish(
+        out,
+        layers,
+        test,
+        data="fashion-mnist",
+        preprocessing="784 pixels, row by row, each binary16(pixel / 255)",
+        fp32=fp32,
+        qat=real,
+        lowered=lowered,
+        seed=seed,
+        command=command,
+        method=method,
     )
-
-
-def _finish(out, layers, test, fp32_outputs, float_outputs, *, seed, command, method) -> Model:
-    """Measure the model in golden arithmetic and write it."""
-    fp32, qat = (np.asarray(o.argmax(1), np.uint8) for o in (fp32_outputs, float_outputs))
-
-    def model(golden_accuracy: float) -> Model:
-        provenance = Provenance(
-            command=command,
-            method=method,
-            seed=seed,
-            fp32_accuracy=share(fp32, test.labels),
-            qat_accuracy=share(qat, test.labels),
-            golden_accuracy=golden_accuracy,
-        )
-        return Model(
-            name=Path(out).stem,
-            data="fashion-mnist",
-            preprocessing="784 pixels, row by row, each binary16(pixel / 255)",
-            classes=test.classes,
-            layers=layers,
-            provenance=provenance,
-            fp32_predictions=fp32,
-            qat_predictions=qat,
-        )
-
-    finished = model(share(network.predict(model(0.0), test.inputs), test.labels))
-    save_model(finished, out)
-    return finished
 
 
 def blocks(net: Float, weights_format: Format, input_format: Format, block: int) -> tuple:
@@ -301,12 +205,6 @@ def blocks(net: Float, weights_format: Format, input_format: Format, block: int)
         )
         for index, layer in enumerate(linear)
     )
-
-
-def outputs(net: nn.Module, samples: dataset.Samples) -> torch.Tensor:
-    """What a network in PyTorch returns for a data set."""
-    with torch.no_grad():
-        return torch.cat([net(part) for part in floats(samples.inputs).split(1000)])
 
 
 def ranges(net: Float, images) -> list[dict]:

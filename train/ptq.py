@@ -85,7 +85,7 @@ def saturation(samples: np.ndarray, levels: int, steps: int = 200) -> tuple[floa
 
 
 def symmetric(values: np.ndarray, fmt: Format) -> tuple[np.ndarray, float]:
-    """Integers clip(round(S x)) and the real value 1 / S of their step, S = (2**(bits-1) - 1) / max|x|; S = 1 for zeros."""
+    """Integers clip(round(S x)) and the step 1 / S, where S = (2**(bits - 1) - 1) / max|x|, or 1 if all are zero."""
     largest = float(np.abs(values).max())
     step = largest / fmt.highest if largest else 1.0
     return np.clip(np.rint(np.asarray(values, np.float64) / step), -fmt.highest, fmt.highest).astype(np.int16), step

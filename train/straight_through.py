@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from torch.autograd import Function
 
-from golden import activation
+from golden import activation, lowering
+from spec.formats import Format
 
 #: Integers below this are exact in float32.
 FLOAT32_EXACT = 1 << 24
@@ -40,9 +41,9 @@ class Round(Function):
 
 
 class Codes(Function):
-    """Unsigned codes u = clip(round(y), 0, levels) of y = (x - m) / s, with the source's gradients for m and b = levels * s.
+    """Unsigned codes u = clip(round(y), 0, levels) of y = (x - m) / s, with the source's gradients for m and b.
 
-    The value u * s + m that a layer sees must have dQ/dx = 1 inside the range and 0 outside, dQ/db = 1 above it and 0
+    With b = levels * s, the value Q = u * s + m that a layer sees must have dQ/dx = 1 inside the range and 0 outside, dQ/db = 1 above it and 0
     elsewhere, dQ/dm = 0 inside and 1 outside. What y and u * s + m give by the chain rule differs from that only in the
     rounding error u - y inside the range, which is taken back here.
 
@@ -82,8 +83,38 @@ def binary16(x):
     return Binary16.apply(x)
 
 
-def exact_matmul(codes, weights, largest: int):
-    """codes @ weights.T of integers, exact: in float32 while every partial sum fits it, else in float64."""
-    if largest < FLOAT32_EXACT:
-        return codes @ weights.T
-    return codes.double() @ weights.double().T
+def plain(x):
+    """In place of `binary16` where training is in real numbers."""
+    return x.float()
+
+
+class Product:
+    """A layer's integer product and what follows it, by golden's own lowering.
+
+    Args:
+        weights:  Integer weights[rows, columns], with their gradient.
+        fmt:      Of the codes.
+        unsigned: As in `lowering.dense`.
+        gain:     float64[rows].
+        constant: float64[rows].
+        units:    s_in, m_in, s_out and m_out of `lowering.requantisation`.
+        rounded:  `binary16`, or `plain` for training in real numbers.
+    """
+
+    def __init__(self, weights, fmt: Format, unsigned: bool, gain, constant, units: dict, rounded):
+        integers = weights.detach().numpy()
+        start = lowering.start_values(integers, fmt, unsigned)
+        self.p = lowering.places(integers, start, fmt, unsigned)
+        exact = lowering.largest_sum(integers, start, fmt, unsigned) < FLOAT32_EXACT
+        self.weights = weights if exact else weights.double()
+        scale, offset = lowering.requantisation(gain, constant, weights.double().sum(1), p=self.p, **units)
+        self.scale, self.offset, self.rounded = rounded(scale), rounded(offset) + 0.0, rounded  # -0 becomes +0
+
+    def scaled(self, codes):
+        """a * S of float32[..., columns] integer codes."""
+        total = codes.to(self.weights.dtype) @ self.weights.T + 0.0
+        return self.rounded(self.rounded(total * 2.0**-self.p) * self.scale)
+
+    def __call__(self, codes):
+        """a * S + T."""
+        return self.rounded(self.scaled(codes) + self.offset)
