@@ -9,7 +9,7 @@ from amaranth.hdl import Shape
 from amaranth.lib.wiring import Component, In
 
 from hw.verilog import verilog
-from sim.build import FLAGS, PACKAGES, cached, command
+from sim.build import PACKAGES, cached, command, verilate
 
 HARNESS = """\
 #include "Vtop.h"
@@ -127,13 +127,13 @@ class Lanes:
             (where / f"{self.name}.v").write_text(text)
             (where / "harness.cpp").write_text(harness)
             # Several of these libraries live in one process: none may share a symbol with another.
-            flags = "-O2 -fPIC -fno-gnu-unique"
-            command(["verilator", *FLAGS, "--Mdir", ".", "--top-module", self.name, "--prefix", "Vtop",
-                     "-CFLAGS", flags, f"{self.name}.v"], where)
-            command(["make", "-j2", "-f", "Vtop.mk", "libVtop.a", "libverilated.a"], where)
+            flags = "-fPIC -fno-gnu-unique"
+            verilate(where, ["--top-module", self.name, f"{self.name}.v"], ["-CFLAGS", flags],
+                     target="libVtop.a", optimise="-O2")
             include = PACKAGES / "verilator" / "include"
-            command(["g++", *flags.split(), "-std=c++17", "-shared", "-I.", f"-I{include}", f"-I{include}/vltstd",
-                     "harness.cpp", "libVtop.a", "libverilated.a", "-lpthread", "-o", "lanes.so"], where)
+            command(["g++", "-O2", *flags.split(), "-std=c++17", "-shared", "-I.", f"-I{include}",
+                     f"-I{include}/vltstd", "harness.cpp", "libVtop.a", *where.glob("verilated*.o"), "-lpthread",
+                     "-o", "lanes.so"], where)
 
         library = cached(f"lanes-{self.name}", text + harness, make) / "lanes.so"
         function = ctypes.CDLL(str(library)).stream

@@ -11,7 +11,7 @@ equal segments, k as listed in `OCTAVES`; its block of the table starts at `firs
 The table is made with integers only: equal on every machine, whatever its mathematics library.
 """
 
-from enum import Enum
+from enum import IntEnum
 from functools import cache
 from typing import NamedTuple
 
@@ -23,12 +23,12 @@ EXPONENT_BITS = 4
 TABLE_DEPTH = 512
 
 
-class Curve(Enum):
+class Curve(IntEnum):
     """A function of a magnitude."""
 
-    TANH = "tanh"  #: tanh(|x|); below 2**-6 it is |x| itself
-    RISING = "rising"  #: sigmoid(|x|)
-    FALLING = "falling"  #: sigmoid(-|x|)
+    RISING = 0  #: sigmoid(|x|)
+    FALLING = 1  #: sigmoid(-|x|)
+    TANH = 2  #: tanh(|x|); below 2**-6 it is |x| itself
 
 
 class Segment(NamedTuple):
