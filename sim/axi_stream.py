@@ -1,0 +1,40 @@
+"""AXI4-Stream names for a unit that moves message beats, so that bus models find its ports."""
+
+from amaranth import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Component, In, Out
+
+
+class AxiStream(Component):
+    """`unit` with its stream `name` of {data, last} renamed to `prefix`_tdata, _tvalid, _tready and _tlast.
+
+    Args:
+        unit:   Component whose other ports stay as they are.
+        name:   Its stream.
+        prefix: Begins the names of the bus.
+    """
+
+    def __init__(self, unit: Component, name: str, prefix: str):
+        self.unit, self.name, self.prefix = unit, name, prefix
+        self.incoming = unit.signature.members[name].flow == In
+        there, back = (In, Out) if self.incoming else (Out, In)
+        self.kept = {key: member for key, member in unit.signature.members.items() if key != name}
+        super().__init__(self.kept | {
+            f"{prefix}_tdata": there(len(getattr(unit, name).p.data)), f"{prefix}_tlast": there(1),
+            f"{prefix}_tvalid": there(1), f"{prefix}_tready": back(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.unit = self.unit
+        for key, member in self.kept.items():
+            inner, outer = getattr(self.unit, key), getattr(self, key)
+            if member.is_signature:
+                wiring.connect(m, inner, wiring.flipped(outer))
+            else:
+                m.d.comb += inner.eq(outer) if member.flow == In else outer.eq(inner)
+        stream = getattr(self.unit, self.name)
+        data, last, valid, ready = (
+            getattr(self, f"{self.prefix}_{wire}") for wire in ("tdata", "tlast", "tvalid", "tready"))
+        there = [(stream.p.data, data), (stream.p.last, last), (stream.valid, valid), (ready, stream.ready)]
+        m.d.comb += [left.eq(right) if self.incoming else right.eq(left) for left, right in there]
+        return m
