@@ -7,6 +7,7 @@ import numpy as np
 from golden.chain import Executor
 from golden.counters import Counters
 from golden.memory import Memory
+from golden.messages import words_of
 from golden.overflow import wrap
 from golden.packing import unpack_tiles
 from spec.check import Sequencer
@@ -157,23 +158,21 @@ class Machine:
 
     def _apply(self, message: Message):
         """Do what a well-formed message says."""
-        first, last = message.address, message.address + message.count
+        config, first, last = self.config, message.address, message.address + message.count
         match message.kind:
             case MessageKind.INPUT:
-                self.memory.net_in.put(self._words(message, "<u2", np.uint16))
+                self.memory.net_in.put(words_of(config, message))
             case MessageKind.WRITE:
-                self.memory.vectors[Mem(message.memory)][first:last] = self._words(message, "<u2", np.uint16)
+                self.memory.vectors[Mem(message.memory)][first:last] = words_of(config, message)
             case MessageKind.READ:
                 words = self.memory.vectors[Mem(message.memory)][first:last]
                 self._reply(MessageKind.READ, message.memory, first, words)
             case MessageKind.BIAS:
-                self.memory.biases[first:last] = wrap(self._words(message, "<i4", np.int64), self.config.bias_bits)
+                biases = np.frombuffer(message.payload, "<i4").astype(np.int64).reshape(-1, config.mfu_lanes)
+                self.memory.biases[first:last] = wrap(biases, config.bias_bits)
             case MessageKind.PACKED:
-                self.memory.matrix.store(first, *unpack_tiles(self.config, message.payload))
+                self.memory.matrix.store(first, *unpack_tiles(config, message.payload))
                 self.memory.matrix.modes[first:last] = [message.integer] * message.count
             case MessageKind.PROGRAM:
                 self.memory.program[first:last] = np.frombuffer(message.payload, "<u8").tolist()
                 self._sequencer = None
-
-    def _words(self, message, item, dtype):
-        return np.frombuffer(message.payload, item).astype(dtype).reshape(-1, self.config.mfu_lanes)

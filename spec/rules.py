@@ -1,6 +1,7 @@
 """What makes an instruction or a chain illegal, in the order in which the machine looks."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from spec.chain import Chain
 from spec.config import Config
@@ -46,24 +47,33 @@ def check_word(word: int, address: int) -> Instruction:
     Raises:
         Violation: they are ILLEGAL, or the memory is unknown.
     """
+    instruction, error, sentence = _read(word)
+    if error:
+        raise Violation(error, address, sentence)
+    return instruction
+
+
+@lru_cache(maxsize=1 << 14)
+def _read(word):
+    """The instruction of a word, or what is wrong with it on its own."""
     instruction = decode(word)
     if instruction is None:
-        raise Violation(Error.ILLEGAL, address, f"0x{word:016x} has an unknown opcode, or bits that it does not take")
+        return None, Error.ILLEGAL, f"0x{word:016x} has an unknown opcode, or bits that it does not take"
     spec, name = SPECS[instruction.op], instruction.op.name.lower()
     if spec.kind in _WITH_MEMORY:
         if instruction.mem not in list(Mem):
-            raise Violation(Error.RANGE, address, f"there is no memory {instruction.mem}")
+            return None, Error.RANGE, f"there is no memory {instruction.mem}"
         memory = MEMORY_NAMES[Mem(instruction.mem)]
         if instruction.mem not in spec.mems:
-            raise Violation(Error.ILLEGAL, address, f"{name} does not take {memory}")
+            return None, Error.ILLEGAL, f"{name} does not take {memory}"
         if instruction.mem in QUEUES and (instruction.a or instruction.inc):
-            raise Violation(Error.ILLEGAL, address, f"{memory} is a queue: it takes neither an address nor _inc")
+            return None, Error.ILLEGAL, f"{memory} is a queue: it takes neither an address nor _inc"
     if spec.kind is Kind.REGISTER:
         if instruction.mem not in list(Reg):
-            raise Violation(Error.ILLEGAL, address, f"there is no register {instruction.mem}")
+            return None, Error.ILLEGAL, f"there is no register {instruction.mem}"
         if instruction.mem == Reg.OUT_SCALE and not -32 <= out_scale(instruction.a) <= 31:
-            raise Violation(Error.ILLEGAL, address, f"OutScale {out_scale(instruction.a)} does not lie in -32..31")
-    return instruction
+            return None, Error.ILLEGAL, f"OutScale {out_scale(instruction.a)} does not lie in -32..31"
+    return instruction, Error.NONE, ""
 
 
 def check_order(instruction: Instruction, before: list[Instruction], address: int) -> None:
