@@ -78,7 +78,7 @@ class Core(wiring.Component):
         m.submodules.fetch = self.fetch = OperandFetch(config)
         self.mvm = MatrixVectorMultiplier(config)
         m.submodules.mfus = self.mfus = MfuPipeline(config)
-        m.submodules.issue = self.issue = Issue(config, self.mfus.latency + 1)
+        m.submodules.issue = self.issue = Issue(config, latency=self.mfus.latency, due=self.mfus.due)
         m.submodules.writeback = self.back = Writeback(config)
         m.submodules.copy = self.copy = Copy(config)
         m.submodules.memories = self.memories = VectorMemories(config)

@@ -40,10 +40,12 @@ def FetchJob(config: Config) -> data.StructLayout:
 
 
 def IssueJob(config: Config) -> data.StructLayout:
-    """What enters the multi-function units. `serial`: each word waits for the one before it to land."""
+    """What enters the multi-function units. `targets`: its writes to the operands' memories. `serial`: each word waits
+    for the one before it to land."""
     return data.StructLayout({
         "memory": range(7), "source": reader(config), "words": 16, **_iterations(config),
         "stride_out": address_bits(config), "operands": data.ArrayLayout(reader(config), len(OPERANDS)),
+        "targets": data.ArrayLayout(write_layout(config), len(OPERANDS)),
         "control": data.ArrayLayout(Stages, 2), "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait})
 
 
@@ -252,6 +254,7 @@ class Interlock(wiring.Component):
         i = self.issue.p
         for k, memory in enumerate(OPERANDS):
             self._reader(m, i.operands[k], c.operands[k], memory)
+            m.d.comb += i.targets[k].eq(c.writes[memory])
         pops_net = net & ~c.mv_mul
         m.d.comb += [
             i.stride_out.eq(c.stride_out), i.control.eq(c.control), i.net.eq(c.net),

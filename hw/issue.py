@@ -17,8 +17,12 @@ __all__ = ["Issue"]
 class Issue(wiring.Component):
     """Takes the words of each chain of the multi-function units, when all they need is there.
 
-    The units behind never stall: a word goes in once its source, its operands and its place in NetQ are certain. Then
-    its operands may be read at fixed times.
+    The units behind never stall: a word goes in once its source, its operands and its place in NetQ are certain. An
+    operand is certain when its write will have landed by the time its stage reads it.
+
+    Args:
+        latency: Cycles from a word's `go` to its write.
+        due: For each operand, cycles from `go` to its read.
 
     Members:
         job: In(stream IssueJob).
@@ -36,9 +40,8 @@ class Issue(wiring.Component):
         One word a cycle, no gap between chains that do not depend on each other.
     """
 
-    def __init__(self, config: Config, depth: int):
-        """depth: most words inside the units at a time."""
-        self.config, self.depth = config, depth
+    def __init__(self, config: Config, *, latency: int, due: tuple[int, ...]):
+        self.config, self.latency, self.due = config, latency, due
         super().__init__({
             "job": In(stream.Signature(IssueJob(config))), "mfu": In(progress(config)), "copy": In(progress(config)),
             "fetch": In(TICKET), "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
@@ -61,7 +64,7 @@ class Issue(wiring.Component):
             inner, outer = getattr(source, name), getattr(self, name)
             m.d.comb += [inner.valid.eq(outer.valid), inner.payload.eq(outer.payload), outer.ready.eq(inner.ready)]
 
-        inside = Signal(bits_for(self.depth))
+        inside = Signal(bits_for(self.latency + 1))
         m.d.sync += inside.eq(inside + self.go - self.landed)
         operands_written = self._operands(m, source)
         no_room = job.net & ~self.net_room
@@ -80,15 +83,33 @@ class Issue(wiring.Component):
         return m
 
     def _operands(self, m, source):
-        """The operands' addresses. Returns whether all of the word's operands are written."""
+        """The operands' addresses. Returns whether all of the word's operands will be written when they are read."""
         job = self.job.p
         moved = Signal(address_bits(self.config))
         with m.If(source.go & source.last_word):
             m.d.sync += moved.eq(Mux(source.last, 0, moved + job.stride_out))
+        issued = Signal(TICKET)
+        with m.If(source.go & source.last):
+            m.d.sync += issued.eq(issued + 1)
+
         written = []
-        for k, (operand, address) in enumerate(zip(job.operands, self.addresses, strict=True)):
+        for k, (operand, target, address) in enumerate(zip(job.operands, job.targets, self.addresses, strict=True)):
             m.d.comb += address.eq(operand.lo + source.index + Mux(operand.inc, moved, 0))
-            waits = Cat(blocked(operand[pipe], getattr(self, pipe), getattr(self, pipe).low[OPERANDS[k]], address)
-                        for pipe in ("mfu", "copy")).any()
+            low = Signal(address_bits(self.config), name=f"low{k}")
+            here = target.lo + source.index + Mux(target.inc, moved, 0)
+            m.d.comb += low.eq(Mux(self.job.valid, Mux(target.rising | source.last_iteration, here, target.lo), 0))
+            mfu = self._progress(m, issued, low, self.latency - self.due[k])
+            waits = (blocked(operand.mfu, mfu, mfu.low, address)
+                     | blocked(operand.copy, self.copy, self.copy.low[OPERANDS[k]], address))
             written.append(~(operand.valid & waits))
         return Cat(written).all()
+
+    def _progress(self, m, issued, low, cycles):
+        """How far the writes of one memory will be, as far ahead as an operand's read is behind its `go`."""
+        state = Signal(data.StructLayout({"done": TICKET, "low": address_bits(self.config)}))
+        m.d.comb += [state.done.eq(issued), state.low.eq(low)]
+        for _ in range(cycles):  # reset with the tickets, unlike the data in `delay`
+            later = Signal.like(state)
+            m.d.sync += later.eq(state)
+            state = later
+        return state

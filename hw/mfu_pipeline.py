@@ -41,24 +41,28 @@ class MfuPipeline(wiring.Component):
         """Cycles from `go` to the results: a read, a register, two units."""
         return 2 + sum(unit.latency for unit in self.units)
 
+    @property
+    def due(self) -> tuple[int, ...]:
+        """Cycles from `go` to the read of each operand, in the order of OPERANDS."""
+        first, second = self.units
+        return 0, first.latency, first.factor_at, first.latency + second.factor_at
+
     def elaborate(self, platform):
         m = Module()
         first, second = self.units
         m.submodules.mfu0, m.submodules.mfu1 = first, second
 
-        # Cycle in which each operand's address is due, in the order of OPERANDS.
-        due = (0, first.latency, first.factor_at, first.latency + second.factor_at)
-        for k, cycles in enumerate(due):
+        for k, cycles in enumerate(self.due):
             m.d.comb += self.reads[k].eq(delay(m, self.addresses[k], cycles))
         operands = [delay(m, operand, 1) for operand in self.operands]
         value = delay(m, self.word, 1)
         m.d.comb += [first.addend.eq(operands[0]), second.addend.eq(operands[1]),
                      first.factor.eq(operands[2]), second.factor.eq(operands[3]),
-                     first.value.eq(value), second.value.eq(first.value_out), second.tap.eq(first.tap_out)]
+                     first.value.eq(value), second.value.eq(first.o), second.tap.eq(first.o_tap)]
         for unit, control, cycles in ((first, self.control[0], 2), (second, self.control[1], 2 + first.latency)):
             later = delay(m, control, cycles)
             m.d.comb += [unit.control[name].eq(later[name]) for name in ("add", "act", "mul", "tap")]
-        m.d.comb += [self.o.value.eq(second.value_out), self.o.taps.eq(second.tap_out)]
+        m.d.comb += [self.o.value.eq(second.o), self.o.taps.eq(second.o_tap)]
 
         valid = Signal(self.latency)
         m.d.sync += valid.eq(Cat(self.go, valid))

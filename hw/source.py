@@ -34,8 +34,8 @@ class Source(wiring.Component):
         request, grant, data: A read of a vector memory, whether it is served, and its word one cycle later.
         net, pop: In(stream word). NetQ and MvmQ.
         go: Out(1). A word is taken in this cycle. word: Out. That word, one cycle later.
-        index, iteration, last_word, last: Out. The place of the word at hand: within its iteration, its iteration,
-            the last of the iteration, the last of the chain.
+        index, iteration, last_word, last_iteration, last: Out. The place of the word at hand: within its iteration,
+            its iteration, the last of the iteration, of the last iteration, the last of the chain.
         starved: Out(1). A queue is empty. waits: Out(1). A word is not there, or still to be written.
 
     Timing:
@@ -49,7 +49,7 @@ class Source(wiring.Component):
             "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
             "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))),
             "go": Out(1), "word": Out(word(config)), "index": Out(16), "iteration": Out(16),
-            "last_word": Out(1), "last": Out(1), "starved": Out(1), "waits": Out(1)})
+            "last_word": Out(1), "last_iteration": Out(1), "last": Out(1), "starved": Out(1), "waits": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -87,7 +87,8 @@ class Source(wiring.Component):
         turn = x == job.iterations_x - 1
         following = Mux(turn, along_y + job.stride_y, along_x + job.stride_x)[:bits]
         m.d.comb += [self.last_word.eq(self.index == job.words - 1),
-                     self.last.eq(self.last_word & (self.iteration == job.iterations - 1))]
+                     self.last_iteration.eq(self.iteration == job.iterations - 1),
+                     self.last.eq(self.last_word & self.last_iteration)]
         with m.If(self.go):
             m.d.sync += [offset.eq(offset + 1), self.index.eq(self.index + 1)]
             with m.If(self.last):
