@@ -1,8 +1,11 @@
-"""AXI4-Stream names for a unit that moves message beats, so that bus models find its ports."""
+"""AXI4-Stream around a unit that moves message beats: names that bus models find, pauses, and a monitor."""
+
+import random
 
 from amaranth import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Component, In, Out
+from cocotb.triggers import RisingEdge
 
 
 class AxiStream(Component):
@@ -38,3 +41,21 @@ class AxiStream(Component):
         there = [(stream.p.data, data), (stream.p.last, last), (stream.valid, valid), (ready, stream.ready)]
         m.d.comb += [left.eq(right) if self.incoming else right.eq(left) for left, right in there]
         return m
+
+
+def pauses(seed: int, stall: float):
+    """Whether to pause, for ever: a pause generator of cocotbext-axi."""
+    choice = random.Random(seed)
+    while True:
+        yield choice.random() < stall
+
+
+async def monitor(dut, prefix: str):
+    """Fail the test when `prefix`_tvalid drops or a beat changes before it is taken."""
+    data, last, valid, ready = (getattr(dut, f"{prefix}_{wire}") for wire in ("tdata", "tlast", "tvalid", "tready"))
+    edge, held = RisingEdge(dut.clk), None
+    while True:
+        await edge
+        beat = (int(data.value), int(last.value)) if valid.value and not dut.rst.value else None
+        assert held is None or dut.rst.value or beat == held, f"{prefix}: {held} became {beat} before it was taken"
+        held = None if ready.value else beat

@@ -1,13 +1,13 @@
 """Testbench of hw.message_input against spec.messages; CONFIG names the preset."""
 
 import os
-import random
 
 import cocotb
 import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamSource
 
+from sim.axi_stream import pauses
 from sim.message_cases import TO_MACHINE, items, malformed, message
 from sim.stream import Sink, start
 from spec.config import preset
@@ -26,13 +26,13 @@ class Bench:
         self.sinks = {name: Sink(dut, name, seed=cocotb.RANDOM_SEED, stall=stall) for name in OUTS}
         dut.idle.value = 1
         dut.reset.value = 0
-        self.stall, self.random = stall, random.Random(cocotb.RANDOM_SEED)
+        self.stall = stall
 
     async def start(self):
         await start(self.dut)
         self.host = AxiStreamSource(AxiStreamBus.from_prefix(self.dut, "s_axis"), self.dut.clk, self.dut.rst)
-        if self.stall:
-            self.host.set_pause_generator(self._pauses())
+        self.host.log.setLevel("WARNING")
+        self.host.set_pause_generator(pauses(cocotb.RANDOM_SEED, self.stall))
         cocotb.start_soon(self._count_errors())
 
     async def send(self, *packets: bytes):
@@ -62,10 +62,6 @@ class Bench:
             await RisingEdge(self.dut.clk)
             self.errors += int(self.dut.error.value)
 
-    def _pauses(self):
-        while True:
-            yield self.random.random() < self.stall
-
 
 def joined(packets) -> dict[str, list[int]]:
     """Items of several messages."""
@@ -80,7 +76,7 @@ async def every_kind(dut, stall):
     bench = Bench(dut, stall)
     await bench.start()
     packets = [pack(CONFIG, message(CONFIG, bench.rng, MessageKind(kind)))
-               for kind in bench.rng.choice(TO_MACHINE, 40)]
+               for kind in bench.rng.choice(TO_MACHINE, 200)]
     await bench.send(*packets)
     assert bench.taken() == joined(packets)
     assert bench.errors == 0
@@ -92,7 +88,7 @@ async def every_fault(dut, stall):
     """A malformed message raises one error, brings what golden says, and leaves the next one whole."""
     bench = Bench(dut, stall)
     await bench.start()
-    for name, data in malformed(CONFIG, bench.rng).items():
+    for name, data in (case for _ in range(4) for case in malformed(CONFIG, bench.rng).items()):
         packets = [data, pack(CONFIG, message(CONFIG, bench.rng, MessageKind.INPUT))]
         before = bench.errors
         await bench.send(*packets)

@@ -15,7 +15,9 @@ from golden.messages import (
     write_message,
 )
 from golden.packing import unpack_tiles
+from hw.control import Control
 from hw.message_input import MessageInput
+from hw.message_output import MessageOutput
 from sim.axi_stream import AxiStream
 from sim.build import run
 from sim.message_cases import TO_MACHINE, items, malformed, message
@@ -99,3 +101,13 @@ def test_items_match_the_array_view():
 @pytest.mark.parametrize("name", PRESETS)
 def test_message_input(name):
     run(AxiStream(MessageInput(preset(name)), "i", "s_axis"), "sim.message_input", CONFIG=name)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_message_output(name):
+    run(AxiStream(MessageOutput(preset(name)), "o", "m_axis"), "sim.message_output", CONFIG=name)
+
+
+@pytest.mark.parametrize("name", ["tiny", "wide"])
+def test_control(name):
+    run(Control(preset(name)), "sim.control", CONFIG=name)
