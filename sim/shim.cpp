@@ -1,0 +1,248 @@
+// The Verilated NNP behind a C interface, for ctypes: message bytes in and out, registers, whole runs of cycles.
+// BEAT is the width of a message beat in bytes.
+
+#include "Vtop.h"
+#include "verilated.h"
+#if VM_TRACE
+#include "verilated_vcd_c.h"
+#endif
+
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace {
+
+// Everything that a run may be repeated with: the generator of gaps and stalls.
+struct Dice {
+    uint64_t state;
+    bool roll(uint32_t of_65536) {  // xorshift64*
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        return (state * 0x2545F4914F6CDD1DULL >> 48) < of_65536;
+    }
+};
+
+struct Beat {
+    uint8_t bytes[BEAT];
+    bool last;
+};
+
+struct Machine {
+    VerilatedContext context;
+    std::unique_ptr<Vtop> top;
+#if VM_TRACE
+    std::unique_ptr<VerilatedVcdC> trace;
+#endif
+    std::deque<Beat> input;
+    std::deque<std::vector<uint8_t>> output;  // The last one is still coming in.
+    std::vector<uint8_t> held;                // A beat that was offered and not taken, with its TLAST.
+    uint64_t cycles = 0, quiet = 0, overruns = 0;
+    Dice dice{1};
+    uint32_t gap = 0, stall = 0;
+    bool offered = false, broken = false;
+
+    Machine() : output(1) {
+        context.fatalOnError(false);
+#if VM_TRACE
+        context.traceEverOn(true);
+#endif
+        top = std::make_unique<Vtop>(&context, "nnp");
+        top->clk = 0;
+        top->rst = 1;
+        for (int k = 0; k < 4; k++) cycle();
+        top->rst = 0;
+    }
+
+    void evaluate() {
+        top->eval();
+#if VM_TRACE
+        if (trace) trace->dump(context.time());
+#endif
+        context.timeInc(1);
+    }
+
+    void cycle() {
+        if (!offered) offered = !input.empty() && !top->rst && !dice.roll(gap);
+        top->s_axis_tvalid = offered;
+        if (offered) {
+            std::memcpy(&top->s_axis_tdata, input.front().bytes, BEAT);
+            top->s_axis_tlast = input.front().last;
+        }
+        top->m_axis_tready = !dice.roll(stall);
+        top->clk = 0;
+        evaluate();
+        bool took = offered && top->s_axis_tready && !top->rst, came = top->m_axis_tvalid && !top->rst;
+        watch(came);
+        if (came && top->m_axis_tready) collect();
+        quiet = took || came ? 0 : quiet + 1;
+        top->clk = 1;
+        evaluate();
+        cycles++;
+        if (took) {
+            input.pop_front();
+            offered = false;
+        }
+    }
+
+    std::vector<uint8_t> beat() const {
+        std::vector<uint8_t> bytes(BEAT + 1);
+        std::memcpy(bytes.data(), &top->m_axis_tdata, BEAT);
+        bytes[BEAT] = top->m_axis_tlast;
+        return bytes;
+    }
+
+    // An offered beat stays as it is until it is taken.
+    void watch(bool came) {
+        if (!held.empty() && !top->rst) broken |= !came || beat() != held;
+        held.clear();
+        if (came && !top->m_axis_tready) held = beat();
+    }
+
+    void collect() {
+        auto bytes = beat();
+        output.back().insert(output.back().end(), bytes.begin(), bytes.end() - 1);
+        if (bytes[BEAT]) output.emplace_back();
+    }
+
+    uint32_t read(uint32_t address) {
+        top->s_axil_araddr = address;
+        top->s_axil_arvalid = 1;
+        top->s_axil_rready = 1;
+        for (int k = 0; k < 1000; k++) {
+            bool taken = settle() && top->s_axil_arvalid && top->s_axil_arready;
+            bool answered = top->s_axil_rvalid;
+            uint32_t value = top->s_axil_rdata;
+            cycle();
+            if (taken) top->s_axil_arvalid = 0;
+            if (answered) {
+                top->s_axil_rready = 0;
+                return value;
+            }
+        }
+        overruns++;
+        return 0;
+    }
+
+    void write(uint32_t address, uint32_t value) {
+        top->s_axil_awaddr = address;
+        top->s_axil_wdata = value;
+        top->s_axil_wstrb = 15;
+        top->s_axil_awvalid = top->s_axil_wvalid = top->s_axil_bready = 1;
+        for (int k = 0; k < 1000; k++) {
+            settle();
+            bool address_taken = top->s_axil_awready, data_taken = top->s_axil_wready, answered = top->s_axil_bvalid;
+            cycle();
+            if (address_taken) top->s_axil_awvalid = 0;
+            if (data_taken) top->s_axil_wvalid = 0;
+            if (answered) {
+                top->s_axil_bready = 0;
+                return;
+            }
+        }
+        overruns++;
+    }
+
+    // Outputs of the control port after a change of its inputs.
+    bool settle() {
+        top->clk = 0;
+        top->eval();
+        return true;
+    }
+};
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+Machine* nnp_create() { return new Machine; }
+
+void nnp_destroy(Machine* machine) {
+#if VM_TRACE
+    if (machine->trace) machine->trace->close();
+#endif
+    machine->top->final();
+    delete machine;
+}
+
+// Write a waveform from here on; 0 where the library was built without.
+int nnp_trace(Machine* machine, const char* path) {
+#if VM_TRACE
+    machine->trace = std::make_unique<VerilatedVcdC>();
+    machine->top->trace(machine->trace.get(), 99);
+    machine->trace->open(path);
+    return 1;
+#else
+    return 0;
+#endif
+}
+
+// Idle and stalled cycles of the two streams, each with a probability in 1/65536.
+void nnp_random(Machine* machine, uint64_t seed, uint32_t gap, uint32_t stall) {
+    machine->dice.state = seed * 0x9E3779B97F4A7C15ULL + 1;
+    machine->gap = gap;
+    machine->stall = stall;
+}
+
+// Queue one message of whole beats; its last beat carries TLAST.
+void nnp_send(Machine* machine, const uint8_t* bytes, uint64_t count) {
+    for (uint64_t k = 0; k < count; k += BEAT) {
+        machine->input.emplace_back();
+        std::memcpy(machine->input.back().bytes, bytes + k, BEAT);
+        machine->input.back().last = k + BEAT == count;
+    }
+}
+
+// Bytes of the first whole message that has come out, or 0.
+uint64_t nnp_pending(Machine* machine) { return machine->output.size() < 2 ? 0 : machine->output.front().size(); }
+
+void nnp_receive(Machine* machine, uint8_t* bytes) {
+    std::memcpy(bytes, machine->output.front().data(), machine->output.front().size());
+    machine->output.pop_front();
+}
+
+// Bytes of a message that has not ended.
+uint64_t nnp_partial(Machine* machine) { return machine->output.back().size(); }
+
+uint32_t nnp_read(Machine* machine, uint32_t address) { return machine->read(address); }
+
+void nnp_write(Machine* machine, uint32_t address, uint32_t value) { machine->write(address, value); }
+
+void nnp_step(Machine* machine, uint64_t cycles) {
+    while (cycles--) machine->cycle();
+}
+
+// Run until nothing has moved on either stream for `quiet` cycles; 0 if that takes more than `most` cycles.
+int nnp_settle(Machine* machine, uint64_t quiet, uint64_t most) {
+    machine->quiet = 0;
+    for (uint64_t end = machine->cycles + most; machine->quiet < quiet; machine->cycle())
+        if (machine->cycles >= end) return 0;
+    return 1;
+}
+
+// Run until no program runs, or one waits for input while none is queued and no beat has moved for a while, or for
+// `most` cycles; STATUS.
+uint32_t nnp_run(Machine* machine, uint64_t most) {
+    constexpr uint32_t status = 4, running = 1, wait_input = 4;  // spec.registers
+    machine->quiet = 0;
+    for (uint64_t end = machine->cycles + most;;) {
+        uint32_t got = machine->read(status);
+        bool starved = got & wait_input && machine->input.empty() && machine->quiet > 256;
+        if (!(got & running) || starved || machine->cycles >= end) return got;
+        nnp_step(machine, 8);
+    }
+}
+
+uint64_t nnp_cycles(Machine* machine) { return machine->cycles; }
+
+uint64_t nnp_queued(Machine* machine) { return machine->input.size(); }
+
+// 1: an output beat changed or went before it was taken; 2: the control port did not answer; 4: an assertion failed.
+int nnp_faults(Machine* machine) {
+    return machine->broken + 2 * (machine->overruns > 0) + 4 * machine->context.gotError();
+}
+}
