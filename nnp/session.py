@@ -1,32 +1,20 @@
 """One network on one machine, whatever the machine is."""
 
-from typing import Protocol
-
 import numpy as np
 
 from golden.firmware import Firmware, check_machine
-from spec.config import Config
-from spec.isa import Error
-from spec.registers import Control, Counter, Register, Status
-
-
-class Machine(Protocol):
-    """What golden model, library and cocotb have in common."""
-
-    config: Config
-
-    def send(self, data: bytes): ...
-    def receive(self) -> list[bytes]: ...
-    def run(self) -> Status: ...
-    def read_register(self, address: int) -> int: ...
-    def write_register(self, address: int, value: int): ...
+from golden.messages import program_message, read_message, words_of
+from sim.host import Machine
+from spec.isa import Error, Mem
+from spec.messages import unpack
+from spec.registers import Counter, Status
 
 
 class Session:
     """Firmware in a machine's memories, ready for input.
 
     Args:
-        machine:  Fresh, or reset.
+        machine:  Any.
         firmware: For this machine.
 
     Raises:
@@ -37,10 +25,7 @@ class Session:
         check_machine(firmware, machine.config)
         self.machine, self.firmware = machine, firmware
         self._steps = 0
-        machine.write_register(Register.CONTROL, Control.RESET)
-        machine.write_register(Register.CONTROL, Control.CLEAR)
-        for message in firmware.memory_messages():
-            machine.send(message)
+        self._begin()
 
     def infer(self, sample: np.ndarray) -> np.ndarray:
         """uint16[outputs] of one input.
@@ -56,17 +41,52 @@ class Session:
         if steps != self._steps:
             self.machine.send(self.firmware.program_message(steps))
             self._steps = steps
-        self.machine.send(self.firmware.input_message(sample))
-        self.machine.write_register(Register.CONTROL, Control.START)
-        status = self.machine.run()
-        error = Error(self.machine.read_register(Register.ERROR))
-        if error != Error.NONE or not status & Status.DONE:
-            address = self.machine.read_register(Register.ERROR_ADDRESS)
-            raise RuntimeError(
-                f"the machine stopped at instruction {address} with error {error.name}, status {status!r}"
-            )
-        return self.firmware.output(self.machine.receive())
+        return self.firmware.output(self._run(sample))
+
+    def probe(self, program: list[int], sample: np.ndarray) -> dict[Mem, np.ndarray]:
+        """What another program leaves: the words of each vector memory in use, and under NetQ those that it sent.
+
+        Args:
+            program: Instruction words.
+            sample:  As for `infer`; the program need not read all of it.
+        """
+        self._begin()
+        self._steps = 0
+        self.machine.send(program_message(self.machine.config, program))
+        sent = [self._words(message) for message in self._run(sample)]
+        empty = np.zeros((0, self.machine.config.mfu_lanes), np.uint16)
+        return {**self.memories(), Mem.NET_Q: np.concatenate([empty, *sent])}
+
+    def memories(self) -> dict[Mem, np.ndarray]:
+        """uint16[words, M] of each vector memory that the firmware uses."""
+        result = {}
+        for mem, image in self.firmware.vectors.items():
+            self.machine.send(read_message(self.machine.config, mem, len(image)))
+            (answer,) = self.machine.receive()
+            result[mem] = self._words(answer)
+        return result
 
     def counters(self) -> dict[Counter, int]:
-        """All counters since the session began."""
-        return {counter: self.machine.read_register(Register.COUNTERS + 4 * counter) for counter in Counter}
+        """What every counter has counted since the last call, or since the beginning."""
+        counters = self.machine.counters()
+        self.machine.clear()
+        return counters
+
+    def _begin(self):
+        """Bring the machine and its memories to their first state."""
+        self.machine.reset()
+        self.machine.clear()
+        self.machine.send(*self.firmware.memory_messages())
+
+    def _run(self, sample: np.ndarray) -> list[bytes]:
+        """The messages that the program sends on one input."""
+        self.machine.send(self.firmware.input_message(sample))
+        self.machine.start()
+        status = self.machine.run()
+        error, address = self.machine.error()
+        if error != Error.NONE or not status & Status.DONE:
+            raise RuntimeError(f"the machine stopped at instruction {address}: error {error.name}, status {status!r}")
+        return self.machine.receive()
+
+    def _words(self, message: bytes) -> np.ndarray:
+        return words_of(self.machine.config, unpack(self.machine.config, message, to_machine=False))

@@ -8,9 +8,9 @@ import pytest
 from compiler.network import compile_network
 from golden import network
 from golden.layers import Unknown
-from golden.machine import Machine
 from golden.model import Model
 from nnp.session import Session
+from sim.host import machine
 from spec.config import PRESETS, Config, preset
 from spec.formats import Format
 from tests import networks
@@ -36,7 +36,7 @@ def roomy(name: str, **changes) -> Config:
 def agree(config: Config, model: Model, samples: np.ndarray):
     """Run every sample on the golden machine; its bits are those of the network in golden arithmetic."""
     compiled = compile_network(model, config)
-    session = Session(Machine(config), compiled.firmware)
+    session = Session(machine("golden", config), compiled.firmware)
     wanted = network.forward(model, samples)[-1].outputs
     for sample, outputs in zip(samples, wanted, strict=True):
         np.testing.assert_array_equal(session.infer(sample), outputs)
@@ -82,7 +82,7 @@ def test_sequences_of_different_lengths_share_firmware():
     rng = np.random.default_rng(1)
     config = preset("speech")
     model = networks.recurrent(rng, config, [12, 16], block=[False], outputs=9)
-    session = Session(Machine(config), compile_network(model, config).firmware)
+    session = Session(machine("golden", config), compile_network(model, config).firmware)
     samples, lengths = networks.inputs(rng, 5, 7, 12), np.array([7, 1, 4, 4, 2])
     wanted = network.forward(model, samples, lengths)[-1].outputs
     for sample, length, outputs in zip(samples, lengths, wanted, strict=True):
