@@ -58,11 +58,11 @@ class MfuPipeline(wiring.Component):
         value = delay(m, self.word, 1)
         m.d.comb += [first.addend.eq(operands[0]), second.addend.eq(operands[1]),
                      first.factor.eq(operands[2]), second.factor.eq(operands[3]),
-                     first.value.eq(value), second.value.eq(first.o), second.tap.eq(first.o_tap)]
+                     first.value.eq(value), second.value.eq(first.value_out), second.tap.eq(first.tap_out)]
         for unit, control, cycles in ((first, self.control[0], 2), (second, self.control[1], 2 + first.latency)):
             later = delay(m, control, cycles)
             m.d.comb += [unit.control[name].eq(later[name]) for name in ("add", "act", "mul", "tap")]
-        m.d.comb += [self.o.value.eq(second.o), self.o.taps.eq(second.o_tap)]
+        m.d.comb += [self.o.value.eq(second.value_out), self.o.taps.eq(second.tap_out)]
 
         valid = Signal(self.latency)
         m.d.sync += valid.eq(Cat(self.go, valid))
