@@ -79,16 +79,17 @@ class Author:
 
     def _loop(self):
         before = self.program
-        if not self._append([encode(Instruction(op=Op.LOOP, a=int(self.rng.integers(1, 5))))]):
-            return
         self._open += 1
-        body = len(self.program)
-        for _ in range(int(self.rng.integers(1, 5))):
-            self.extend()
-        empty = len(self.program) == body
-        self._open -= 1
-        if empty or not self._append([encode(Instruction(op=Op.END_LOOP))]):
-            self.program = before
+        if self._append([encode(Instruction(op=Op.LOOP, a=int(self.rng.integers(1, 5))))]):
+            body = self.program
+            for _ in range(int(self.rng.integers(1, 5))):
+                self.extend()
+            empty = self.program is body
+            self._open -= 1
+            if empty or not self._append([encode(Instruction(op=Op.END_LOOP))]):
+                self.program = before
+        else:
+            self._open -= 1
 
     def _registers(self, **wanted: int) -> list[int]:
         """`s_wr` of all that differs, and now and then of what does not, in any order."""
