@@ -46,8 +46,8 @@ class Dense:
         activation:     Applied to the result.
         ranges:         Smallest and largest value seen in calibration: "input", "output", in real units.
         real:           Real numbers for people and retraining, which the machine does not need: what the lowering
-            started from ("gain", "constant", "input" and "output" as [step, offset]), and "fp32_weights" and "fp32_bias"
-            of the FP32 network.
+            started from ("gain", "constant", "input" and "output" as [step, offset]), and the FP32 network's
+            "fp32_weights" and "fp32_bias".
     """
 
     name: str

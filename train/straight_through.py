@@ -19,7 +19,8 @@ class Binary16(Function):
         if x.dtype == torch.float32:
             return x.half().float()
         # torch takes float64 to half by way of float32, which rounds twice; numpy rounds once.
-        return torch.from_numpy(x.numpy().astype(np.float16)).to(torch.float32)
+        with np.errstate(over="ignore"):
+            return torch.from_numpy(x.numpy().astype(np.float16)).float()
 
     @staticmethod
     def backward(ctx, gradient):
@@ -43,9 +44,9 @@ class Round(Function):
 class Codes(Function):
     """Unsigned codes u = clip(round(y), 0, levels) of y = (x - m) / s, with the source's gradients for m and b.
 
-    With b = levels * s, the value Q = u * s + m that a layer sees must have dQ/dx = 1 inside the range and 0 outside, dQ/db = 1 above it and 0
-    elsewhere, dQ/dm = 0 inside and 1 outside. What y and u * s + m give by the chain rule differs from that only in the
-    rounding error u - y inside the range, which is taken back here.
+    With b = levels * s, the value Q = u * s + m that a layer sees must have dQ/dx = 1 inside the range and 0 outside,
+    dQ/db = 1 above it and 0 elsewhere, dQ/dm = 0 inside and 1 outside. What y and u * s + m give by the chain rule
+    differs from that only in the rounding error u - y inside the range, which is taken back here.
 
     Source: S0, activations, backward.
     """
