@@ -1,0 +1,54 @@
+"""Helpers: a golden machine with memories written in ordinary numbers."""
+
+import numpy as np
+
+from golden.machine import Machine
+from golden.messages import input_message, program_message, words_of, write_message
+from spec.assembler import assemble
+from spec.config import Config
+from spec.isa import Mem
+from spec.messages import MessageKind, unpack
+from spec.registers import Register
+
+
+def bits(values) -> np.ndarray:
+    """uint16 patterns of numbers."""
+    return np.asarray(values, np.float16).view(np.uint16)
+
+
+def words(config: Config, values) -> np.ndarray:
+    """uint16[n, M] of numbers, zeros behind them."""
+    flat = bits(values).reshape(-1)
+    return np.pad(flat, (0, -len(flat) % config.mfu_lanes)).reshape(-1, config.mfu_lanes)
+
+
+def loaded(config: Config, text: str, *, inputs=None, **memories) -> Machine:
+    """A machine with a program, words in NetQ, and numbers in memories from word 0 on, by `spec.isa.Mem` name."""
+    machine = Machine(config)
+    machine.send(program_message(config, assemble(text)))
+    for name, values in memories.items():
+        machine.send(write_message(config, Mem[name.upper()], words(config, values)))
+    if inputs is not None:
+        machine.send(input_message(config, words(config, inputs)))
+    return machine
+
+
+def ran(config: Config, text: str, **kwargs) -> Machine:
+    """The machine of `loaded` after its program, which ends without an error."""
+    machine = loaded(config, text, **kwargs)
+    machine.start()
+    machine.run()
+    assert machine.read_register(Register.ERROR) == 0
+    return machine
+
+
+def numbers(machine: Machine, mem, first: int, count: int) -> list[float]:
+    """`count` numbers of a memory from word `first` on."""
+    return machine.memory.vectors[mem][first:].reshape(-1)[:count].view(np.float16).tolist()
+
+
+def outputs(machine: Machine) -> list[list[float]]:
+    """The numbers of each output message."""
+    messages = [unpack(machine.config, data, to_machine=False) for data in machine.receive()]
+    assert all(message.kind == MessageKind.OUTPUT for message in messages)
+    return [words_of(machine.config, message).reshape(-1).view(np.float16).tolist() for message in messages]
