@@ -9,9 +9,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 
 import cocotb_tools.config
 from amaranth.lib.wiring import Component
@@ -86,16 +88,16 @@ def verilate(where: Path, sources: list, flags: list, *, target: str, optimise: 
     command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--prefix", "Vtop", *sources], where)
     for made in runtime.glob("verilated*.o"):
         shutil.copy(made, where)  # newer than its source: make leaves it
-    command(["make", "-j2", "-f", "Vtop.mk", *options, target], where)
+    # The wheel does not know how its compiler takes a precompiled header, which large designs have.
+    command(["make", "-j2", "-f", "Vtop.mk", "CFG_CXXFLAGS_PCH_I=-include", *options, target], where)
 
 
-def build(dut: Component, name: str, *, waves: bool = False, coverage: bool = False) -> Path:
-    """The folder that holds `dut` Verilated under cocotb, its top module called `name`.
+def build(text: str, name: str, ports: list[str], *, waves: bool = False, coverage: bool = False) -> Path:
+    """The folder that holds Verilog `text` with top module `name` Verilated under cocotb.
 
     Only the ports are public: cocotb sees nothing else, and Verilator may optimise the rest.
     """
-    text = verilog(dut, name)
-    public = "".join(f'public_flat_rw -module "{name}" -var "{port}"\n' for port in ["clk", "rst", *ports(dut)])
+    public = "".join(f'public_flat_rw -module "{name}" -var "{port}"\n' for port in ["clk", "rst", *ports])
     libraries = cocotb_tools.config.libs_dir
     flags = ["--exe", "--vpi", *["--trace-vcd"] * waves, *["--coverage-line"] * coverage]
     link = ["--top-module", name, "-o", name,
@@ -107,6 +109,30 @@ def build(dut: Component, name: str, *, waves: bool = False, coverage: bool = Fa
         verilate(where, [*link, COCOTB, "ports.vlt", f"{name}.v"], flags, target=name)
 
     return cached(name, text + shlex.join([*FLAGS, *flags, *link]), make)
+
+
+def simulate(built: Path, name: str, testbench: str, *, seed: int | None = None, waves: bool = False,
+             env: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """Run the cocotb module `testbench` in what `build` made; arguments and result as for `run`."""
+    seed = random.getrandbits(31) if seed is None else seed
+    digest = hashlib.sha256(repr(sorted(env.items())).encode()).hexdigest()[:8]
+    where = built / f"run-{testbench}-{seed}-{digest}"
+    where.mkdir(exist_ok=True)
+    results, log = where / "results.xml", where / "log.txt"
+    results.unlink(missing_ok=True)
+    failure = None
+    try:
+        get_runner("verilator").test(
+            hdl_toplevel=name, hdl_toplevel_lang="verilog", test_module=testbench, build_dir=built, test_dir=where,
+            seed=seed, waves=waves, extra_env=env, results_xml=str(results), log_file=log, timescale=("1ns", "1ns"))
+    except (RuntimeError, SystemExit) as error:
+        failure = error
+    count, failed = get_results(results) if results.exists() else (0, 0)
+    if failure or failed or not count:
+        tail = log.read_text(errors="replace")[-6000:] if log.exists() else failure
+        raise AssertionError(f"{testbench} with seed {seed} and {dict(env)}: {failed} of {count} tests failed; "
+                             f"see {where}\n{tail}")
+    return where
 
 
 def run(dut: Component, testbench: str, *, seed: int | None = None, waves: bool = False, coverage: bool = False,
@@ -128,24 +154,5 @@ def run(dut: Component, testbench: str, *, seed: int | None = None, waves: bool 
         AssertionError: a test failed; the message names seed, folder and the end of the log.
     """
     name = testbench.rpartition(".")[2]
-    seed = random.getrandbits(31) if seed is None else seed
-    built = build(dut, name, waves=waves, coverage=coverage)
-    digest = hashlib.sha256(repr(sorted(env.items())).encode()).hexdigest()[:8]
-    where = built / f"run-{testbench}-{seed}-{digest}"
-    where.mkdir(exist_ok=True)
-    results = where / "results.xml"
-    results.unlink(missing_ok=True)
-    failure = None
-    try:
-        get_runner("verilator").test(
-            hdl_toplevel=name, hdl_toplevel_lang="verilog", test_module=testbench, build_dir=built, test_dir=where,
-            seed=seed, waves=waves, extra_env=env, results_xml=str(results), log_file=where / "log.txt",
-            timescale=("1ns", "1ns"))
-    except (RuntimeError, SystemExit) as error:
-        failure = error
-    count, failed = get_results(results) if results.exists() else (0, 0)
-    if failure or failed or not count:
-        log = (where / "log.txt").read_text(errors="replace")[-6000:] if (where / "log.txt").exists() else failure
-        raise AssertionError(f"{testbench} with seed {seed} and {env}: {failed} of {count} tests failed; "
-                             f"see {where}\n{log}")
-    return where
+    built = build(verilog(dut, name), name, ports(dut), waves=waves, coverage=coverage)
+    return simulate(built, name, testbench, seed=seed, waves=waves, env=env)

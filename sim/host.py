@@ -1,6 +1,7 @@
 """The host's side of the machine, the same for golden, cocotb and the Verilated library."""
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Self
 
 from golden.machine import Machine as Golden
@@ -10,7 +11,9 @@ from spec.messages import MessageKind
 from spec.registers import EVENTS, Control, Counter, Register, Status
 
 KINDS = ("golden", "library", "cocotb")
+TAKEN = 32  #: Cycles in which words land whose beats have been taken.
 QUIET = 256  #: Cycles after which nothing that is under way stays unseen on the streams.
+FOREVER = 1_000_000_000  #: Cycles in which messages settle.
 BUSY = (Counter.FETCH_BUSY, Counter.MVM_BUSY, Counter.MFU_BUSY, Counter.COPY_BUSY)
 
 
@@ -139,7 +142,7 @@ class HardwareMachine(Machine):
 
     def receive(self) -> list[bytes]:
         if self._reads:
-            self.settle()
+            self.settle(QUIET)
             self._reads = bool(self.link.queued)
         return self.link.receive()
 
@@ -150,13 +153,13 @@ class HardwareMachine(Machine):
         self.link.write(Register.CONTROL, control)
 
     def start(self) -> None:
-        self.settle()
+        self.settle(TAKEN)
         super().start()
 
-    def settle(self) -> None:
-        """Wait until the machine takes no more messages and answers none."""
-        if not self.link.settle(QUIET, 1_000_000_000):
-            raise MachineTimeout("messages still move after 1,000,000,000 cycles")
+    def settle(self, quiet: int) -> None:
+        """Wait until no message has moved for `quiet` cycles, longer where the machine leaves some waiting."""
+        if not self.link.settle(quiet, QUIET, FOREVER):
+            raise MachineTimeout(f"messages still move after {FOREVER:,} cycles")
 
     def run(self, timeout: int = 100_000_000) -> Status:
         end, busy = self.link.cycles + timeout, None
@@ -176,13 +179,25 @@ class HardwareMachine(Machine):
         self.link.close()
 
 
+def build(kind: str, config: Config) -> Path | None:
+    """Make what a machine of `kind` needs before it can start; the folder or file, or None where there is none."""
+    match kind:
+        case "library":
+            from sim.library import build_library, nnp_verilog
+            return build_library(nnp_verilog(config), config.message_bytes)
+        case "cocotb":
+            from sim.remote import build_simulation
+            return build_simulation(config)
+    return None
+
+
 def machine(kind: str, config: Config, **options) -> Machine:
     """A machine of one `kind` of KINDS.
 
     Args:
         kind:    "golden", "library" (Verilated, run to completion) or "cocotb" (Verilated, bus models in Python).
         config:  The machine.
-        options: seed, gap and stall of the simulated streams and trace, a file for a waveform; golden takes none.
+        options: seed, gap and stall of the simulated streams and trace, a file for a waveform; golden ignores them.
 
     Raises:
         ValueError: there is no such kind.

@@ -23,7 +23,7 @@ _FUNCTIONS = {  # Result and arguments after the machine.
     "create": (_POINTER, ()), "destroy": (None, ()), "trace": (ctypes.c_int, (ctypes.c_char_p,)),
     "random": (None, (_LONG, _WORD, _WORD)), "send": (None, (_POINTER, _LONG)), "pending": (_LONG, ()),
     "receive": (None, (_POINTER,)), "partial": (_LONG, ()), "read": (_WORD, (_WORD,)),
-    "write": (None, (_WORD, _WORD)), "step": (None, (_LONG,)), "settle": (ctypes.c_int, (_LONG, _LONG)),
+    "write": (None, (_WORD, _WORD)), "step": (None, (_LONG,)), "settle": (ctypes.c_int, (_LONG, _LONG, _LONG)),
     "run": (_WORD, (_LONG,)), "cycles": (_LONG, ()), "queued": (_LONG, ()), "faults": (ctypes.c_int, ()),
 }
 _FAULTS = ("m_axis changed or dropped a beat before it was taken", "s_axil did not answer within 1,000 cycles",
@@ -116,9 +116,13 @@ class Library:
         self._call("step", cycles)
         self._check()
 
-    def settle(self, quiet: int, most: int) -> bool:
-        """Let cycles pass until no beat has moved for `quiet` of them; False if that takes more than `most`."""
-        settled = self._call("settle", quiet, most)
+    def settle(self, quiet: int, blocked: int, most: int) -> bool:
+        """Let cycles pass until no beat has moved for `quiet` of them, for `blocked` where beats wait to be taken.
+
+        Returns:
+            False if that takes more than `most` cycles.
+        """
+        settled = self._call("settle", quiet, blocked, most)
         self._check()
         return bool(settled)
 

@@ -216,10 +216,12 @@ void nnp_step(Machine* machine, uint64_t cycles) {
     while (cycles--) machine->cycle();
 }
 
-// Run until nothing has moved on either stream for `quiet` cycles; 0 if that takes more than `most` cycles.
-int nnp_settle(Machine* machine, uint64_t quiet, uint64_t most) {
+// Run until no beat has moved for `quiet` cycles, or for `blocked` where some wait to be taken; 0 if that takes more
+// than `most` cycles.
+int nnp_settle(Machine* machine, uint64_t quiet, uint64_t blocked, uint64_t most) {
     machine->quiet = 0;
-    for (uint64_t end = machine->cycles + most; machine->quiet < quiet; machine->cycle())
+    for (uint64_t end = machine->cycles + most; machine->quiet < (machine->input.empty() ? quiet : blocked);
+         machine->cycle())
         if (machine->cycles >= end) return 0;
     return 1;
 }

@@ -1,0 +1,61 @@
+"""Testbench of hw.nnp against golden.machine: random programs through bus models with random pauses.
+
+CONFIG is a preset or a configuration as JSON, PROGRAMS how many programs to run.
+"""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotb.task import bridge
+
+from sim.bus import Blocking, Bus
+from sim.configs import from_text
+from sim.host import HardwareMachine
+from sim.programs import Case, random_illegal, random_program
+from sim.scoreboard import compare
+from spec.registers import Register
+
+CONFIG = from_text(os.environ.get("CONFIG", "tiny"))
+PROGRAMS = int(os.environ.get("PROGRAMS", "10"))
+
+
+async def begin(dut, stall: float) -> Bus:
+    """Buses around a machine out of reset."""
+    bus = Bus(dut, CONFIG, seed=cocotb.RANDOM_SEED, gap=stall, stall=stall)
+    await bus.start()
+    return bus
+
+
+def play(bus: Blocking, cases: list[Case]) -> None:
+    """Every case, its input before or after its start."""
+    machine = HardwareMachine(bus)
+    for number, case in enumerate(cases):
+        wrong = compare(case, machine, late=number % 2 == 1)
+        assert wrong is None, f"program {number}: {wrong}\n{case.text}"
+
+
+@cocotb.test()
+async def registers(dut):
+    """The machine tells what it is."""
+    bus = await begin(dut, 0.0)
+    for register, value in ((Register.DIGEST, CONFIG.digest), (Register.NATIVE_DIM, CONFIG.native_dim),
+                            (Register.MFU_LANES, CONFIG.mfu_lanes), (Register.STATUS, 0), (Register.ERROR, 0)):
+        assert await bus.read(register) == value, register.name
+
+
+@cocotb.test()
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def legal(dut, stall):
+    """Random legal programs."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    bus = await begin(dut, stall)
+    await bridge(play)(Blocking(bus), [random_program(CONFIG, rng, length=8) for _ in range(PROGRAMS)])
+
+
+@cocotb.test()
+async def illegal(dut):
+    """Random programs that stop with an error."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    bus = await begin(dut, 0.2)
+    await bridge(play)(Blocking(bus), [random_illegal(CONFIG, rng) for _ in range(PROGRAMS)])
