@@ -93,10 +93,27 @@ def run_all(
 
 def differing_bits(left: Outcome, right: Outcome) -> int:
     """Bits in which outputs and vector memories differ."""
-    count = _bits(left.outputs, right.outputs)
+    count = count_bits(left.outputs, right.outputs)
     for first, memories in left.memories.items():
-        count += sum(_bits(words, right.memories[first][mem]) for mem, words in memories.items())
+        count += sum(count_bits(words, right.memories[first][mem]) for mem, words in memories.items())
     return count
+
+
+def first_sample(left: Outcome, right: Outcome) -> int:
+    """The first sample whose outputs differ; else the last one of the first batch that leaves other memories."""
+    rows = np.flatnonzero((left.outputs != right.outputs).any(axis=1))
+    if len(rows):
+        return int(rows[0])
+    ends = [*list(left.memories)[1:], len(left.outputs)]
+    for first, end in zip(left.memories, ends, strict=True):
+        if any((words != right.memories[first][mem]).any() for mem, words in left.memories[first].items()):
+            return end - 1
+    raise ValueError("no sample differs")
+
+
+def count_bits(left: np.ndarray, right: np.ndarray) -> int:
+    """Bits in which two arrays of one shape differ."""
+    return int(np.bitwise_count(left ^ right).sum())
 
 
 def _begin(firmware: Firmware):
@@ -115,7 +132,3 @@ def _joined(batches: list[Batch]) -> Outcome:
         counters=counters,
         memories={batch.first: batch.memories for batch in batches},
     )
-
-
-def _bits(left: np.ndarray, right: np.ndarray) -> int:
-    return int(np.bitwise_count(left ^ right).sum())

@@ -70,9 +70,14 @@ def _programs() -> list[Finding]:
 
 
 def _packages() -> list[Finding]:
-    """The pinned dependencies of this distribution."""
-    result = []
-    for requirement in requires(DISTRIBUTION) or []:
+    """This distribution and its pinned dependencies."""
+    try:
+        requirements = requires(DISTRIBUTION) or []
+        result = [Finding(what=DISTRIBUTION, found=version(DISTRIBUTION), purpose="everything", good=True)]
+    except PackageNotFoundError:
+        advice = "pip install -e . in the repository"
+        return [Finding(what=DISTRIBUTION, found="", purpose="everything", good=False, advice=advice)]
+    for requirement in requirements:
         name, _, pinned = requirement.partition(";")[0].strip().partition("==")
         try:
             found = version(name)

@@ -1,5 +1,6 @@
 """One model through every step of `nnp verify`."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,47 @@ from golden.model_file import load_model
 from nnp import batches, quality
 from nnp.batches import Outcome
 from nnp.diagnosis import Difference, first_difference
-from nnp.options import MachineKind, sample_count
+from nnp.options import MachineKind, sample_range
 from nnp.presets import compile_for
+from nnp.session import Session
 from nnp.steps import Steps
+from sim.host import machine
 from spec.registers import EVENTS, Counter
 
 STEPS = 6
 ERROR_SAMPLES = 200  #: Samples that the errors of layers are measured on, at most.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What to verify.
+
+    Attributes:
+        path:    The model.
+        samples: As `--samples` says.
+        first:   Index of the first sample.
+        preset:  Empty for the first that fits.
+        kind:    What runs beside golden.
+        jobs:    Worker processes.
+        folder:  For reports and waveforms.
+    """
+
+    path: Path
+    samples: str
+    first: int
+    preset: str
+    kind: MachineKind
+    jobs: int
+    folder: Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Fault:
+    """A difference that was found, and how to see it again; `waves` is None on golden, which has no waveform."""
+
+    difference: Difference
+    waves: Path | None
+    command: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -29,33 +64,33 @@ class Verified:
     """What verification found out about one model.
 
     Attributes:
-        path, model, preset: What was verified, and for which machine.
+        request:        What was asked for.
+        model:          The model.
+        preset:         The machine's.
         samples:        The test samples used.
         compiled:       Firmware and the compiler's findings.
-        machine:        What ran beside golden.
-        accuracies:     By network: "FP32", "QAT", "golden", and the machine's name.
+        accuracies:     By network: "FP32", "QAT", "golden", and "RTL" where it ran.
         golden, other:  What the two did; `other` is golden itself where no other machine was asked for.
         reference_bits: Bits in which the golden machine's outputs differ from the network in golden arithmetic.
         bits:           Bits in which the machine's outputs and memories differ from golden.
         events:         Event counters that differ, with both values.
-        difference:     Where the first differing bits come from, or None.
+        fault:          Where the first differing bits come from, or None.
         errors:         Each layer's distance from the FP32 network.
         times:          Seconds of each step.
     """
 
-    path: Path
+    request: Request
     model: Model
     preset: str
     samples: Samples
     compiled: Compiled
-    machine: MachineKind
     accuracies: Mapping[str, float]
     golden: Outcome
     other: Outcome
     reference_bits: int
     bits: int
     events: Mapping[Counter, tuple[int, int]]
-    difference: Difference | None
+    fault: Fault | None
     errors: Mapping[str, float]
     times: Mapping[str, float]
 
@@ -65,14 +100,9 @@ class Verified:
         return not (self.reference_bits or self.bits or self.events)
 
     @property
-    def counted(self) -> Mapping[Counter, int]:
-        """The counters of the machine."""
-        return self.other.counters
-
-    @property
     def cycles(self) -> float:
         """Cycles per inference; 0 on golden, which has no clock."""
-        return self.counted[Counter.CYCLES] / len(self.samples.labels)
+        return self.other.counters[Counter.CYCLES] / len(self.samples.labels)
 
     @property
     def microseconds(self) -> float:
@@ -82,97 +112,118 @@ class Verified:
     @property
     def utilisation(self) -> float:
         """Share of the tile engines' cycles in which they multiply."""
-        cycles = self.counted[Counter.CYCLES] * self.compiled.firmware.config.tile_engines
-        return self.counted[Counter.BEATS] / cycles if cycles else 0.0
+        cycles = self.other.counters[Counter.CYCLES] * self.compiled.firmware.config.tile_engines
+        return self.other.counters[Counter.BEATS] / cycles if cycles else 0.0
 
 
-def verify_model(
-    path: Path, *, samples: str, preset: str, machine: MachineKind, jobs: int, waves: Path, console: Console
-) -> Verified:
-    """Run a model on golden and on `machine`, and compare.
-
-    Args:
-        samples: As `--samples` says.
-        preset:  Empty for the first that fits.
-        jobs:    Worker processes.
-        waves:   Folder for the waveform of a difference.
+def verify_model(request: Request, console: Console) -> Verified:
+    """Run a model on golden and on another machine, and compare.
 
     Raises:
         ValueError: the model is not whole, its data are missing, or no machine takes it.
+        RuntimeError: a machine stopped with an error.
     """
-    console.rule(f"[bold]{path.stem}")
+    console.rule(f"[bold]{request.path.stem}")
     steps = Steps(console, STEPS)
     with steps.step("read model and test data") as note:
-        model = load_model(path)
-        data = dataset.load(model.data)
-        data = data.first(sample_count(samples, len(data.labels)))
-        note.text = f"{len(model.layers)} layers, {len(data.labels)} samples of {model.data}"
+        model = load_model(request.path)
+        samples, chosen = _samples(model, request)
+        note.text = f"{len(model.layers)} layers, {len(samples.labels)} samples of {model.data}"
     with steps.step("compile") as note:
-        preset, compiled = compile_for(model, preset)
-        proven = all(bound.proven for bound in compiled.bounds)
-        tiles, available = compiled.usage["MatrixRf"]
-        note.text = (
-            f"for {preset}: {len(compiled.firmware.words)} instructions, {tiles} of {available} tiles, "
-            f"{'no sum can wrap' if proven else 'a sum may wrap'}"
-        )
+        preset, compiled = compile_for(model, request.preset)
+        note.text = _describe(preset, compiled)
     with steps.step("build the machine") as note:
-        note.text = _build(machine, compiled)
+        machine(request.kind, compiled.firmware.config).close()
+        note.text = f"{request.kind}, preset {preset}"
     with steps.step("run") as note:
-        outcomes = _run(compiled, data, machine, jobs, console)
-        note.text = f"golden and {machine}" if machine != MachineKind.GOLDEN else "golden"
-    golden, other = outcomes[MachineKind.GOLDEN], outcomes[machine]
+        outcomes = _run(compiled, samples, request, console)
+        note.text = " and ".join(outcomes)
+    golden, other = outcomes[MachineKind.GOLDEN], outcomes[request.kind]
     with steps.step("compare") as note:
-        reference = network.forward(model, data.inputs, data.lengths)[-1].outputs
-        reference_bits = batches.count_bits(golden.outputs, reference)
+        reference = network.forward(model, samples.inputs, samples.lengths)[-1].outputs
         bits = batches.differing_bits(golden, other)
         events = {c: (golden.counters[c], other.counters[c]) for c in EVENTS if golden.counters[c] != other.counters[c]}
+        fault = _fault(compiled, samples, batches.first_sample(golden, other), preset, request) if bits else None
         note.text = f"{bits} differing bits, {len(events)} differing event counters"
-        difference = None
-        if bits:
-            index = batches.first_sample(golden, other)
-            difference = first_difference(compiled.firmware, data, index, machine, waves, path)
     with steps.step("measure") as note:
-        errors = quality.layer_errors(model, data.first(ERROR_SAMPLES))
-        note.text = f"accuracy {quality.accuracy(other.outputs, data.labels):.2%}"
-    count = len(data.labels)
-    accuracies = {
-        "FP32": quality.share(model.fp32_predictions[:count], data.labels),
-        "QAT": quality.share(model.qat_predictions[:count], data.labels),
-        "golden": quality.accuracy(golden.outputs, data.labels),
-    }
-    if machine != MachineKind.GOLDEN:
-        accuracies["RTL"] = quality.accuracy(other.outputs, data.labels)
+        errors = quality.layer_errors(model, samples.first(ERROR_SAMPLES))
+        accuracies = _accuracies(model, samples, chosen, golden, other, request.kind)
+        note.text = f"accuracy {quality.accuracy(other.outputs, samples.labels):.2%}"
     return Verified(
-        path=path,
+        request=request,
         model=model,
         preset=preset,
-        samples=data,
+        samples=samples,
         compiled=compiled,
-        machine=machine,
         accuracies=accuracies,
         golden=golden,
         other=other,
-        reference_bits=reference_bits,
+        reference_bits=batches.count_bits(golden.outputs, reference),
         bits=bits,
         events=events,
-        difference=difference,
+        fault=fault,
         errors=errors,
         times=steps.times,
     )
 
 
-def _build(machine: MachineKind, compiled: Compiled) -> str:
-    if machine == MachineKind.GOLDEN:
-        return "golden needs none"
-    from sim.host import build
+def _samples(model: Model, request: Request) -> tuple[Samples, slice]:
+    """The samples asked for, and which of the test set they are."""
+    data = dataset.load(model.data)
+    chosen = sample_range(request.samples, request.first, len(data.labels))
+    lengths = None if data.lengths is None else data.lengths[chosen]
+    part = Samples(inputs=data.inputs[chosen], lengths=lengths, labels=data.labels[chosen], classes=data.classes)
+    return part, chosen
 
-    return str(build(machine, compiled.firmware.config))
+
+def _describe(preset: str, compiled: Compiled) -> str:
+    tiles, available = compiled.usage["MatrixRf"]
+    proven = all(bound.proven for bound in compiled.bounds)
+    return (
+        f"for {preset}: {len(compiled.firmware.words)} instructions, {tiles} of {available} tiles, "
+        f"{'no sum can wrap' if proven else 'a sum may wrap'}"
+    )
 
 
-def _run(compiled: Compiled, data: Samples, machine: MachineKind, jobs: int, console: Console) -> dict[str, Outcome]:
-    kinds = list(dict.fromkeys([MachineKind.GOLDEN, machine]))
+def _run(compiled: Compiled, samples: Samples, request: Request, console: Console) -> dict[str, Outcome]:
+    kinds = list(dict.fromkeys([MachineKind.GOLDEN, request.kind]))
     with Progress(console=console, transient=True) as bars:
-        tasks = {kind: bars.add_task(kind.value, total=len(data.labels)) for kind in kinds}
+        tasks = {kind: bars.add_task(kind.value, total=len(samples.labels)) for kind in kinds}
         return batches.run_all(
-            compiled.firmware, data, kinds, jobs=jobs, progress=lambda kind, count: bars.advance(tasks[kind], count)
+            compiled.firmware,
+            samples,
+            kinds,
+            jobs=request.jobs,
+            progress=lambda kind, count: bars.advance(tasks[kind], count),
         )
+
+
+def _fault(compiled: Compiled, samples: Samples, index: int, preset: str, request: Request) -> Fault | None:
+    """Find the first difference again, alone, and write its waveform."""
+    firmware, sample = compiled.firmware, batches.one_sample(samples, index)
+    number = request.first + index
+    with machine("golden", firmware.config) as golden, machine(request.kind, firmware.config) as other:
+        difference = first_difference(Session(golden, firmware), Session(other, firmware), sample, number)
+    if difference is None:
+        return None
+    waves = None
+    if request.kind != MachineKind.GOLDEN:
+        request.folder.mkdir(parents=True, exist_ok=True)
+        waves = request.folder / f"{request.path.stem}-{number}.vcd"
+        with machine(request.kind, firmware.config, trace=waves) as traced:
+            Session(traced, firmware).infer(sample)
+    words = ["nnp", "verify", str(request.path), "--preset", preset, "--machine", str(request.kind)]
+    return Fault(
+        difference=difference, waves=waves, command=shlex.join([*words, "--first", str(number), "--samples", "1"])
+    )
+
+
+def _accuracies(model, samples, chosen, golden, other, kind) -> dict[str, float]:
+    found = {
+        "FP32": quality.share(model.fp32_predictions[chosen], samples.labels),
+        "QAT": quality.share(model.qat_predictions[chosen], samples.labels),
+        "golden": quality.accuracy(golden.outputs, samples.labels),
+    }
+    if kind != MachineKind.GOLDEN:
+        found["RTL"] = quality.accuracy(other.outputs, samples.labels)
+    return found

@@ -1,0 +1,52 @@
+"""`nnp verify`: the main job."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nnp.options import First, Machine, MachineKind, Preset, Samples
+
+
+def verify(
+    models: Annotated[
+        list[Path] | None, typer.Argument(metavar="[MODEL]...", show_default="the shipped models")
+    ] = None,
+    samples: Samples = "200",
+    first: First = 0,
+    preset: Preset = "",
+    machine: Machine = MachineKind.LIBRARY,
+    report: Annotated[Path, typer.Option("--report", help="Folder for verify.json and verify.html.")] = Path(
+        "build/report"
+    ),
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Worker processes.")] = os.cpu_count() or 1,
+):
+    """Run quantised models on golden and on the simulated machine, and compare every bit.
+
+    Exit code 1 where a bit or an event counter differs.
+    """
+    from rich.console import Console
+
+    from golden.dataset import DATA
+    from nnp.report import write_report
+    from nnp.tables import faults, verify_table
+    from nnp.verification import Request, verify_model
+
+    console = Console()
+    paths = models or sorted((DATA / "models").glob("*.safetensors"))
+    if not paths:
+        raise ValueError(f"{DATA / 'models'} holds no models: name one, or train one with `nnp train`")
+    done = [
+        verify_model(
+            Request(path=path, samples=samples, first=first, preset=preset, kind=machine, jobs=jobs, folder=report),
+            console,
+        )
+        for path in paths
+    ]
+    console.print(verify_table(done))
+    written = write_report(done, report)
+    console.print("report: " + ", ".join(str(path) for path in written))
+    for line in faults(done):
+        typer.echo(f"nnp: {line}", err=True)
+    raise typer.Exit(0 if all(verified.equal for verified in done) else 1)
