@@ -32,6 +32,7 @@ LEGAL = {
     "taps": chain("v_rd InitialVrf, 0", "v_wr InitialVrf, 4", "vv_add0 0", "v_wr AddSubVrf0, 8", "v_wr NetQ"),
     "tall product": PUSH + PUSH + POP + POP + "end",
     "words left in MvmQ": PUSH + "end",
+    "full MvmQ, emptied": "set_iterations 8\n" + PUSH + POP + "end",
     "load": chain("m_rd NetQ", "m_wr MatrixRf, 31"),
     "load and multiply": "m_rd NetQ\nm_wr MatrixRf, 0, integer\nend_chain\n"
                          + chain("v_rd NetQ", "mv_mul 0, integer, bias 3, unsigned", "v_wr NetQ"),
@@ -135,6 +136,9 @@ OTHERS = {
     "mode of the last tile": (Error.FORMAT, "s_wr Columns, 2\nm_rd NetQ\nm_wr MatrixRf, 2, integer\nend_chain\n"
                               + chain("v_rd NetQ", "mv_mul 1", "v_wr NetQ"), 5),
     "pop of nothing": (Error.QUEUE, POP, 0),
+    "pop of a word too much": (Error.QUEUE, PUSH + "s_wr Rows, 9\n" + POP, 5),
+    "push of a word too much": (Error.QUEUE, "set_iterations 7\n" + PUSH + "s_wr Iterations, 1\ns_wr IterationsX, 1\n"
+                                "s_wr Rows, 9\n" + PUSH, 11),
     "pop of too much": (Error.QUEUE, PUSH + "set_iterations 2\n" + POP, 6),
     "product past MvmQ": (Error.QUEUE, PUSH + chain("v_rd NetQ", "mv_mul 0", "v_wr NetQ"), 5),
     "push of too much": (Error.QUEUE, "set_iterations 9\n" + PUSH, 4),

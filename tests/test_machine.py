@@ -251,6 +251,13 @@ def test_tiles_are_loaded_from_the_queue():
     assert machine.memory.matrix.modes[2:6] == [False, True, True, False]
 
 
+def test_a_product_after_a_load_sees_the_new_tile():
+    text = ("s_wr Rows, 2\nloop 2\nv_rd InitialVrf, 0\nmv_mul 0\nv_wr NetQ\nend_chain\n"
+            "m_rd NetQ\nm_wr MatrixRf, 0\nend_chain\nend_loop\nend")
+    machine = ran(TINY, text, inputs=[*[1] * 64, *[2] * 64], initial_vrf=[1] * 8)
+    assert outputs(machine) == [[0, 0], [8, 8]]
+
+
 def test_a_loaded_block_tile_has_an_exponent_for_each_row():
     text = "m_rd NetQ\nm_wr MatrixRf, 0\nend_chain\ns_wr Rows, 4\nv_rd NetQ\nmv_mul 0\nv_wr NetQ\nend_chain\nend"
     tile = np.zeros((N, N))
