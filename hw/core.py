@@ -147,7 +147,9 @@ class Core(wiring.Component):
         """The multiplier starts every program with an empty MvmQ."""
         mvm, copy, decoder = self.mvm, self.copy, self.decoder
         m.submodules.mvm = ResetInserter(self.start & ~decoder.running)(mvm)
-        for theirs, ours in ((self.fetch.o, mvm.operand), (copy.load, mvm.load), (copy.matrix_word, mvm.matrix_word),
+        m.submodules.loads = loads = Queue(copy.load.p.shape(), 2)
+        wiring.connect(m, copy.load, loads.i)
+        for theirs, ours in ((self.fetch.o, mvm.operand), (loads.o, mvm.load), (copy.matrix_word, mvm.matrix_word),
                              (mvm.result, self.issue.pop), (wiring.flipped(self.bias), mvm.bias_write)):
             m.d.comb += [ours.valid.eq(theirs.valid), theirs.ready.eq(ours.ready),
                          Value.cast(ours.payload).eq(theirs.payload)]
