@@ -13,7 +13,8 @@ from spec.isa import MEMORY_NAMES, VRFS, Error, Mem
 from spec.messages import Message, unpack
 from spec.registers import Counter, Status
 
-SHOWN = Status.DONE | Status.RUNNING | Status.INVALID_VECTOR | Status.INVALID_MATRIX  #: Bits that do not depend on time.
+#: Bits that do not depend on time.
+SHOWN = Status.DONE | Status.RUNNING | Status.INVALID_VECTOR | Status.INVALID_MATRIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

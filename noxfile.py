@@ -1,0 +1,65 @@
+"""Sessions of the work on this machine: `nox` checks style and runs the tests.
+
+They run in the environment that nox itself is installed in, which the Makefile prepares. What follows `--` on nox's
+command line goes to the session's program.
+"""
+
+import sys
+from pathlib import Path
+
+import nox
+
+nox.options.default_venv_backend = "none"
+
+
+def python(session, *words):
+    """Run a module with this environment's Python."""
+    session.run(sys.executable, "-m", *words, *session.posargs, external=True)
+
+
+@nox.session
+def lint(session):
+    """Style."""
+    session.run(sys.executable, "-m", "ruff", "check", external=True)
+
+
+@nox.session
+def tests(session):
+    """Everything that must pass: `nox -s tests -- -k quantizer` runs some."""
+    python(session, "pytest", "-n", "2")
+
+
+@nox.session(default=False)
+def verify(session):
+    """The shipped networks on the simulated machine, bit for bit against the golden model."""
+    session.run(str(Path(sys.executable).with_name("nnp")), "verify", *session.posargs, external=True)
+
+
+@nox.session(default=False)
+def regress(session):
+    """Every unit's cocotb testbench: a table, JUnit XML, line coverage and bins; `--help` tells the options."""
+    python(session, "sim.regress")
+
+
+@nox.session(default=False)
+def nightly(session):
+    """Random programs on the Verilated machine, as many as `--programs` asks for."""
+    python(session, "sim.volume")
+
+
+@nox.session(default=False)
+def bench(session):
+    """How fast the machine and its simulations are."""
+    python(session, "benchmarks.bench")
+
+
+@nox.session(default=False)
+def synth(session):
+    """Gates, multipliers and memories of each unit on an ECP5."""
+    python(session, "benchmarks.synth")
+
+
+@nox.session(default=False)
+def docs(session):
+    """Write the generated pages of the documentation."""
+    session.run(sys.executable, "docs/generate.py", *session.posargs, external=True)
