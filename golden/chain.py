@@ -156,24 +156,29 @@ class Executor:
             self.flags |= flag
 
     def _operate(self, chain, first, values):
-        """Everything behind the source, or the product, for the words from position `first` on."""
+        """Everything behind the source, or the product, for the words from position `first` on.
+
+        A word's operands are what the memories held before the word's own writes.
+        """
+        operands = [self._operand(chain, place, first, len(values)) for place in range(len(chain.instructions))]
         for place, instruction in enumerate(chain.instructions):
             if instruction.op == Op.V_WR:
                 seen = self._write(chain, place, first, values)
             else:
                 if SPECS[instruction.op].stage is not None:
-                    values = self._compute(chain, place, first, values)
+                    values = self._compute(instruction.op, values, operands[place])
                 seen = values
             if self.trace and not (place == 0 and chain.product):
                 self.trace(chain, chain.address + place, first, seen)
 
-    def _compute(self, chain, place, first, values):
+    def _operand(self, chain, place, first, count):
+        """The operand words of one point-wise operation, None where it has none."""
+        mem = SPECS[chain.instructions[place].op].operand
+        return self._read(mem, self._plans[chain].addresses[place][first:first + count]) if mem else None
+
+    def _compute(self, op, values, operand):
         """One point-wise operation."""
-        op = chain.instructions[place].op
-        spec, operand = SPECS[op], None
-        if spec.operand:
-            operand = self._read(spec.operand, self._plans[chain].addresses[place][first:first + len(values)])
-        self.counters.add(Counter(Counter.ADD0 + spec.stage), len(values))
+        self.counters.add(Counter(Counter.ADD0 + SPECS[op].stage), len(values))
         return _OPERATIONS[(op - Op.VV_ADD0) % len(_OPERATIONS)](values, operand)
 
     def _write(self, chain, place, first, values):

@@ -64,7 +64,7 @@ def _independent(chain, addresses, first, last):
         for reading, read in enumerate(chain.instructions):
             if read.op != Op.V_WR and addresses[reading] is not None and _memory(read) == write.mem:
                 positions, places = _reads(chain, addresses[reading], reading, first, last)
-                if _collide(written, positions, places, write_first=writing < reading):
+                if _collide(written, positions, places):
                     return False
     return True
 
@@ -79,14 +79,10 @@ def _reads(chain, addresses, place, first, last):
     return positions, addresses[begin:end].reshape(-1)
 
 
-def _collide(written, positions, places, *, write_first):
-    """Whether doing all writes after all reads, or before them with `write_first`, differs from word by word."""
+def _collide(written, positions, places):
+    """Whether doing all writes after all reads differs from word by word, where a word is read before it is written."""
     size = max(int(written.max()), int(places.max())) + 1
     order = np.arange(len(written))
-    if write_first:
-        latest = np.full(size, -1)
-        latest[written] = order
-        return bool((latest[places] > positions).any())
     earliest = np.full(size, len(written))
     earliest[written[::-1]] = order[::-1]
     return bool((earliest[places] < positions).any())
