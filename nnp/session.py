@@ -4,7 +4,7 @@ import numpy as np
 
 from golden.firmware import Firmware, check_machine
 from golden.messages import program_message, read_message, words_of
-from sim.host import Machine
+from sim.host import Machine, MachineTimeout
 from spec.isa import Error, Mem
 from spec.messages import unpack
 from spec.registers import Counter, Status
@@ -81,8 +81,11 @@ class Session:
     def _run(self, sample: np.ndarray) -> list[bytes]:
         """The messages that the program sends on one input."""
         self.machine.send(self.firmware.input_message(sample))
-        self.machine.start()
-        status = self.machine.run()
+        try:
+            self.machine.start()
+            status = self.machine.run()
+        except MachineTimeout as error:
+            raise RuntimeError(str(error)) from error
         error, address = self.machine.error()
         if error != Error.NONE or not status & Status.DONE:
             raise RuntimeError(f"the machine stopped at instruction {address}: error {error.name}, status {status!r}")
