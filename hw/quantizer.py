@@ -8,6 +8,7 @@ from amaranth.utils import bits_for
 from hw.float16 import Binary16, significand
 from hw.pipeline import delay
 from hw.queue import Queue
+from hw.strobe import strobe
 from spec.formats import Format, Rule
 
 __all__ = ["Quantizer", "quantized", "quantizer_input"]
@@ -94,15 +95,15 @@ class Quantizer(wiring.Component):
                 values = [greater(*values[k:k + 2]) for k in range(0, len(values), 2)]
             values = [delay(m, value, 1) for value in values]
         first, close = delay(m, place == 0, self.compare), Signal()
-        m.d.sync += close.eq(pulse(m, taken & end, self.compare))
+        m.d.sync += close.eq(strobe(m, taken & end, self.compare))
         largest = Signal(15)
-        with m.If(pulse(m, taken, self.compare)):
+        with m.If(strobe(m, taken, self.compare)):
             m.d.sync += largest.eq(Mux(first, values[0], greater(values[0], largest)))
         mode = delay(m, Cat(i.integer, i.unsigned, i.last), self.compare + 1)
 
         stored = delay(m, Mux(mode[0], 0, stored_exponent(largest, fmt)), 1)
         integer, unsigned, last = delay(m, mode, 1)
-        ready = pulse(m, close, 1)
+        ready = strobe(m, close, 1)
         m.d.comb += [
             scales.i.valid.eq(ready), self.block.eq(ready),
             scales.i.p.base.eq(Mux(integer, 15 + fmt.bits, stored + (16 + fmt.e_min))),
@@ -134,15 +135,6 @@ class Quantizer(wiring.Component):
         m.d.comb += [
             self.o.valid.eq(later(valid, False)), Value.cast(self.o.p.mantissas).eq(Cat(later(lane) for lane in lanes)),
             Cat(self.o.p.exponent, self.o.p.end, self.o.p.last).eq(later(side))]
-
-
-def pulse(m, signal, cycles):
-    """As `delay`, for a bit that reset must clear."""
-    for _ in range(cycles):
-        later = Signal()
-        m.d.sync += later.eq(signal)
-        signal = later
-    return signal
 
 
 def greater(a, b=None):

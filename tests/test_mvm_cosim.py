@@ -2,6 +2,7 @@
 
 import pytest
 
+from hw.mvm import MatrixVectorMultiplier
 from hw.quantizer import Quantizer
 from sim.build import run
 from spec.config import preset
@@ -14,3 +15,8 @@ def test_quantizer(name):
     config = preset(name)
     dut = Quantizer(config.activations, config.mfu_lanes, config.native_dim)
     run(dut, "sim.quantizer", CONFIG=name, LATENCY=str(dut.latency))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_mvm(name):
+    run(MatrixVectorMultiplier(preset(name)), "sim.mvm", CONFIG=name)
