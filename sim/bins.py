@@ -18,7 +18,7 @@ from spec.rules import Violation
 
 NEAR = 4  #: Chains further apart than this count as strangers.
 _WRITERS, _READERS = ("mfu", "copy"), ("fetch", "mfu", "copy")
-_WITHIN = ("read after write", "write after read", "write after write", "read after write of the same word")
+_WITHIN = ("read after write", "write after read", "write after write", "operand written by its own word")
 _SHAPES = ("bias", "unsigned", "integer mode", "block mode", "several row tiles", "several columns", "iterations",
            "iterations along x and y", "MvmQ of several pushes", "three writes", "tap", "loop", "nested loops")
 
@@ -173,4 +173,4 @@ def _within(chain: Chain) -> Iterator[str]:
             if (p > reads[q]).any():
                 yield "within a chain: write after read"
             if writing < reading and (p == reads[q]).any():
-                yield "within a chain: read after write of the same word"
+                yield "within a chain: operand written by its own word"
