@@ -1,0 +1,89 @@
+"""Draw the machine: `python docs/machine.py` writes machine.svg."""
+
+import sys
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+HERE = Path(__file__).parent
+HOST, MEMORY, PRODUCT, VECTOR = "#dde5ee", "#e3f1e8", "#f9ecd6", "#f4dfe4"
+
+#: Title, second line, left, top, width, height, colour.
+BOXES = (
+    ("messages in", "AXI4-Stream", 10, 10, 120, 44, HOST),
+    ("instructions, decoder", "a chain is checked whole", 170, 10, 170, 44, HOST),
+    ("interlock", "dependencies by the word", 380, 10, 170, 44, HOST),
+    ("control and counters", "AXI4-Lite", 620, 10, 150, 44, HOST),
+    ("NetQ in", "", 10, 110, 90, 44, MEMORY),
+    ("vector memories", "InitialVrf, AddSubVrf, MultiplyVrf", 10, 250, 220, 50, MEMORY),
+    ("vector quantiser", "binary16 to mantissas", 290, 110, 160, 44, PRODUCT),
+    ("matrix quantiser", "or packed mantissas", 290, 180, 160, 44, PRODUCT),
+    ("tile engines", "lanes and adder trees", 510, 110, 120, 44, PRODUCT),
+    ("MatrixRf", "native tiles", 510, 180, 120, 44, MEMORY),
+    ("accumulators", "exact, + BiasRf", 670, 110, 100, 44, PRODUCT),
+    ("converters", "round to binary16", 670, 250, 100, 50, PRODUCT),
+    ("MvmQ", "", 560, 250, 70, 50, MEMORY),
+    ("MFU 0", "add, activation, multiply", 370, 250, 150, 50, VECTOR),
+    ("MFU 1", "add, activation, multiply", 370, 340, 150, 50, VECTOR),
+    ("copies", "", 270, 250, 60, 50, VECTOR),
+    ("NetQ out", "", 170, 340, 90, 50, MEMORY),
+    ("messages out", "AXI4-Stream", 10, 340, 120, 50, HOST),
+)
+#: Lines through points; an arrow head at the end.
+ARROWS = (
+    ((130, 32), (170, 32)),
+    ((340, 32), (380, 32)),
+    ((55, 54), (55, 110)),
+    ((465, 54), (465, 80)),
+    ((100, 132), (290, 132)),
+    ((100, 145), (200, 145), (200, 202), (290, 202)),
+    ((450, 132), (510, 132)),
+    ((450, 202), (510, 202)),
+    ((570, 180), (570, 154)),
+    ((630, 132), (670, 132)),
+    ((720, 154), (720, 250)),
+    ((670, 275), (630, 275)),
+    ((560, 275), (520, 275)),
+    ((445, 300), (445, 340)),
+    ((370, 365), (260, 365)),
+    ((170, 365), (130, 365)),
+    ((120, 250), (120, 120), (290, 120)),
+    ((300, 250), (300, 238), (150, 238), (150, 250)),
+    ((210, 250), (210, 229), (445, 229), (445, 250)),
+    ((180, 300), (180, 320), (300, 320), (300, 300)),
+    ((370, 375), (350, 375), (350, 328), (90, 328), (90, 300)),
+)
+
+
+def draw() -> Figure:
+    """The picture."""
+    figure = Figure(figsize=(10, 5.2))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, 780), ylim=(405, 0))
+    axes.axis("off")
+    axes.text(465, 90, "jobs for the pipelines", ha="center", va="center", fontsize=8, color="#555")
+    for points in ARROWS:
+        xs, ys = zip(*points, strict=True)
+        axes.plot(xs[:-1], ys[:-1], color="#444", linewidth=1)
+        axes.annotate(
+            "", points[-1], points[-2], arrowprops={"arrowstyle": "->", "color": "#444", "shrinkA": 0, "shrinkB": 0}
+        )
+    for title, detail, left, top, width, height, colour in BOXES:
+        shape = "round,pad=0,rounding_size=5"
+        axes.add_patch(FancyBboxPatch((left, top), width, height, shape, facecolor=colour, edgecolor="#444", zorder=2))
+        middle = left + width / 2, top + height / 2
+        axes.text(middle[0], middle[1] - (7 if detail else 0), title, ha="center", va="center", fontsize=10, zorder=3)
+        axes.text(middle[0], middle[1] + 10, detail, ha="center", va="center", fontsize=7.5, color="#555", zorder=3)
+    return figure
+
+
+def main(path: Path):
+    """Write the picture."""
+    with matplotlib.rc_context({"svg.hashsalt": "concord", "svg.fonttype": "none", "font.family": "sans-serif"}):
+        draw().savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "machine.svg")

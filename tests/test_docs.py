@@ -1,0 +1,63 @@
+"""The documents are current, and what they point to is there."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from golden.layers import LSTM, BlockDense, BlockLSTM, Dense
+from spec.isa import Op
+from spec.registers import Counter, Register
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("data/*.md")])
+
+
+def script(name: str):
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATED = script("generate").pages()
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_generated_pages_are_current(name):
+    assert (ROOT / "docs" / name).read_text() == GENERATED[name], f"docs/{name} is old: run `nox -s docs`"
+
+
+def test_the_picture_is_current(tmp_path):
+    script("machine").main(tmp_path / "machine.svg")
+    assert (tmp_path / "machine.svg").read_text() == (ROOT / "docs" / "machine.svg").read_text()
+
+
+def test_the_instruction_page_names_every_opcode():
+    assert all(f"`{op.name.lower()}`" in GENERATED["isa.md"] for op in Op)
+
+
+def test_the_host_page_names_every_register_and_counter():
+    assert all(f"| {member.name} |" in GENERATED["host.md"] for member in [*Register, *Counter])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_readme_lists_the_sessions_of_the_noxfile():
+    sessions = re.findall(r"@nox\.session.*\ndef (\w+)", (ROOT / "noxfile.py").read_text())
+    readme = (ROOT / "README.md").read_text()
+    table = readme[readme.index("## Sessions") : readme.index("## Where")]
+    first_column = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert set(sessions) == set(re.findall(r"`(\w+)`", " ".join(first_column)))
+
+
+def test_the_architecture_page_names_every_kind_of_layer():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    names = {Dense: "dense, integer", BlockDense: "dense, block", LSTM: "LSTM, integer", BlockLSTM: "LSTM, block"}
+    assert all(name in text for name in names.values())
