@@ -79,6 +79,7 @@ def test_units_have_one_name_in_golden_and_hardware(unit):
 
 
 def test_testbenches_have_the_names_of_units():
-    testbenches = [path.stem for path in (ROOT / "sim").glob("*.py") if "@cocotb.test" in path.read_text()]
+    testbenches = {path.stem for path in (ROOT / "sim").glob("*.py") if "\n@cocotb.test" in path.read_text()}
     assert testbenches
-    assert all((ROOT / "hw" / f"{name}.py").exists() for name in testbenches)
+    # `serve` is no testbench: it holds the machine that `sim.remote` talks to.
+    assert all((ROOT / "hw" / f"{name}.py").exists() for name in testbenches - {"serve"})
