@@ -16,7 +16,7 @@ __all__ = ["Converter", "conversion"]
 
 
 def conversion(config: Config) -> data.StructLayout:
-    """What to do with one word of sums; of `lanes` lanes overflow events count."""
+    """What to do with one word of sums, of which `lanes` lanes are rows of the product."""
     return data.StructLayout({"valid": 1, "bias": 1, "integer": 1, "out_scale": signed(6),
                               "lanes": range(config.mfu_lanes + 1)})
 
@@ -28,7 +28,7 @@ class Converter(wiring.Component):
         config: The machine.
 
     Members:
-        i: In {valid, bias, integer, out_scale, lanes}. `start` counts with `bias` only.
+        i: In {valid, bias, integer, out_scale, lanes}. `start` counts with `bias` only; lanes from `lanes` on give +0.
         sums, start: In. Integers [lane].
         valid: Out(1).
         o: Out(word).
@@ -54,7 +54,8 @@ class Converter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, i = self.config, self.i
-        exact = [total + Mux(i.bias, start, 0) for total, start in zip(self.sums, self.start, strict=True)]
+        exact = [Mux(lane < i.lanes, total + Mux(i.bias, start, 0), 0)
+                 for lane, (total, start) in enumerate(zip(self.sums, self.start, strict=True))]
         totals = [delay(m, value[:config.sum_bits].as_signed(), 1) for value in exact]
         scale = delay(m, Mux(i.integer, i.out_scale, config.acc_frac), 1)
         scales = range(min(-32, config.acc_frac), max(31, config.acc_frac) + 1)

@@ -238,15 +238,18 @@ class Interlock(wiring.Component):
     def _jobs(self, m, c):
         own_source, own_operands = self._own_reads(c)
         net = c.memory == NET
-        for job in (self.fetch.p, self.issue.p, self.copy.p):
+        tile_words = self.config.native_dim * self.config.words
+        lengths = c.vector_words, c.words, Mux(c.matrix, tile_words, c.words)
+        for job, words in zip((self.fetch.p, self.issue.p, self.copy.p), lengths, strict=True):
+            m.d.comb += job.words.eq(words)
             m.d.comb += [job[name].eq(c[name]) for name in
-                         ("memory", "words", "iterations", "iterations_x", "stride_x", "stride_y")]
+                         ("memory", "iterations", "iterations_x", "stride_x", "stride_y")]
             self._reader(m, job.source, c.source, c.memory)
         m.d.comb += self.product.p.eq(c.product)
 
         f = self.fetch.p
         m.d.comb += [
-            f.words.eq(c.vector_words), f.integer.eq(c.product.integer), f.unsigned.eq(c.product.unsigned),
+            f.integer.eq(c.product.integer), f.unsigned.eq(c.product.unsigned),
             f.mfu.valid.eq(net & self.net_reads["mfu"].valid), f.mfu.ticket.eq(self.net_reads["mfu"].ticket),
             f.copy.eq(self._youngest(m, "fetch_copy", [(self.net_reads["copy"], net), (self.tile_writes, Const(1))])),
             f.own.valid.eq(own_source & ~c.push), f.own.ticket.eq(self.following["mfu"])]
