@@ -103,8 +103,6 @@ class MessageOutput(wiring.Component):
                         m.d.sync += state.eq(State.IDLE)
         with m.Elif(state != State.IDLE):
             m.d.sync += [place.eq(0), damaged.eq(1), state.eq(Mux(partial, State.PADDING, State.CRC))]
-            with m.If((state == State.HEADER) & (place == 0)):
-                m.d.sync += state.eq(State.IDLE)
 
         m.d.comb += self.busy.eq((state != State.IDLE) | self.o.valid)
         return m

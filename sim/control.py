@@ -6,6 +6,7 @@ import random
 import cocotb
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
+from cocotbext.axi.axil_channels import AxiLiteAWSource, AxiLiteAWTransaction, AxiLiteWSource, AxiLiteWTransaction
 
 from sim.axi_stream import pauses
 from sim.stream import start
@@ -70,7 +71,7 @@ class Bench:
                 self.pulses.append(sum(pulses))
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def registers(dut, stall):
     """Every address reads what the definition says, unknown ones 0."""
@@ -86,7 +87,7 @@ async def registers(dut, stall):
     assert not bench.pulses
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def commands(dut, stall):
     """A command is one pulse; other bytes, addresses and bits do nothing."""
@@ -106,7 +107,7 @@ async def commands(dut, stall):
         assert await bench.read(address) == value
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def reads_beside_writes(dut):
     """Both directions run at once."""
     bench = Bench(dut, 0.3)
@@ -117,3 +118,21 @@ async def reads_beside_writes(dut):
     for write in writes:
         await write
     assert bench.pulses == [1 << k % 3 for k in range(30)]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def strobes(dut):
+    """A command whose byte is not strobed is none, whatever is on the wires."""
+    await start(dut)
+    bus = AxiLiteBus.from_prefix(dut, "s_axil")
+    dut.s_axil_bready.value = 1
+    addresses = AxiLiteAWSource(bus.write.aw, dut.clk, dut.rst)
+    words = AxiLiteWSource(bus.write.w, dut.clk, dut.rst)
+    for strobe in range(16):
+        await addresses.send(AxiLiteAWTransaction(awaddr=Register.CONTROL, awprot=0))
+        await words.send(AxiLiteWTransaction(wdata=0xFFFFFFFF, wstrb=strobe))
+        started = 0
+        for _ in range(8):
+            await RisingEdge(dut.clk)
+            started += int(dut.start.value)
+        assert started == strobe & 1, strobe

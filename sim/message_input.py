@@ -69,7 +69,7 @@ def joined(packets) -> dict[str, list[int]]:
     return {name: [item for outs in each for item in outs[name]] for name in OUTS}
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def every_kind(dut, stall):
     """Well-formed messages come out as their items, back to back."""
@@ -82,7 +82,7 @@ async def every_kind(dut, stall):
     assert bench.errors == 0
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def every_fault(dut, stall):
     """A malformed message raises one error, brings what golden says, and leaves the next one whole."""
@@ -96,7 +96,7 @@ async def every_fault(dut, stall):
         assert bench.taken() == joined(packets), name
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def one_unit_a_cycle(dut):
     """Payloads have no bubbles."""
     bench = Bench(dut)
@@ -111,7 +111,7 @@ async def one_unit_a_cycle(dut):
     assert cycles <= len(data) // 4 + 12, f"{cycles} cycles for {len(data) // 4} units"
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def waits_for_the_machine(dut):
     """While a program runs, INPUT passes and other kinds wait; a fault is told at once."""
     bench = Bench(dut)
@@ -131,7 +131,7 @@ async def waits_for_the_machine(dut):
     assert bench.errors == 1
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def a_read_holds_the_next_message(dut):
     """The message behind a READ waits until it has been taken."""
     bench = Bench(dut)
@@ -150,7 +150,7 @@ async def a_read_holds_the_next_message(dut):
     assert bench.taken() == joined(packets)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def reset_between_any_two_units(dut):
     """A reset discards the message under way, without an error, and the next one is whole."""
     bench = Bench(dut)

@@ -72,7 +72,7 @@ class Bench:
         return self.rng.integers(0, 65536, (self.rng.integers(1, 8), CONFIG.mfu_lanes))
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def both_kinds(dut, stall):
     """Messages of each source arrive whole and in order, whatever the other does."""
@@ -88,7 +88,7 @@ async def both_kinds(dut, stall):
     assert not dut.busy.value
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def one_unit_a_cycle(dut):
     """Messages have no bubbles but those that the unit names."""
     bench = Bench(dut)
@@ -101,7 +101,7 @@ async def one_unit_a_cycle(dut):
     assert cycles <= sum(len(data) // 4 + 2 for data in sent) + 8
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def busy_until_taken(dut):
     """`busy` holds from the first word to the last beat."""
     bench = Bench(dut)
@@ -115,7 +115,7 @@ async def busy_until_taken(dut):
     assert await bench.receive() == sent
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def reset_at_any_time(dut, stall):
     """A reset ends the message under way so that the host finds it damaged; the next one is whole."""
