@@ -34,6 +34,7 @@ def accuracy(done: list[Verified]) -> str:
         )
     axes.set_yticks([index + 0.3 for index in range(len(done))], [verified.request.path.stem for verified in done])
     axes.set_xlim(0, 1.25)
+    axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
     axes.invert_yaxis()
     axes.set_xlabel("accuracy on the same samples")
     return _svg(figure)

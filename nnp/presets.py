@@ -1,6 +1,7 @@
 """Which machine a model is for."""
 
 from compiler.network import Compiled, compile_network
+from compiler.support import problems
 from golden.model import Model
 from spec.config import PRESETS, preset
 
@@ -13,11 +14,12 @@ def compile_for(model: Model, name: str) -> tuple[str, Compiled]:
     """
     if name:
         return name, compile_network(model, preset(name))
-    reasons = []
+    reasons = {}
     # The presets made for a purpose come before the small ones made for tests.
     for candidate in sorted(PRESETS, key=lambda p: p in ("tiny", "serial", "wide")):
         try:
             return candidate, compile_network(model, PRESETS[candidate])
         except ValueError as error:
-            reasons.append(f"--preset {candidate}: {error}")
-    raise ValueError(f"no preset takes {model.name}:\n" + "\n".join(reasons))
+            reasons[candidate] = str(error)
+    nearest = min(reasons, key=lambda p: len(problems(model, PRESETS[p])))
+    raise ValueError(f"no preset takes the model; the nearest is {nearest}: {reasons[nearest]}")

@@ -29,6 +29,8 @@ def verify(
     from rich.console import Console
 
     from golden.dataset import DATA
+    from golden.model_file import load_model
+    from nnp.presets import compile_for
     from nnp.report import write_report
     from nnp.tables import faults, verify_table
     from nnp.verification import Request, verify_model
@@ -37,6 +39,8 @@ def verify(
     paths = models or sorted((DATA / "models").glob("*.safetensors"))
     if not paths:
         raise ValueError(f"{DATA / 'models'} holds no models: name one, or train one with `nnp train`")
+    for path in paths:
+        compile_for(load_model(path), preset)  # What cannot be compiled is told before any slow work.
     done = [
         verify_model(
             Request(path=path, samples=samples, first=first, preset=preset, kind=machine, jobs=jobs, folder=report),

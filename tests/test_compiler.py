@@ -78,6 +78,12 @@ def test_products_are_split(limits, block):
     agree(config, networks.mlp(rng, config, [9, 30, 21], block=block), networks.inputs(rng, 2, 9))
 
 
+def test_the_large_preset_runs_on_golden():
+    rng = np.random.default_rng(11)
+    config = preset("brainwave_s10")
+    agree(config, networks.mlp(rng, config, [450, 410, 10], block=True), networks.inputs(rng, 1, 450))
+
+
 def test_sequences_of_different_lengths_share_firmware():
     rng = np.random.default_rng(1)
     config = preset("speech")
