@@ -129,10 +129,16 @@ def simulate(built: Path, name: str, testbench: str, *, seed: int | None = None,
         failure = error
     count, failed = get_results(results) if results.exists() else (0, 0)
     if failure or failed or not count:
-        tail = log.read_text(errors="replace")[-6000:] if log.exists() else failure
         raise AssertionError(f"{testbench} with seed {seed} and {dict(env)}: {failed} of {count} tests failed; "
-                             f"see {where}\n{tail}")
+                             f"see {where}\n{excerpt(log) if log.exists() else failure}")
     return where
+
+
+def excerpt(log: Path) -> str:
+    """What cocotb's log tells of the first test that failed, or else its end."""
+    text = re.sub("^ {40,}", "", log.read_text(errors="replace"), flags=re.MULTILINE)
+    first = text.find(" failed\n")
+    return text[-3000:] if first < 0 else text[first:][:3000]
 
 
 def run(dut: Component, testbench: str, *, seed: int | None = None, waves: bool = False, coverage: bool = False,
@@ -140,7 +146,8 @@ def run(dut: Component, testbench: str, *, seed: int | None = None, waves: bool 
     """Run the cocotb module `testbench` on `dut`.
 
     Args:
-        dut:       Component under test; its Verilog module gets the last part of `testbench` as its name.
+        dut:       Component under test; its Verilog module gets the last part of `testbench` as its name, or "top"
+                   where a port has that name.
         testbench: Name of a module of cocotb tests, such as "sim.quantizer".
         seed:      What `cocotb.RANDOM_SEED` returns to the testbench; random if not given.
         waves:     Write dump.vcd.
@@ -153,6 +160,8 @@ def run(dut: Component, testbench: str, *, seed: int | None = None, waves: bool 
     Raises:
         AssertionError: a test failed; the message names seed, folder and the end of the log.
     """
-    name = testbench.rpartition(".")[2]
-    built = build(verilog(dut, name), name, ports(dut), waves=waves, coverage=coverage)
+    public, name = ports(dut), testbench.rpartition(".")[2]
+    if name in public:
+        name = "top"
+    built = build(verilog(dut, name), name, public, waves=waves, coverage=coverage)
     return simulate(built, name, testbench, seed=seed, waves=waves, env=env)

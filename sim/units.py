@@ -1,0 +1,75 @@
+"""Every unit with its testbench and the configurations that it runs in."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from amaranth.lib.wiring import Component
+
+from hw.activation import Activation
+from hw.adder import FloatAdder
+from hw.control import Control
+from hw.crc import CRC32
+from hw.message_input import MessageInput
+from hw.message_output import MessageOutput
+from hw.multifunction import MultiFunctionUnit
+from hw.multiplier import FloatMultiplier
+from hw.mvm import MatrixVectorMultiplier
+from hw.nnp import NNP
+from hw.normalizer import Normalizer
+from hw.quantizer import Quantizer
+from sim.axi_stream import AxiStream
+from spec.config import Config
+
+CONFIGURATIONS = ("tiny", "serial", "wide")  #: Presets that differ in every parameter.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unit:
+    """One unit under test; its testbench is the module of its name in sim.
+
+    Attributes:
+        component:      The unit of a configuration.
+        configurations: Presets to run.
+        environment:    What the testbench must know of the component, beside CONFIG.
+    """
+
+    component: Callable[[Config], Component]
+    configurations: tuple[str, ...] = CONFIGURATIONS
+    environment: Callable[[Component], Mapping[str, str]] = lambda _: MappingProxyType({})
+
+
+def _timing(*names: str) -> Callable[[Component], dict[str, str]]:
+    """The attributes called `names` of a component, under those names in capitals."""
+    return lambda dut: {name.upper(): str(getattr(dut, name)) for name in names}
+
+
+UNITS = {
+    "activation": Unit(component=lambda _: Activation(), configurations=("tiny",), environment=_timing("latency")),
+    "adder": Unit(component=lambda _: FloatAdder(), configurations=("tiny",), environment=_timing("latency")),
+    "control": Unit(component=Control),
+    "crc": Unit(component=lambda _: CRC32(), configurations=("tiny",)),
+    "message_input": Unit(component=lambda config: AxiStream(MessageInput(config), "i", "s_axis")),
+    "message_output": Unit(component=lambda config: AxiStream(MessageOutput(config), "o", "m_axis")),
+    "multifunction": Unit(
+        component=lambda config: MultiFunctionUnit(config.mfu_lanes), environment=_timing("latency", "factor_at")),
+    "multiplier": Unit(component=lambda _: FloatMultiplier(), configurations=("tiny",), environment=_timing("latency")),
+    "mvm": Unit(component=MatrixVectorMultiplier),
+    "nnp": Unit(component=NNP),
+    "normalizer": Unit(
+        component=lambda config: Normalizer(config.sum_bits, range(-32, 46)), environment=_timing("latency", "width")),
+    "quantizer": Unit(
+        component=lambda config: Quantizer(config.activations, config.mfu_lanes, config.native_dim),
+        environment=_timing("latency")),
+}
+
+
+def unit(name: str) -> Unit:
+    """The unit called `name`.
+
+    Raises:
+        ValueError: there is no such unit.
+    """
+    if name not in UNITS:
+        raise ValueError(f"there is no unit {name!r}: choose of {', '.join(UNITS)}")
+    return UNITS[name]
