@@ -77,7 +77,7 @@ async def registers(dut, stall):
     """Every address reads what the definition says, unknown ones 0."""
     bench = Bench(dut, stall)
     await bench.start()
-    state = {Register.STATUS: 0x2A, Register.ERROR: 9, Register.ERROR_ADDRESS: 0xBEEF}
+    state = {Register.STATUS: 0x2A, Register.ERROR: 9, Register.ERROR_ADDRESS: 0x1BEEF}
     dut.status.value, dut.error.value, dut.error_address.value = state.values()
     counters = {Register.COUNTERS + 4 * k: value for k, value in enumerate(bench.counters)}
     known = CONSTANTS | state | counters
