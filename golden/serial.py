@@ -1,0 +1,42 @@
+"""The serial link of a golden machine."""
+
+from golden.machine import Machine
+from spec import serial
+from spec.serial import Frame, FrameKind
+
+
+class SerialPort:
+    """A machine's end of a serial link: bytes in, bytes out.
+
+    Args:
+        machine: The machine behind it, which runs as soon as a frame lets it.
+    """
+
+    def __init__(self, machine: Machine):
+        self.machine = machine
+        self._line = b""
+
+    def take(self, data: bytes) -> bytes:
+        """Take bytes off the line, whole frames or not; returns what the machine puts on it."""
+        *frames, self._line = (self._line + data).split(b"\0")
+        answers = b""
+        for encoded in filter(None, frames):
+            answers += self._answer(encoded)
+            self.machine.run()
+            for message in self.machine.receive():
+                answers += serial.pack(Frame(kind=FrameKind.MESSAGE, message=message))
+        return answers
+
+    def _answer(self, encoded):
+        try:
+            frame = serial.unpack(encoded)
+        except ValueError:
+            frame = Frame(kind=FrameKind.MESSAGE)  # of no bytes: malformed
+        if frame.kind == FrameKind.MESSAGE:
+            self.machine.send(frame.message)
+            return b""
+        if frame.kind == FrameKind.WRITE:
+            self.machine.write_register(frame.address, frame.value)
+            return serial.pack(frame)
+        value = self.machine.read_register(frame.address)
+        return serial.pack(Frame(kind=FrameKind.READ, address=frame.address, value=value))
