@@ -9,14 +9,14 @@ from hw import messages
 from hw.copy import Copy
 from hw.decoder import Decoder
 from hw.host_read import HostRead
-from hw.interlock import CopyJob, FetchJob, Interlock, IssueJob, WriteJob
+from hw.interlock import CopyJob, FetchJob, Interlock, IssueJob, ProductJob, WriteJob
 from hw.issue import Issue
 from hw.mfu_pipeline import MfuPipeline
 from hw.mvm import MatrixVectorMultiplier
 from hw.operand_fetch import OperandFetch
 from hw.queue import Queue
 from hw.sequencer import Sequencer
-from hw.types import OPERANDS, TICKET, Product, word
+from hw.types import OPERANDS, TICKET, waiting, word
 from hw.vector_memories import READERS, VectorMemories
 from hw.writeback import Writeback
 from spec.config import Config
@@ -118,8 +118,7 @@ class Core(wiring.Component):
     def _queues(self, m):
         """Decoded chains wait in front of each pipeline; those inside the multi-function units, behind them."""
         config, depth = self.config, self.config.chain_queue
-        ends = {"fetch": (FetchJob(config), depth, self.fetch.job), "product": (Product, depth, self.mvm.product),
-                "issue": (IssueJob(config), depth, self.issue.job),
+        ends = {"fetch": (FetchJob(config), depth, self.fetch.job), "issue": (IssueJob(config), depth, self.issue.job),
                 "write": (WriteJob(config), 2 * depth, self.back.job),
                 "copy": (CopyJob(config), depth, self.copy.job),
                 "copy_write": (WriteJob(config), depth, self.copy.write_job)}
@@ -128,6 +127,13 @@ class Core(wiring.Component):
             wiring.connect(m, getattr(self.interlock, name), queue.i)
             m.d.comb += [end.valid.eq(queue.o.valid), queue.o.ready.eq(end.ready),
                          Value.cast(end.payload).eq(queue.o.payload)]
+
+        # A product is seen only when its tiles are loaded: their zero marks are looked up ahead of time.
+        m.submodules.product_jobs = queue = Queue(ProductJob, depth)
+        wiring.connect(m, self.interlock.product, queue.i)
+        loaded = ~waiting(queue.o.p.copy, self.copy.progress.done)
+        m.d.comb += [self.mvm.product.valid.eq(queue.o.valid & loaded), self.mvm.product.p.eq(queue.o.p.product),
+                     queue.o.ready.eq(self.mvm.product.ready & loaded)]
 
     def _vector_memories(self, m):
         memories, mfus, issue, back = self.memories, self.mfus, self.issue, self.back

@@ -22,7 +22,7 @@ from hw.types import write as write_layout
 from spec.config import Config
 from spec.isa import VRFS
 
-__all__ = ["CopyJob", "FetchJob", "Interlock", "IssueJob", "WriteJob"]
+__all__ = ["CopyJob", "FetchJob", "Interlock", "IssueJob", "ProductJob", "WriteJob"]
 
 EPOCH = 16  #: Chains between two looks at how far all pipelines are; keeps tickets in use within 2**(TICKET - 1).
 
@@ -37,6 +37,10 @@ def FetchJob(config: Config) -> data.StructLayout:
     return data.StructLayout({
         "memory": range(7), "source": reader(config), "words": 16, **_iterations(config),
         "integer": 1, "unsigned": 1, "mfu": Wait, "copy": Wait, "own": Wait})
+
+
+#: One product, and the load whose tiles it may read.
+ProductJob = data.StructLayout({"product": Product, "copy": Wait})
 
 
 def IssueJob(config: Config) -> data.StructLayout:
@@ -87,7 +91,7 @@ class Interlock(wiring.Component):
         self.config = config
         super().__init__({
             "i": In(stream.Signature(chain(config))),
-            "fetch": Out(stream.Signature(FetchJob(config))), "product": Out(stream.Signature(Product)),
+            "fetch": Out(stream.Signature(FetchJob(config))), "product": Out(stream.Signature(ProductJob)),
             "issue": Out(stream.Signature(IssueJob(config))), "write": Out(stream.Signature(WriteJob(config))),
             "copy": Out(stream.Signature(CopyJob(config))), "copy_write": Out(stream.Signature(WriteJob(config))),
             "done": In(data.StructLayout(dict.fromkeys(self.PIPES, TICKET))),
@@ -245,13 +249,13 @@ class Interlock(wiring.Component):
             m.d.comb += [job[name].eq(c[name]) for name in
                          ("memory", "iterations", "iterations_x", "stride_x", "stride_y")]
             self._reader(m, job.source, c.source, c.memory)
-        m.d.comb += self.product.p.eq(c.product)
+        m.d.comb += [self.product.p.product.eq(c.product), self.product.p.copy.eq(self.tile_writes)]
 
         f = self.fetch.p
         m.d.comb += [
             f.integer.eq(c.product.integer), f.unsigned.eq(c.product.unsigned),
             f.mfu.valid.eq(net & self.net_reads["mfu"].valid), f.mfu.ticket.eq(self.net_reads["mfu"].ticket),
-            f.copy.eq(self._youngest(m, "fetch_copy", [(self.net_reads["copy"], net), (self.tile_writes, Const(1))])),
+            f.copy.valid.eq(net & self.net_reads["copy"].valid), f.copy.ticket.eq(self.net_reads["copy"].ticket),
             f.own.valid.eq(own_source & ~c.push), f.own.ticket.eq(self.following["mfu"])]
 
         i = self.issue.p
