@@ -75,7 +75,8 @@ def verilate(where: Path, sources: list, flags: list, *, target: str, optimise: 
 
     Verilator's own run time is compiled once for each set of `flags` and copied: it is most of a small build.
     """
-    options = [f"OPT_FAST={optimise}", f"OPT_GLOBAL={optimise}"]
+    # The wheel's makefile lacks the option that includes a precompiled header.
+    options = [f"OPT_FAST={optimise}", f"OPT_GLOBAL={optimise}", "CFG_CXXFLAGS_PCH_I=-include"]
 
     def make_runtime(shared: Path) -> None:
         (shared / "empty.v").write_text("module empty(input clk); endmodule\n")
