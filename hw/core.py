@@ -137,7 +137,7 @@ class Core(wiring.Component):
 
     def _vector_memories(self, m):
         memories, mfus, issue, back = self.memories, self.mfus, self.issue, self.back
-        for k, (name, unit) in enumerate(zip(READERS, (issue, self.fetch, self.copy, self.host_read), strict=True)):
+        for k, (name, unit) in enumerate(zip(READERS, (self.fetch, issue, self.copy, self.host_read), strict=True)):
             m.d.comb += [getattr(memories, name).eq(unit.request), unit.grant.eq(memories.grants[k]),
                          unit.data.eq(memories.words[k])]
         m.d.comb += [

@@ -13,7 +13,7 @@ from spec.isa import VRFS, depth
 
 __all__ = ["VectorMemories"]
 
-READERS = ("issue", "fetch", "copy", "host")  #: In falling order of precedence.
+READERS = ("fetch", "issue", "copy", "host")  #: In falling order of precedence: tile engines are kept busy first.
 
 
 class VectorMemories(wiring.Component):
@@ -21,7 +21,7 @@ class VectorMemories(wiring.Component):
     operand port each.
 
     Members:
-        issue, fetch, copy, host: In(`read_request`). Source words wanted.
+        fetch, issue, copy, host: In(`read_request`). Source words wanted.
         grants: Out(4). Which of these four are served. words: Out. For each the word it asked for, one cycle later.
         addresses: In. Operand addresses. operands: Out. Their words, one cycle later.
         mfu: In. Writes of the multi-function units, always done.

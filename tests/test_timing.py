@@ -30,7 +30,7 @@ end_chain
 """
 COPY = """
 s_wr Rows, 1024
-v_rd InitialVrf, 64
+v_rd MultiplyVrf1, 0
 v_wr MultiplyVrf0, 0
 end_chain
 """
@@ -91,8 +91,9 @@ end_loop
 def cycles(text, words=0):
     """Cycles of a program, with its input waiting in NetQ."""
     with machine("library", CONFIG) as nnp:
-        nnp.send(program_message(CONFIG, assemble(text + "end")),
-                 input_message(CONFIG, np.zeros((words, CONFIG.mfu_lanes), np.uint16)))
+        nnp.send(program_message(CONFIG, assemble(text + "end")))
+        if words:
+            nnp.send(input_message(CONFIG, np.zeros((words, CONFIG.mfu_lanes), np.uint16)))
         nnp.start()
         nnp.run(1_000_000)
         assert nnp.error() == (Error.NONE, 0)
