@@ -25,7 +25,7 @@ class Accumulator(wiring.Component):
 
     Members:
         terms: In. Results [engine][row].
-        valid, first, last: In(1). They are a beat, the first or the last of a row of tiles.
+        valid, last: In(1). They are a beat, the last of a row of tiles.
         rows: In. Rows of which overflow events count.
         totals: Out(1). Pulse: totals of a row of tiles can be picked up from the next cycle on.
         select: In(range). Word of them.
@@ -40,7 +40,7 @@ class Accumulator(wiring.Component):
         self.config, self.width = config, width
         super().__init__({
             "terms": In(data.ArrayLayout(data.ArrayLayout(signed(width), config.native_dim), config.tile_engines)),
-            "valid": In(1), "first": In(1), "last": In(1), "rows": In(range(config.native_dim + 1)),
+            "valid": In(1), "last": In(1), "rows": In(range(config.native_dim + 1)),
             "totals": Out(1), "select": In(range(config.words)),
             "o": Out(data.ArrayLayout(signed(config.sum_bits), config.mfu_lanes)),
             "partial": Out(range(config.native_dim + 1)), "excess": Out(EXCESS)})
@@ -54,19 +54,21 @@ class Accumulator(wiring.Component):
         m = Module()
         config, bits = self.config, self.config.sum_bits
         valid = strobe(m, self.valid, self.latency)
-        first, last, rows = (delay(m, signal, self.latency) for signal in (self.first, self.last, self.rows))
+        last, rows = delay(m, self.last, self.latency), delay(m, self.rows, self.latency)
+        m.d.comb += self.totals.eq(valid & last)
         exact, totals = [], []
         for r in range(config.native_dim):
             term = adder_tree(m, [[engine[r] for engine in self.terms]])
             kept = Signal(signed(bits), name=f"sum{r}", reset_less=True)
             total = Signal(signed(bits), name=f"total{r}", reset_less=True)
-            exact.append(Mux(first, 0, kept) + term)
-            with m.If(valid):
+            exact.append(kept + term)
+            with m.If(ResetSignal() | self.totals):  # the flip-flops' own reset takes no gates, a choice of 0 would
+                m.d.sync += kept.eq(0)
+            with m.Elif(valid):
                 m.d.sync += kept.eq(exact[-1])
-                with m.If(last):
-                    m.d.sync += total.eq(exact[-1])
+            with m.If(self.totals):
+                m.d.sync += total.eq(exact[-1])
             totals.append(total)
-        m.d.comb += self.totals.eq(valid & last)
         m.d.sync += self.o.eq(Cat(totals).word_select(self.select, bits * config.mfu_lanes))
 
         if config.count_overflows:

@@ -1,6 +1,10 @@
 """Addresses of memories in banks."""
 
-__all__ = ["low_high"]
+__all__ = ["UNCHECKED", "low_high"]
+
+#: Attributes of a memory whose reads do not care for a write to the same address in the same cycle: without, synthesis
+#: puts a multiplexer behind every block RAM.
+UNCHECKED = {"no_rw_check": 1}
 
 
 def low_high(value, count: int):

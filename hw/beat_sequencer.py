@@ -15,11 +15,10 @@ STEPS = 4  # steps whose marks are known ahead
 
 
 def beat(config: Config) -> data.StructLayout:
-    """One beat: a lane group of the tiles of one step. first, last: of a row of tiles, which yields `rows` rows."""
+    """One beat: a lane group of the tiles of one step. last: of a row of tiles, which yields `rows` rows."""
     return data.StructLayout({
         "valid": 1, "tile": range(config.matrix_tiles), "group": range(config.groups),
-        "columns": range(config.tile_engines + 1), "first": 1, "last": 1, "integer": 1,
-        "rows": range(config.native_dim + 1)})
+        "columns": range(config.tile_engines + 1), "last": 1, "integer": 1, "rows": range(config.native_dim + 1)})
 
 
 class BeatSequencer(wiring.Component):
@@ -39,7 +38,7 @@ class BeatSequencer(wiring.Component):
         complete, whole: In. Columns of the operand buffer.
         freed: In(1). A word has left the result queue.
         step, group, release: Out. To the operand buffer, one cycle before the beat.
-        beat: Out {valid, tile, group, columns, first, last, integer, rows}.
+        beat: Out {valid, tile, group, columns, last, integer, rows}.
         done: Out(1). Pulse with the last beat of a product.
         row_tile: Out(stream row_tile). One for each row of tiles, not later than its last beat.
         beats, tiles: Out. Lane groups and tiles that the beat multiplies.
@@ -114,7 +113,7 @@ class BeatSequencer(wiring.Component):
             free.eq(free + self.freed - Mux(go & last, step.words, 0)),
             spacing.eq(Mux(go & last, step.words, Mux(spacing == 0, 0, spacing - 1))),
             self.done.eq(go & last & step.product), self.beat.valid.eq(go),
-            self.beat.first.eq(step.first & (group == 0)), self.beat.last.eq(last), self.beat.group.eq(group),
+            self.beat.last.eq(last), self.beat.group.eq(group),
             *(self.beat[name].eq(step[name]) for name in ("tile", "columns", "integer", "rows"))]
 
 

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw import messages
+from hw.banks import UNCHECKED
 from spec.config import Config
 
 __all__ = ["BiasRf"]
@@ -26,15 +27,16 @@ class BiasRf(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "i": In(stream.Signature(messages.bias(config), always_ready=True)),
+            "i": In(stream.Signature(messages.bias(config))),
             "address": In(range(config.bias_words)),
             "o": Out(data.ArrayLayout(signed(config.bias_bits), config.mfu_lanes))})
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.memory = memory = Memory(shape=Value.cast(self.o).shape(), depth=self.config.bias_words, init=[])
+        m.submodules.memory = memory = Memory(
+            shape=Value.cast(self.o).shape(), depth=self.config.bias_words, init=[], attrs=UNCHECKED)
         write, read = memory.write_port(), memory.read_port()
         m.d.comb += [
-            write.addr.eq(self.i.p.address), write.data.eq(self.i.p.data), write.en.eq(self.i.valid),
-            read.addr.eq(self.address), Value.cast(self.o).eq(read.data)]
+            self.i.ready.eq(1), read.addr.eq(self.address), Value.cast(self.o).eq(read.data),
+            write.addr.eq(self.i.p.address), write.data.eq(self.i.p.data), write.en.eq(self.i.valid)]
         return m

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.banks import low_high
+from hw.banks import UNCHECKED, low_high
 from spec.config import Config
 
 __all__ = ["MatrixRf", "mark_write", "record", "record_write"]
@@ -47,7 +47,8 @@ class MatrixRf(wiring.Component):
         marks: Out. Marks [bank].
 
     Timing:
-        `o` and `marks` follow by `latency` cycles. What is written can be read from the next cycle on.
+        `o` and `marks` follow by `latency` cycles. What is written can be read from the next cycle on; what a read
+        yields in the same cycle is undefined.
     """
 
     latency = 1
@@ -72,13 +73,15 @@ class MatrixRf(wiring.Component):
             here = self.write.valid & (bank == j)
             address = Cat(self.group, self.beside(j, self.tile))
             for r in range(config.native_dim):
-                m.submodules[f"bank{j}_row{r}"] = memory = Memory(shape=size, depth=tiles * config.groups, init=[])
+                m.submodules[f"bank{j}_row{r}"] = memory = Memory(
+                    shape=size, depth=tiles * config.groups, init=[], attrs=UNCHECKED)
                 write, read = memory.write_port(), memory.read_port()
                 m.d.comb += [
                     write.addr.eq(Cat(self.write.group, index)), write.data.eq(self.write.record),
                     write.en.eq(here & (self.write.row == r)),
                     read.addr.eq(address), Value.cast(self.o[j][r]).eq(read.data)]
-            m.submodules[f"marks{j}"] = memory = Memory(shape=range(config.groups + 1), depth=tiles, init=[])
+            m.submodules[f"marks{j}"] = memory = Memory(
+                shape=range(config.groups + 1), depth=tiles, init=[], attrs=UNCHECKED)
             write, read = memory.write_port(), memory.read_port()
             m.d.comb += [
                 write.addr.eq(mark_index), write.data.eq(self.mark.mark),

@@ -143,7 +143,7 @@ class MatrixVectorMultiplier(wiring.Component):
                          engine.weights.eq(matrix_rf.o[j]), accumulator.terms[j].eq(engine.o)]
         wait = steering.latency + self.engines[0].latency
         m.d.comb += [accumulator.valid.eq(strobe(m, beat.valid, wait)),
-                     *(getattr(accumulator, name).eq(delay(m, beat[name], wait)) for name in ("first", "last", "rows"))]
+                     *(getattr(accumulator, name).eq(delay(m, beat[name], wait)) for name in ("last", "rows"))]
 
     def results(self, m, sequencer):
         """Totals through the converter into the result queue."""
@@ -154,10 +154,10 @@ class MatrixVectorMultiplier(wiring.Component):
         m.submodules.queue = queue = Queue(word(config), self.space)
         m.submodules.converter = converter
         wiring.connect(m, sequencer.row_tile, results.i)
+        wiring.connect(m, wiring.flipped(self.bias_write), bias_rf.i)
         wiring.connect(m, queue.o, wiring.flipped(self.result))
         m.d.comb += [
             results.totals.eq(accumulator.totals), accumulator.select.eq(results.select),
-            bias_rf.i.valid.eq(self.bias_write.valid), bias_rf.i.p.eq(self.bias_write.p), self.bias_write.ready.eq(1),
             bias_rf.address.eq(results.address), converter.i.eq(results.o), converter.sums.eq(accumulator.o),
             converter.start.eq(bias_rf.o), queue.i.valid.eq(converter.valid), queue.i.p.eq(converter.o),
             sequencer.freed.eq(queue.o.valid & queue.o.ready),

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from hw.banks import low_high
+from hw.banks import UNCHECKED, low_high
 from hw.quantizer import quantized
 from spec.config import Config
 
@@ -89,8 +89,8 @@ class OperandBuffer(wiring.Component):
         later = Signal.like(sub)
         m.d.sync += later.eq(sub)
         for e in range(engines):
-            memory = Memory(shape=fmt.bits * row, depth=rows << high + 1, init=[])
-            exponents = Memory(shape=fmt.exponent_bits, depth=2 << high, init=[])
+            memory = Memory(shape=fmt.bits * row, depth=rows << high + 1, init=[], attrs=UNCHECKED)
+            exponents = Memory(shape=fmt.exponent_bits, depth=2 << high, init=[], attrs=UNCHECKED)
             m.submodules[f"mantissas{e}"], m.submodules[f"exponents{e}"] = memory, exponents
             write, write_exponent = memory.write_port(granularity=fmt.bits * config.mfu_lanes), exponents.write_port()
             read, read_exponent = memory.read_port(), exponents.read_port()

@@ -18,13 +18,13 @@ def column_step(config: Config) -> data.StructLayout:
     """Tiles that lie side by side in one row of tiles, one for each engine.
 
     tile: the first one; step: its place in the row of tiles; columns: how many there are, and needed: how many of the
-    operand must be whole. first, last: of the row of tiles; iteration, product: the last of the iteration, the product.
+    operand must be whole. last: of the row of tiles; iteration, product: the last of the iteration, of the product.
     words, rows: what the row of tiles yields.
     """
     columns = range(config.operand_columns + 1)
     return data.StructLayout({
         "tile": range(config.matrix_tiles), "step": range(-(-config.operand_columns // config.tile_engines)),
-        "columns": range(config.tile_engines + 1), "needed": columns, "first": 1, "last": 1, "iteration": 1,
+        "columns": range(config.tile_engines + 1), "needed": columns, "last": 1, "iteration": 1,
         "product": 1, "integer": 1, "words": range(config.words + 1), "rows": range(config.native_dim + 1)})
 
 
@@ -67,7 +67,7 @@ class RowTiles(wiring.Component):
             step.tile.eq(place.tile), step.step.eq(place.step), step.integer.eq(p.integer),
             step.columns.eq(least(place.columns_left, engines)),
             step.needed.eq(p.columns - place.columns_left + step.columns),
-            step.first.eq(place.step == 0), step.last.eq(place.columns_left <= engines),
+            step.last.eq(place.columns_left <= engines),
             step.iteration.eq(step.last & (place.row_tiles_left == 1)),
             step.product.eq(step.iteration & (place.iterations_left == 1)),
             step.words.eq(least(place.words_left, config.words)),

@@ -13,7 +13,7 @@ from spec.formats import Format
 
 __all__ = ["TileEngine", "adder_tree", "exact_bits"]
 
-ADDERS = 2  # adders in a row in one cycle
+ADDERS = 1  # adders in a row in one cycle; synthesis turns several into slower and larger carry-save adders
 SHIFTS = 3  # levels of a shifter in one cycle
 
 
@@ -84,9 +84,12 @@ class TileEngine(wiring.Component):
     def multiples(self, m, x):
         """Those of lower digits, then those of the highest one, by digit; one cycle later."""
         fmt = self.config.activations
-        once, thrice, minus = (delay(m, within(value, factor * fmt.lowest, factor * fmt.highest), 1)
-                               for value, factor in ((x, 1), (x + x.shift_left(1), 3), (-x, -1)))
-        zero = Const(0)
+        thrice = within(x + x.shift_left(1), 3 * fmt.lowest, 3 * fmt.highest)
+        minus = within(-x, -fmt.lowest, -fmt.highest)
+        once, thrice, minus = delay(m, x, 1), delay(m, thrice[2:], 1), delay(m, minus[2:], 1)
+        # Their two lowest bits follow from those of x, which leaves a choice between fewer inputs.
+        low = Cat(once[0], once[0] ^ once[1])
+        thrice, minus, zero = Cat(low, thrice).as_signed(), Cat(low, minus).as_signed(), Const(0)
         return (zero, once, once.shift_left(1), thrice), (zero, once, minus.shift_left(1), minus)
 
     def dot(self, m, weights, choices):
@@ -105,11 +108,12 @@ class TileEngine(wiring.Component):
         """The sum on the accumulator's grid."""
         if self.config.alignment:
             value = Mux(integer, value, value.shift_left(self.config.alignment))
-        for k in range(self.shift_bits):
-            value = Mux(amount[0], value.shift_left(1 << k), value)[:self.width].as_signed()
-            amount = amount[1:]
-            if k % SHIFTS == SHIFTS - 1 or k == self.shift_bits - 1:
-                value, amount = delay(m, value, 1), delay(m, amount, 1)
+        while len(amount):
+            for k in range(min(SHIFTS, len(amount))):
+                place = 1 << self.shift_bits - len(amount) + k
+                value = Mux(amount[k], value.shift_left(place), value)[:self.width].as_signed()
+            value = delay(m, value, 1)
+            amount = delay(m, amount[SHIFTS:], 1) if len(amount) > SHIFTS else ()
         return value
 
 
