@@ -9,7 +9,7 @@ import pytest
 from golden.accumulator import accumulate
 from golden.converter import convert
 from golden.mvm import multiply
-from golden.overflow import Events
+from golden.overflow import Events, misfits
 from golden.packing import marks, pack_tiles, unpack_tiles
 from golden.tile_engine import dot_products, lane_sums
 from spec.config import preset
@@ -156,6 +156,14 @@ def test_multiply_blocks_by_fractions():
                 total += mantissa * grid * int(weights[0, c, row, j]) * Fraction(2) ** (int(exponents[0, c, row]) - 22)
         assert bits[row] == rounded(total)
     assert events.output == 0
+
+
+def test_misfits_of_every_pair():
+    for bits in (1, 2, 4):
+        for a in range(-20, 20):
+            for b in range(-20, 20):
+                lacks = [lacking(value, bits) for value in (a, b)]
+                assert misfits(np.array([a, b]), bits) == (sum(lack > 0 for lack in lacks), max(lacks))
 
 
 def test_output_events():
