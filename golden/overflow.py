@@ -45,8 +45,8 @@ def misfits(values, bits: int):
     """
     if not values.size:
         return 0, 0
-    smallest, largest = min(int(values.min()), 0), max(int(values.max()), 0)
-    excess = max(largest.bit_length(), (smallest + 1).bit_length()) + 1 - bits
+    smallest, largest = min(int(values.min()), -1), max(int(values.max()), 0)
+    excess = max(largest.bit_length(), (~smallest).bit_length()) + 1 - bits
     if excess <= 0:
         return 0, 0
     limit = 1 << bits - 1
