@@ -11,12 +11,11 @@ from amaranth.lib.wiring import Component
 
 from hw.nnp import NNP
 from hw.verilog import verilog
-from sim.build import ROOT, cached, verilate
+from sim.build import ROOT, cached, lean, verilate
 from spec.config import Config
 
 SHIM = Path(__file__).with_name("shim.cpp")
 OPTIMISE = "-O1"
-SPLIT = 20000  #: Statements of one C++ file, so that both cores compile.
 
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
 _FUNCTIONS = {  # Result and arguments after the machine.
@@ -41,11 +40,11 @@ def nnp_verilog(config: Config) -> str:
 def build_library(text: str, message_bytes: int, *, trace: bool = False) -> Path:
     """The shared library of Verilog `text`, whose top module is `nnp`, with or without waveforms."""
     flags = ["--exe", "-CFLAGS", "-fPIC -fvisibility=hidden -fno-gnu-unique", *["--trace-vcd"] * trace]
-    arguments = ["--top-module", "nnp", "--output-split", str(SPLIT), "-o", "nnp.so", "-LDFLAGS", "-shared",
+    arguments = ["--top-module", "nnp", "-o", "nnp.so", "-LDFLAGS", "-shared",
                  "-CFLAGS", f"-DBEAT={message_bytes}"]
 
     def make(where: Path) -> None:
-        (where / "nnp.v").write_text(text)
+        (where / "nnp.v").write_text(lean(text))
         verilate(where, [*arguments, SHIM, "nnp.v"], flags, target="nnp.so", optimise=OPTIMISE)
 
     key = text + SHIM.read_text() + shlex.join([*flags, *arguments, OPTIMISE])
