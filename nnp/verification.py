@@ -15,6 +15,7 @@ from golden.model import Model
 from golden.model_file import load_model
 from nnp import batches, quality
 from nnp.batches import Outcome
+from nnp.builds import Builds
 from nnp.diagnosis import Difference, first_difference
 from nnp.options import MachineKind, sample_range
 from nnp.presets import compile_for
@@ -116,7 +117,7 @@ class Verified:
         return self.other.counters[Counter.BEATS] / cycles if cycles else 0.0
 
 
-def verify_model(request: Request, console: Console) -> Verified:
+def verify_model(request: Request, builds: Builds, console: Console) -> Verified:
     """Run a model on golden and on another machine, and compare.
 
     Raises:
@@ -133,7 +134,7 @@ def verify_model(request: Request, console: Console) -> Verified:
         preset, compiled = compile_for(model, request.preset)
         note.text = _describe(preset, compiled)
     with steps.step("build the machine") as note:
-        machine(request.kind, compiled.firmware.config).close()
+        builds.wait(compiled.firmware.config)
         note.text = f"{request.kind}, preset {preset}"
     with steps.step("run") as note:
         outcomes = _run(compiled, samples, request, console)

@@ -30,6 +30,7 @@ def verify(
 
     from golden.dataset import DATA
     from golden.model_file import load_model
+    from nnp.builds import Builds
     from nnp.presets import compile_for
     from nnp.report import write_report
     from nnp.tables import faults, verify_table
@@ -39,15 +40,14 @@ def verify(
     paths = models or sorted((DATA / "models").glob("*.safetensors"))
     if not paths:
         raise ValueError(f"{DATA / 'models'} holds no models: name one, or train one with `nnp train`")
-    for path in paths:
-        compile_for(load_model(path), preset)  # What cannot be compiled is told before any slow work.
-    done = [
-        verify_model(
-            Request(path=path, samples=samples, first=first, preset=preset, kind=machine, jobs=jobs, folder=report),
-            console,
-        )
+    # What cannot be compiled is told before any slow work.
+    configs = [compile_for(load_model(path), preset)[1].firmware.config for path in paths]
+    requests = [
+        Request(path=path, samples=samples, first=first, preset=preset, kind=machine, jobs=jobs, folder=report)
         for path in paths
     ]
+    with Builds(machine, configs, jobs) as builds:
+        done = [verify_model(request, builds, console) for request in requests]
     console.print(verify_table(done))
     written = write_report(done, report)
     console.print("report: " + ", ".join(str(path) for path in written))

@@ -125,6 +125,7 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
 
     monkeypatch.setattr(batches, "run_all", run_all)
     monkeypatch.setattr("nnp.verification.machine", made)
+    monkeypatch.setattr("nnp.builds.Builds.wait", lambda *_: None)
     result = nnp("verify", LSTM, "--samples", 2, "--report", tmp_path)
     assert result.exit_code == 1
     assert "bits of the library machine differ from golden" in result.stderr
