@@ -3,7 +3,7 @@
 import numpy as np
 
 from golden.overflow import Events, misfits, partial_events, product_events, wrap
-from golden.tile_engine import dot_products, lane_sums
+from golden.tile_engine import alignment, dot_products, lane_sums
 from spec.config import Config
 
 _LIMB = 40  # bits of the lower limb, where 64 bits do not hold a sum
@@ -30,7 +30,7 @@ def accumulate(config: Config, weights, weight_exponents, operand, operand_expon
     Source: numerics.md of the specification, matrix-vector product and overflow events.
     """
     dots = dot_products(weights, operand)
-    shift = 0 if integer else config.alignment + weight_exponents + operand_exponents[..., None, :, None]
+    shift = alignment(config, weight_exponents, operand_exponents[..., None, :], integer=integer)
     bound = int(np.abs(dots).max()) << int(np.max(shift))
     if bound * dots.shape[-2] < 1 << 62:
         sums = (dots << shift).sum(-2).reshape(*dots.shape[:-3], -1)[..., :rows]
@@ -63,7 +63,7 @@ def _two_limbs(config, dots, shift, start, rows):
 def _events(config, weights, weight_exponents, operand, operand_exponents, start, rows, integer):
     """Events of one iteration."""
     beats = lane_sums(weights, operand, config.lanes)
-    shift = np.zeros(1, np.int64) if integer else config.alignment + weight_exponents + operand_exponents[:, None]
+    shift = alignment(config, weight_exponents, operand_exponents, integer=integer)
     largest = int(np.abs(beats).max()) << int(shift.max())
     first = 0 if start is None else int(np.abs(start).max())
     events = product_events(config, weights, operand, rows)

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from spec.config import Config
+
 
 def dot_products(weights, operand):
     """dot[..., r, c, i] = sum over j of weights[r, c, i, j] * operand[..., c, j], exactly.
@@ -21,6 +23,22 @@ def dot_products(weights, operand):
     right = operand.reshape(-1, columns, n).transpose(1, 2, 0)
     dots = np.asarray(weights, np.float64) @ right
     return np.moveaxis(dots, -1, 0).reshape(*batch, *dots.shape[:-1]).astype(np.int64)
+
+
+def alignment(config: Config, weight_exponents, operand_exponents, *, integer: bool):
+    """Left shift that brings the dot products of rows to the accumulator's grid.
+
+    Args:
+        config:            The machine.
+        weight_exponents:  int64[..., N], stored exponents of rows.
+        operand_exponents: int64[...], stored exponents of the operands.
+        integer:           Integer mode: no shift.
+
+    Returns:
+        int64[..., N].
+    """
+    shift = config.alignment + weight_exponents + np.asarray(operand_exponents)[..., None]
+    return shift * (not integer)
 
 
 def lane_sums(weights, operand, lanes: int):

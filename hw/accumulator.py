@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.overflow import EXCESS, OverflowCounter
 from hw.pipeline import delay
 from hw.strobe import strobe
-from hw.tile_engine import ADDERS, adder_tree
+from hw.tile_engine import ADDERS, adder_tree, result_bits
 from spec.config import Config
 
 __all__ = ["Accumulator"]
@@ -21,7 +21,6 @@ class Accumulator(wiring.Component):
 
     Args:
         config: The machine.
-        width:  Bits of a tile engine's result.
 
     Members:
         terms: In. Results [engine][row].
@@ -36,10 +35,10 @@ class Accumulator(wiring.Component):
         One beat a cycle. `totals` comes `latency` cycles after the terms of the last beat.
     """
 
-    def __init__(self, config: Config, width: int):
-        self.config, self.width = config, width
+    def __init__(self, config: Config):
+        self.config, self.width = config, result_bits(config)
         super().__init__({
-            "terms": In(data.ArrayLayout(data.ArrayLayout(signed(width), config.native_dim), config.tile_engines)),
+            "terms": In(data.ArrayLayout(data.ArrayLayout(signed(self.width), config.native_dim), config.tile_engines)),
             "valid": In(1), "last": In(1), "rows": In(range(config.native_dim + 1)),
             "totals": Out(1), "select": In(range(config.words)),
             "o": Out(data.ArrayLayout(signed(config.sum_bits), config.mfu_lanes)),
@@ -59,10 +58,10 @@ class Accumulator(wiring.Component):
         exact, totals = [], []
         for r in range(config.native_dim):
             term = adder_tree(m, [[engine[r] for engine in self.terms]])
-            kept = Signal(signed(bits), name=f"sum{r}", reset_less=True)
+            kept = Signal(signed(bits), name=f"sum{r}")  # a reset in the middle of a row of tiles clears it
             total = Signal(signed(bits), name=f"total{r}", reset_less=True)
             exact.append(kept + term)
-            with m.If(ResetSignal() | self.totals):  # the flip-flops' own reset takes no gates, a choice of 0 would
+            with m.If(self.totals):  # the flip-flops' own reset takes no gates, a choice of 0 would
                 m.d.sync += kept.eq(0)
             with m.Elif(valid):
                 m.d.sync += kept.eq(exact[-1])

@@ -19,7 +19,7 @@ from hw.queue import Queue
 from hw.result_sequencer import ResultSequencer
 from hw.steering import Steering
 from hw.strobe import strobe
-from hw.tile_engine import TileEngine, exact_bits
+from hw.tile_engine import TileEngine
 from hw.types import Product, require_powers_of_two, word
 from spec.config import Config
 
@@ -67,11 +67,9 @@ class MatrixVectorMultiplier(wiring.Component):
     def __init__(self, config: Config):
         require_powers_of_two(config)
         self.config = config
-        exact = exact_bits(config)
         self.steering = Steering(config)
-        self.engines = [TileEngine(config, exact if config.count_overflows else min(exact, config.sum_bits))
-                        for _ in range(config.tile_engines)]
-        self.accumulator = Accumulator(config, self.engines[0].width)
+        self.engines = [TileEngine(config) for _ in range(config.tile_engines)]
+        self.accumulator = Accumulator(config)
         self.converter = Converter(config)
         super().__init__({
             "product": In(stream.Signature(Product)),

@@ -46,12 +46,8 @@ class OverflowCounter(wiring.Component):
         for k, (bits, value) in enumerate(zip(above, self.values, strict=True)):
             beyond = value.as_unsigned()[self.bits - 1:-1] ^ value[-1].replicate(spare) if spare else Const(0, 0)
             m.d.sync += bits.eq(Mux(self.used > k, beyond, 0))
-        widest = Signal(spare)
-        for bits in above:
-            widest = widest | bits
-        excess = Const(0)
+        m.d.sync += [self.misfits.eq(Mux(valid, sum(bits.any() for bits in above), 0)), self.excess.eq(0)]
         for k in range(spare):
-            excess = Mux(widest[k], k + 1, excess)
-        m.d.sync += [self.misfits.eq(Mux(valid, sum(bits.any() for bits in above), 0)),
-                     self.excess.eq(Mux(valid, excess, 0))]
+            with m.If(valid & Cat(bits[k] for bits in above).any()):
+                m.d.sync += self.excess.eq(k + 1)
         return m

@@ -11,7 +11,7 @@ from hw.pipeline import delay
 from spec.config import Config
 from spec.formats import Format
 
-__all__ = ["TileEngine", "adder_tree", "exact_bits"]
+__all__ = ["TileEngine", "adder_tree", "result_bits"]
 
 ADDERS = 1  # adders in a row in one cycle; synthesis turns several into slower and larger carry-save adders
 SHIFTS = 3  # levels of a shifter in one cycle
@@ -26,7 +26,6 @@ class TileEngine(wiring.Component):
 
     Args:
         config: The machine.
-        width:  Bits of a result; those above are dropped.
 
     Members:
         operand: In {mantissas, exponent}.
@@ -40,12 +39,12 @@ class TileEngine(wiring.Component):
 
     weights_after = 1
 
-    def __init__(self, config: Config, width: int):
-        self.config, self.width = config, width
+    def __init__(self, config: Config):
+        self.config, self.width = config, result_bits(config)
         super().__init__({
             "operand": In(operand(config)), "integer": In(1),
             "weights": In(data.ArrayLayout(record(config), config.native_dim)),
-            "o": Out(data.ArrayLayout(signed(width), config.native_dim))})
+            "o": Out(data.ArrayLayout(signed(self.width), config.native_dim))})
 
     @property
     def digits(self) -> int:
@@ -122,11 +121,12 @@ def extremes(fmt: Format) -> tuple[int, int]:
     return fmt.lowest, fmt.highest
 
 
-def exact_bits(config: Config) -> int:
-    """Bits of a result of which nothing is dropped."""
+def result_bits(config: Config) -> int:
+    """Bits of a result: where overflows are counted all, else no more than an accumulator has."""
     fmts = config.weights, config.activations
     largest = config.lanes * fmts[0].lowest * fmts[1].lowest << config.alignment + sum(f.e_max - f.e_min for f in fmts)
-    return largest.bit_length() + 1
+    exact = largest.bit_length() + 1
+    return exact if config.count_overflows else min(exact, config.sum_bits)
 
 
 def choice(digit, multiples):

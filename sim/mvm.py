@@ -16,10 +16,11 @@ from hw.matrix_loader import Load
 from hw.mvm import activity, events
 from hw.quantizer import quantizer_input
 from hw.types import Product, word
+from sim.configs import from_text
 from sim.stream import Sink, Source, pack, start, unpack
-from spec.config import Config, preset
+from spec.config import Config
 
-CONFIG = preset(os.environ.get("CONFIG", "tiny"))
+CONFIG = from_text(os.environ["CONFIG"])
 COUNTS = ("beats", "tiles", "vectors", "rows_loaded", "partial", "product", "output")
 
 

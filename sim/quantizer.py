@@ -8,10 +8,10 @@ from cocotb.triggers import RisingEdge
 
 from golden.quantizer import invalid, quantize_block, quantize_integer
 from hw.quantizer import quantized, quantizer_input
+from sim.configs import from_text
 from sim.stream import Sink, Source, pack, start, unpack
-from spec.config import preset
 
-CONFIG = preset(os.environ.get("CONFIG", "tiny"))
+CONFIG = from_text(os.environ["CONFIG"])
 LANES, SIZE = CONFIG.mfu_lanes, CONFIG.native_dim
 
 
