@@ -44,12 +44,12 @@ class RowTiles(wiring.Component):
     Members:
         product: In(stream Product). One `mv_mul`; taken when the walk begins.
         step: Out(stream column_step).
-        row_tile: Out(stream row_tile). One for each row of tiles, with its last step.
+        row_tile: Out(stream row_tile). One for each row of tiles, not later than its last step.
         active: Out(1). There is a product.
 
     Timing:
         One step a cycle, products in a row included; the first one cycle after `product` is taken. A row of tiles' last
-        step waits until both streams take it.
+        step waits until `row_tile` is taken.
     """
 
     def __init__(self, config: Config):
@@ -62,6 +62,7 @@ class RowTiles(wiring.Component):
         m = Module()
         config, p, step, result = self.config, Signal(Product), self.step.p, self.row_tile.p
         place, go, engines = Signal(Place), Signal(), config.tile_engines
+        told = Signal()  # the row of tiles of the last step that waits has been taken
 
         m.d.comb += [
             step.tile.eq(place.tile), step.step.eq(place.step), step.integer.eq(p.integer),
@@ -74,11 +75,12 @@ class RowTiles(wiring.Component):
             step.rows.eq(least(place.rows_left, config.native_dim)),
             result.words.eq(step.words), result.rows.eq(step.rows), result.integer.eq(p.integer),
             result.out_scale.eq(p.out_scale), result.bias.eq(p.bias), result.bias_address.eq(place.bias_address),
-            self.step.valid.eq(self.active & (self.row_tile.ready | ~step.last)),
-            self.row_tile.valid.eq(self.active & step.last & self.step.ready),
+            self.step.valid.eq(self.active & (self.row_tile.ready | told | ~step.last)),
+            self.row_tile.valid.eq(self.active & step.last & ~told),
             go.eq(self.step.valid & self.step.ready),
             self.product.ready.eq(~self.active | (go & step.product)),
         ]
+        m.d.sync += told.eq(self.step.valid & step.last & ~go)
         with m.If(go):
             m.d.sync += [place.tile.eq(place.tile + engines), place.step.eq(place.step + 1),
                          place.columns_left.eq(place.columns_left - engines)]

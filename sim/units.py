@@ -6,10 +6,16 @@ from types import MappingProxyType
 
 from amaranth.lib.wiring import Component
 
+from hw.accumulator import Accumulator
 from hw.activation import Activation
 from hw.adder import FloatAdder
+from hw.beat_sequencer import BeatSequencer
+from hw.bias_rf import BiasRf
 from hw.control import Control
+from hw.converter import Converter
 from hw.crc import CRC32
+from hw.matrix_loader import MatrixLoader
+from hw.matrix_rf import MatrixRf
 from hw.message_input import MessageInput
 from hw.message_output import MessageOutput
 from hw.multifunction import MultiFunctionUnit
@@ -17,7 +23,13 @@ from hw.multiplier import FloatMultiplier
 from hw.mvm import MatrixVectorMultiplier
 from hw.nnp import NNP
 from hw.normalizer import Normalizer
+from hw.operand_buffer import OperandBuffer
+from hw.overflow import OverflowCounter
 from hw.quantizer import Quantizer
+from hw.result_sequencer import ResultSequencer
+from hw.row_tiles import RowTiles
+from hw.steering import Steering
+from hw.tile_engine import TileEngine
 from sim.axi_stream import AxiStream
 from spec.config import Config
 
@@ -45,10 +57,17 @@ def _timing(*names: str) -> Callable[[Component], dict[str, str]]:
 
 
 UNITS = {
+    "accumulator": Unit(component=Accumulator, environment=_timing("latency", "width")),
     "activation": Unit(component=lambda _: Activation(), configurations=("tiny",), environment=_timing("latency")),
     "adder": Unit(component=lambda _: FloatAdder(), configurations=("tiny",), environment=_timing("latency")),
+    "beat_sequencer": Unit(
+        component=lambda config: BeatSequencer(config, 2 * config.words + 3), environment=_timing("space")),
+    "bias_rf": Unit(component=BiasRf),
     "control": Unit(component=Control),
+    "converter": Unit(component=Converter, environment=_timing("latency")),
     "crc": Unit(component=lambda _: CRC32(), configurations=("tiny",)),
+    "matrix_loader": Unit(component=MatrixLoader),
+    "matrix_rf": Unit(component=MatrixRf),
     "message_input": Unit(component=lambda config: AxiStream(MessageInput(config), "i", "s_axis")),
     "message_output": Unit(component=lambda config: AxiStream(MessageOutput(config), "o", "m_axis")),
     "multifunction": Unit(
@@ -58,9 +77,18 @@ UNITS = {
     "nnp": Unit(component=NNP),
     "normalizer": Unit(
         component=lambda config: Normalizer(config.sum_bits, range(-32, 46)), environment=_timing("latency", "width")),
+    "operand_buffer": Unit(component=OperandBuffer),
+    "overflow": Unit(
+        component=lambda config: OverflowCounter(config.native_dim, 30, config.product_bits),
+        environment=_timing("latency", "count", "width", "bits")),
     "quantizer": Unit(
         component=lambda config: Quantizer(config.activations, config.mfu_lanes, config.native_dim),
         environment=_timing("latency")),
+    "result_sequencer": Unit(component=lambda config: ResultSequencer(config, 4)),
+    "row_tiles": Unit(component=RowTiles),
+    # One engine has nothing to turn.
+    "steering": Unit(component=Steering, configurations=("wide",), environment=_timing("latency")),
+    "tile_engine": Unit(component=TileEngine, environment=_timing("latency", "width")),
 }
 
 
