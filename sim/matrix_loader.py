@@ -52,7 +52,7 @@ def sparse(rng, shape):
     return (np.arange(CONFIG.native_dim) < keep) & (rng.random(shape) < rng.choice([0.05, 1], (shape[0], 1, 1)))
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def loads_words(dut, stall):
     """Tiles in both modes, in any order."""
@@ -78,7 +78,7 @@ async def loads_words(dut, stall):
     assert (contents.marks[tiles] == marks(CONFIG, mantissas)).all()
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def loads_records(dut, stall):
     """Packed tiles; one that breaks off after some records leaves no trace in the mark of the next."""

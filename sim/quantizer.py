@@ -34,7 +34,7 @@ def golden(bits, integer, unsigned, fmt):
     return np.where(integer[:, None], codes, mantissas), np.where(integer, 0, exponents - fmt.e_min)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[(0.0, 0.0), (0.5, 0.0), (0.0, 0.6), (0.3, 0.3)])
 async def matches_golden(dut, stall):
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
@@ -70,7 +70,7 @@ async def pulses(dut, signal):
     return count
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def takes_and_gives_a_word_every_cycle(dut):
     """Blocks in a row leave no bubble, and the first word comes after the promised latency."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
