@@ -13,6 +13,7 @@ from nnp.session import Session
 from sim.host import machine
 from spec.config import PRESETS, Config, preset
 from spec.formats import Format
+from spec.registers import EVENTS
 from tests import networks
 
 #: Deeper memories than the presets have: the formats, dimensions and limits stay theirs.
@@ -102,6 +103,25 @@ def test_neighbouring_block_layers_share_the_hidden_vector():
     text = compile_network(model, config).firmware.text
     assert text.count("v_rd NetQ\nv_wr InitialVrf, 0\n") == 1
     assert text.count("mv_mul") == 2
+
+
+@pytest.mark.parametrize("name", ["tiny", "wide", "serial"])
+def test_hardware_agrees(name):
+    rng = np.random.default_rng(12)
+    config = preset(name)
+    with machine("golden", config) as golden, machine("library", config) as library:
+        for block in (False, True):
+            for model, shape in (
+                (networks.mlp(rng, config, [13, 9, 5], block=block), (3, 13)),
+                (networks.recurrent(rng, config, [3, 4], block=[block], outputs=3), (3, 5, 3)),
+            ):
+                firmware = compile_network(model, config).firmware
+                sessions = Session(golden, firmware), Session(library, firmware)
+                for sample in networks.inputs(rng, *shape):
+                    wanted, got = (session.infer(sample) for session in sessions)
+                    np.testing.assert_array_equal(got, wanted)
+                wanted, got = (session.counters() for session in sessions)
+                assert {c: got[c] for c in EVENTS} == {c: wanted[c] for c in EVENTS}
 
 
 def refused(model: Model, config: Config) -> str:
