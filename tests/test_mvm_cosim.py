@@ -2,21 +2,18 @@
 
 import pytest
 
-from hw.mvm import MatrixVectorMultiplier
-from hw.quantizer import Quantizer
 from sim.build import run
+from sim.units import CONFIGURATIONS, UNITS
 from spec.config import preset
 
-CONFIGS = ("tiny", "serial", "wide")
+ARITHMETIC = ("quantizer", "matrix_loader", "tile_engine", "overflow", "accumulator", "converter", "mvm")
+#: They move and order words; several engines exercise them most.
+CONTROL = ("row_tiles", "beat_sequencer", "matrix_rf", "operand_buffer", "steering", "result_sequencer", "bias_rf")
+
+CASES = [(name, config) for name in ARITHMETIC for config in CONFIGURATIONS] + [(name, "wide") for name in CONTROL]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_quantizer(name):
-    config = preset(name)
-    dut = Quantizer(config.activations, config.mfu_lanes, config.native_dim)
-    run(dut, "sim.quantizer", CONFIG=name, LATENCY=str(dut.latency))
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_mvm(name):
-    run(MatrixVectorMultiplier(preset(name)), "sim.mvm", CONFIG=name)
+@pytest.mark.parametrize(("name", "config"), CASES)
+def test_unit(name, config):
+    dut = UNITS[name].component(preset(config))
+    run(dut, f"sim.{name}", CONFIG=config, **UNITS[name].environment(dut))
