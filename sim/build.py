@@ -131,8 +131,9 @@ def simulate(built: Path, name: str, testbench: str, *, seed: int | None = None,
     digest = hashlib.sha256(repr(sorted(env.items())).encode()).hexdigest()[:8]
     where = built / f"run-{testbench}-{seed}-{digest}"
     where.mkdir(exist_ok=True)
+    for stale in where.iterdir():
+        stale.unlink()
     results, log = where / "results.xml", where / "log.txt"
-    results.unlink(missing_ok=True)
     failure = None
     try:
         get_runner("verilator").test(
@@ -168,7 +169,8 @@ def run(dut: Component, testbench: str, *, seed: int | None = None, waves: bool 
         env:       Environment variables for the testbench, such as CONFIG="tiny".
 
     Returns:
-        The folder that holds results.xml, log.txt, and dump.vcd and coverage.dat where asked for.
+        The folder that holds results.xml, log.txt, what the testbench writes, and dump.vcd and coverage.dat where
+        asked for.
 
     Raises:
         AssertionError: a test failed; the message names seed, folder and the end of the log.

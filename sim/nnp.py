@@ -1,14 +1,19 @@
 """Testbench of hw.nnp against golden.machine: random programs through bus models with random pauses.
 
-CONFIG is a preset or a configuration as JSON, PROGRAMS how many programs to run.
+CONFIG is a preset or a configuration as JSON, PROGRAMS how many legal programs each test runs. bins.json tells how many of
+them hit each bin.
 """
 
+import json
 import os
+from collections import Counter
+from pathlib import Path
 
 import cocotb
 import numpy as np
 from cocotb.task import bridge
 
+from sim.bins import all_bins, bins
 from sim.bus import Blocking, Bus
 from sim.configs import from_text
 from sim.host import HardwareMachine
@@ -17,7 +22,8 @@ from sim.scoreboard import compare
 from spec.registers import Register
 
 CONFIG = from_text(os.environ.get("CONFIG", "tiny"))
-PROGRAMS = int(os.environ.get("PROGRAMS", "10"))
+PROGRAMS = int(os.environ.get("PROGRAMS", "40"))
+HIT = Counter(dict.fromkeys(all_bins(CONFIG), 0))
 
 
 async def begin(dut, stall: float) -> Bus:
@@ -33,6 +39,8 @@ def play(bus: Blocking, cases: list[Case]) -> None:
     for number, case in enumerate(cases):
         wrong = compare(case, machine, late=number % 2 == 1)
         assert wrong is None, f"program {number}: {wrong}\n{case.text}"
+        HIT.update(bins(case))
+    Path("bins.json").write_text(json.dumps(HIT))
 
 
 @cocotb.test()
@@ -58,4 +66,4 @@ async def illegal(dut):
     """Random programs that stop with an error."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     bus = await begin(dut, 0.2)
-    await bridge(play)(Blocking(bus), [random_illegal(CONFIG, rng) for _ in range(PROGRAMS)])
+    await bridge(play)(Blocking(bus), [random_illegal(CONFIG, rng) for _ in range(3 * PROGRAMS // 2)])
