@@ -25,9 +25,10 @@ class Record:
             KeyError:   a dictionary has a field that the layout lacks.
         """
         if self.parts is None:
-            if self.of(value & (1 << self.width) - 1) != value:
+            payload = int(value) & (1 << self.width) - 1
+            if self.of(payload) != value:
                 raise ValueError(f"{value} does not fit {self.width} bits")
-            return int(value) & (1 << self.width) - 1
+            return payload
         items = value.items() if isinstance(value, dict) else enumerate(value)
         return sum(self.parts[key][1].join(part) << self.parts[key][0] for key, part in items)
 

@@ -14,6 +14,7 @@ from hw.bias_rf import BiasRf
 from hw.control import Control
 from hw.converter import Converter
 from hw.crc import CRC32
+from hw.decoder import Decoder
 from hw.matrix_loader import MatrixLoader
 from hw.matrix_rf import MatrixRf
 from hw.message_input import MessageInput
@@ -66,6 +67,7 @@ UNITS = {
     "control": Unit(component=Control),
     "converter": Unit(component=Converter, environment=_timing("latency")),
     "crc": Unit(component=lambda _: CRC32(), configurations=("tiny",)),
+    "decoder": Unit(component=Decoder),
     "matrix_loader": Unit(component=MatrixLoader),
     "matrix_rf": Unit(component=MatrixRf),
     "message_input": Unit(component=lambda config: AxiStream(MessageInput(config), "i", "s_axis")),
