@@ -188,7 +188,7 @@ def _describe(preset: str, compiled: Compiled) -> str:
 
 def _run(compiled: Compiled, samples: Samples, request: Request, console: Console) -> dict[str, Outcome]:
     kinds = list(dict.fromkeys([MachineKind.GOLDEN, request.kind]))
-    with Progress(console=console, transient=True) as bars:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks = {kind: bars.add_task(kind.value, total=len(samples.labels)) for kind in kinds}
         return batches.run_all(
             compiled.firmware,
