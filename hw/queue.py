@@ -12,7 +12,7 @@ class Queue(wiring.Component):
 
     Args:
         shape: Payload.
-        depth: Transfers held, at least 2.
+        depth: Transfers held, at least 3: two would take turns with the register at the output.
 
     Members:
         i: In(stream). o: Out(stream).
@@ -23,7 +23,7 @@ class Queue(wiring.Component):
     """
 
     def __init__(self, shape, depth: int):
-        self.shape, self.depth = shape, max(2, depth)
+        self.shape, self.depth = shape, max(3, depth)
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
                           "level": Out(range(self.depth + 1))})
 

@@ -13,12 +13,15 @@ from hw.beat_sequencer import BeatSequencer
 from hw.bias_rf import BiasRf
 from hw.control import Control
 from hw.converter import Converter
+from hw.counters import EventCounters
 from hw.crc import CRC32
 from hw.decoder import Decoder
+from hw.host_read import HostRead
 from hw.matrix_loader import MatrixLoader
 from hw.matrix_rf import MatrixRf
 from hw.message_input import MessageInput
 from hw.message_output import MessageOutput
+from hw.mode_table import ModeTable
 from hw.multifunction import MultiFunctionUnit
 from hw.multiplier import FloatMultiplier
 from hw.mvm import MatrixVectorMultiplier
@@ -27,11 +30,16 @@ from hw.normalizer import Normalizer
 from hw.operand_buffer import OperandBuffer
 from hw.overflow import OverflowCounter
 from hw.quantizer import Quantizer
+from hw.queue import Queue
+from hw.read_ahead import ReadAhead
 from hw.result_sequencer import ResultSequencer
 from hw.row_tiles import RowTiles
+from hw.scalar_registers import ScalarRegisters
+from hw.sequencer import Sequencer
 from hw.steering import Steering
 from hw.tile_engine import TileEngine
 from sim.axi_stream import AxiStream
+from sim.counters import WIDTHS
 from spec.config import Config
 
 CONFIGURATIONS = ("tiny", "serial", "wide")  #: Presets that differ in every parameter.
@@ -66,12 +74,16 @@ UNITS = {
     "bias_rf": Unit(component=BiasRf),
     "control": Unit(component=Control),
     "converter": Unit(component=Converter, environment=_timing("latency")),
+    "counters": Unit(component=lambda _: EventCounters(WIDTHS), configurations=("tiny",)),
     "crc": Unit(component=lambda _: CRC32(), configurations=("tiny",)),
     "decoder": Unit(component=Decoder),
+    "host_read": Unit(component=HostRead),
     "matrix_loader": Unit(component=MatrixLoader),
     "matrix_rf": Unit(component=MatrixRf),
     "message_input": Unit(component=lambda config: AxiStream(MessageInput(config), "i", "s_axis")),
     "message_output": Unit(component=lambda config: AxiStream(MessageOutput(config), "o", "m_axis")),
+    "mode_table": Unit(
+        component=lambda config: ModeTable(3 * config.matrix_tiles + 5), environment=_timing("tiles")),
     "multifunction": Unit(
         component=lambda config: MultiFunctionUnit(config.mfu_lanes), environment=_timing("latency", "factor_at")),
     "multiplier": Unit(component=lambda _: FloatMultiplier(), configurations=("tiny",), environment=_timing("latency")),
@@ -86,9 +98,13 @@ UNITS = {
     "quantizer": Unit(
         component=lambda config: Quantizer(config.activations, config.mfu_lanes, config.native_dim),
         environment=_timing("latency")),
+    "queue": Unit(component=lambda config: Queue(24, config.chain_queue), environment=_timing("depth")),
+    "read_ahead": Unit(component=lambda config: ReadAhead(config, 3), environment=_timing("DEPTH", "tag_bits")),
     "result_sequencer": Unit(component=lambda config: ResultSequencer(config, 4)),
     "row_tiles": Unit(component=RowTiles),
     # One engine has nothing to turn.
+    "scalar_registers": Unit(component=ScalarRegisters),
+    "sequencer": Unit(component=Sequencer),
     "steering": Unit(component=Steering, configurations=("wide",), environment=_timing("latency")),
     "tile_engine": Unit(component=TileEngine, environment=_timing("latency", "width")),
 }
