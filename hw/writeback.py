@@ -62,7 +62,8 @@ class Writeback(wiring.Component):
 
         able = self.i.valid & self.job.valid
         fits = Cat(~w.valid | free for w, free in zip(job.writes, self.free, strict=True)).all()
-        fire = able & fits & (~job.net | self.net.ready)
+        sent = Signal()  # NetQ has taken the word before the memories did
+        fire = able & fits & (~job.net | self.net.ready | sent)
         m.d.comb += [self.i.ready.eq(fire), self.job.ready.eq(fire & last_word & last_iteration), self.landed.eq(fire)]
         for k, w in enumerate(job.writes):
             address = Signal(bits, name=f"address{k}")
@@ -72,8 +73,9 @@ class Writeback(wiring.Component):
                 self.writes[k].word.eq(choose(w.select)),
                 self.progress.low[k].eq(Mux(self.job.valid, Mux(w.rising | last_iteration, address, w.lo), 0))]
         m.d.comb += [
-            self.net.valid.eq(able & fits & job.net), self.net.p.word.eq(choose(job.net_select)),
+            self.net.valid.eq(able & job.net & ~sent), self.net.p.word.eq(choose(job.net_select)),
             self.net.p.remaining.eq(job.words - index)]
+        m.d.sync += sent.eq(able & job.net & (sent | self.net.ready) & ~fire)
         with m.If(fire):
             m.d.sync += index.eq(index + 1)
             with m.If(last_word):

@@ -21,6 +21,7 @@ from hw.matrix_loader import MatrixLoader
 from hw.matrix_rf import MatrixRf
 from hw.message_input import MessageInput
 from hw.message_output import MessageOutput
+from hw.mfu_pipeline import MfuPipeline
 from hw.mode_table import ModeTable
 from hw.multifunction import MultiFunctionUnit
 from hw.multiplier import FloatMultiplier
@@ -38,6 +39,8 @@ from hw.scalar_registers import ScalarRegisters
 from hw.sequencer import Sequencer
 from hw.steering import Steering
 from hw.tile_engine import TileEngine
+from hw.vector_memories import VectorMemories
+from hw.writeback import Writeback
 from sim.axi_stream import AxiStream
 from sim.counters import WIDTHS
 from spec.config import Config
@@ -82,6 +85,8 @@ UNITS = {
     "matrix_rf": Unit(component=MatrixRf),
     "message_input": Unit(component=lambda config: AxiStream(MessageInput(config), "i", "s_axis")),
     "message_output": Unit(component=lambda config: AxiStream(MessageOutput(config), "o", "m_axis")),
+    "mfu_pipeline": Unit(
+        component=MfuPipeline, configurations=("tiny", "serial"), environment=_timing("latency")),
     "mode_table": Unit(
         component=lambda config: ModeTable(3 * config.matrix_tiles + 5), environment=_timing("tiles")),
     "multifunction": Unit(
@@ -107,6 +112,8 @@ UNITS = {
     "sequencer": Unit(component=Sequencer),
     "steering": Unit(component=Steering, configurations=("wide",), environment=_timing("latency")),
     "tile_engine": Unit(component=TileEngine, environment=_timing("latency", "width")),
+    "vector_memories": Unit(component=VectorMemories),
+    "writeback": Unit(component=Writeback),
 }
 
 
