@@ -1,0 +1,129 @@
+"""Gates, multipliers and memories of the machine or one unit on an ECP5: `nox -s synth -- --preset tiny --unit mvm`."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hw.verilog import YOSYS, verilog
+from nnp.units import component
+from spec.config import Config, preset
+
+DEVICE = {"LUT4": 84_000, "DSP": 156, "block RAM": 208}  #: An LFE5U-85F.
+
+#: What cells cost. A carry cell takes two LUT4, sixteen words of four bits of RAM four.
+COSTS = {
+    "LUT4": {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 4},
+    "FF": {"TRELLIS_FF": 1},
+    "DSP": {"MULT18X18D": 1},
+    "block RAM": {"DP16KD": 1, "PDPW16KD": 1},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What Yosys does.
+
+    Attributes:
+        narrow:  Multiplications of two operands of at most so many bits go to LUTs, wider ones to multipliers: Yosys
+                 alone puts a product of 4 by 4 bits into a whole 18 by 18 bit multiplier.
+        flatten: Optimise across the borders of units.
+    """
+
+    narrow: int
+    flatten: bool
+
+    @property
+    def text(self) -> str:
+        """The commands, from top.v to cells.json. Hidden names keep ABC's reintegration from meeting one twice."""
+        small = f"select -set small t:$mul r:A_WIDTH<={self.narrow} %i r:B_WIDTH<={self.narrow} %i"
+        return "; ".join([
+            "read_verilog top.v", "hierarchy -top top", "rename -hide", "proc", "opt_expr", "opt_clean", "wreduce",
+            small, "chtype -set $__soft_mul @small", f"synth_ecp5 -top top{'' if self.flatten else ' -noflatten'}",
+            "tee -q -o cells.json stat -json"])
+
+
+def synthesise(text: str, script: Script) -> dict[str, Counter]:
+    """Cells of each module of Verilog `text`, by the module's name, of which the top module `top` has none.
+
+    Raises:
+        RuntimeError: Yosys fails; the message ends with what it printed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "top.v").write_text(text)
+        done = subprocess.run([YOSYS, "-q", "-l", "log", "-p", script.text], cwd=folder, check=False,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if done.returncode:
+            raise RuntimeError(f"yosys failed:\n{Path(folder, 'log').read_text(errors='replace')[-2000:]}")
+        modules = json.loads(Path(folder, "cells.json").read_text())["modules"]
+    return {name.removeprefix("\\top").removeprefix("."): Counter(module["num_cells_by_type"])
+            for name, module in modules.items()}
+
+
+def costs(cells: Counter) -> dict[str, int]:
+    """What cells cost, by the columns of the table."""
+    return {name: sum(cells[kind] * price for kind, price in prices.items()) for name, prices in COSTS.items()}
+
+
+def units(modules: dict[str, Counter], top: str, depth: int) -> dict[str, Counter]:
+    """Cells of each unit with all that is in it, down to `depth` names below `top`; units come before their parts.
+
+    Amaranth names the module of each instance by its path.
+    """
+    found = {}
+    for name, cells in sorted(modules.items()):
+        names = [top, *filter(None, name.split("$")[0].split("."))]
+        for length in range(1, min(len(names), depth + 1) + 1):
+            found.setdefault(".".join(names[:length]), Counter()).update(cells)
+    return dict(sorted(found.items()))
+
+
+def table(rows: dict[str, Counter], title: str) -> Table:
+    """Costs of units, indented by their place."""
+    result = Table("unit", *(f"{name}" for name in COSTS), title=title)
+    for name, cells in rows.items():
+        place = name.split(".")
+        result.add_row("  " * (len(place) - 1) + place[-1], *(f"{cost:,}" for cost in costs(cells).values()))
+    return result
+
+
+def narrow_of(config: Config) -> int:
+    """Bits of the wider operand of a tile engine's products."""
+    return max(config.weights.bits, config.activations.bits)
+
+
+def main(
+    preset_name: Annotated[str, typer.Option("--preset", help="Machine configuration.")] = "ulx3s",
+    unit: Annotated[str, typer.Option(help="Unit, named as its file in hw/.")] = "nnp",
+    narrow: Annotated[int | None, typer.Option(
+        help="Bits up to which products are made of LUTs; those of the operands where left out.")] = None,
+    depth: Annotated[int, typer.Option(help="Levels of units shown.")] = 2,
+    flat: Annotated[bool, typer.Option(help="Synthesise it flattened too.")] = True,
+) -> None:
+    """Synthesise and print."""
+    config, console = preset(preset_name), Console(width=100 if not sys.stdout.isatty() else None)
+    narrow = narrow_of(config) if narrow is None else narrow
+    text = verilog(component(unit, config), "top")
+    began = time.monotonic()
+    console.print(table(units(synthesise(text, Script(narrow=narrow, flatten=False)), unit, depth),
+                        f"{unit} of {preset_name} on an ECP5, each unit on its own"))
+    if flat:
+        total = sum(synthesise(text, Script(narrow=narrow, flatten=True)).values(), Counter())
+        console.print(table({unit: total}, "Flattened"))
+        for name, cost in costs(total).items():
+            if name in DEVICE:
+                console.print(f"{name}: {cost:,} of {DEVICE[name]:,} in an LFE5U-85F, {cost / DEVICE[name]:.0%}")
+    console.print(f"products of at most {narrow} bits in LUTs; {time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    typer.run(main)
