@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
@@ -59,14 +60,16 @@ def command(words: list, where: Path) -> None:
 def cached(name: str, key: str, make) -> Path:
     """The folder build/sim/`name`-<hash of key>, which `make(folder)` fills if no earlier call has filled it.
 
-    Processes that ask for the same folder wait for the one that makes it.
+    Processes that ask for the same folder wait for the one that makes it. Its file `done` tells how many seconds that
+    took.
     """
     where = BUILD / f"{name}-{hashlib.sha256((key + tools()).encode()).hexdigest()[:16]}"
     where.mkdir(parents=True, exist_ok=True)
     with FileLock(where / "lock"):
         if not (where / "done").exists():
+            began = time.monotonic()
             make(where)
-            (where / "done").touch()
+            (where / "done").write_text(f"{time.monotonic() - began:.1f}\n")
     return where
 
 
