@@ -1,6 +1,7 @@
 """Random checked chains, and the record that the decoder makes of a chain."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,6 +39,53 @@ def pipelines(chain: Chain) -> tuple[str, ...]:
     if chain.product:
         return ("fetch", "product") if chain.pushes else ("fetch", "product", "mfu")
     return ("mfu",) if pointwise or chain.pops else ("copy",)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Word:
+    """What one word of a chain touches, behind the product if there is one. Memories are indices, as in `hw.types`.
+
+    Attributes:
+        source:   (memory, address), None where the word comes from a queue or a product.
+        operands: Addresses by memory.
+        writes:   Addresses by memory.
+    """
+
+    iteration: int
+    index: int
+    source: tuple[int, int] | None
+    operands: dict[int, int]
+    writes: dict[int, int]
+
+    @property
+    def reads(self) -> list[tuple[int, int]]:
+        return [self.source] * (self.source is not None) + list(self.operands.items())
+
+
+def words(chain: Chain) -> list[Word]:
+    """The words of all iterations in order."""
+    found, source = [], chain.source
+    for iteration in range(chain.registers.iterations):
+        for index in range(chain.words):
+            at = {"operands": {}, "writes": {}}
+            for i in chain.instructions[1:]:
+                mem, kind = (i.mem, "writes") if i.op == Op.V_WR else (SPECS[i.op].operand, "operands")
+                if mem in VRFS:
+                    at[kind][mem - 1] = i.a + chain.offset(i, iteration) + index
+            read = source.mem - 1, source.a + chain.source_offset(iteration) + index
+            found.append(Word(iteration=iteration, index=index, **at,
+                              source=read if chain.random_source and not chain.product else None))
+    return found
+
+
+def feeds_itself(chain: Chain) -> bool:
+    """Whether a word reads what an earlier word of the same chain wrote."""
+    written = set()
+    for word in words(chain):
+        if not written.isdisjoint(word.reads):
+            return True
+        written.update(word.writes.items())
+    return False
 
 
 def fields(config: Config, chain: Chain) -> dict:

@@ -13,6 +13,7 @@ from hw.beat_sequencer import BeatSequencer
 from hw.bias_rf import BiasRf
 from hw.control import Control
 from hw.converter import Converter
+from hw.copy import Copy
 from hw.counters import EventCounters
 from hw.crc import CRC32
 from hw.decoder import Decoder
@@ -29,6 +30,7 @@ from hw.mvm import MatrixVectorMultiplier
 from hw.nnp import NNP
 from hw.normalizer import Normalizer
 from hw.operand_buffer import OperandBuffer
+from hw.operand_fetch import OperandFetch
 from hw.overflow import OverflowCounter
 from hw.quantizer import Quantizer
 from hw.queue import Queue
@@ -37,6 +39,7 @@ from hw.result_sequencer import ResultSequencer
 from hw.row_tiles import RowTiles
 from hw.scalar_registers import ScalarRegisters
 from hw.sequencer import Sequencer
+from hw.source import Source
 from hw.steering import Steering
 from hw.tile_engine import TileEngine
 from hw.vector_memories import VectorMemories
@@ -77,6 +80,7 @@ UNITS = {
     "bias_rf": Unit(component=BiasRf),
     "control": Unit(component=Control),
     "converter": Unit(component=Converter, environment=_timing("latency")),
+    "copy": Unit(component=Copy),
     "counters": Unit(component=lambda _: EventCounters(WIDTHS), configurations=("tiny",)),
     "crc": Unit(component=lambda _: CRC32(), configurations=("tiny",)),
     "decoder": Unit(component=Decoder),
@@ -97,6 +101,7 @@ UNITS = {
     "normalizer": Unit(
         component=lambda config: Normalizer(config.sum_bits, range(-32, 46)), environment=_timing("latency", "width")),
     "operand_buffer": Unit(component=OperandBuffer),
+    "operand_fetch": Unit(component=OperandFetch),
     "overflow": Unit(
         component=lambda config: OverflowCounter(config.native_dim, 30, config.product_bits),
         environment=_timing("latency", "count", "width", "bits")),
@@ -110,6 +115,7 @@ UNITS = {
     # One engine has nothing to turn.
     "scalar_registers": Unit(component=ScalarRegisters),
     "sequencer": Unit(component=Sequencer),
+    "source": Unit(component=Source),
     "steering": Unit(component=Steering, configurations=("wide",), environment=_timing("latency")),
     "tile_engine": Unit(component=TileEngine, environment=_timing("latency", "width")),
     "vector_memories": Unit(component=VectorMemories),

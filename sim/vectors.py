@@ -29,7 +29,7 @@ class Vectors:
 
     def __init__(self, dut, config: Config, *, seed: int, stall: float):
         self.dut, self.stall, self.random = dut, stall, random.Random(f"vectors {seed}")
-        self.bits = word(config).size
+        self.word, self.bits = Record(word(config)), word(config).size
         self.words = [[self.random.getrandbits(self.bits) for _ in range(depth(config, mem))] for mem in VRFS]
         self.reads: list[tuple[int, int]] = []
         self.request = Record(read_request(config))
@@ -55,5 +55,5 @@ class Vectors:
         for memory, write in self.write.of(int(self.dut.writes.value)).items():
             if write["valid"]:
                 assert free >> memory & 1, f"memory {memory} was written while it was not free"
-                self.words[memory][write["address"]] = write["word"]
+                self.words[memory][write["address"]] = self.word.join(write["word"])
         self.dut.free.value = sum((self.random.random() >= self.stall) << k for k in range(len(VRFS)))
