@@ -1,21 +1,18 @@
 """Firmware as safetensors files with a JSON header: no pickle."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
+from golden import tensor_file
 from golden.firmware import Firmware, Section, Tiles, check_machine
 from spec.config import Config
 from spec.formats import Format, Rule
 from spec.isa import Mem
 
-#: Tells this kind of file from other safetensors.
-KIND = "concord firmware"
-VERSION = 1
+KIND = tensor_file.Kind(
+    key="concord firmware", version=1, name="firmware", remedy="compile again", command="`nnp compile`")
 
 
 def save_firmware(firmware: Firmware, path: Path):
@@ -23,15 +20,10 @@ def save_firmware(firmware: Firmware, path: Path):
     arrays = {f"vectors.{mem.name}": words for mem, words in firmware.vectors.items()}
     arrays |= {f"tiles.{name}": getattr(firmware.tiles, name) for name in ("mantissas", "exponents", "integer")}
     arrays |= {"words": firmware.words, "biases": firmware.biases}
-    header = {"version": VERSION, "digest": firmware.config.digest, "config": asdict(firmware.config)}
+    header = {"digest": firmware.config.digest, "config": asdict(firmware.config)}
     header |= {name: getattr(firmware, name) for name in ("name", "data", "inputs", "outputs", "loop", "text")}
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
-    content = save({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {KIND: json.dumps(header)})
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
-    part.replace(path)
+    tensor_file.write(KIND, path, header, arrays)
 
 
 def load_firmware(path: Path, config: Config | None = None) -> Firmware:
@@ -45,8 +37,7 @@ def load_firmware(path: Path, config: Config | None = None) -> Firmware:
         ValueError: the file is missing, truncated, of another kind or for another machine; an array is missing or of
             the wrong type or shape; the program is not legal.
     """
-    path = Path(path)
-    header, arrays = _read(path)
+    header, arrays = tensor_file.read(KIND, path)
     try:
         firmware = _unpack(header, arrays)
         if config is not None:
@@ -55,29 +46,6 @@ def load_firmware(path: Path, config: Config | None = None) -> Firmware:
         reason = f"the file lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path}: {reason}") from error
     return firmware
-
-
-def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
-    """The JSON header and every tensor."""
-    if not path.is_file():
-        raise ValueError(f"{path}: there is no such firmware file; `nnp compile` makes one")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            names = file.keys()
-            arrays = {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"{path}: not a whole safetensors file ({error}); compile again") from error
-    if KIND not in metadata:
-        raise ValueError(f"{path}: a safetensors file, but not firmware; `nnp compile` makes that")
-    try:
-        header = json.loads(metadata[KIND])
-        version = header["version"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: its JSON header cannot be read ({error}); compile again") from error
-    if version != VERSION:
-        raise ValueError(f"{path}: firmware version {version}, but this program reads version {VERSION}; compile again")
-    return header, arrays
 
 
 def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:

@@ -1,20 +1,18 @@
 """Quantised models as safetensors files with a JSON header: no pickle."""
 
-import json
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
+from golden import tensor_file
 from golden.layers import LSTM, Activation, BlockDense, BlockLSTM, Dense, Layer, Unknown
 from golden.model import Model, Provenance
 from spec.formats import Format, Rule
 
-#: Tells this kind of file from other safetensors.
-KIND = "concord quantised model"
-VERSION = 1
+KIND = tensor_file.Kind(
+    key="concord quantised model", version=1, name="model", remedy="copy it again, or train again",
+    command="`nnp train`")
 KINDS = {cls.__name__: cls for cls in (Dense, BlockDense, LSTM, BlockLSTM)}
 
 
@@ -29,7 +27,6 @@ def save_model(model: Model, path: Path):
         layers.append({"kind": type(layer).__name__, **record})
         arrays |= {f"{layer.name}.{key}": value for key, value in tensors.items()}
     header = {
-        "version": VERSION,
         "name": model.name,
         "data": model.data,
         "preprocessing": model.preprocessing,
@@ -37,12 +34,7 @@ def save_model(model: Model, path: Path):
         "provenance": asdict(model.provenance),
         "layers": layers,
     }
-    content = save({k: np.ascontiguousarray(_stored(v)) for k, v in arrays.items()}, {KIND: json.dumps(header)})
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
-    part.replace(path)
+    tensor_file.write(KIND, path, header, {name: _stored(array) for name, array in arrays.items()})
 
 
 def load_model(path: Path) -> Model:
@@ -52,35 +44,13 @@ def load_model(path: Path) -> Model:
         ValueError: the file is missing, truncated, or of another kind; a layer's field is missing, of the wrong type or
             shape, out of the range of its format, or not finite.
     """
-    header, arrays = _read(Path(path))
+    header, arrays = tensor_file.read(KIND, path)
+    arrays = {name: array.view(np.uint16) if array.dtype == np.float16 else array for name, array in arrays.items()}
     try:
         return _unpack_model(header, arrays)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"the header lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path}: {reason}") from error
-
-
-def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
-    """The JSON header and every tensor."""
-    if not path.is_file():
-        raise ValueError(f"{path}: there is no such model file; `nnp train` makes one")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            names = file.keys()
-            arrays = {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"{path}: not a whole safetensors file ({error}); copy it again, or train again") from error
-    if KIND not in metadata:
-        raise ValueError(f"{path}: a safetensors file, but not a quantised model; `nnp train` makes those")
-    try:
-        header = json.loads(metadata[KIND])
-        version = header["version"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: its JSON header cannot be read ({error}); train again") from error
-    if version != VERSION:
-        raise ValueError(f"{path}: model file version {version}, but this program reads version {VERSION}; train again")
-    return header, {k: v.view(np.uint16) if v.dtype == np.float16 else v for k, v in arrays.items()}
 
 
 def _unpack_model(header: dict, arrays: dict[str, np.ndarray]) -> Model:

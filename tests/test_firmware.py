@@ -58,11 +58,11 @@ def refusal(path, config=None) -> str:
 def edited(path, change_header=lambda header: None, change_arrays=lambda arrays: None):
     """Write the file again with changes."""
     with safe_open(path, framework="numpy") as file:
-        header = json.loads(file.metadata()[KIND])
+        header = json.loads(file.metadata()[KIND.key])
     arrays = load_file(path)
     change_header(header)
     change_arrays(arrays)
-    save_file(arrays, path, {KIND: json.dumps(header)})
+    save_file(arrays, path, {KIND.key: json.dumps(header)})
 
 
 def test_round_trip(firmware, path):
@@ -82,12 +82,12 @@ def test_truncated(path, length):
 
 def test_another_kind_of_file(path):
     save_file({"a": np.zeros(1)}, path)
-    assert "a safetensors file, but not firmware" in refusal(path)
+    assert "a safetensors file, but no firmware" in refusal(path)
 
 
 def test_another_version(path):
     edited(path, lambda header: header.update(version=9))
-    assert "firmware version 9" in refusal(path)
+    assert "firmware file version 9" in refusal(path)
 
 
 def test_another_machine_is_named(path):

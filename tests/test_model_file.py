@@ -89,12 +89,12 @@ def rewrite(path, change):
     """Write the file again after `change(header, tensors)`."""
     tensors, header = load_file(path), json.loads(raw_header(path))
     change(header, tensors)
-    save_file(tensors, path, {KIND: json.dumps(header)})
+    save_file(tensors, path, {KIND.key: json.dumps(header)})
 
 
 def raw_header(path) -> str:
     content = path.read_bytes()
-    return json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"][KIND]
+    return json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"][KIND.key]
 
 
 def assert_same(one, other):
@@ -138,9 +138,9 @@ def test_missing_garbage_and_foreign_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="not a whole safetensors file"):
         load_model(tmp_path / "garbage")
     save_file({"x": np.zeros(3)}, tmp_path / "foreign")
-    with pytest.raises(ValueError, match="but not a quantised model"):
+    with pytest.raises(ValueError, match="but no model"):
         load_model(tmp_path / "foreign")
-    save_file({"x": np.zeros(3)}, tmp_path / "broken", {KIND: "{"})
+    save_file({"x": np.zeros(3)}, tmp_path / "broken", {KIND.key: "{"})
     with pytest.raises(ValueError, match="JSON header cannot be read"):
         load_model(tmp_path / "broken")
 

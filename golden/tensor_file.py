@@ -1,0 +1,67 @@
+"""Files of tensors under a JSON header, as safetensors: no pickle."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """A kind of file.
+
+    Attributes:
+        key:     What tells it from other safetensors.
+        version: Version of its header.
+        name:    What users call it.
+        remedy:  What makes a good one.
+        command: The command that does.
+    """
+
+    key: str
+    version: int
+    name: str
+    remedy: str
+    command: str
+
+
+def write(kind: Kind, path: Path, header: dict, arrays: dict[str, np.ndarray]):
+    """Write a file; it appears whole or not at all."""
+    text = json.dumps({"version": kind.version, **header})
+    content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, {kind.key: text})
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(content)
+    part.replace(path)
+
+
+def read(kind: Kind, path: Path) -> tuple[dict, dict[str, np.ndarray]]:
+    """The JSON header and every tensor.
+
+    Raises:
+        ValueError: the file is missing, truncated, of another kind or of another version.
+    """
+    if not Path(path).is_file():
+        raise ValueError(f"{path}: there is no such {kind.name} file; {kind.command} makes one")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            names = file.keys()
+            arrays = {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ValueError(f"{path}: not a whole safetensors file ({error}); {kind.remedy}") from error
+    if kind.key not in metadata:
+        raise ValueError(f"{path}: a safetensors file, but no {kind.name}; {kind.command} makes that")
+    try:
+        header = json.loads(metadata[kind.key])
+        version = header.pop("version")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: its JSON header cannot be read ({error}); {kind.remedy}") from error
+    if version != kind.version:
+        raise ValueError(f"{path}: {kind.name} file version {version}, but this program reads version {kind.version}; "
+                         f"{kind.remedy}")
+    return header, arrays
