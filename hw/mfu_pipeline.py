@@ -26,6 +26,12 @@ class MfuPipeline(wiring.Component):
         One word a cycle; never stalls.
     """
 
+    #: Cycles from `go` to the results: a read, a register, two units.
+    latency = 2 + 2 * MultiFunctionUnit.latency
+    #: Cycles from `go` to the read of each operand, in the order of OPERANDS.
+    due = (0, MultiFunctionUnit.latency, MultiFunctionUnit.factor_at,
+           MultiFunctionUnit.latency + MultiFunctionUnit.factor_at)
+
     def __init__(self, config: Config):
         self.config = config
         self.units = MultiFunctionUnit(config.mfu_lanes), MultiFunctionUnit(config.mfu_lanes)
@@ -35,17 +41,6 @@ class MfuPipeline(wiring.Component):
             "word": In(word(config)), "reads": Out(addresses),
             "operands": In(data.ArrayLayout(word(config), len(OPERANDS))),
             "o": Out(results(config)), "valid": Out(1)})
-
-    @property
-    def latency(self) -> int:
-        """Cycles from `go` to the results: a read, a register, two units."""
-        return 2 + sum(unit.latency for unit in self.units)
-
-    @property
-    def due(self) -> tuple[int, ...]:
-        """Cycles from `go` to the read of each operand, in the order of OPERANDS."""
-        first, second = self.units
-        return 0, first.latency, first.factor_at, first.latency + second.factor_at
 
     def elaborate(self, platform):
         m = Module()

@@ -18,6 +18,7 @@ from hw.counters import EventCounters
 from hw.crc import CRC32
 from hw.decoder import Decoder
 from hw.host_read import HostRead
+from hw.issue import Issue
 from hw.matrix_loader import MatrixLoader
 from hw.matrix_rf import MatrixRf
 from hw.message_input import MessageInput
@@ -85,6 +86,9 @@ UNITS = {
     "crc": Unit(component=lambda _: CRC32(), configurations=("tiny",)),
     "decoder": Unit(component=Decoder),
     "host_read": Unit(component=HostRead),
+    "issue": Unit(
+        component=lambda config: Issue(config, latency=MfuPipeline.latency, due=MfuPipeline.due),
+        environment=_timing("latency", "due")),
     "matrix_loader": Unit(component=MatrixLoader),
     "matrix_rf": Unit(component=MatrixRf),
     "message_input": Unit(component=lambda config: AxiStream(MessageInput(config), "i", "s_axis")),
