@@ -29,7 +29,10 @@ def random_chains(config: Config, rng: np.random.Generator, count: int,
         author = Author(config, rng, modes, budget=600)
         for _ in range(10):
             author.extend()
-        chains += filter(wanted, Sequencer(config, author.end(), list(modes)).walk())
+        program = list(Sequencer(config, author.end(), list(modes)).walk())
+        while sum(chain.pushes - chain.pops for chain in program):  # the next program begins with an empty MvmQ
+            program.pop()
+        chains += filter(wanted, program)
     return chains[:count]
 
 

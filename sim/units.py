@@ -18,6 +18,7 @@ from hw.counters import EventCounters
 from hw.crc import CRC32
 from hw.decoder import Decoder
 from hw.host_read import HostRead
+from hw.interlock import Interlock
 from hw.issue import Issue
 from hw.matrix_loader import MatrixLoader
 from hw.matrix_rf import MatrixRf
@@ -86,6 +87,7 @@ UNITS = {
     "crc": Unit(component=lambda _: CRC32(), configurations=("tiny",)),
     "decoder": Unit(component=Decoder),
     "host_read": Unit(component=HostRead),
+    "interlock": Unit(component=Interlock),
     "issue": Unit(
         component=lambda config: Issue(config, latency=MfuPipeline.latency, due=MfuPipeline.due),
         environment=_timing("latency", "due")),
