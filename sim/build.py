@@ -108,12 +108,13 @@ def verilate(where: Path, sources: list, flags: list, *, target: str, optimise: 
     command(["make", "-j2", "-f", "Vtop.mk", "CFG_CXXFLAGS_PCH_I=-include", *options, target], where)
 
 
-def build(text: str, name: str, ports: list[str], *, waves: bool = False, coverage: bool = False) -> Path:
+def build(text: str, name: str, *, waves: bool = False, coverage: bool = False) -> Path:
     """The folder that holds Verilog `text` with top module `name` Verilated under cocotb.
 
     Only the ports are public: cocotb sees nothing else, and Verilator may optimise the rest.
     """
-    public = "".join(f'public_flat_rw -module "{name}" -var "{port}"\n' for port in ["clk", "rst", *ports])
+    ports = re.search(rf"^module {name}\((.*?)\);", text, re.MULTILINE | re.DOTALL)[1].split(",")
+    public = "".join(f'public_flat_rw -module "{name}" -var "{port.strip()}"\n' for port in ports)
     libraries = cocotb_tools.config.libs_dir
     flags = ["--exe", "--vpi", *["--trace-vcd"] * waves, *["--coverage-line"] * coverage]
     link = ["--top-module", name, "-o", name,
@@ -178,8 +179,8 @@ def run(dut: Component, testbench: str, *, seed: int | None = None, waves: bool 
     Raises:
         AssertionError: a test failed; the message names seed, folder and the end of the log.
     """
-    public, name = ports(dut), testbench.rpartition(".")[2]
-    if name in public:
+    name = testbench.rpartition(".")[2]
+    if name in ports(dut):
         name = "top"
-    built = build(verilog(dut, name), name, public, waves=waves, coverage=coverage)
+    built = build(verilog(dut, name), name, waves=waves, coverage=coverage)
     return simulate(built, name, testbench, seed=seed, waves=waves, env=env)

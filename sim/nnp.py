@@ -1,7 +1,7 @@
 """Testbench of hw.nnp against golden.machine: random programs through bus models with random pauses.
 
-CONFIG is a preset or a configuration as JSON, PROGRAMS how many legal programs each test runs. bins.json tells how many of
-them hit each bin.
+CONFIG is a preset or a configuration as JSON, PROGRAMS how many legal programs each test runs. bins.json tells how
+many of them hit each bin.
 """
 
 import json

@@ -6,13 +6,13 @@ import socket
 import tempfile
 import threading
 import weakref
+from contextlib import suppress
 from functools import partialmethod
 from pathlib import Path
 
 from amaranth.lib.wiring import Component
 
-from hw.nnp import NNP
-from hw.verilog import ports, verilog
+from hw.verilog import verilog
 from sim.build import build, simulate
 from sim.configs import to_text
 from sim.library import nnp_verilog
@@ -24,7 +24,7 @@ START = 60  #: Seconds that a simulation has to begin.
 def build_simulation(config: Config, *, dut: Component | None = None, waves: bool = False) -> Path:
     """The NNP Verilated under cocotb; `dut` takes its place where given."""
     text = nnp_verilog(config) if dut is None else verilog(dut, "nnp")
-    return build(text, "nnp", ports(NNP(config) if dut is None else dut), waves=waves)
+    return build(text, "nnp", waves=waves)
 
 
 class Remote:
@@ -44,7 +44,7 @@ class Remote:
             self._socket = self._accept(listener)
         self._file = self._socket.makefile("rw")
         # Where nobody closes it, the simulation ends with this object.
-        weakref.finalize(self, _hang_up, self._socket)
+        self._hang_up = weakref.finalize(self, _hang_up, self._socket, self._file)
 
     def _simulate(self, built: Path, seed: int, env: dict[str, str]) -> None:
         try:
@@ -106,7 +106,7 @@ class Remote:
 
     def close(self) -> None:
         """End the simulation; a waveform is complete after this."""
-        _hang_up(self._socket)
+        self._hang_up()
         self._thread.join()
         self._tell()
         if self._trace is not None and self._where is not None:
@@ -114,8 +114,9 @@ class Remote:
             self._where = None
 
 
-def _hang_up(link: socket.socket) -> None:
-    try:
+def _hang_up(link: socket.socket, file) -> None:
+    with suppress(OSError):  # The simulation may have gone already.
         link.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return  # It has gone already.
+    with suppress(OSError):
+        file.close()
+    link.close()
