@@ -113,8 +113,9 @@ def build(text: str, name: str, *, waves: bool = False, coverage: bool = False) 
 
     Only the ports are public: cocotb sees nothing else, and Verilator may optimise the rest.
     """
-    ports = re.search(rf"^module {name}\((.*?)\);", text, re.MULTILINE | re.DOTALL)[1].split(",")
-    public = "".join(f'public_flat_rw -module "{name}" -var "{port.strip()}"\n' for port in ports)
+    header = re.search(rf"^module {name}\((.*?)\);", text, re.MULTILINE | re.DOTALL)[1]
+    ports = [port.strip(" \\\n") for port in header.split(",")]
+    public = "".join(f'public_flat_rw -module "{name}" -var "{port}"\n' for port in ports)
     libraries = cocotb_tools.config.libs_dir
     flags = ["--exe", "--vpi", *["--trace-vcd"] * waves, *["--coverage-line"] * coverage]
     link = ["--top-module", name, "-o", name,

@@ -61,7 +61,8 @@ class Source(Port):
     def put(self, *payloads: int) -> None:
         """Queue payloads; returns at once."""
         self.queue.extend(payloads)
-        self.filled.set()
+        if self.queue:
+            self.filled.set()
 
     async def drain(self) -> None:
         """Wait until everything queued has been taken."""

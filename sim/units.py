@@ -18,11 +18,13 @@ from hw.counters import EventCounters
 from hw.crc import CRC32
 from hw.decoder import Decoder
 from hw.host_read import HostRead
+from hw.instruction_check import InstructionCheck
 from hw.interlock import Interlock
 from hw.issue import Issue
 from hw.matrix_loader import MatrixLoader
 from hw.matrix_rf import MatrixRf
 from hw.message_input import MessageInput
+from hw.message_items import MessageItems
 from hw.message_output import MessageOutput
 from hw.mfu_pipeline import MfuPipeline
 from hw.mode_table import ModeTable
@@ -87,6 +89,7 @@ UNITS = {
     "crc": Unit(component=lambda _: CRC32(), configurations=("tiny",)),
     "decoder": Unit(component=Decoder),
     "host_read": Unit(component=HostRead),
+    "instruction_check": Unit(component=InstructionCheck),
     "interlock": Unit(component=Interlock),
     "issue": Unit(
         component=lambda config: Issue(config, latency=MfuPipeline.latency, due=MfuPipeline.due),
@@ -94,6 +97,7 @@ UNITS = {
     "matrix_loader": Unit(component=MatrixLoader),
     "matrix_rf": Unit(component=MatrixRf),
     "message_input": Unit(component=lambda config: AxiStream(MessageInput(config), "i", "s_axis")),
+    "message_items": Unit(component=MessageItems),
     "message_output": Unit(component=lambda config: AxiStream(MessageOutput(config), "o", "m_axis")),
     "mfu_pipeline": Unit(
         component=MfuPipeline, configurations=("tiny", "serial"), environment=_timing("latency")),
