@@ -137,8 +137,8 @@ class HardwareMachine(Machine):
 
     def send(self, *messages: bytes) -> None:
         for message in messages:
-            self._reads |= message[0] == MessageKind.READ
             self.link.send(message)
+            self._reads |= message[0] == MessageKind.READ
 
     def receive(self) -> list[bytes]:
         if self._reads:
