@@ -148,16 +148,16 @@ class Stage(IntEnum):
 
 
 class Kind(Enum):
-    """Shape of an instruction's operands."""
+    """Shape of an instruction's operands: the fields that it takes."""
 
-    NONE = ()  #: Opcode alone.
-    VECTOR = ("mem", "a", "inc")  #: A vector memory; a queue takes neither address nor `inc`.
-    MATRIX_SOURCE = ("mem",)
-    MATRIX_TARGET = ("mem", "a", "integer")
-    PRODUCT = ("a", "b", "integer", "bias", "unsigned")  #: Tile, BiasRf word, modes.
-    OPERAND = ("a", "inc")  #: Address in the stage's own memory.
-    REGISTER = ("mem", "a")  #: Register code in `mem`, value in `a`.
-    COUNT = ("a",)
+    NONE = ""  #: Opcode alone.
+    VECTOR = "mem a inc"  #: A vector memory; a queue takes neither address nor `inc`.
+    MATRIX_SOURCE = "mem"
+    MATRIX_TARGET = "mem a integer"
+    PRODUCT = "a b integer bias unsigned"  #: Tile, BiasRf word, modes.
+    OPERAND = "a inc"  #: Address in the stage's own memory.
+    REGISTER = "mem a"  #: Register code in `mem`, value in `a`.
+    COUNT = "a"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Spec:
     @property
     def fields(self) -> tuple[str, ...]:
         """Fields that may be other than zero."""
-        return self.kind.value
+        return tuple(self.kind.value.split())
 
 
 def _pointwise(mfu: int) -> dict[Op, Spec]:
