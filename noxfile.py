@@ -48,6 +48,12 @@ def nightly(session):
 
 
 @nox.session(default=False)
+def mutants(session):
+    """Break one line after another: the testbench of just that unit must go red."""
+    python(session, "sim.mutants")
+
+
+@nox.session(default=False)
 def bench(session):
     """How fast the machine and its simulations are."""
     python(session, "benchmarks.bench")
