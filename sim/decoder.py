@@ -16,6 +16,7 @@ from sim.author import Author
 from sim.chains import fields, meaning
 from sim.configs import from_text
 from sim.faults import fault
+from sim.limits import limits
 from sim.record import Record
 from sim.stream import Sink, Source, reset, start
 from spec.assembler import assemble
@@ -127,6 +128,18 @@ async def matches_spec(dut, stall):
             await bench.load(modes)
         found.add(await bench.compare(program))
     assert len(found) > 5, found
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(beyond=[0, 1])
+async def limits_to_the_word(dut, beyond):
+    """What just fits is legal, and one word, tile, row or loop more is not."""
+    bench = Bench(dut, 0.0)
+    await start(dut)
+    for text in limits(CONFIG, beyond):
+        await bench.load([False] * CONFIG.matrix_tiles)
+        error = await bench.compare(assemble(text))
+        assert (error != Error.NONE) == beyond, text
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

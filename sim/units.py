@@ -11,6 +11,7 @@ from hw.activation import Activation
 from hw.adder import FloatAdder
 from hw.beat_sequencer import BeatSequencer
 from hw.bias_rf import BiasRf
+from hw.chain_builder import ChainBuilder
 from hw.control import Control
 from hw.converter import Converter
 from hw.copy import Copy
@@ -82,6 +83,7 @@ UNITS = {
     "beat_sequencer": Unit(
         component=lambda config: BeatSequencer(config, 2 * config.words + 3), environment=_timing("space")),
     "bias_rf": Unit(component=BiasRf),
+    "chain_builder": Unit(component=ChainBuilder),
     "control": Unit(component=Control),
     "converter": Unit(component=Converter, environment=_timing("latency")),
     "copy": Unit(component=Copy),

@@ -14,7 +14,8 @@ from sim.chains import fields, random_chains
 from sim.configs import from_text
 from sim.record import Record
 from sim.stream import Sink, Source, start
-from spec.isa import VRFS
+from spec.chain import Chain
+from spec.isa import VRFS, Mem, Op
 
 CONFIG = from_text(os.environ["CONFIG"])
 JOB, RESULTS, PROGRESS = Record(WriteJob(CONFIG)), Record(results(CONFIG)), Record(progress(CONFIG))
@@ -39,6 +40,11 @@ def words(job: dict, values: list[dict]):
         yield iteration, writes, net if job["net"] else None
 
 
+def several(chain: Chain) -> bool:
+    """Whether a chain writes NetQ and a memory at the same time."""
+    return {Mem.NET_Q} < {i.mem for i in chain.instructions if i.op == Op.V_WR}
+
+
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def writes_what_chains_say(dut, stall):
@@ -48,7 +54,9 @@ async def writes_what_chains_say(dut, stall):
     sink = Sink(dut, "net", seed=seed, stall=stall)
     dut.free.value = 0
     await start(dut)
-    plan, messages, chains = [], [], random_chains(CONFIG, rng, 60, lambda c: not c.pushes and not c.loads)
+    plan, messages = [], []
+    chains = random_chains(CONFIG, rng, 50, lambda chain: not chain.pushes and not chain.loads)
+    chains += random_chains(CONFIG, rng, 25, several)
     for done, chain in enumerate(chains):
         job = JOB.of(JOB.join({k: v for k, v in fields(CONFIG, chain).items() if k in JOB.parts}))
         sources["job"].put(JOB.join(job))
