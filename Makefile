@@ -17,5 +17,5 @@ test: .venv/test
 	touch $@
 
 .venv/test: .venv/run
-	.venv/bin/pip install --quiet --group test --group lint
+	.venv/bin/pip install --quiet --group test --group lint --group train
 	touch $@

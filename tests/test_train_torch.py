@@ -4,20 +4,15 @@ import gzip
 
 import numpy as np
 import pytest
+import torch
 
 from golden import activation, dataset, float16, network
 from golden.layers import BlockDense, BlockLSTM
 from golden.model import Model, Provenance
 from golden.model_file import load_model
 from spec.formats import Format
-
-torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
-mlp = pytest.importorskip("train.mlp")
-lstm = pytest.importorskip("train.lstm")
-dense = pytest.importorskip("train.dense")
-through = pytest.importorskip("train.straight_through")
-export = pytest.importorskip("train.export")
-ptq = pytest.importorskip("train.ptq")
+from train import export, lstm, mlp, ptq
+from train import straight_through as through
 
 NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
 
