@@ -9,6 +9,7 @@ from pathlib import Path
 from amaranth.lib.wiring import Component
 
 from spec.config import Config
+from spec.training import LazyFormat
 
 HW = Path(__file__).parents[1] / "hw"
 
@@ -28,6 +29,8 @@ PARAMETERS: dict[str, Callable[[Config], object]] = {
     "tag": lambda config: 1,
 }
 
+DEFAULTS = {LazyFormat: LazyFormat()}  #: What a parameter of such a type is, whatever the machine.
+
 
 def names() -> list[str]:
     """Units that can be generated alone."""
@@ -45,12 +48,12 @@ def component(name: str, config: Config) -> Component:
     if kind is None:
         raise ValueError(f"there is no unit {name!r}: choose one of {', '.join(names())}")
     made = getattr(importlib.import_module(f"hw.{name}"), kind)
-    return made(**{p: PARAMETERS[p](config) for p in _required(made)})
+    return made(**{p.name: DEFAULTS.get(p.annotation, PARAMETERS[p.name](config)) for p in _required(made)})
 
 
-def _required(made: type) -> list[str]:
+def _required(made: type) -> list[inspect.Parameter]:
     parameters = inspect.signature(made).parameters.values()
-    return [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+    return [parameter for parameter in parameters if parameter.default is parameter.empty]
 
 
 def _class_name(path: Path) -> str | None:

@@ -1,7 +1,8 @@
 """Every unit with its testbench and the configurations that it runs in."""
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
 from amaranth.lib.wiring import Component
@@ -22,6 +23,7 @@ from hw.host_read import HostRead
 from hw.instruction_check import InstructionCheck
 from hw.interlock import Interlock
 from hw.issue import Issue
+from hw.lazy_update import LazyUpdate
 from hw.matrix_loader import MatrixLoader
 from hw.matrix_rf import MatrixRf
 from hw.message_input import MessageInput
@@ -47,13 +49,20 @@ from hw.sequencer import Sequencer
 from hw.source import Source
 from hw.steering import Steering
 from hw.tile_engine import TileEngine
+from hw.trainer import Trainer
 from hw.vector_memories import VectorMemories
 from hw.writeback import Writeback
 from sim.axi_stream import AxiStream
 from sim.counters import WIDTHS
-from spec.config import Config
+from spec.config import Config, preset
+from spec.training import LazyFormat
 
 CONFIGURATIONS = ("tiny", "serial", "wide")  #: Presets that differ in every parameter.
+
+#: Widths of the lazy update, which presets do not have: the real ones, small ones, a residual of more than one unit.
+LAZY_FORMATS = {
+    preset("tiny"): LazyFormat(), preset("serial"): LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2),
+    preset("wide"): LazyFormat(bits=6, residual=12, shift=8, update=16, guard=4)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +105,9 @@ UNITS = {
     "issue": Unit(
         component=lambda config: Issue(config, latency=MfuPipeline.latency, due=MfuPipeline.due),
         environment=_timing("latency", "due")),
+    "lazy_update": Unit(
+        component=lambda config: LazyUpdate(LAZY_FORMATS[config], config.mfu_lanes),
+        environment=lambda dut: {"FORMAT": json.dumps(asdict(dut.fmt))} | _timing("latency", "search", "lanes")(dut)),
     "matrix_loader": Unit(component=MatrixLoader),
     "matrix_rf": Unit(component=MatrixRf),
     "message_input": Unit(component=lambda config: AxiStream(MessageInput(config), "i", "s_axis")),
@@ -130,6 +142,7 @@ UNITS = {
     "source": Unit(component=Source),
     "steering": Unit(component=Steering, configurations=("wide",), environment=_timing("latency")),
     "tile_engine": Unit(component=TileEngine, environment=_timing("latency", "width")),
+    "trainer": Unit(component=Trainer, configurations=("tiny", "trainer")),
     "vector_memories": Unit(component=VectorMemories),
     "writeback": Unit(component=Writeback),
 }

@@ -1,0 +1,47 @@
+"""Shifts with rounding half away from zero, in pieces that registers may separate."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth import *
+
+__all__ = ["add_carry", "apart", "clamp", "digits", "shift_digit", "tree"]
+
+DIGIT = 2  #: Bits of a shift's amount that one stage takes.
+
+
+def digits(amount_bits: int) -> list[int]:
+    """The lowest bit of each digit of a shift's amount, from the highest digit."""
+    return list(reversed(range(0, amount_bits, DIGIT)))
+
+
+def shift_digit(value, amount, low: int):
+    """`value` shifted right by the digit of `amount` that begins at bit `low`, and whether a one was lost."""
+    digit = amount[low:low + DIGIT]
+    lost = reduce(or_, ((digit == n) & value[:n << low].any() for n in range(1, 1 << len(digit))))
+    return value >> Cat(Const(0, low), digit), lost
+
+
+def add_carry(a, b, carry):
+    """a + b + carry of two signed values, in one adder."""
+    total = Cat(carry, a).as_signed() + Cat(carry, b).as_signed()
+    return total[1:].as_signed()
+
+
+def apart(value, places: int):
+    """Whether round(value / 2**places) is one above the floor, and what is left then: value - (rounded << places)."""
+    up = value[places - 1] & (~value[-1] | value[:places - 1].any())
+    return up, Cat(value[:places], up).as_signed()
+
+
+def clamp(value, low: int, high: int):
+    """`value` limited to low..high."""
+    return Mux(value < low, low, Mux(value > high, high, value))
+
+
+def tree(values: list, function, later=lambda value: value):
+    """All values brought to one by a function of two, with `later` behind each level."""
+    while len(values) > 1:
+        pairs = zip(values[::2], values[1::2], strict=False)
+        values = [later(value) for value in [*(function(*pair) for pair in pairs), *values[len(values) & ~1:]]]
+    return values[0]
