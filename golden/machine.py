@@ -6,8 +6,9 @@ import numpy as np
 
 from golden.chain import Executor
 from golden.counters import Counters
+from golden.lazy_update import one_pass
 from golden.memory import Memory
-from golden.messages import words_of
+from golden.messages import update_of, updated_message, words_of
 from golden.overflow import wrap
 from golden.packing import unpack_tiles
 from spec.check import Sequencer
@@ -173,6 +174,18 @@ class Machine:
             case MessageKind.PACKED:
                 self.memory.matrix.store(first, *unpack_tiles(config, message.payload))
                 self.memory.matrix.modes[first:last] = [message.integer] * message.count
+            case MessageKind.UPDATE:
+                self._update(message)
             case MessageKind.PROGRAM:
                 self.memory.program[first:last] = np.frombuffer(message.payload, "<u8").tolist()
                 self._sequencer = None
+
+    def _update(self, message: Message):
+        """One pass through the lazy update; only what stands counts."""
+        *block, change = update_of(self.config, message)
+        done = one_pass(*block, change)
+        self._sent.append(updated_message(self.config, message.address, done))
+        if not done.ask:
+            for counter, count in ((Counter.LAZY_STEPS, done.steps), (Counter.LAZY_CHANGES, int(change != 0)),
+                                   (Counter.LAZY_ROUNDED, done.rounded), (Counter.LAZY_SATURATIONS, done.saturations)):
+                self.counters.add(counter, count)

@@ -16,6 +16,7 @@ from hw.mvm import MatrixVectorMultiplier
 from hw.operand_fetch import OperandFetch
 from hw.queue import Queue
 from hw.sequencer import Sequencer
+from hw.trainer import Trainer
 from hw.types import OPERANDS, TICKET, waiting, word
 from hw.vector_memories import READERS, VectorMemories
 from hw.writeback import Writeback
@@ -39,6 +40,8 @@ def counted(config: Config) -> dict[Counter, int]:
             width[counter] = 3
         elif counter.name.startswith("WRITE_"):
             width[counter] = 2
+        elif counter.name.startswith("LAZY_") and config.lazy_update:
+            width[counter] = 32
     width[Counter.WRITE_MVM_Q] = bits_for(config.mvmq_words)
     return {counter: width.get(counter, 1) for counter in Counter}
 
@@ -48,7 +51,8 @@ class Core(wiring.Component):
 
     Members:
         net, write, program, bias, packed, read: In(stream). Items of the host's messages.
-        out, reply: Out(stream). Words for the host.
+        update: In(stream). Blocks of parameters for the lazy update.
+        out, reply, updated: Out(stream). Words for the host.
         start: In(1). Run the program; taken while `running` is low.
         message_error: In(1). Held from a malformed message on.
         sent: In(1). All words handed out have left for the host.
@@ -64,6 +68,8 @@ class Core(wiring.Component):
             "packed": In(stream.Signature(messages.packed(config))), "read": In(stream.Signature(messages.Read)),
             "out": Out(stream.Signature(messages.output(config))),
             "reply": Out(stream.Signature(messages.reply(config))),
+            "update": In(stream.Signature(messages.update(config))),
+            "updated": Out(stream.Signature(messages.updated(config))),
             "start": In(1), "message_error": In(1), "sent": In(1), "running": Out(1), "done": Out(1), "error": Out(4),
             "error_address": Out(17), "wait_input": Out(1), "wait_output": Out(1),
             "invalid_vector": Out(1), "invalid_matrix": Out(1),
@@ -92,6 +98,8 @@ class Core(wiring.Component):
         self._mvm(m)
         self._net(m)
         self._events(m)
+        if config.lazy_update:
+            self._training(m)
         return m
 
     def _sequencing(self, m):
@@ -193,6 +201,12 @@ class Core(wiring.Component):
             self.wait_input.eq(self.fetch.starved | self.issue.starved | self.copy.starved),
             self.wait_output.eq(self.issue.waits_output | (self.copy.out.valid & ~self.copy.out.ready))]
         wiring.connect(m, self.net_out.o, wiring.flipped(self.out))
+
+    def _training(self, m):
+        m.submodules.trainer = trainer = Trainer(self.config)
+        wiring.connect(m, wiring.flipped(self.update), trainer.i)
+        wiring.connect(m, trainer.o, wiring.flipped(self.updated))
+        m.d.comb += [self.events[f"lazy_{name}"].eq(trainer.events[name]) for name in trainer.events.shape().members]
 
     def _events(self, m):
         events, mvm, issue, fetch, copy = self.events, self.mvm, self.issue, self.fetch, self.copy

@@ -11,6 +11,7 @@ from hw.types import require_powers_of_two, word
 from spec.config import Config
 from spec.isa import VRFS, depth
 from spec.messages import MessageKind
+from spec.training import LazyFormat
 
 __all__ = ["MessageInput"]
 
@@ -46,6 +47,7 @@ class MessageInput(wiring.Component):
         program: Out(stream {address, data}). Instructions.
         bias: Out(stream {address, data}). Words for BiasRf.
         packed: Out(stream {tile, integer, row, group, record, last}). Lane groups for MatrixRf.
+        update: Out(stream {exponents, change, remaining, words}). Parameters for the lazy update.
         read: Out(stream {memory, address, count}). A READ; taken when its last word has been read, because the next
             message may overwrite the words.
         error: Out(1). Pulse: a message was refused.
@@ -66,6 +68,7 @@ class MessageInput(wiring.Component):
             "program": Out(stream.Signature(messages.Program)),
             "bias": Out(stream.Signature(messages.bias(config))),
             "packed": Out(stream.Signature(messages.packed(config))),
+            "update": Out(stream.Signature(messages.update(config))),
             "read": Out(stream.Signature(messages.Read)),
             "error": Out(1), "busy": Out(1),
         })
@@ -95,7 +98,7 @@ class MessageInput(wiring.Component):
 
         header = Signal(messages.Header)
         m.submodules.items = items = MessageItems(self.config)
-        for name in ("net", "write", "program", "bias", "packed"):
+        for name in ("net", "write", "program", "bias", "packed", "update"):
             wiring.connect(m, getattr(items, name), wiring.flipped(getattr(self, name)))
         m.d.comb += [
             items.header.eq(header), items.i.p.eq(unit.data), items.i.valid.eq(accept & (state == State.PAYLOAD)),
@@ -172,7 +175,7 @@ class MessageInput(wiring.Component):
                 kind, memory, flags, zero = (bits.word_select(k, 8) for k in range(4))
                 m.d.sync += [
                     header.kind.eq(kind), header.memory.eq(memory), header.integer.eq(flags),
-                    header.wrong.eq(kind[3:].any() | memory[4:].any() | flags[1:].any() | zero.any()),
+                    header.wrong.eq(kind[4:].any() | memory[4:].any() | flags[1:].any() | zero.any()),
                 ]
             with m.Case(1):
                 m.d.sync += [header.address.eq(bits), header.wrong.eq(header.wrong | bits[16:].any())]
@@ -198,9 +201,13 @@ class MessageInput(wiring.Component):
             for kind, size in others.items():
                 with m.Case(kind):
                     m.d.comb += [known.eq(header.memory == 0), limit.eq(size)]
+            if config.lazy_update:
+                with m.Case(MessageKind.UPDATE):
+                    m.d.comb += known.eq((header.memory < LazyFormat().changes[-1] + 2) & ~header.address[:8].all()
+                                         & ~header.address[8:].all())
             with m.Case(MessageKind.INPUT):
                 m.d.comb += known.eq((header.memory == 0) & (header.address == 0))
         beyond = header.count[17:].any() | (header.address + header.count[:17] > limit)
         return (~known | (header.count == 0)
                 | header.integer & (header.kind != MessageKind.PACKED)
-                | beyond & (header.kind != MessageKind.INPUT))
+                | beyond & (header.kind != MessageKind.INPUT) & (header.kind != MessageKind.UPDATE))

@@ -26,7 +26,7 @@ class MessageItems(wiring.Component):
         restart: In(1). Forget a half-gathered item; `reset` also forgets a whole one that waits.
         waiting: Out(1). An item is not taken yet.
         busy: Out(1). That item is for another place than NetQ.
-        net, write, program, bias, packed: as of `hw.message_input.MessageInput`.
+        net, write, program, bias, packed, update: as of `hw.message_input.MessageInput`.
 
     Timing:
         One unit per cycle while items are taken; an item comes out 1 cycle after its last unit.
@@ -44,12 +44,14 @@ class MessageItems(wiring.Component):
             "program": Out(stream.Signature(messages.Program)),
             "bias": Out(stream.Signature(messages.bias(config))),
             "packed": Out(stream.Signature(messages.packed(config))),
+            "update": Out(stream.Signature(messages.update(config))),
         })
 
     def outs(self):
         """Output stream of each kind that brings items."""
-        return {MessageKind.WRITE: self.write, MessageKind.PACKED: self.packed, MessageKind.BIAS: self.bias,
-                MessageKind.PROGRAM: self.program, MessageKind.INPUT: self.net}
+        updates = {MessageKind.UPDATE: self.update} if self.config.lazy_update else {}
+        return updates | {MessageKind.WRITE: self.write, MessageKind.PACKED: self.packed, MessageKind.BIAS: self.bias,
+                          MessageKind.PROGRAM: self.program, MessageKind.INPUT: self.net}
 
     def units(self, kind: MessageKind) -> int:
         """Units of one item as it is handed on: a packed tile goes record by record."""
@@ -70,7 +72,7 @@ class MessageItems(wiring.Component):
         gathered = Signal(messages.UNIT * max(sizes.values()))
         part, final = Signal(range(max(sizes.values()))), Signal(range(max(sizes.values())))
         header, record = Signal(messages.Header), Signal(range(self.records))
-        item = Signal(data.StructLayout({"address": 16, "record": range(self.records)}))
+        item = Signal(data.StructLayout({"address": 16, "record": range(self.records), "left": 32}))
         leaving = Signal()
 
         with m.Switch(header.kind):
@@ -92,9 +94,10 @@ class MessageItems(wiring.Component):
             with m.If(part == final):
                 m.d.sync += [
                     self.waiting.eq(1), item.address.eq(header.address), item.record.eq(record),
-                    part.eq(0), record.eq(record + packed)]
+                    item.left.eq(header.count), part.eq(0), record.eq(record + packed)]
                 with m.If(whole):
-                    m.d.sync += [header.address.eq(header.address + 1), header.count.eq(header.count - 1)]
+                    m.d.sync += [header.address.eq(header.address + (header.kind != MessageKind.UPDATE)),
+                                 header.count.eq(header.count - 1)]
         with m.If(self.start):
             m.d.sync += header.eq(self.header)
         with m.If(self.restart | self.reset):
@@ -107,6 +110,10 @@ class MessageItems(wiring.Component):
 
     def _fields(self, m, bits, header, item):
         """Payloads of the output streams, from the bits of an item of each kind."""
+        if self.config.lazy_update:
+            m.d.comb += [
+                self.update.p.exponents.eq(header.address), self.update.p.change.eq(header.memory),
+                self.update.p.remaining.eq(item.left), Value.cast(self.update.p.words).eq(bits[MessageKind.UPDATE])]
         m.d.comb += [
             Value.cast(self.net.p).eq(bits[MessageKind.INPUT]),
             self.write.p.memory.eq(header.memory),

@@ -24,7 +24,7 @@ class State(enum.Enum):
 
 
 class MessageOutput(wiring.Component):
-    """Put messages together: OUTPUT of words from NetQ, READ of words that answer one.
+    """Put messages together: OUTPUT of words from NetQ, READ of words that answer one, UPDATED of parameters.
 
     Args:
         config: Configuration.
@@ -34,6 +34,7 @@ class MessageOutput(wiring.Component):
             one, so the first word tells how many it has.
         reply: In(stream {word, memory, address, remaining}). Words of READ messages; memory and address stay the same
             through one message.
+        updated: In(stream {word, exponents, remaining}). Words of UPDATED messages.
         reset: In(1). A message whose words are not complete is brought to an end: its CRC is wrong, so that the host
             finds it damaged and is ready for the next. `net` and `reply` lose what they held in the same cycle.
         o: Out(stream {data, last}). Beats to the host.
@@ -49,6 +50,7 @@ class MessageOutput(wiring.Component):
         super().__init__({
             "net": In(stream.Signature(messages.output(config))),
             "reply": In(stream.Signature(messages.reply(config))),
+            "updated": In(stream.Signature(messages.updated(config))),
             "reset": In(1),
             "o": Out(stream.Signature(messages.beat(config))),
             "busy": Out(1),
@@ -68,13 +70,15 @@ class MessageOutput(wiring.Component):
         m.d.comb += crc.data.eq(self.o.p.data[-messages.UNIT:])  # a cycle late: a register in front of so wide a sum
         m.d.sync += [crc.valid.eq(accept), crc.start.eq((state == State.HEADER) & (place == 0))]
 
-        answer, item, header = self._source(m)
+        kind, item, header = self._source(m)
         last_part = place == self.config.mfu_lanes // 2 - 1
         with m.If(~self.reset | (state == State.PADDING) | (state == State.CRC)):
             with m.Switch(state):
                 with m.Case(State.IDLE):
-                    with m.If(self.net.valid | self.reply.valid):
-                        m.d.sync += [answer.eq(~self.net.valid), damaged.eq(0), state.eq(State.HEADER)]
+                    with m.If(self.net.valid | self.reply.valid | self.updated.valid):
+                        m.d.sync += [damaged.eq(0), state.eq(State.HEADER), kind.eq(Mux(
+                            self.net.valid, MessageKind.OUTPUT,
+                            Mux(self.reply.valid, MessageKind.READ, MessageKind.UPDATED)))]
                 with m.Case(State.HEADER):
                     m.d.comb += [unit_valid.eq(1), unit.data.eq(header.word_select(place[:2], messages.UNIT))]
                     with m.If(accept):
@@ -108,24 +112,22 @@ class MessageOutput(wiring.Component):
         return m
 
     def _source(self, m):
-        """The stream under way: a signal that selects `reply`, its word, and the bits of a header."""
-        answer = Signal()
+        """The stream under way: the kind of its messages, its word, and the bits of a header."""
+        kind = Signal(8, init=MessageKind.OUTPUT)
         item = Signal(data.StructLayout({"word": word(self.config), "remaining": 32, "valid": 1, "taken": 1}))
-        kind, memory, address = Signal(8), Signal(8), Signal(32)
-        with m.If(answer):
-            m.d.comb += [
-                kind.eq(MessageKind.READ), memory.eq(self.reply.p.memory), address.eq(self.reply.p.address),
-                item.word.eq(self.reply.p.word), item.remaining.eq(self.reply.p.remaining),
-                item.valid.eq(self.reply.valid), self.reply.ready.eq(item.taken),
-            ]
-        with m.Else():
-            m.d.comb += [
-                kind.eq(MessageKind.OUTPUT),
-                item.word.eq(self.net.p.word), item.remaining.eq(self.net.p.remaining),
-                item.valid.eq(self.net.valid), self.net.ready.eq(item.taken),
-            ]
+        memory, address = Signal(8), Signal(32)
+        sources = {MessageKind.OUTPUT: (self.net, 0, 0),
+                   MessageKind.READ: (self.reply, self.reply.p.memory, self.reply.p.address),
+                   MessageKind.UPDATED: (self.updated, 0, self.updated.p.exponents)}
+        with m.Switch(kind):
+            for which, (source, its_memory, its_address) in sources.items():
+                with m.Case(which):
+                    m.d.comb += [
+                        memory.eq(its_memory), address.eq(its_address), item.word.eq(source.p.word),
+                        item.remaining.eq(source.p.remaining), item.valid.eq(source.valid),
+                        source.ready.eq(item.taken)]
         header = Cat(kind, memory, Const(0, 16), address, item.remaining, Const(self.config.digest, 32))
-        return answer, item, header
+        return kind, item, header
 
     def _beats(self, m, unit, valid, ready):
         """Gather units into the beats of `o`. Returns whether a beat is half gathered."""

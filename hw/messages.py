@@ -12,7 +12,7 @@ UNIT = 32  #: Bits in which messages are taken apart and put together; an item i
 Unit = data.StructLayout({"data": UNIT, "last": 1, "end": 1})
 
 #: A header without its digest; `wrong`: some of its bits are none that any header has.
-Header = data.StructLayout({"kind": 3, "memory": 4, "integer": 1, "address": 16, "count": 32, "wrong": 1})
+Header = data.StructLayout({"kind": 4, "memory": 4, "integer": 1, "address": 16, "count": 32, "wrong": 1})
 
 #: A READ to answer.
 Read = data.StructLayout({"memory": 4, "address": 16, "count": 32})
@@ -40,6 +40,17 @@ def packed(config: Config) -> data.StructLayout:
     return data.StructLayout({
         "tile": 16, "integer": 1, "row": range(config.native_dim), "group": range(config.groups),
         "record": config.lanes * config.weights.bits + config.weights.exponent_bits, "last": 1})
+
+
+def update(config: Config) -> data.StructLayout:
+    """M parameters for the lazy update, words as of `MessageKind.UPDATE`; `remaining` of the block, these included."""
+    return data.StructLayout({"exponents": 16, "change": 4, "remaining": 32,
+                              "words": data.ArrayLayout(word(config), 4)})
+
+
+def updated(config: Config) -> data.StructLayout:
+    """One word of an UPDATED; exponents as in `update`, `remaining` as in `output`."""
+    return data.StructLayout({"word": word(config), "exponents": 16, "remaining": 32})
 
 
 def output(config: Config) -> data.StructLayout:

@@ -36,7 +36,7 @@ class Machine(ABC):
 
     @abstractmethod
     def receive(self) -> list[bytes]:
-        """The messages that have come out since the last call, answers to READs included."""
+        """The messages that have come out since the last call, answers to READ and UPDATE included."""
 
     @abstractmethod
     def read_register(self, address: int) -> int:
@@ -133,12 +133,12 @@ class HardwareMachine(Machine):
 
     def __init__(self, link):
         self.config, self.link = link.config, link
-        self._reads = False  # A READ has been sent, and its answer may still be under way.
+        self._reads = False  # A READ or UPDATE has been sent, and its answer may still be under way.
 
     def send(self, *messages: bytes) -> None:
         for message in messages:
             self.link.send(message)
-            self._reads |= message[0] == MessageKind.READ
+            self._reads |= message[0] in (MessageKind.READ, MessageKind.UPDATE)
 
     def receive(self) -> list[bytes]:
         if self._reads:

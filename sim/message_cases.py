@@ -8,13 +8,22 @@ import numpy as np
 from spec.config import Config
 from spec.isa import VRFS
 from spec.messages import HEADER, Message, MessageKind, check, item_bytes, limit, pack, record_bytes
+from spec.training import LazyFormat
 
-TO_MACHINE = tuple(kind for kind in MessageKind if kind != MessageKind.OUTPUT)
+FROM_MACHINE = (MessageKind.OUTPUT, MessageKind.UPDATED)
+
+
+def to_machine(config: Config) -> tuple[MessageKind, ...]:
+    """Kinds of messages that a machine takes."""
+    lacks = () if config.lazy_update else (MessageKind.UPDATE,)
+    return tuple(kind for kind in MessageKind if kind not in FROM_MACHINE + lacks)
 
 
 def message(config: Config, rng: np.random.Generator, kind: MessageKind, most: int = 5) -> Message:
     """A well-formed random message to the machine, of up to `most` items (one or two for tiles)."""
     memory = int(rng.choice(VRFS)) if kind in (MessageKind.WRITE, MessageKind.READ) else 0
+    if kind == MessageKind.UPDATE:
+        return update(config, rng, most)
     most = min(most, 2) if kind == MessageKind.PACKED else most
     end = limit(config, Message(kind=kind, memory=memory))
     address = 0 if end is None else int(rng.choice([0, end - 1, rng.integers(end)]))
@@ -24,13 +33,21 @@ def message(config: Config, rng: np.random.Generator, kind: MessageKind, most: i
                    address=address, count=count, payload=rng.bytes(size))
 
 
+def update(config: Config, rng: np.random.Generator, most: int = 5, **fields) -> Message:
+    """A random pass through the lazy update."""
+    count = int(rng.integers(1, most + 1))
+    change, exponents = int(rng.choice([0, 1, 1, 2, LazyFormat().changes[-1] + 1])), rng.integers(0, 255, 2)
+    return replace(Message(kind=MessageKind.UPDATE, memory=change, address=int(exponents @ [1, 256]), count=count,
+                           payload=rng.bytes(count * item_bytes(config, MessageKind.UPDATE))), **fields)
+
+
 def malformed(config: Config, rng: np.random.Generator) -> dict[str, bytes]:
     """One message for each way to be refused, by name; all but the last four have the right CRC."""
     beat = config.message_bytes
     write = message(config, rng, MessageKind.WRITE)
     good = pack(config, write)
     cases = {name: _seal(config, good[:at] + bytes([value]) + good[at + 1:-beat]) for name, at, value in (
-        ("kind 0", 0, 0), ("kind 7", 0, 7), ("kind 8", 0, 8), ("kind 0x16", 0, 0x16), ("memory 0", 1, 0),
+        ("kind 0", 0, 0), ("kind 7", 0, 7), ("kind 10", 0, 10), ("kind 0x16", 0, 0x16), ("memory 0", 1, 0),
         ("memory 6", 1, 6), ("memory 0x11", 1, 0x11), ("flags 1", 2, 1), ("flags 2", 2, 2), ("byte 3", 3, 1),
         ("address 3", 7, 1), ("address 2", 6, 1), ("count 3", 11, 0x80), ("count 2", 10, 2),
         ("digest", 12, good[12] ^ 1),
@@ -48,7 +65,12 @@ def malformed(config: Config, rng: np.random.Generator) -> dict[str, bytes]:
         cases[f"{kind.name} with a memory"] = pack(config, replace(other, memory=1))
     cases["INPUT with an address"] = pack(config, replace(message(config, rng, MessageKind.INPUT), address=1))
     cases["INPUT in integer mode"] = pack(config, replace(message(config, rng, MessageKind.INPUT), integer=True))
-    cases["OUTPUT"] = pack(config, replace(message(config, rng, MessageKind.INPUT), kind=MessageKind.OUTPUT))
+    for kind in FROM_MACHINE:
+        cases[kind.name] = pack(config, replace(message(config, rng, MessageKind.INPUT), kind=kind))
+    faults = {"change": {"memory": LazyFormat().changes[-1] + 2}, "exponent": {"address": 0x10FF},
+              "exponent of the update": {"address": 0xFF10}, "address": {"address": 0x10000}}
+    for name, fault in faults.items() if config.lazy_update else (("unit", {}),):
+        cases[f"UPDATE without a {name}"] = pack(config, update(config, rng, **fault))
     read = message(config, rng, MessageKind.READ)
     cases["READ with a payload"] = pack(config, replace(read, payload=rng.bytes(beat)))
     cases["over-long"] = _seal(config, good[:-beat] + bytes(beat))
@@ -71,12 +93,12 @@ def items(config: Config, data: bytes) -> dict[str, list[int]]:
 
     A header that is refused brings nothing; what else is wrong is noticed later, and whole items before it are out.
     """
-    outs = {name: [] for name in ("write", "read", "packed", "bias", "program", "net")}
+    outs = {name: [] for name in ("write", "read", "packed", "bias", "program", "net", "update")}
     beat = config.message_bytes
     if len(data) < HEADER.size + beat:
         return outs
     kind, memory, flags, zero, address, count, digest = HEADER.unpack_from(data)
-    if kind not in TO_MACHINE or flags > 1 or zero or digest != config.digest:
+    if kind not in to_machine(config) or flags > 1 or zero or digest != config.digest:
         return outs
     try:
         check(config, Message(kind=MessageKind(kind), memory=memory, integer=flags, address=address, count=count))
@@ -99,6 +121,8 @@ def items(config: Config, data: bytes) -> dict[str, list[int]]:
                 outs["program"].append(address + k | bits << 16)
             case MessageKind.BIAS:
                 outs["bias"].append(address + k | _biases(config, bits) << 16)
+            case MessageKind.UPDATE:
+                outs["update"].append(address | memory << 16 | count - k << 20 | bits << 52)
             case MessageKind.PACKED:
                 outs["packed"].append(_record(config, address, k, flags, bits))
     return outs

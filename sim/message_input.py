@@ -8,13 +8,13 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamSource
 
 from sim.axi_stream import pauses
-from sim.message_cases import TO_MACHINE, items, malformed, message
+from sim.message_cases import items, malformed, message, to_machine
 from sim.stream import Sink, start
 from spec.config import preset
 from spec.messages import MessageKind, pack
 
 CONFIG = preset(os.environ.get("CONFIG", "tiny"))
-OUTS = ("net", "write", "program", "bias", "packed", "read")
+OUTS = ("net", "write", "program", "bias", "packed", "update", "read")
 
 
 class Bench:
@@ -76,7 +76,7 @@ async def every_kind(dut, stall):
     bench = Bench(dut, stall)
     await bench.start()
     packets = [pack(CONFIG, message(CONFIG, bench.rng, MessageKind(kind)))
-               for kind in bench.rng.choice(TO_MACHINE, 200)]
+               for kind in bench.rng.choice(to_machine(CONFIG), 200)]
     await bench.send(*packets)
     assert bench.taken() == joined(packets)
     assert bench.errors == 0
@@ -156,7 +156,7 @@ async def reset_between_any_two_units(dut):
     bench = Bench(dut)
     await bench.start()
     for cycles in range(1, 60):
-        kind = MessageKind(bench.rng.choice([kind for kind in TO_MACHINE if kind != MessageKind.READ]))
+        kind = MessageKind(bench.rng.choice([kind for kind in to_machine(CONFIG) if kind != MessageKind.READ]))
         lost = pack(CONFIG, message(CONFIG, bench.rng, kind))
         await bench.host.send(lost)
         await ClockCycles(dut.clk, cycles)

@@ -8,15 +8,15 @@ from cocotb.triggers import RisingEdge
 
 from hw import messages
 from sim.configs import from_text
-from sim.message_cases import TO_MACHINE, items, message
+from sim.message_cases import items, message, to_machine
 from sim.record import Record
 from sim.stream import Sink, Source, start
 from spec.messages import Message, MessageKind, pack
 
 CONFIG = from_text(os.environ["CONFIG"])
 HEADER = Record(messages.Header)
-OUTS = ("net", "write", "program", "bias", "packed")
-KINDS = tuple(kind for kind in TO_MACHINE if kind != MessageKind.READ)
+OUTS = ("net", "write", "program", "bias", "packed", "update")
+KINDS = tuple(kind for kind in to_machine(CONFIG) if kind != MessageKind.READ)
 
 
 class Bench:

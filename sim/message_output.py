@@ -31,10 +31,11 @@ class Bench:
         """Put new sources in front."""
         self.net = Source(self.dut, "net", seed=cocotb.RANDOM_SEED, stall=self.stall)
         self.reply = Source(self.dut, "reply", seed=cocotb.RANDOM_SEED, stall=self.stall)
+        self.updated = Source(self.dut, "updated", seed=cocotb.RANDOM_SEED, stall=self.stall)
 
     def detach(self):
         """Make the sources forget what they hold, as queues do in a reset."""
-        for source in (self.net, self.reply):
+        for source in (self.net, self.reply, self.updated):
             source.task.cancel()
             source.valid.value = 0
 
@@ -67,6 +68,15 @@ class Bench:
         return message_bytes(CONFIG, Message(kind=MessageKind.READ, memory=memory, address=address, count=len(words),
                                              payload=words.astype("<u2").tobytes()))
 
+    def parameters(self) -> bytes:
+        """Queue the words of an UPDATED; returns its bytes."""
+        words, address = self.words(), int(self.rng.integers(1 << 16))
+        left = np.arange(len(words), 0, -1)
+        self.updated.put(*pack(messages.updated(CONFIG), {
+            "word": words, "remaining": left, "exponents": np.full_like(left, address)}))
+        return message_bytes(CONFIG, Message(kind=MessageKind.UPDATED, address=address, count=len(words),
+                                             payload=words.astype("<u2").tobytes()))
+
     def words(self):
         """A random number of random words."""
         return self.rng.integers(0, 65536, (self.rng.integers(1, 8), CONFIG.mfu_lanes))
@@ -74,16 +84,17 @@ class Bench:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
-async def both_kinds(dut, stall):
-    """Messages of each source arrive whole and in order, whatever the other does."""
+async def every_kind(dut, stall):
+    """Messages of each source arrive whole and in order, whatever the others do."""
     bench = Bench(dut, stall)
     await bench.start()
     waiting = {MessageKind.OUTPUT: [bench.output() for _ in range(100)],
-               MessageKind.READ: [bench.answer() for _ in range(100)]}
-    for _ in range(200):
+               MessageKind.READ: [bench.answer() for _ in range(100)],
+               MessageKind.UPDATED: [bench.parameters() for _ in range(100)]}
+    for _ in range(300):
         data = await bench.receive()
         assert data == waiting[unpack(CONFIG, data, to_machine=False).kind].pop(0)
-    assert waiting == {MessageKind.OUTPUT: [], MessageKind.READ: []}
+    assert not any(waiting.values())
     await ClockCycles(dut.clk, 2)
     assert not dut.busy.value
 
@@ -122,7 +133,7 @@ async def reset_at_any_time(dut, stall):
     bench = Bench(dut, stall)
     await bench.start()
     for cycles in range(1, 80):
-        lost = bench.output() if cycles % 2 else bench.answer()
+        lost = (bench.output, bench.answer, bench.parameters)[cycles % 3]()
         await ClockCycles(dut.clk, cycles)
         dut.reset.value = 1
         bench.detach()

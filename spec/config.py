@@ -39,6 +39,7 @@ class Config:
         chain_queue:      Decoded chains that may wait in front of each pipeline.
         message_bytes:    Bytes of one message beat: 4, 8 or 16.
         clock_mhz:        Clock at which microseconds are reported.
+        lazy_update:      Build the lazy-update unit, which trains parameters that the host sends.
 
     Raises:
         ValueError: a sentence that names the attribute.
@@ -70,6 +71,7 @@ class Config:
     chain_queue: int = 4
     message_bytes: int = 4
     clock_mhz: int = 50
+    lazy_update: bool = False
 
     def __post_init__(self):
         for field in fields(self):
@@ -134,7 +136,7 @@ PRESETS = {
         native_dim=8, lanes=4, mfu_lanes=2, weights=FULL8, activations=FULL8, acc_int=30, acc_frac=44,
         product_bits=14, output_bits=15, count_overflows=True, initial_vrf=64, addsub_vrf=64, multiply_vrf=64,
         net_in=256, net_out=256, mvmq_words=32, matrix_tiles=32, bias_words=32, instructions=512, accumulator_rows=64,
-        operand_columns=8, clock_mhz=50),
+        operand_columns=8, clock_mhz=50, lazy_update=True),
     # One product per row and cycle: the serial count of overflows; narrow accumulators, the ceil rule.
     "serial": Config(
         native_dim=4, lanes=1, mfu_lanes=4, weights=Format(bits=5, symmetric=True, e_min=-3, e_max=4, rule=Rule.CEIL),
@@ -161,6 +163,12 @@ PRESETS = {
         acc_int=12, acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=512, multiply_vrf=512, net_in=512,
         net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512, accumulator_rows=2048,
         operand_columns=64, clock_mhz=50),
+    # Eight-bit operands as training makes them, and the unit that trains.
+    "trainer": Config(
+        native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=Format(bits=8, e_min=-11, e_max=4),
+        activations=Format(bits=8, e_min=-11, e_max=4), acc_int=13, acc_frac=36, bias_bits=32, initial_vrf=512,
+        addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256,
+        instructions=512, accumulator_rows=2048, operand_columns=64, clock_mhz=50, lazy_update=True),
     # The published large shape, for golden.
     "brainwave_s10": Config(
         native_dim=400, lanes=40, tile_engines=6, mfu_lanes=40, weights=Format(bits=3), activations=Format(bits=3),

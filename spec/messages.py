@@ -6,6 +6,8 @@ CRC-32 (IEEE 802.3, as zlib) of all bytes before it. Everything is little-endian
     byte 0 kind, 1 memory, 2 flags (bit 0: integer mode), 3 zero, 4..7 address, 8..11 count, 12..15 configuration digest
 
 Only WRITE and READ name a memory, the other kinds carry 0. INPUT and OUTPUT carry address 0; only PACKED has flags.
+UPDATE is one pass of a block of parameters through the lazy update: byte 1 is the change of its exponent plus 1, byte 4
+the exponent E - E_MIN of its mantissas, byte 5 that of the update, bytes 6 and 7 zero; UPDATED has the same address.
 A message has at least one item. A machine runs INPUT at any time, the other kinds only while no program runs.
 """
 
@@ -16,6 +18,7 @@ from enum import IntEnum
 
 from spec.config import Config
 from spec.isa import VRFS, Mem, depth
+from spec.training import E_MAX, E_MIN, LazyFormat
 
 HEADER = struct.Struct("<BBBBIII")  #: kind, memory, flags, zero, address, count, digest
 
@@ -30,6 +33,8 @@ class MessageKind(IntEnum):
     PROGRAM = 5  #: 64-bit instructions to the instruction buffer.
     INPUT = 6  #: Words to NetQ.
     OUTPUT = 7  #: Words from NetQ, one message for each `v_wr NetQ` of an iteration.
+    UPDATE = 8  #: M parameters: a word of mantissas, one of residuals, one of the update's low halves, one of its high.
+    UPDATED = 9  #: Words: in turn mantissas and residuals, and one whose lanes are what the unit asks, and the change.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +43,9 @@ class Message:
 
     Attributes:
         kind:    What it is.
-        memory:  Memory of WRITE and READ, else 0.
+        memory:  Memory of WRITE and READ, change of the exponent plus 1 of UPDATE, else 0.
         integer: PACKED: the tiles' mode.
-        address: First word, tile or instruction.
+        address: First word, tile or instruction; exponents of UPDATE.
         count:   Items, as `MessageKind` names them.
         payload: Bytes of the items.
     """
@@ -73,6 +78,8 @@ def item_bytes(config: Config, kind: MessageKind) -> int:
         MessageKind.PROGRAM: 8,
         MessageKind.INPUT: 2 * config.mfu_lanes,
         MessageKind.OUTPUT: 2 * config.mfu_lanes,
+        MessageKind.UPDATE: 8 * config.mfu_lanes,
+        MessageKind.UPDATED: 2 * config.mfu_lanes,
     }[kind]
 
 
@@ -96,12 +103,26 @@ def limit(config: Config, message: Message) -> int | None:
             raise ValueError(f"memory {message.memory} cannot be written or read by message: name one of "
                              f"{', '.join(f'{mem} ({mem.name})' for mem in VRFS)}")
         return depth(config, Mem(message.memory))
-    if message.memory:
+    if message.memory and message.kind != MessageKind.UPDATE:
         raise ValueError(f"a message of kind {message.kind.name} names no memory, this one names {message.memory}")
-    if message.kind == MessageKind.OUTPUT:
-        raise ValueError("a message of kind OUTPUT comes from a machine: it cannot be sent to one")
+    if message.kind in (MessageKind.OUTPUT, MessageKind.UPDATED):
+        raise ValueError(f"a message of kind {message.kind.name} comes from a machine: it cannot be sent to one")
     return {MessageKind.PACKED: config.matrix_tiles, MessageKind.BIAS: config.bias_words,
             MessageKind.PROGRAM: config.instructions}.get(message.kind)
+
+
+def exponents(address: int) -> tuple[int, int]:
+    """E of the parameters and of the update, of the address of an UPDATE."""
+    return (address & 0xFF) + E_MIN, (address >> 8 & 0xFF) + E_MIN
+
+
+def _check_update(config: Config, message: Message) -> None:
+    if not config.lazy_update:
+        raise ValueError("this machine has no lazy-update unit: send UPDATE to one with lazy_update, such as trainer")
+    if message.memory - 1 not in LazyFormat().changes:
+        raise ValueError(f"an exponent cannot change by {message.memory - 1} in one pass")
+    if message.address >> 16 or max(exponents(message.address)) > E_MAX:
+        raise ValueError(f"address {message.address:#x} of an UPDATE is no pair of exponents in {E_MIN}..{E_MAX}")
 
 
 def check(config: Config, message: Message) -> None:
@@ -115,7 +136,9 @@ def check(config: Config, message: Message) -> None:
         raise ValueError(f"a message of kind {message.kind.name} has no integer mode: only PACKED has")
     if message.count < 1:
         raise ValueError("the message is empty: it must have at least one item")
-    if end is None and message.address:
+    if message.kind == MessageKind.UPDATE:
+        _check_update(config, message)
+    elif end is None and message.address:
         raise ValueError(f"a message of kind {message.kind.name} has no address, this one has {message.address}")
     if end is not None and message.address + message.count > end:
         raise ValueError(f"the message ends at {message.address + message.count}, beyond the {end} items "

@@ -41,7 +41,7 @@ class Status(IntFlag):
 
 
 class Counter(IntEnum):
-    """Counters, 32 bits, saturating. Those up to EXCESS_OUTPUT are events, equal in golden and hardware."""
+    """Counters, 32 bits, saturating. Those up to LAZY_SATURATIONS are events, equal in golden and hardware."""
 
     INSTRUCTIONS = 0  #: Instructions executed.
     CHAINS = 1  #: Chains executed.
@@ -75,17 +75,21 @@ class Counter(IntEnum):
     EXCESS_PARTIAL = 29  #: Largest excess of such an event, in bits beyond the range.
     EXCESS_PRODUCT = 30
     EXCESS_OUTPUT = 31
-    CYCLES = 32  #: Time counters: from the first instruction decoded to done.
-    FETCH_BUSY = 33  #: Operand fetch moves a word.
-    FETCH_WAIT = 34  #: Operand fetch has a chain and waits for a word or an older write.
-    MVM_BUSY = 35  #: Tile engines multiply.
-    MVM_WAIT_OPERAND = 36  #: They have a product and wait for a native vector or a tile.
-    MVM_WAIT_OUTPUT = 37  #: They have a product and wait for room behind them.
-    MFU_BUSY = 38  #: The multi-function units take a word.
-    MFU_WAIT_OPERAND = 39  #: They have a chain and wait for a word or an older write.
-    MFU_WAIT_OUTPUT = 40  #: They have a chain and wait for room in NetQ.
-    COPY_BUSY = 41  #: The copy pipeline moves a word.
-    COPY_WAIT = 42  #: It has a chain and waits.
+    LAZY_STEPS = 32  #: Lazy updates that stand: mantissas that moved.
+    LAZY_CHANGES = 33  #: Exponents of blocks that changed.
+    LAZY_ROUNDED = 34  #: Values that a change of exponent rounded.
+    LAZY_SATURATIONS = 35  #: Elements whose update or mantissa was limited.
+    CYCLES = 36  #: Time counters: from the first instruction decoded to done.
+    FETCH_BUSY = 37  #: Operand fetch moves a word.
+    FETCH_WAIT = 38  #: Operand fetch has a chain and waits for a word or an older write.
+    MVM_BUSY = 39  #: Tile engines multiply.
+    MVM_WAIT_OPERAND = 40  #: They have a product and wait for a native vector or a tile.
+    MVM_WAIT_OUTPUT = 41  #: They have a product and wait for room behind them.
+    MFU_BUSY = 42  #: The multi-function units take a word.
+    MFU_WAIT_OPERAND = 43  #: They have a chain and wait for a word or an older write.
+    MFU_WAIT_OUTPUT = 44  #: They have a chain and wait for room in NetQ.
+    COPY_BUSY = 45  #: The copy pipeline moves a word.
+    COPY_WAIT = 46  #: It has a chain and waits.
 
 
 EVENTS = tuple(Counter(k) for k in range(Counter.CYCLES))  #: Counters that golden and hardware hold equal.

@@ -20,7 +20,7 @@ from hw.message_input import MessageInput
 from hw.message_output import MessageOutput
 from sim.axi_stream import AxiStream
 from sim.build import run
-from sim.message_cases import TO_MACHINE, items, malformed, message
+from sim.message_cases import items, malformed, message, to_machine
 from spec.config import preset
 from spec.isa import Mem
 from spec.messages import Message, MessageKind, item_bytes, pack, unpack
@@ -28,11 +28,10 @@ from spec.messages import Message, MessageKind, item_bytes, pack, unpack
 PRESETS = ("tiny", "serial", "wide")
 
 
-@pytest.mark.parametrize("name", [*PRESETS, "ulx3s", "speech"])
-@pytest.mark.parametrize("kind", TO_MACHINE)
-def test_round_trip(name, kind):
-    config, rng = preset(name), np.random.default_rng(kind)
-    for _ in range(20):
+@pytest.mark.parametrize("name", [*PRESETS, "ulx3s", "trainer"])
+def test_round_trip(name):
+    config, rng = preset(name), np.random.default_rng(0)
+    for kind in 20 * to_machine(config):
         sent = message(config, rng, kind)
         data = pack(config, sent)
         assert len(data) % config.message_bytes == 0
@@ -44,7 +43,7 @@ def test_refused(name):
     config, rng = preset(name), np.random.default_rng(0)
     for _ in range(20):
         for fault, data in malformed(config, rng).items():
-            with pytest.raises(ValueError, match="message|memory"):
+            with pytest.raises(ValueError, match="message|memory|UPDATE|exponent"):
                 print(fault, unpack(config, data, to_machine=True))
 
 
