@@ -177,10 +177,10 @@ def test_a_model_for_no_preset_of_that_format():
 
 def test_no_preset_at_all(tmp_path):
     rng = np.random.default_rng(0)
-    save_model(networks.mlp(rng, preset("tiny"), [4, 300], block=False), tmp_path / "model.safetensors")
+    save_model(networks.mlp(rng, preset("serial"), [4, 300], block=False), tmp_path / "model.safetensors")
     message = refused("compile", tmp_path / "model.safetensors")
-    assert "no preset takes the model; the nearest is tiny" in message
-    assert "MatrixRf needs 38 tiles and has 32, 6 too few" in message
+    assert "no preset takes the model; the nearest is serial" in message
+    assert "MatrixRf needs 75 tiles and has 24, 51 too few" in message
 
 
 def test_an_unsupported_layer(tmp_path):
