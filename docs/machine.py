@@ -17,6 +17,7 @@ BOXES = (
     ("interlock", "dependencies by the word", 380, 10, 170, 44, HOST),
     ("control and counters", "AXI4-Lite", 620, 10, 150, 44, HOST),
     ("NetQ in", "", 10, 110, 90, 44, MEMORY),
+    ("lazy update", "if it trains", 10, 180, 90, 44, VECTOR),
     ("vector memories", "InitialVrf, AddSubVrf, MultiplyVrf", 10, 250, 220, 50, MEMORY),
     ("vector quantiser", "binary16 to mantissas", 290, 110, 160, 44, PRODUCT),
     ("matrix quantiser", "or packed mantissas", 290, 180, 160, 44, PRODUCT),
@@ -37,6 +38,8 @@ ARROWS = (
     ((340, 32), (380, 32)),
     ((55, 54), (55, 110)),
     ((465, 54), (465, 80)),
+    ((10, 32), (0, 32), (0, 195), (10, 195)),
+    ((10, 209), (-4, 209), (-4, 365), (10, 365)),
     ((100, 132), (290, 132)),
     ((100, 145), (200, 145), (200, 202), (290, 202)),
     ((450, 132), (510, 132)),
@@ -61,7 +64,7 @@ def draw() -> Figure:
     """The picture."""
     figure = Figure(figsize=(10, 5.2))
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, 780), ylim=(405, 0))
+    axes.set(xlim=(-10, 780), ylim=(405, 0))
     axes.axis("off")
     axes.text(465, 90, "jobs for the pipelines", ha="center", va="center", fontsize=8, color="#555")
     for points in ARROWS:
