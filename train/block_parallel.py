@@ -1,0 +1,61 @@
+"""Data parallel training: several processes that share each block, and get the bits of one process.
+
+Blocks are measured over all processes; gradients are exchanged as exact integers in one unit, so that no order of
+arrival can change a bit.
+
+Source: S2.i.
+"""
+
+import torch
+from torch import distributed
+
+
+class Alone:
+    """One process."""
+
+    size, rank = 1, 0
+
+    @staticmethod
+    def largest(value: int) -> int:
+        """The largest of all processes' values."""
+        return value
+
+    @staticmethod
+    def total(sums: torch.Tensor) -> torch.Tensor:
+        """int64[...]: the exact sum over all processes."""
+        return sums
+
+    @staticmethod
+    def total_float(value: float) -> float:
+        """The sum over all processes of what is only reported."""
+        return value
+
+
+class Group:
+    """The processes of `torch.distributed`, which must have been initialised: gloo on CPUs, nccl on GPUs.
+
+    Args:
+        device: Where tensors to be exchanged must live.
+
+    Raises:
+        RuntimeError: it has not been initialised.
+    """
+
+    def __init__(self, device: str = "cpu"):
+        if not distributed.is_initialized():
+            raise RuntimeError("no group of processes: start under torchrun and call init_process_group first")
+        self.device, self.size, self.rank = device, distributed.get_world_size(), distributed.get_rank()
+
+    def largest(self, value: int) -> int:
+        return int(self._reduced(torch.tensor(value, dtype=torch.int64), distributed.ReduceOp.MAX).item())
+
+    def total(self, sums: torch.Tensor) -> torch.Tensor:
+        return self._reduced(sums.clone(), distributed.ReduceOp.SUM)
+
+    def total_float(self, value: float) -> float:
+        return self._reduced(torch.tensor(value, dtype=torch.float64), distributed.ReduceOp.SUM).item()
+
+    def _reduced(self, tensor: torch.Tensor, op) -> torch.Tensor:
+        tensor = tensor.to(self.device)
+        distributed.all_reduce(tensor, op)
+        return tensor
