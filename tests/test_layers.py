@@ -64,6 +64,7 @@ SHARED = (
     "converter",
     "counters",
     "float16",
+    "lazy_update",
     "multifunction",
     "mvm",
     "overflow",
