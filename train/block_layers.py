@@ -8,12 +8,11 @@ import math
 from functools import reduce
 
 import torch
-from torch.nn import functional
 
 from golden import block_layers, block_network
 from spec.training import Width
 from train.block_parallel import Alone
-from train.block_tensor import Exact, add, requantise, sums, widen
+from train.block_tensor import Exact, add, largest, requantise, sums, widen
 
 
 class Products:
@@ -40,7 +39,7 @@ class Products:
     def linear(self, x: Exact) -> Exact:
         """Exact sums with the bias, before they are brought to 32 bits."""
         self.shape, self.unit = x.shape, x.lsb
-        values = x.values * 2.0**x.up if x.up else x.values
+        values = x.values << x.up if x.up else x.values
         lsb = x.lsb + self.weight.lsb
         low = max(lsb, self.bias.lsb - block_layers.REACH)
         bias = _rounded(self.bias.mantissas.double(), low - self.bias.lsb)
@@ -58,23 +57,28 @@ class Products:
 
     def backward(self, gradient: Exact) -> Exact | None:
         wide = widen(gradient)
-        sent = self._inputs(requantise(wide, Width.GRADIENT, self.group)) if self.wanted else None
+        if wide.top is None:
+            wide.top = largest(wide.values, self.group)
+        prepared = self.kernels.prepare(wide.values, wide.top)
+        sent = self._inputs(requantise(wide, Width.GRADIENT, self.group), wide, prepared) if self.wanted else None
         if self.convolution:
             weight, bias = self.kernels.convolve_weight(
-                wide.values, self.seen, self.layer.size, self.layer.stride, self.layer.padding)
+                prepared, self.seen, self.layer.size, self.layer.stride, self.layer.padding)
         else:
-            weight, bias = self.kernels.dense_weight(wide.values, self.seen)
+            weight, bias = self.kernels.dense_weight(prepared, self.seen)
         self.seen = None
         self.found = {f"{self.name}.weight": sums(self.group.total(weight), wide.lsb + self.unit, wide.up),
                       f"{self.name}.bias": sums(self.group.total(bias), wide.lsb, wide.up)}
         return sent
 
-    def _inputs(self, narrow: Exact) -> Exact:
+    def _inputs(self, narrow: Exact, wide: Exact, prepared) -> Exact:
+        if narrow.values is not wide.values:
+            prepared = self.kernels.prepare(narrow.values, (1 << Width.GRADIENT - 1) - 1)
         if self.convolution:
             total = self.kernels.convolve_input(
-                narrow.values, self.weight.mantissas, self.shape, self.layer.stride, self.layer.padding)
+                prepared, self.weight.mantissas, self.shape, self.layer.stride, self.layer.padding)
         else:
-            total = self.kernels.dense_input(narrow.values, self.weight.mantissas).view(self.shape)
+            total = self.kernels.dense_input(prepared, self.weight.mantissas).view(self.shape)
         products = Exact(total, narrow.lsb + self.weight.lsb, 0, narrow.up)
         return requantise(products, Width.GRADIENT, self.group, through=True)
 
@@ -137,7 +141,7 @@ class AveragePool:
     def forward(self, x: Exact) -> Exact:
         self.shape = x.shape
         places = _places(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
-        total = sum(x.values[place] for place in places)
+        total = sum(x.values[place].float() for place in places)
         means = self._divided(Exact(total, x.lsb - block_layers.MEAN_BITS, 0, x.up + block_layers.MEAN_BITS))
         return requantise(means, Width.ACTIVATION, self.group)
 
@@ -167,12 +171,12 @@ class Relu:
         self.y = None
 
     def forward(self, x: Exact) -> Exact:
-        self.y = functional.relu(x.values)
+        self.y = x.values.clamp_min(0)
         return Exact(self.y, x.lsb, x.bits, x.up)
 
     def backward(self, gradient: Exact) -> Exact:
         wide = widen(gradient)
-        passed = torch.ops.aten.threshold_backward(wide.values, self.y.to(wide.values.dtype), 0)
+        passed = wide.values * self.y.clamp(max=1)
         self.y = None
         return Exact(passed, wide.lsb, wide.bits, wide.up)
 

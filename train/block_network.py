@@ -72,8 +72,8 @@ class Network:
         # Doubles of one sign have the order of their bits, so that an integer maximum serves.
         top = self.group.largest(int(np.abs(real).max(initial=0.0).view(np.int64)))
         made = quantise(np.append(real, np.int64(top).view(np.float64)), Width.GRADIENT)
-        return Exact(torch.from_numpy(made.mantissas[:-1].reshape(real.shape)).to(like.device, torch.float32),
-                     int(made.lsb.item()), Width.GRADIENT)
+        mantissas = torch.from_numpy(made.mantissas[:-1].reshape(real.shape)).to(like.device, torch.int16)
+        return Exact(mantissas, int(made.lsb.item()), Width.GRADIENT)
 
     def counts(self) -> Counts:
         """What has happened to all parameters."""

@@ -96,7 +96,9 @@ class Lazy:
 
 def _product(rate, x: Exact) -> Exact:
     """Exact product with a block of one mantissa."""
-    return Exact(x.values.double() * float(rate.mantissas.item()), x.lsb + int(rate.lsb.item()), 0, x.up)
+    mantissa = int(rate.mantissas.item())
+    top = None if x.top is None else x.top * mantissa
+    return Exact(x.values.double() * float(mantissa), x.lsb + int(rate.lsb.item()), 0, x.up, top)
 
 
 class Nothing(Lazy):

@@ -24,16 +24,18 @@ class Exact:
     """A tensor of one block: its mantissas are values * 2**up, in units of 2**lsb.
 
     Attributes:
-        values: Of float32, float64 or int32, exact integers.
+        values: Integers: int8 or int16 for mantissas of as many bits, else whatever type holds them.
         lsb:    As golden's blocks have it.
         bits:   Of a mantissa; 0 of exact sums.
         up:     0 or more: bits that nobody had to write down.
+        top:    max |value| over all processes, where it is known.
     """
 
     values: torch.Tensor
     lsb: int
     bits: int = 0
     up: int = 0
+    top: int | None = None
 
     @property
     def shape(self) -> torch.Size:
@@ -57,12 +59,13 @@ def exact(made: Block, like: torch.Tensor) -> Exact:
 def widen(gradient: Exact) -> Exact:
     """`golden.block_layers.widen`."""
     by = Width.LINEAR - gradient.bits
-    return Exact(gradient.values, gradient.lsb - by, Width.LINEAR, gradient.up + by)
+    return Exact(gradient.values, gradient.lsb - by, Width.LINEAR, gradient.up + by, gradient.top)
 
 
 def sums(total: torch.Tensor, lsb: int, up: int) -> Exact:
     """Exact sums of int64, in float64 where that holds them with room for rounding."""
-    return Exact(total.double() if largest(total) < ROUNDED[torch.float64][0] else total, lsb, 0, up)
+    top = largest(total)
+    return Exact(total.double() if top < ROUNDED[torch.float64][0] else total, lsb, 0, up, top)
 
 
 def largest(values: torch.Tensor, group=Alone) -> int:
@@ -86,21 +89,23 @@ def requantise(x: Exact, bits: int, group=Alone, *, through: bool = False) -> Ex
         group:   The processes that share the block.
         through: By way of 32 bits, as products are.
     """
-    top = largest(x.values, group)
+    top = largest(x.values, group) if x.top is None else x.top
     if not top:
-        return Exact(_zeros(x.values, bits), E_MIN - (bits - 1), bits)
+        return Exact(_zeros(x.values, bits), E_MIN - (bits - 1), bits, 0, 0)
     size = ceil_log2(top) + x.up
     exponent, shift = size + x.lsb, size - (bits - 1)
     quick = x.values.dtype != torch.int64 and top < ROUNDED[torch.float64][0] and E_MIN <= exponent <= E_MAX
     if not quick or through and top << x.up >= 1 << Width.LINEAR - 1:
         return _by_golden(x, bits, top, through)
-    if shift <= x.up and top & (top - 1):  # nothing to round and nothing to clip
-        return Exact(x.values.to(_type(bits)), exponent - (bits - 1), bits, x.up - shift)
-    return Exact(_scaled(x.values, shift - x.up, bits, top), exponent - (bits - 1), bits)
+    lsb, shift = exponent - (bits - 1), shift - x.up
+    if shift <= 0 and top & (top - 1):  # nothing to round and nothing to clip
+        return Exact(x.values.to(_type(bits)), lsb, bits, -shift, top)
+    known = None if top & (top - 1) == 0 else top + (1 << shift - 1) >> shift
+    return Exact(_scaled(x.values, shift, bits, top), lsb, bits, 0, known)
 
 
 def _type(bits: int) -> torch.dtype:
-    return torch.float32 if bits <= Width.GRADIENT else torch.float64
+    return {8: torch.int8, 16: torch.int16}.get(bits, torch.float64)
 
 
 def _zeros(values: torch.Tensor, bits: int) -> torch.Tensor:
@@ -112,12 +117,12 @@ def _scaled(values: torch.Tensor, shift: int, bits: int, top: int) -> torch.Tens
     highest = (1 << bits - 1) - 1
     if values.dtype == torch.int32 and shift > 0 and top + (1 << shift - 1) < 1 << 31:
         sign = values >> 31
-        return sign.add_(values).add_(1 << shift - 1).bitwise_right_shift_(shift).float().clamp_(max=highest)
+        rounded = sign.add_(values).add_(1 << shift - 1).bitwise_right_shift_(shift)
+        return rounded.clamp_(max=highest).to(_type(bits))
     if values.dtype != torch.float32 or top >= ROUNDED[torch.float32][0] or bits > Width.GRADIENT:
         values = values.double()
     scaled = values * (2.0**-shift * (ROUNDED[values.dtype][1] if shift > 0 else 1))
-    rounded = (scaled.round_() if shift > 0 else scaled).clamp_(max=highest)
-    return rounded.to(_type(bits))
+    return (scaled.round_() if shift > 0 else scaled).clamp_(max=highest).to(_type(bits))
 
 
 def _by_golden(x: Exact, bits: int, top: int, through: bool) -> Exact:

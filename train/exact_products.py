@@ -1,7 +1,7 @@
 """Sums over products of integers, exact, by whatever floating point or 8-bit kernel holds them.
 
-Values are float tensors of integers: x and w of 8 bits, g of 16 bits for the gradient of an input and of up to 32 bits
-for that of weights. Convolutions take w[outputs, channels, *size]; dense layers are matrices.
+x holds int8, w float32 integers of 8 bits, g integers of 16 bits for the gradient of an input and of up to 32 bits for
+that of weights, of any type. Convolutions take w[outputs, channels, *size]; dense layers are matrices.
 """
 
 import torch
@@ -18,11 +18,19 @@ def _type(bound: float) -> torch.dtype:
 
 
 def _top(t: torch.Tensor) -> float:
-    return float(t.abs().max()) if t.numel() else 0.0
+    return max(-float(t.amin()), float(t.amax())) if t.numel() else 0.0
 
 
 class Floating:
     """Kernels in float32 where a bound on the sums shows that they are exact, else in float64."""
+
+    def prepare(self, g, top: int):
+        """What the other methods take for a gradient.
+
+        Args:
+            top: -top - 1 <= g <= top.
+        """
+        return g
 
     def convolve(self, x, w, bias, stride: int, padding: int):
         """Sums, and what `convolve_weight` needs of x.

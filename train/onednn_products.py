@@ -5,6 +5,7 @@ are oneDNN's, as torch's quantisation uses them; `available` says whether they a
 old CPUs saturate in 16 bits.
 """
 
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -42,74 +43,81 @@ def available() -> bool:
         return False
 
 
-def _bytes(values: torch.Tensor, count: int) -> list[torch.Tensor]:
-    """The bytes of integers, low ones first: unsigned ones, and the highest signed, both as they are stored."""
-    whole = values.to(torch.int16 if count <= 2 else torch.int32)
-    return [(whole >> 8 * place if place else whole).to(torch.uint8) for place in range(count)]
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """A gradient in bytes.
+
+    Attributes:
+        values: The gradient.
+        low:    Its lower bytes, lowest first, unsigned.
+        high:   Its highest byte, signed, seen as unsigned.
+    """
+
+    values: torch.Tensor
+    low: list[torch.Tensor]
+    high: torch.Tensor
 
 
 class Integer8(Floating):
     """8-bit kernels where they are exact; what does not fit them goes the way of `Floating`."""
 
+    def prepare(self, g, top):
+        count = max(2, next(n for n in range(1, 6) if top + 1 <= 1 << 8 * n - 1))
+        whole = g.to(torch.int16 if count == 2 else torch.int64)
+        if g.ndim == 4:
+            whole = whole.contiguous(memory_format=torch.channels_last)
+        parts = [(whole >> 8 * place if place else whole).to(torch.uint8) for place in range(count)]
+        return Bytes(whole, parts[:-1], parts[-1])
+
     def convolve(self, x, w, bias, stride, padding):
-        bound = float(w.abs().sum((1, 2, 3)).max()) * ZERO + float(bias.abs().max())
-        x8 = x.to(torch.int8).contiguous(memory_format=torch.channels_last)
-        if bound >= FLOAT32_EXACT:
-            return super().convolve(x, w, bias, stride, padding)[0], x8
+        x = x.contiguous(memory_format=torch.channels_last)
+        if float(w.abs().sum((1, 2, 3)).max()) * ZERO + float(bias.abs().max()) >= FLOAT32_EXACT:
+            return super().convolve(x, w, bias, stride, padding)
         signed = bool(x.amin() < 0)
-        unsigned = x8.view(torch.uint8) ^ ZERO if signed else x8.view(torch.uint8)
-        return _convolution(unsigned, ZERO * signed, w.to(torch.int8), bias.float(), stride, padding), x8
+        unsigned = x.view(torch.uint8) ^ ZERO if signed else x.view(torch.uint8)
+        return _convolution(unsigned, ZERO * signed, w.to(torch.int8), bias.float(), stride, padding), x
 
     def convolve_input(self, g, w, shape, stride, padding):
         size = w.shape[2]
-        if float(w.abs().sum((0, 2, 3)).max()) >= LARGEST_ROW or padding >= size or _top16(g):
-            return super().convolve_input(g, w, shape, stride, padding)
-        low, high = _bytes(g, 2)
+        if float(w.abs().sum((0, 2, 3)).max()) >= LARGEST_ROW or padding >= size or len(g.low) > 1:
+            return super().convolve_input(g.values, w, shape, stride, padding)
         turned = w.to(torch.int8).flip(2, 3).transpose(0, 1).contiguous()
-        sums = []
-        for part, zero in ((low, 0), (high ^ ZERO, ZERO)):
-            spread = _dilated(part, zero, stride, [n + 2 * padding - size + 1 for n in shape[2:]])
-            sums.append(_convolution(spread, zero, turned, None, 1, size - 1 - padding).int())
-        return sums[1].mul_(256).add_(sums[0])
+        inner = [n + 2 * padding - size + 1 for n in shape[2:]]
+        low, high = (
+            _convolution(_dilated(part, zero, stride, inner), zero, turned, None, 1, size - 1 - padding)
+            for part, zero in ((g.low[0], 0), (g.high ^ ZERO, ZERO)))
+        return high.int().mul_(256).add_(low.int())
 
     def convolve_weight(self, g, x, size, stride, padding):
-        samples = max(1, PIXELS // g[0, 0].numel())
-        totals = 0, 0
-        for part, seen in zip(g.split(samples), x.split(samples), strict=True):
-            columns = _columns(seen, size, stride, padding, part.shape[2:])
-            rows = part.permute(0, 2, 3, 1).reshape(-1, part.shape[1])
-            weight, bias = _products(rows, columns)
-            totals = totals[0] + weight, totals[1] + bias
-        outputs, channels = g.shape[1], x.shape[1]
-        return totals[0].reshape(outputs, size, size, channels).permute(0, 3, 1, 2).contiguous(), totals[1]
+        values, total = g.values, 0
+        samples = max(1, PIXELS // values[0, 0].numel())
+        parts = [part.permute(0, 2, 3, 1) for part in (*g.low, g.high)]
+        for first in range(0, len(values), samples):
+            some = slice(first, first + samples)
+            columns = _columns(x[some], size, stride, padding, values.shape[2:])
+            total = total + _products([part[some].reshape(-1, values.shape[1]) for part in parts], columns)
+        made = total.reshape(values.shape[1], size, size, x.shape[1]).permute(0, 3, 1, 2).contiguous()
+        return made, values.sum((0, 2, 3), dtype=torch.int64)
 
     def dense(self, x, w, bias):
-        x8 = x.to(torch.int8)
-        return torch._int_mm(x8, w.to(torch.int8).T).double().add_(bias), x8
+        return torch._int_mm(x, w.to(torch.int8).T).double().add_(bias), x
 
     def dense_input(self, g, w):
-        if float(w.abs().sum(0).max()) >= LARGEST_ROW or _top16(g):
-            return super().dense_input(g, w)
-        low, high = _bytes(g, 2)
+        if float(w.abs().sum(0).max()) >= LARGEST_ROW or len(g.low) > 1:
+            return super().dense_input(g.values, w)
         w8 = w.to(torch.int8)
-        return torch._int_mm(high.view(torch.int8), w8).mul_(256).add_(torch._int_mm(low, w8))
+        return torch._int_mm(g.high.view(torch.int8), w8).mul_(256).add_(torch._int_mm(g.low[0], w8))
 
     def dense_weight(self, g, x):
-        return _products(g, [x])
-
-
-def _top16(g) -> bool:
-    """Whether integers leave 16 bits."""
-    return bool(g.amax() >= 1 << 15 or g.amin() < -(1 << 15))
+        return _products([*g.low, g.high], [x]), g.values.sum(0, dtype=torch.int64)
 
 
 def _dilated(part: torch.Tensor, zero: int, stride: int, size: list[int]) -> torch.Tensor:
     """Bytes with stride - 1 zeros between them, and behind them up to `size`, channels last."""
     if stride == 1:
-        return part.contiguous(memory_format=torch.channels_last)
+        return part
     samples, channels = part.shape[:2]
-    spread = torch.full((samples, channels, *size), zero, dtype=torch.uint8).contiguous(
-        memory_format=torch.channels_last)
+    spread = torch.full((samples, *size, channels), zero, dtype=torch.uint8).permute(0, 3, 1, 2)
     spread[:, :, ::stride, ::stride] = part
     return spread
 
@@ -119,11 +127,10 @@ def _columns(x: torch.Tensor, size: int, stride: int, padding: int, shape) -> li
     samples, channels = x.shape[:2]
     padded = pad(x.permute(0, 2, 3, 1), (0, 0, padding, padding, padding, padding)).contiguous()
     rows, columns = padded.shape[1:3]
-    across = samples * rows * columns - size + 1
     if stride == 1:  # neighbours once, then whole rows
+        across = samples * rows * columns - size + 1
         wide = padded.as_strided((across, size * channels), (channels, 1)).contiguous()
-        run = shape[1] * size * channels
-        step = columns * size * channels
+        run, step = shape[1] * size * channels, columns * size * channels
         seen = [wide.as_strided((samples, shape[0], run), (rows * step, step, 1), row * step) for row in range(size)]
     else:
         steps = rows * columns * channels, stride * columns * channels, stride * channels, 1
@@ -132,24 +139,20 @@ def _columns(x: torch.Tensor, size: int, stride: int, padding: int, shape) -> li
     return [part.reshape(-1, size * channels) for part in seen]
 
 
-def _products(g: torch.Tensor, columns: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """int64: g[pixels, outputs].T @ [columns side by side], and the sum of g over pixels.
+def _products(parts: list[torch.Tensor], columns: list[torch.Tensor]) -> torch.Tensor:
+    """int64: g[pixels, outputs].T @ [columns side by side], of the bytes of g.
 
     Lower bytes lie 128 too low to be signed; a column of ones gives what that takes from the sums.
     """
-    pixels, outputs = g.shape
-    top = max(-float(g.amin()), float(g.amax()) + 1)
-    count = next(n for n in range(1, 5) if top <= 1 << 8 * n - 1)
-    *low, high = _bytes(g, count)
-    ones = torch.ones(pixels, 1, dtype=torch.int8)
-    parts = torch.cat([*((part ^ ZERO).view(torch.int8) for part in low), high.view(torch.int8), ones], 1)
-    sums = torch.cat([torch._int_mm(parts.T, column) for column in columns], 1).long()
+    (pixels, outputs), count = parts[0].shape, len(parts)
+    rows = torch.empty(pixels, count * outputs + 1, dtype=torch.uint8)
+    for place, part in enumerate(parts):
+        into = rows[:, place * outputs : (place + 1) * outputs]
+        torch.bitwise_xor(part, ZERO, out=into) if place < count - 1 else into.copy_(part)
+    rows[:, -1] = 1
+    rows = rows.view(torch.int8).T
+    sums = torch.cat([torch._int_mm(rows, column) for column in columns], 1).long()
     missing, total = ZERO * sums[-1], 0
     for place in range(count):
         total = total + (sums[place * outputs : (place + 1) * outputs] + missing * (place < count - 1) << 8 * place)
-    return total, _sum(g)
-
-
-def _sum(g: torch.Tensor) -> torch.Tensor:
-    """int64: sums of columns."""
-    return g.double().sum(0).long()
+    return total
