@@ -1,8 +1,10 @@
 """`nnp train`: the shipped networks, from their training data to a quantised model."""
 
+import importlib
 import shlex
 import sys
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -17,11 +19,26 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="Model file.")]
 Data = Annotated[Path | None, typer.Option("--data", help="Folder of the training data.")]
 
 
+class Arithmetic(StrEnum):
+    """What a network is trained in."""
+
+    INTEGER = "integer"
+    BFP_LAZY = "bfp-lazy"
+
+
 @app.command()
 @sentences
-def mlp(out: Out = Path("fashion-mlp.safetensors"), seed: Seed = 0, data: Data = None):
-    """A multi-layer perceptron on Fashion-MNIST: 4-bit weights and activations."""
-    _train("mlp", out, seed=seed, folder=data)
+def mlp(
+    out: Out = Path("fashion-mlp.safetensors"),
+    seed: Seed = 0,
+    data: Data = None,
+    arithmetic: Annotated[
+        Arithmetic,
+        typer.Option(help="FP32, then 4-bit integers; or 8-bit block floating point from the start, by lazy update."),
+    ] = Arithmetic.INTEGER,
+):
+    """A multi-layer perceptron on Fashion-MNIST."""
+    _train("lazy_mlp" if arithmetic is Arithmetic.BFP_LAZY else "mlp", out, seed=seed, folder=data)
 
 
 @app.command()
@@ -55,13 +72,7 @@ def _train(kind: str, out: Path, **options):
 
 def _trainer(kind: str) -> Callable:
     try:
-        if kind == "mlp":
-            from train.mlp import train_mlp
-
-            return train_mlp
-        from train.lstm import train_lstm
-
-        return train_lstm
+        return getattr(importlib.import_module(f"train.{kind}"), f"train_{kind}")
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
