@@ -54,9 +54,21 @@ def mutants(session):
 
 
 @nox.session(default=False)
+def prove(session):
+    """What must hold of every step of the lazy update, by a solver, and the bugs that it must find."""
+    python(session, "sim.prove")
+
+
+@nox.session(default=False)
 def bench(session):
     """How fast the machine and its simulations are."""
     python(session, "benchmarks.bench")
+
+
+@nox.session(default=False)
+def bench_lazy(session):
+    """Training with the lazy update beside FP32 and others: accuracy, bytes, `--speed`; needs PyTorch."""
+    python(session, "benchmarks.bench_lazy")
 
 
 @nox.session(default=False)
