@@ -15,7 +15,7 @@ from golden import block_network, dataset
 from golden.block_training import Rates
 from golden.layers import Activation, BlockDense
 from golden.lazy_update import Parameters
-from golden.lowering import binary16
+from golden.lowering import binary16, recorded
 from golden.model import Model
 from spec.formats import Format
 from train import data
@@ -37,7 +37,8 @@ def layers(sizes: Sequence[int]) -> tuple[block_network.Layer, ...]:
 
 def block_dense(name: str, weight: Parameters, bias: Parameters, weights_format: Format, input_format: Format,
                 block: int, activation: Activation) -> BlockDense:
-    """A layer of the model: the mantissas of training, under the one exponent that they have.
+    """A layer of the model: the mantissas of training, under the one exponent that they have. What they are worth is
+    recorded as its real numbers, so that a report can tell what activations lose.
 
     Raises:
         ValueError: the exponent is none of the format, or a bias is not a binary16 number.
@@ -52,7 +53,8 @@ def block_dense(name: str, weight: Parameters, bias: Parameters, weights_format:
     return BlockDense(
         name=name, weights_format=weights_format, input_format=input_format, block=block,
         mantissas=weight.mantissas.astype(np.int16),
-        exponents=np.full((rows, -(-columns // block)), weight.exponent, np.int8), bias=bits, activation=activation)
+        exponents=np.full((rows, -(-columns // block)), weight.exponent, np.int8), bias=bits, activation=activation,
+        real=recorded({"weights": weight.values, "bias": bias.values}))
 
 
 def train_network(net: Network, images: torch.Tensor, labels: np.ndarray, *, epochs: int, rate: float, seed: int,
