@@ -179,11 +179,14 @@ def parameter(arm: Arm, values: np.ndarray, rates: Rates, seed: int = 0, device:
         return Master(values, rates, device)
     if arm is Arm.FP32:
         raise ValueError("the arm fp32 has no parameters in block floating point; train it with torch's own layers")
-    begun = golden.start(values, SHORT if arm is Arm.RESIDUAL8 else LazyFormat())
-    if arm is Arm.STOCHASTIC:
-        made = Stochastic(begun, rates, seed, device)
-    else:
-        made = {Arm.NONE: Nothing, Arm.FROZEN: Frozen}.get(arm, Lazy)(begun, rates, device)
+    made = restored(arm, golden.start(values, SHORT if arm is Arm.RESIDUAL8 else LazyFormat()), rates, device, seed)
     if arm in (Arm.NONE, Arm.STOCHASTIC):
         made.kept.residuals.zero_()
     return made
+
+
+def restored(arm: Arm, kept: golden.Parameters, rates: Rates, device: str = "cpu", seed: int = 0) -> Lazy:
+    """What an arm keeps, from mantissas and residuals."""
+    if arm is Arm.STOCHASTIC:
+        return Stochastic(kept, rates, seed, device)
+    return {Arm.NONE: Nothing, Arm.FROZEN: Frozen}.get(arm, Lazy)(kept, rates, device)

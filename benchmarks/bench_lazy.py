@@ -1,0 +1,175 @@
+"""Training with the lazy update beside what it replaces: `nox -s bench_lazy`; `--speed` measures a training step.
+
+A network of convolutions, pooling and relu with 28,938 parameters learns 10,000 images of Fashion-MNIST in 5 epochs of
+plain SGD, and is measured on all 10,000 test images.
+"""
+
+import json
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated
+
+import matplotlib
+import numpy as np
+import torch
+import typer
+from rich.console import Console
+from rich.progress import Progress, TimeElapsedColumn
+from rich.table import Table
+
+from benchmarks import lazy_speed
+from golden import dataset
+from golden.block_training import Rates
+from train import block_fit, block_network, data
+from train.block_parameters import Arm, state_bytes
+from train.fit import reproducible
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402
+
+RATES = (0.02, 0.002)
+ARMS = (Arm.FP32, Arm.MASTER, Arm.LAZY, Arm.NONE, Arm.STOCHASTIC)
+ONCE = (Arm.FROZEN, Arm.RESIDUAL8)  #: Of one seed only.
+SAMPLES, EPOCHS, BATCH = 10_000, 5, 64
+#: What must come out, in points: lazy from master at most, and lazy above none at least, by learning rate.
+NEAR, ABOVE = 0.5, {0.02: 4.0, 0.002: 50.0}
+OUT = Path("build/bench_lazy")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """One training.
+
+    Attributes:
+        arm, rate, seed: What was trained.
+        accuracy:        On the test set, in percent.
+        changes:         Times that a block changed its exponent.
+        saturations:     Updates or mantissas that were limited.
+        seconds:         Of wall time.
+    """
+
+    arm: Arm
+    rate: float
+    seed: int
+    accuracy: float
+    changes: int
+    saturations: int
+    seconds: float
+
+
+def train(arm: Arm, rate: float, seed: int, samples: int, epochs: int) -> Run:
+    """Train and measure, on one thread."""
+    reproducible(seed)
+    learn, test = data.fashion_mnist().first(samples), dataset.load("fashion-mnist")
+    x, y = (block_fit.images(part) for part in (learn, test))
+    values, began = block_network.start(block_fit.CLASSIFIER, seed), time.perf_counter()
+    options = {"epochs": epochs, "batch_size": BATCH, "seed": seed}
+    if arm is Arm.FP32:
+        net = block_network.float_network(block_fit.CLASSIFIER)
+        net.load_state_dict({name: torch.from_numpy(value) for name, value in values.items()})
+        block_fit.fit_float(net, torch.from_numpy(x), learn.labels, learning_rate=rate, **options)
+        share, changes, saturations = block_fit.float_accuracy(net, torch.from_numpy(y), test.labels), 0, 0
+    else:
+        net = block_network.network(block_fit.CLASSIFIER, arm, Rates(learning_rate=rate), seed=seed, values=values)
+        block_fit.fit(net, block_network.inputs(x), learn.labels, **options)
+        share = block_fit.accuracy(net, block_network.inputs(y), test.labels)
+        changes, saturations = net.counts().changes, net.counts().saturations
+    return Run(arm=arm, rate=rate, seed=seed, accuracy=100 * share, changes=changes, saturations=saturations,
+               seconds=time.perf_counter() - began)
+
+
+def all_runs(seeds: int, samples: int, epochs: int, console: Console) -> list[Run]:
+    """Every arm, two side by side."""
+    jobs = [(arm, rate, seed) for seed in range(seeds) for arm in ARMS for rate in RATES]
+    jobs += [(arm, rate, 0) for arm in ONCE for rate in RATES]
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool, \
+            Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=console) as progress:
+        task = progress.add_task("training", total=len(jobs))
+        waiting = [pool.submit(train, *job, samples, epochs) for job in jobs]
+        runs = []
+        for done in as_completed(waiting):
+            runs.append(done.result())
+            progress.advance(task)
+    return runs
+
+
+def chosen(runs: list[Run], arm: Arm, rate: float) -> list[Run]:
+    return sorted((run for run in runs if (run.arm, run.rate) == (arm, rate)), key=lambda run: run.seed)
+
+
+def mean(runs: list[Run], arm: Arm, rate: float) -> float:
+    """Mean accuracy of an arm over the seeds."""
+    return float(np.mean([run.accuracy for run in chosen(runs, arm, rate)]))
+
+
+def report(runs: list[Run], console: Console) -> bool:
+    """Print the tables; whether all goals are met."""
+    state = Rates(learning_rate=RATES[0])
+    table = Table("arm", "learning rate", "accuracy, mean", "each seed", "exponents changed", "saturations",
+                  "bytes a parameter", "seconds a run", title="Fashion-MNIST, 28,938 parameters")
+    for rate in RATES:
+        for arm in (*ARMS, *ONCE):
+            found = chosen(runs, arm, rate)
+            cells = ((f"{run.accuracy:.2f}", str(run.changes), f"{run.saturations:,}") for run in found)
+            table.add_row(arm, f"{rate}", f"{mean(runs, arm, rate):.2f}", *map(" ".join, zip(*cells, strict=True)),
+                          str(state_bytes(arm, state)["all"]), f"{np.mean([run.seconds for run in found]):.0f}")
+    console.print(table)
+    goals, met = Table("learning rate", "|lazy - master|", "goal", "lazy - none", "goal", title="Points"), True
+    for rate in RATES:
+        near = abs(mean(runs, Arm.LAZY, rate) - mean(runs, Arm.MASTER, rate))
+        above = mean(runs, Arm.LAZY, rate) - mean(runs, Arm.NONE, rate)
+        met &= near <= NEAR and above >= ABOVE[rate]
+        goals.add_row(f"{rate}", f"{near:.2f}", f"at most {NEAR}", f"{above:.2f}", f"at least {ABOVE[rate]:g}")
+    console.print(goals)
+    kinds = "parameter", "residual", "master", "momentum", "all"
+    state_table = Table("arm", *kinds, title="Bytes a parameter, with momentum")
+    for arm in (*ARMS, *ONCE):
+        found = state_bytes(arm, Rates(learning_rate=RATES[0], momentum=0.9))
+        state_table.add_row(arm, *(str(found[kind]) for kind in kinds))
+    console.print(state_table)
+    return met
+
+
+def picture(runs: list[Run], path: Path):
+    """Accuracy of each arm: a dot for each seed."""
+    figure, axes = pyplot.subplots(1, len(RATES), figsize=(9, 3.5), sharey=True, layout="constrained")
+    arms = (*ARMS, *ONCE)
+    for rate, axis in zip(RATES, axes, strict=True):
+        axis.bar(range(len(arms)), [mean(runs, arm, rate) for arm in arms], color="#bcd", zorder=0)
+        for place, arm in enumerate(arms):
+            found = chosen(runs, arm, rate)
+            axis.scatter([place] * len(found), [run.accuracy for run in found], s=12, color="#245", zorder=2)
+        axis.set_xticks(range(len(arms)), arms, rotation=30, ha="right")
+        axis.set_title(f"learning rate {rate}")
+    axes[0].set_ylabel("test accuracy, %")
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def main(
+    speed: Annotated[bool, typer.Option("--speed", help="Measure a training step instead.")] = False,
+    seeds: Annotated[int, typer.Option(help="How many.")] = 3,
+    samples: Annotated[int, typer.Option(help="Training images.")] = SAMPLES,
+    epochs: Annotated[int, typer.Option(help="How often each is seen.")] = EPOCHS,
+) -> None:
+    """Train all arms, print the tables, write a picture and JSON; exit code 1 where a goal is missed."""
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    if speed:
+        lazy_speed.report(console)
+        return
+    began = time.perf_counter()
+    runs = all_runs(seeds, samples, epochs, console)
+    met = report(runs, console)
+    OUT.mkdir(parents=True, exist_ok=True)
+    picture(runs, OUT / "accuracy.png")
+    (OUT / "runs.json").write_text(json.dumps([asdict(run) for run in runs], indent=1))
+    console.print(f"{time.perf_counter() - began:.0f} s; {OUT / 'accuracy.png'}, {OUT / 'runs.json'}")
+    raise typer.Exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

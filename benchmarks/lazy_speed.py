@@ -1,0 +1,112 @@
+"""Time of a training step under the lazy update, as a multiple of that in FP32, in one interleaved run.
+
+QPyTorch's block floating point takes part where it is installed: 8-bit weights, activations and gradients, rounded to
+nearest, as its own examples do.
+"""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from golden.block_network import AveragePool, Conv, Dense, Relu, Residual
+from golden.block_training import Rates
+from train import block_network
+from train.block_parameters import Arm
+from train.fit import cross_entropy, reproducible
+
+ROUNDS = 30
+
+
+def block(inputs: int, outputs: int, stride: int) -> tuple:
+    """Two convolutions and a way around them."""
+    shortcut = (Conv(inputs, outputs, 1, stride),) if stride > 1 else ()
+    body = Conv(inputs, outputs, 3, stride, 1), Relu(), Conv(outputs, outputs, 3, 1, 1)
+    return Residual(body, shortcut), Relu()
+
+
+RESNET = (Conv(1, 16, 3, 1, 1), Relu(), *block(16, 16, 1), *block(16, 32, 2), *block(32, 64, 2), AveragePool(7, 7),
+          Dense(64, 10))
+MLP = (Dense(784, 128), Relu(), Dense(128, 64), Relu(), Dense(64, 10))
+NETWORKS = {"ResNet-style": (RESNET, (64, 1, 28, 28)), "MLP": (MLP, (128, 784))}
+
+
+def float_step(net: nn.Module, x: torch.Tensor, labels: np.ndarray) -> Callable[[], None]:
+    """A step of SGD in FP32."""
+    optimiser, targets = torch.optim.SGD(net.parameters(), lr=0.02), torch.from_numpy(labels)
+
+    def step():
+        optimiser.zero_grad()
+        cross_entropy(net(x), targets).backward()
+        optimiser.step()
+
+    return step
+
+
+def qpytorch(net: nn.Sequential) -> nn.Module | None:
+    """The network with QPyTorch's quantisers: weights, and what goes both ways between layers; None without it."""
+    try:
+        from qtorch import BlockFloatingPoint
+        from qtorch.quant import Quantizer, quantizer
+    except ImportError:
+        return None
+    eight = BlockFloatingPoint(wl=8, dim=-1)
+    weights = quantizer(forward_number=eight, forward_rounding="nearest")
+
+    class Quantised(nn.Module):
+        """A layer with parameters, quantised."""
+
+        def __init__(self, layer: nn.Module):
+            super().__init__()
+            self.layer = layer
+            self.between = Quantizer(eight, eight, "nearest", "nearest")
+
+        def forward(self, x):
+            values = {name: weights(value) for name, value in self.layer.named_parameters()}
+            return self.between(torch.func.functional_call(self.layer, values, (x,)))
+
+    def quantised(module: nn.Module) -> nn.Module:
+        for name, child in module.named_children():
+            setattr(module, name, Quantised(child) if isinstance(child, nn.Conv2d | nn.Linear) else quantised(child))
+        return module
+
+    return quantised(net)
+
+
+def contestants(layers, shape, rng) -> dict[str, Callable[[], None]]:
+    """A training step of each arithmetic."""
+    values, labels = rng.random(shape, np.float32), rng.integers(0, 10, shape[0])
+    x, exact = torch.from_numpy(values), block_network.inputs(values)
+    lazy = block_network.network(layers, Arm.LAZY, Rates(learning_rate=0.02))
+    steps = {"FP32": float_step(block_network.float_network(layers), x, labels),
+             "BFP, lazy update": lambda: lazy.step(exact, labels)}
+    if len(shape) == 4:
+        last = block_network.float_network(layers).to(memory_format=torch.channels_last)
+        steps["FP32, channels last"] = float_step(last, x.contiguous(memory_format=torch.channels_last), labels)
+    peer = qpytorch(block_network.float_network(layers))
+    return steps | ({"QPyTorch BFP8": float_step(peer, x, labels)} if peer else {})
+
+
+def report(console: Console):
+    """Measure and print."""
+    reproducible(0)
+    rng = np.random.default_rng(0)
+    table = Table("network", "arithmetic", "ms a step, median", "ms, least", "multiple of FP32",
+                  title="Training step, one thread")
+    for name, (layers, shape) in NETWORKS.items():
+        steps = contestants(layers, shape, rng)
+        times = {key: [] for key in steps}
+        for _ in range(ROUNDS):
+            for key, step in steps.items():
+                began = time.perf_counter()
+                step()
+                times[key].append(1000 * (time.perf_counter() - began))
+        base = np.median(times["FP32"][2:])
+        for key, found in times.items():
+            middle = np.median(found[2:])
+            table.add_row(name, key, f"{middle:.1f}", f"{min(found):.1f}", f"{middle / base:.2f}")
+    console.print(table)
