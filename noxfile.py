@@ -78,6 +78,12 @@ def synth(session):
 
 
 @nox.session(default=False)
+def synth_lazy(session):
+    """Gates and clock of the lazy update at 1, 4 and 16 lanes on an ECP5, placed and routed."""
+    python(session, "benchmarks.lazy_area")
+
+
+@nox.session(default=False)
 def docs(session):
     """Write the generated pages of the documentation."""
     session.run(sys.executable, "docs/generate.py", *session.posargs, external=True)

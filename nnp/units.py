@@ -23,6 +23,7 @@ PARAMETERS: dict[str, Callable[[Config], object]] = {
     "count": lambda config: config.native_dim,
     "width": lambda config: config.sum_bits,
     "bits": lambda config: config.output_bits,
+    "sum_bits": lambda config: 62,
     "shape": lambda config: 16 * config.mfu_lanes,
     "depth": lambda config: config.net_in,
     "space": lambda config: config.mvmq_words,

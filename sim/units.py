@@ -12,6 +12,7 @@ from hw.activation import Activation
 from hw.adder import FloatAdder
 from hw.beat_sequencer import BeatSequencer
 from hw.bias_rf import BiasRf
+from hw.block_quantizer import BlockQuantizer
 from hw.chain_builder import ChainBuilder
 from hw.control import Control
 from hw.converter import Converter
@@ -64,6 +65,9 @@ LAZY_FORMATS = {
     preset("tiny"): LazyFormat(), preset("serial"): LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2),
     preset("wide"): LazyFormat(bits=6, residual=12, shift=8, update=16, guard=4)}
 
+#: Bits of the sums of training: the widest, those of 32-bit gradients by 8 bits, few.
+BLOCK_SUMS = {preset("tiny"): 62, preset("serial"): 12, preset("wide"): 48}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
@@ -92,6 +96,9 @@ UNITS = {
     "beat_sequencer": Unit(
         component=lambda config: BeatSequencer(config, 2 * config.words + 3), environment=_timing("space")),
     "bias_rf": Unit(component=BiasRf),
+    "block_quantizer": Unit(
+        component=lambda config: BlockQuantizer(BLOCK_SUMS[config], config.mfu_lanes),
+        environment=_timing("latency", "sum_bits", "lanes")),
     "chain_builder": Unit(component=ChainBuilder),
     "control": Unit(component=Control),
     "converter": Unit(component=Converter, environment=_timing("latency")),

@@ -8,8 +8,8 @@ from spec.config import preset
 
 #: Their arithmetic depends on formats and widths; the others move and order words, which several engines and the widest
 #: beats exercise most.
-ARITHMETIC = ("quantizer", "lazy_update", "matrix_loader", "tile_engine", "overflow", "accumulator", "converter", "mvm",
-              "normalizer")
+ARITHMETIC = ("quantizer", "block_quantizer", "lazy_update", "matrix_loader", "tile_engine", "overflow", "accumulator",
+              "converter", "mvm", "normalizer")
 
 CASES = [(name, config) for name, unit in UNITS.items() if name != "nnp"
          for config in (unit.configurations if name in ARITHMETIC else unit.configurations[-1:])]
