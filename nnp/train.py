@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from nnp.errors import sentences
+from train.ptq import ActivationMethod, Methods, WeightMethod
 
 app = typer.Typer(help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
 
@@ -36,9 +37,20 @@ def mlp(
         Arithmetic,
         typer.Option(help="FP32, then 4-bit integers; or 8-bit block floating point from the start, by lazy update."),
     ] = Arithmetic.INTEGER,
+    weights: Annotated[WeightMethod, typer.Option(help="Integers and scales before QAT.")] = WeightMethod.MMSE,
+    tensor: Annotated[bool, typer.Option("--tensor", help="One scale a matrix, not one a row.")] = False,
+    activations: Annotated[
+        ActivationMethod, typer.Option(help="Saturations and offsets before QAT.")
+    ] = ActivationMethod.SEARCH,
 ):
     """A multi-layer perceptron on Fashion-MNIST."""
-    _train("lazy_mlp" if arithmetic is Arithmetic.BFP_LAZY else "mlp", out, seed=seed, folder=data)
+    methods = Methods(weights=weights, tensor=tensor, activations=activations)
+    if arithmetic is Arithmetic.INTEGER:
+        _train("mlp", out, seed=seed, folder=data, methods=methods)
+    elif methods == Methods():
+        _train("lazy_mlp", out, seed=seed, folder=data)
+    else:
+        raise ValueError("bfp-lazy trains from the start: --weights, --tensor and --activations are for integer")
 
 
 @app.command()

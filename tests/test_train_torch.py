@@ -110,10 +110,10 @@ def test_the_first_qat_pass_is_the_ptq_network(unrounded, images, network_of_ima
     inputs = x
     with torch.no_grad():
         for linear, layer in zip(network_of_images.linear, net.layers, strict=True):
-            codes, scales = ptq.mmse(linear.weight.double().numpy(), fmt)
+            codes, scales = ptq.weights(linear.weight.double().numpy(), fmt)
             assert np.array_equal(layer.integers().numpy(), codes)
             assert np.array_equal(layer.gain.numpy(), scales)
-            saturation, offset = ptq.saturation(inputs.numpy(), fmt.levels)
+            saturation, offset = ptq.activations(inputs.numpy(), fmt.levels)
             assert (layer.saturation, layer.offset) == (torch.tensor(saturation).float(), torch.tensor(offset).float())
             inputs = torch.relu(linear(inputs))
 
@@ -197,6 +197,21 @@ def training_folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.parametrize("weights", list(ptq.WeightMethod))
+@pytest.mark.parametrize("activations", list(ptq.ActivationMethod))
+def test_any_start_trains_to_golden_bits(weights, activations, training_folder, tmp_path):
+    """Each pair of methods; `finish` refuses a network whose golden outputs differ from PyTorch's in a bit."""
+    methods, told = ptq.Methods(weights=weights, activations=activations, tensor=True), []
+    made = mlp.train_mlp(
+        tmp_path / "m", folder=training_folder, hidden=(16,), epochs=(2, 1, 1), samples=1500, methods=methods,
+        progress=lambda *call: told.append(call))
+    assert made.provenance.golden_accuracy > 0.5
+    assert f"by {weights} for each tensor" in made.provenance.method
+    (note,) = (call[3] for call in told if call[0] == "PTQ output:")
+    assert note.startswith("weights ")
+    assert note.endswith("clipped")
+
+
 @pytest.mark.parametrize("block", [None, 16])
 def test_training_an_mlp_from_end_to_end(block, training_folder, tmp_path):
     calls = []
@@ -205,7 +220,7 @@ def test_training_an_mlp_from_end_to_end(block, training_folder, tmp_path):
     assert made.provenance.golden_accuracy > 0.6
     assert made.provenance.golden_accuracy == load_model(tmp_path / "m").provenance.golden_accuracy
     assert all(isinstance(layer, BlockDense) == (block is not None) for layer in made.layers)
-    phases = ["FP32 training"] + ["QAT", "QAT, lowered"] * (block is None)
+    phases = ["FP32 training"] + ["PTQ hidden1:", "PTQ output:", "QAT", "QAT, lowered"] * (block is None)
     assert list(dict.fromkeys(call[0] for call in calls)) == phases
     mlp.train_mlp(tmp_path / "again", **options)
     for one, other in zip(made.layers, load_model(tmp_path / "again").layers, strict=True):

@@ -13,6 +13,8 @@ from spec.formats import Format
 from train import ptq
 from train.straight_through import Codes, Product, Round, binary16, plain
 
+MMSE = ptq.Methods()
+
 
 class QuantisedLinear(nn.Module):
     """A dense layer and the quantiser in front of it: WRPN weights with an adjusted start, a learned scale a row.
@@ -24,14 +26,34 @@ class QuantisedLinear(nn.Module):
         input_format:   Of the unsigned input codes.
         unrounded:      Start from the FP32 weights over their scale, not from the integers: the same network at first,
             but small gradients move it sooner.
+        methods:        How integers, scales, saturation and offset are found.
+
+    Attributes:
+        lost: What that costs, in words.
     """
 
-    def __init__(self, linear, inputs, weights_format: Format, input_format: Format, unrounded: bool):
+    def __init__(
+        self,
+        linear,
+        inputs,
+        weights_format: Format,
+        input_format: Format,
+        unrounded: bool,
+        methods: ptq.Methods = MMSE,
+    ):
         super().__init__()
         self.weights_format, self.input_format = weights_format, input_format
         weights = linear.weight.detach().double().numpy()
-        codes, scales = ptq.mmse(weights, weights_format)
-        saturation, offset = ptq.saturation(inputs.numpy(), input_format.levels)
+        parts = np.zeros(len(weights), int) if methods.tensor else None
+        codes, scales = ptq.weights(weights, weights_format, methods.weights, parts)
+        seen, levels = inputs.numpy(), input_format.levels
+        saturation, offset = ptq.activations(seen, levels, methods.activations)
+        made = ptq.quantised(seen, saturation, offset, levels)
+        self.lost = (
+            f"weights {ptq.decibels(weights, scales[:, None] * codes):.1f} dB, "
+            f"inputs {ptq.decibels(seen, made):.1f} dB, "
+            f"{np.mean((seen < offset) | (seen > offset + saturation)):.1%} clipped"
+        )
         fraction = np.clip(weights / scales[:, None] - codes, -0.499, 0.499) if unrounded else 0.0
         self.half = 2.0 ** (weights_format.bits - 1)
         self.weight = nn.Parameter(torch.from_numpy((codes + fraction) / self.half).float())
@@ -102,7 +124,7 @@ class SignedLinear(nn.Module):
         super().__init__()
         self.weights_format, self.input_format = weights_format, input_format
         self.s_in = 2.0 ** -(input_format.bits - 1)
-        codes, scales = ptq.mmse(linear.weight.detach().double().numpy(), weights_format)
+        codes, scales = ptq.weights(linear.weight.detach().double().numpy(), weights_format)
         self.fp32 = {"weights": linear.weight.detach().numpy(), "bias": linear.bias.detach().numpy()}
         self.weight = nn.Parameter(torch.from_numpy(codes.astype(np.float32)))
         self.register_buffer("gain", torch.from_numpy(scales))

@@ -13,8 +13,8 @@ from golden import block_lowering, dataset
 from golden.layers import Activation
 from golden.model import Model
 from spec.formats import Format
-from train import data
-from train.dense import QuantisedLinear
+from train import data, ptq
+from train.dense import MMSE, QuantisedLinear
 from train.export import finish, floats
 from train.fit import Progress, cross_entropy, fit, reproducible, silent
 from train.straight_through import binary16, plain
@@ -45,12 +45,20 @@ class Quantised(nn.Module):
         Others:  As in `QuantisedLinear`.
     """
 
-    def __init__(self, network: Float, images, weights_format: Format, input_format: Format, unrounded: bool = True):
+    def __init__(
+        self,
+        network: Float,
+        images,
+        weights_format: Format,
+        input_format: Format,
+        unrounded: bool = True,
+        methods: ptq.Methods = MMSE,
+    ):
         super().__init__()
         layers, x = [], images
         with torch.no_grad():
             for linear in network.linear:
-                layers.append(QuantisedLinear(linear, x, weights_format, input_format, unrounded))
+                layers.append(QuantisedLinear(linear, x, weights_format, input_format, unrounded, methods))
                 x = torch.relu(linear(x))
         self.layers = nn.ModuleList(layers)
 
@@ -122,6 +130,7 @@ def train_mlp(
     weights_format: Format = FOUR_BITS,
     input_format: Format = FOUR_BITS,
     block: int | None = None,
+    methods: ptq.Methods = MMSE,
     epochs: tuple[int, int, int] = (20, 8, 2),
     samples: int | None = None,
     command: str = "nnp train mlp",
@@ -137,6 +146,7 @@ def train_mlp(
         weights_format: Of the weights.
         input_format:   Of the activations.
         block:          None for integer mode; else the native dimension for block floating point, without retraining.
+        methods:        How the FP32 network is quantised before QAT.
         epochs:         Of FP32 training, of QAT, and of QAT in the machine's arithmetic.
         samples:        Train on the first ones only.
         command:        Recorded in the model.
@@ -158,7 +168,9 @@ def train_mlp(
         fp32 = net(x)
     lowered = None
     if block is None:
-        qat = Quantised(net, calibration, weights_format, input_format)
+        qat = Quantised(net, calibration, weights_format, input_format, methods=methods)
+        for index, layer in enumerate(qat.layers):
+            progress(f"PTQ {_name(index, len(qat.layers))}:", 1, 1, layer.lost)
         options = {"seed": seed, "progress": progress}
         train_quantised(qat, images, labels, lowered=False, epochs=epochs[1], rate=0.01, **options)
         with torch.no_grad():
@@ -168,8 +180,9 @@ def train_mlp(
             lowered = qat(x, lowered=True)
         layers = qat.lower(ranges(net, calibration))
         method += (
-            f"MMSE weights of {weights_format.bits} bits for each row and a search for the saturation and offset of "
-            f"activations of {input_format.bits} bits; {epochs[1]} epochs of WRPN QAT with learned scales, saturations "
+            f"weights of {weights_format.bits} bits by {methods.weights} for each "
+            f"{'tensor' if methods.tensor else 'row'}, saturation and offset of activations of {input_format.bits} "
+            f"bits by {methods.activations}; {epochs[1]} epochs of WRPN QAT with learned scales, saturations "
             f"and offsets; {epochs[2]} epochs more in the machine's arithmetic"
         )
     else:

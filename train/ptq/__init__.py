@@ -1,0 +1,105 @@
+"""Post-training quantisation: the integers, scales, saturations and offsets from which training goes on.
+
+Source: S0.a and S0.b; S1, symmetric scales for each gate.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from spec.formats import Format
+from train.ptq.divergence import divergence
+from train.ptq.kmeans import kmeans
+from train.ptq.minmax import full_range, symmetric, uniform
+from train.ptq.mmse import mmse
+from train.ptq.search import quantised, search
+
+__all__ = [
+    "ActivationMethod",
+    "Methods",
+    "WeightMethod",
+    "activations",
+    "decibels",
+    "quantised",
+    "symmetric",
+    "weights",
+]
+
+
+class WeightMethod(StrEnum):
+    """How integers and scales are found."""
+
+    MMSE = "mmse"  #: least squared error
+    UNIFORM = "uniform"  #: the range, so that nothing clips
+    KMEANS = "kmeans"  #: clusters, then the grid
+
+
+class ActivationMethod(StrEnum):
+    """How saturation and offset are found."""
+
+    SEARCH = "search"  #: least squared error
+    DIVERGENCE = "divergence"  #: least Kullback-Leibler divergence
+    UNIFORM = "uniform"  #: the range, so that nothing clips
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Methods:
+    """How a network is quantised before training goes on.
+
+    Attributes:
+        weights:     Integers and scales of weights.
+        tensor:      One scale for a whole matrix of weights, else one for each row.
+        activations: Saturations and offsets.
+    """
+
+    weights: WeightMethod = WeightMethod.MMSE
+    tensor: bool = False
+    activations: ActivationMethod = ActivationMethod.SEARCH
+
+
+_WEIGHTS: dict[str, Callable] = {"mmse": mmse, "uniform": uniform, "kmeans": kmeans}
+_ACTIVATIONS: dict[str, Callable] = {"search": search, "divergence": divergence, "uniform": full_range}
+
+
+def weights(
+    rows: np.ndarray, fmt: Format, method: WeightMethod = WeightMethod.MMSE, parts: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Integers q and scales a > 0 with rows = a q as nearly as a method finds.
+
+    Args:
+        rows:  Real[rows, columns].
+        fmt:   Its `lowest` and `highest` bound the integers.
+        parts: int[rows]: rows of one number share a scale. Each row has its own if None; zeros give one for the
+            tensor.
+
+    Returns:
+        int16[rows, columns] and float64[rows]; zeros have scale 1.
+    """
+    rows = np.asarray(rows, np.float64)
+    parts = np.arange(len(rows)) if parts is None else np.asarray(parts)
+    codes, scales = np.zeros(rows.shape, np.int16), np.ones(len(rows))
+    for part in np.unique(parts):
+        mine = parts == part
+        found, scale = _WEIGHTS[WeightMethod(method)](rows[mine].ravel(), fmt)
+        codes[mine], scales[mine] = found.reshape(-1, rows.shape[1]), scale
+    return codes, scales
+
+
+def activations(
+    samples: np.ndarray, levels: int, method: ActivationMethod = ActivationMethod.SEARCH
+) -> tuple[float, float]:
+    """Saturation b > 0 and offset m of Q(x) = round(clip(x - m, 0, b) * s) / s + m, s = levels / b.
+
+    Args:
+        samples: Real[samples, elements], what enters the quantiser for a calibration set.
+        levels:  Its largest code.
+    """
+    return _ACTIVATIONS[ActivationMethod(method)](samples, levels)
+
+
+def decibels(values: np.ndarray, made: np.ndarray) -> float:
+    """Signal to quantisation noise; infinite where nothing was lost."""
+    noise = float(np.square(np.asarray(values, np.float64) - made).sum())
+    return float(10 * np.log10(float(np.square(values, dtype=np.float64).sum()) / noise)) if noise else np.inf

@@ -1,0 +1,31 @@
+"""Clusters of weights, brought to the grid that training and the machine have.
+
+Source: S0.a and S0.c, k-means with its centroids projected to the grid.
+"""
+
+import numpy as np
+
+from spec.formats import Format
+from train.ptq.mmse import mmse
+
+ROUNDS = 100  #: At most; Lloyd's iteration ends long before.
+
+
+def kmeans(values: np.ndarray, fmt: Format) -> tuple[np.ndarray, float]:
+    """As many clusters as the format has integers, found from quantiles on; then the integers and the scale of least
+    squared error of what the clusters make of the values. Arguments and result as in `mmse`."""
+    count = min(fmt.levels + 1, len(np.unique(values)))
+    centroids = np.quantile(values, (np.arange(count) + 0.5) / count)
+    for _ in range(ROUNDS):
+        nearest = _nearest(values, centroids)
+        sums, sizes = (np.bincount(nearest, weights, count) for weights in (values, np.ones_like(values)))
+        moved = np.sort(np.where(sizes > 0, sums / np.maximum(sizes, 1), centroids))
+        if (moved == centroids).all():
+            break
+        centroids = moved
+    return mmse(centroids[_nearest(values, centroids)], fmt)
+
+
+def _nearest(values: np.ndarray, centroids: np.ndarray) -> np.ndarray:
+    """The centroid of each value, the lower of two as near."""
+    return np.searchsorted((centroids[1:] + centroids[:-1]) / 2, values)
