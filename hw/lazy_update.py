@@ -94,7 +94,7 @@ class LazyUpdate(wiring.Component):
     @property
     def search(self) -> int:
         """Most cycles from one answer to the next."""
-        return self.fmt.changes[-1] + 2
+        return self.fmt.changes[-1] + 3
 
     def elaborate(self, platform):
         m = Module()

@@ -38,7 +38,7 @@ class NextChange(wiring.Component):
         changed: Out(1). The pass of that answer has changed the exponent.
 
     Timing:
-        2 cycles a pass, and as many more as the change that an element out of range asks for.
+        2 cycles a pass; where an element is out of range, one more and as many as the change that it asks for.
     """
 
     def __init__(self, fmt: LazyFormat):
@@ -52,7 +52,8 @@ class NextChange(wiring.Component):
         # Magnitudes of both ends. Shifted right by d - 1 they are floor(x / 2**d) and the bit below, which tell whether
         # round(round(x / 2**d) / 2**t) is in range by one comparison.
         below, above = Signal(fmt.joint_bits), Signal(fmt.joint_bits)
-        fits = (below < self.bound(-fmt.lowest)) & (above < self.bound(fmt.highest))
+        fits = Signal()  # with the change that is tried, since the cycle before
+        m.d.sync += fits.eq((below < self.bound(-fmt.lowest)) & (above < self.bound(fmt.highest)))
         most, room = Signal(change_shape(fmt)), Signal(signed(EXPONENT_BITS + 1))
         change, fresh, searches = Signal(change_shape(fmt)), Signal(), Signal()
         counts = {name: Signal(COUNT, name=name) for name in COUNTS}
@@ -64,7 +65,7 @@ class NextChange(wiring.Component):
                 m.d.sync += [
                     below.eq(Mux(p.highest < 0, 0, p.highest)), above.eq(Mux(p.lowest > 0, 0, -p.lowest)),
                     most.eq(Mux(room > fmt.changes[-1], fmt.changes[-1], room)),
-                    change.eq(Mux(searches, 1, Mux(sinks & ~p.outside & ~p.changes, -1, 0))),
+                    change.eq(Mux(sinks & ~p.outside & ~p.changes, -1, 0)),
                     self.changed.eq(p.changes),
                     fresh.eq(~p.holds & p.updated & ~p.changes & (p.exponent != p.update_exponent))]
                 m.d.sync += [counts[name].eq(p[name]) for name in COUNTS]
@@ -74,7 +75,7 @@ class NextChange(wiring.Component):
                         m.next = "SEARCH"
             with m.State("SEARCH"):
                 m.d.sync += [below.eq(below >> 1), above.eq(above >> 1)]
-                with m.If(fits | (change == most)):
+                with m.If((change != 0) & (fits | (change == most))):
                     m.next = "ANSWER"
                 with m.Else():
                     m.d.sync += change.eq(change + 1)

@@ -8,6 +8,7 @@ from amaranth.hdl import Value
 from amaranth.lib.wiring import Component, In
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from hw.axi_streams import AxiStreams, fields, streams
 from hw.verilog import verilog
 from nnp.environment import DISTRIBUTION
 from spec.config import Config
@@ -43,16 +44,19 @@ class Port:
     bus: str
 
 
-def package(dut: Component, name: str, preset: str, config: Config) -> dict[str, str]:
-    """The files by their names."""
+def package(unit: Component, name: str, preset: str, config: Config) -> dict[str, str]:
+    """The files by their names. Streams of the unit become AXI4-Stream buses."""
+    buses = {prefix: shape for prefix, _, shape in streams(unit).values()}
+    dut = AxiStreams(unit) if buses else unit
     text = verilog(dut, name)
     # A module without registers has neither clock nor reset.
-    found = [port for port in ports(dut) if port.bus != CLOCKING or f"input {port.name};" in text]
+    found = [port for port in ports(dut, list(buses)) if port.bus != CLOCKING or f"input {port.name};" in text]
     values = {
         "name": name,
         "preset": preset,
         "config": config,
         "ports": found,
+        "fields": {_stream_bus(prefix): fields(shape) for prefix, shape in buses.items()},
         "buses": list(dict.fromkeys(port.bus for port in found)),
         "version": version(DISTRIBUTION),
         "registers": [(member.name, int(member)) for member in Register],
@@ -74,17 +78,24 @@ def package(dut: Component, name: str, preset: str, config: Config) -> dict[str,
     return files | {page: environment.get_template(source).render(values) for page, source in pages.items()}
 
 
-def ports(dut: Component) -> list[Port]:
-    """Clock, reset, and every port of the component's signature."""
+def ports(dut: Component, streams: list[str]) -> list[Port]:
+    """Clock, reset, and every port of the component's signature; `streams` are the prefixes of AXI4-Stream buses."""
     found = [Port(name=name, direction="input", width=1, bus=CLOCKING) for name in ("clk", "rst")]
     for path, member, value in dut.signature.flatten(dut):
         name = "__".join(map(str, path))
         direction = "input" if member.flow == In else "output"
-        found.append(Port(name=name, direction=direction, width=len(Value.cast(value)), bus=_bus(name, path)))
+        found.append(Port(name=name, direction=direction, width=len(Value.cast(value)), bus=_bus(name, path, streams)))
     return found
 
 
-def _bus(name: str, path: tuple) -> str:
+def _stream_bus(prefix: str) -> str:
+    return f"{prefix}: AXI4-Stream"
+
+
+def _bus(name: str, path: tuple, streams: list[str]) -> str:
+    for prefix in streams:
+        if name.startswith(f"{prefix}_t"):
+            return _stream_bus(prefix)
     for prefix, role in BUSES.items():
         if name.startswith(f"{prefix}_"):
             return f"{prefix}: {role}"

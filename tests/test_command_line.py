@@ -316,7 +316,7 @@ def test_verilog_of_a_unit(tmp_path):
     }
     assert "module quantizer(" in (tmp_path / "quantizer.v").read_text()
     assert (tmp_path / "quantizer.core").read_text().startswith("CAPI=2:")
-    assert "| `i__payload` | input |" in (tmp_path / "ports.md").read_text()
+    assert "| `s_axis_i_tdata` | input |" in (tmp_path / "ports.md").read_text()
 
 
 def test_verilog_of_an_unknown_unit(tmp_path):

@@ -1,0 +1,122 @@
+"""The streams of a unit as AXI4-Stream buses."""
+
+from dataclasses import dataclass
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import Component, In, Out
+
+__all__ = ["AxiStreams", "Field", "fields", "streams"]
+
+LAST = "last"  # the field that becomes tlast
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Field:
+    """One value in tdata.
+
+    Attributes:
+        name:   As in the payload, with the elements of arrays in brackets; "data" where the payload is one value.
+        source: First bit in the payload.
+        offset: First bit in tdata, a multiple of 8.
+        width:  Bits.
+        signed: Whether the bits up to the next byte repeat the sign.
+    """
+
+    name: str
+    source: int
+    offset: int
+    width: int
+    signed: bool
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that it takes."""
+        return -(-self.width // 8)
+
+
+def fields(shape) -> list[Field]:
+    """The values of a payload but its `last`, each in bytes of its own, the first one lowest."""
+    found, offset = [], 0
+    for name, source, part in _values(shape, "", 0):
+        cast = Shape.cast(part)
+        if cast.width and name != LAST:
+            found.append(Field(name=name or "data", source=source, offset=offset, width=cast.width, signed=cast.signed))
+            offset += 8 * found[-1].bytes
+    return found
+
+
+def _values(shape, name: str, start: int):
+    """Name, first bit and shape of each value of a layout."""
+    if not isinstance(shape, data.Layout):
+        yield name, start, shape
+        return
+    for key, field in shape:
+        inner = f"{name}[{key}]" if isinstance(key, int) else f"{name}.{key}" if name else key
+        yield from _values(field.shape, inner, start + field.offset)
+
+
+class AxiStreams(Component):
+    """`unit` with each stream X as a bus: s_axis_X_tdata, _tvalid, _tready, m_axis_X for outputs, and _tlast where the
+    payload has a field `last`.
+
+    Args:
+        unit: Component. Its other ports stay as they are.
+    """
+
+    def __init__(self, unit: Component):
+        self.unit, self.streams = unit, streams(unit)
+        ports = {key: member for key, member in unit.signature.members.items() if key not in self.streams}
+        for prefix, flow, shape in self.streams.values():
+            there, back = (In, Out) if flow == In else (Out, In)
+            ports[f"{prefix}_tdata"] = there(8 * sum(field.bytes for field in fields(shape)))
+            ports |= {f"{prefix}_tlast": there(1)} if has_last(shape) else {}
+            ports |= {f"{prefix}_tvalid": there(1), f"{prefix}_tready": back(1)}
+        super().__init__(ports)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.unit = self.unit
+        for key, member in self.unit.signature.members.items():
+            if key in self.streams:
+                self.bus(m, key)
+            elif member.is_signature:
+                wiring.connect(m, getattr(self.unit, key), wiring.flipped(getattr(self, key)))
+            else:
+                inner, outer = getattr(self.unit, key), getattr(self, key)
+                m.d.comb += inner.eq(outer) if member.flow == In else outer.eq(inner)
+        return m
+
+    def bus(self, m, key: str):
+        """Connect one stream."""
+        prefix, flow, shape = self.streams[key]
+        inner = getattr(self.unit, key)
+        payload = Value.cast(inner.payload)
+        valid, ready = getattr(self, f"{prefix}_tvalid"), getattr(self, f"{prefix}_tready")
+        pairs = [(inner.valid, valid), (ready, inner.ready)]
+        tdata = getattr(self, f"{prefix}_tdata")
+        for field in fields(shape):
+            value = payload[field.source:field.source + field.width]
+            bus = tdata[field.offset:field.offset + 8 * field.bytes]
+            if flow == In:
+                pairs.append((value, bus[:field.width]))
+            else:
+                sign = value[-1] & field.signed
+                pairs.append((Cat(value, sign.replicate(8 * field.bytes - field.width)), bus))
+        if has_last(shape):
+            pairs.append((inner.p[LAST], getattr(self, f"{prefix}_tlast")))
+        for left, right in pairs:
+            m.d.comb += left.eq(right) if flow == In else right.eq(left)
+
+
+def streams(unit: Component) -> dict[str, tuple]:
+    """The streams of a component: the prefix of its bus, its flow and the shape of its payload."""
+    return {key: (f"{'s' if member.flow == In else 'm'}_axis_{key}", member.flow,
+                  member.signature.members["payload"].shape)
+            for key, member in unit.signature.members.items()
+            if member.is_signature and isinstance(member.signature, stream.Signature)}
+
+
+def has_last(shape) -> bool:
+    """Whether a payload marks the last transfer of a packet."""
+    return isinstance(shape, data.StructLayout) and LAST in shape.members
