@@ -73,7 +73,8 @@ class Products:
 
     def _inputs(self, narrow: Exact, wide: Exact, prepared) -> Exact:
         if narrow.values is not wide.values:
-            prepared = self.kernels.prepare(narrow.values, (1 << Width.GRADIENT - 1) - 1)
+            highest = (1 << Width.GRADIENT - 1) - 1
+            prepared = self.kernels.prepare(narrow.values, highest if narrow.top is None else narrow.top)
         if self.convolution:
             total = self.kernels.convolve_input(
                 prepared, self.weight.mantissas, self.shape, self.layer.stride, self.layer.padding)

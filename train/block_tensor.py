@@ -84,7 +84,7 @@ def requantise(x: Exact, bits: int, group=Alone, *, through: bool = False) -> Ex
     """`golden.block.requantise`.
 
     Args:
-        x:       Exact sums.
+        x:       Exact sums, which may be overwritten, or mantissas, which are not.
         bits:    8, 16 or 32.
         group:   The processes that share the block.
         through: By way of 32 bits, as products are.
@@ -101,7 +101,7 @@ def requantise(x: Exact, bits: int, group=Alone, *, through: bool = False) -> Ex
     if shift <= 0 and top & (top - 1):  # nothing to round and nothing to clip
         return Exact(x.values.to(_type(bits)), lsb, bits, -shift, top)
     known = None if top & (top - 1) == 0 else top + (1 << shift - 1) >> shift
-    return Exact(_scaled(x.values, shift, bits, top), lsb, bits, 0, known)
+    return Exact(_scaled(x.values, shift, bits, top, spare=not x.bits), lsb, bits, 0, known)
 
 
 def _type(bits: int) -> torch.dtype:
@@ -112,7 +112,7 @@ def _zeros(values: torch.Tensor, bits: int) -> torch.Tensor:
     return torch.zeros_like(values, dtype=_type(bits))
 
 
-def _scaled(values: torch.Tensor, shift: int, bits: int, top: int) -> torch.Tensor:
+def _scaled(values: torch.Tensor, shift: int, bits: int, top: int, spare: bool) -> torch.Tensor:
     """clip(round(values / 2**shift)): only an exact power of two, at the top, is clipped."""
     highest = (1 << bits - 1) - 1
     if values.dtype == torch.int32 and shift > 0 and top + (1 << shift - 1) < 1 << 31:
@@ -120,8 +120,9 @@ def _scaled(values: torch.Tensor, shift: int, bits: int, top: int) -> torch.Tens
         rounded = sign.add_(values).add_(1 << shift - 1).bitwise_right_shift_(shift)
         return rounded.clamp_(max=highest).to(_type(bits))
     if values.dtype != torch.float32 or top >= ROUNDED[torch.float32][0] or bits > Width.GRADIENT:
-        values = values.double()
-    scaled = values * (2.0**-shift * (ROUNDED[values.dtype][1] if shift > 0 else 1))
+        values, spare = values.double(), spare or values.dtype != torch.float64
+    factor = 2.0**-shift * (ROUNDED[values.dtype][1] if shift > 0 else 1)
+    scaled = values.mul_(factor) if spare and values.is_floating_point() else values * factor
     return (scaled.round_() if shift > 0 else scaled).clamp_(max=highest).to(_type(bits))
 
 
@@ -150,5 +151,11 @@ def add(a: Exact, b: Exact, bits: int, group=Alone) -> Exact:
         one, other = (torch.from_numpy(block.round_shift(t.integers(), low - t.lsb)) for t in (a, b))
         return requantise(Exact((one + other).to(a.values.device), low), bits, group)
     dtype = torch.float32 if bound < ROUNDED[torch.float32][0] else torch.float64
-    one, other = (t.values.to(dtype) * 2.0**s for t, s in zip((a, b), shifts, strict=True))
+    one, other = (_lifted(t.values, s, dtype) for t, s in zip((a, b), shifts, strict=True))
     return requantise(Exact(one.add_(other), low, 0, shared - low), bits, group)
+
+
+def _lifted(values: torch.Tensor, shift: int, dtype: torch.dtype) -> torch.Tensor:
+    """A copy times 2**shift."""
+    copy = values.to(dtype, copy=True)
+    return copy.mul_(2.0**shift) if shift else copy

@@ -8,7 +8,7 @@ from golden import block_layers
 from golden import lazy_update as golden
 from golden.lazy_update import Counts
 from spec.training import LazyFormat
-from train.block_tensor import ROUNDED, Exact
+from train.block_tensor import ROUNDED, Exact, largest
 
 UNEVEN = ROUNDED[torch.float64][1]
 
@@ -59,8 +59,8 @@ def lazy_update(old: Parameters, update: Exact, counts: Counts) -> Parameters:
     step = total * (2.0**-fmt.shift * UNEVEN)
     step.round_()
     mantissas = old.mantissas - step
-    low, high, reach = mantissas.amin().item(), mantissas.amax().item(), aligned.abs().amax().item()
-    inside = fmt.lowest <= low and high <= fmt.highest and reach <= fmt.limit
+    low, high = mantissas.amin().item(), mantissas.amax().item()
+    inside = fmt.lowest <= low and high <= fmt.highest and largest(aligned) <= fmt.limit
     if old.zero or not inside or max(-low, high) < fmt.small:
         made = block_layers.whole(update.integers(), update.lsb + fmt.update - 1, fmt.update)
         return from_golden(golden.lazy_update(old.golden(), made, counts), old.mantissas.device)

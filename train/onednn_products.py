@@ -1,12 +1,13 @@
 """Exact sums over products by the CPU's 8-bit integer kernels, some times faster than float32 ones.
 
-A kernel multiplies unsigned bytes by signed ones into 32 bits; a gradient of more than 8 bits goes byte by byte. These
-are oneDNN's, as torch's quantisation uses them; `available` says whether they are exact on this machine, since those of
-old CPUs saturate in 16 bits.
+A kernel multiplies unsigned bytes by signed ones into 32 bits. A gradient of more than 8 bits goes in *digits*, signed
+bytes d with g = d0 + 256 * d1 + ..: with 128 added at the place of every digit but the last, the bytes of g are those
+digits, each 128 too high but the last. The kernels are oneDNN's, as torch's quantisation uses them; `available` says
+whether they are exact on this machine, since those of old CPUs saturate in 16 bits.
 """
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch.nn.functional import pad
@@ -16,18 +17,24 @@ from train.exact_products import FLOAT32_EXACT, Floating
 #: What a signed byte is raised by, to be an unsigned one.
 ZERO = 128
 #: Pixels whose 8 x 8-bit products an int32 holds.
-PIXELS = 1 << 16
+PIXELS = 1 << 14
+#: Elements that are worked on at once, so that what lies between stays in the cache.
+PIECE = 1 << 18
 #: Largest sum of magnitudes of weights with which 16-bit gradients give sums in float32 (by bytes) and int32.
 LARGEST_ROW = 1 << 16
 
 
-def _convolution(x: torch.Tensor, zero: int, w: torch.Tensor, bias, stride: int, padding: int) -> torch.Tensor:
-    """float32 sums over (x - zero) * w of unsigned bytes x and signed ones w, plus bias."""
+def _convolution(w: torch.Tensor, zero: int, stride: int, padding: int):
+    """A function of unsigned bytes x, and a bias or None: float32 sums over (x - zero) * w of signed bytes w."""
     ones, zeros = torch.ones(len(w)), torch.zeros(len(w), dtype=torch.int64)
     where = [stride] * 2, [padding] * 2, [1, 1], 1
     packed = torch.ops.onednn.qconv_prepack(w, ones, 1.0, zero, *where, None)
-    return torch.ops.onednn.qconv2d_pointwise(x, 1.0, zero, packed, ones, zeros, bias, *where, 1.0, 0, torch.float32,
-                                              "none", [], "")
+
+    def convolve(x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        return torch.ops.onednn.qconv2d_pointwise(x, 1.0, zero, packed, ones, zeros, bias, *where, 1.0, 0,
+                                                  torch.float32, "none", [], "")
+
+    return convolve
 
 
 @cache
@@ -36,7 +43,7 @@ def available() -> bool:
     try:
         x = torch.full((1, 64, 4, 4), 255, dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
         w = torch.full((16, 64, 3, 3), 127, dtype=torch.int8)
-        inner = _convolution(x, 0, w, None, 1, 0).unique().tolist()
+        inner = _convolution(w, 0, 1, 0)(x).unique().tolist()
         lowest = torch.full((64, 64), -128, dtype=torch.int8)
         return inner == [255 * 127 * 576] and torch._int_mm(lowest, lowest).unique().tolist() == [128 * 128 * 64]
     except (RuntimeError, AttributeError, NotImplementedError):
@@ -44,30 +51,41 @@ def available() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes:
-    """A gradient in bytes.
+class Digits:
+    """A gradient in digits.
 
     Attributes:
-        values: The gradient.
-        low:    Its lower bytes, lowest first, unsigned.
-        high:   Its highest byte, signed, seen as unsigned.
+        values:  The gradient.
+        shifted: Of int16, int32 or int64: 128 added at the place of every digit but the last.
     """
 
     values: torch.Tensor
-    low: list[torch.Tensor]
-    high: torch.Tensor
+    shifted: torch.Tensor
+
+    @property
+    def count(self) -> int:
+        """How many digits there are."""
+        return self.shifted.itemsize
+
+    def rows(self, part: slice) -> torch.Tensor:
+        """int8[pixels, outputs * count] of some samples: digits of one output side by side, low ones first."""
+        whole = self.shifted[part] ^ _places(self.count)
+        whole = whole.permute(0, 2, 3, 1).contiguous() if whole.ndim == 4 else whole.contiguous()
+        return whole.view(torch.int8).reshape(-1, whole.shape[-1] * self.count)
+
+
+def _places(count: int) -> int:
+    """128 at the place of every digit but the last."""
+    return sum(ZERO << 8 * place for place in range(count - 1))
 
 
 class Integer8(Floating):
     """8-bit kernels where they are exact; what does not fit them goes the way of `Floating`."""
 
     def prepare(self, g, top):
-        count = max(2, next(n for n in range(1, 6) if top + 1 <= 1 << 8 * n - 1))
-        whole = g.to(torch.int16 if count == 2 else torch.int64)
-        if g.ndim == 4:
-            whole = whole.contiguous(memory_format=torch.channels_last)
-        parts = [(whole >> 8 * place if place else whole).to(torch.uint8) for place in range(count)]
-        return Bytes(whole, parts[:-1], parts[-1])
+        dtype = next(t for t in (torch.int16, torch.int32, torch.int64) if top + _places(t.itemsize) < _limit(t))
+        shifted = g.to(dtype) + _places(dtype.itemsize)
+        return Digits(g, shifted.contiguous(memory_format=torch.channels_last) if g.ndim == 4 else shifted)
 
     def convolve(self, x, w, bias, stride, padding):
         x = x.contiguous(memory_format=torch.channels_last)
@@ -75,55 +93,74 @@ class Integer8(Floating):
             return super().convolve(x, w, bias, stride, padding)
         signed = bool(x.amin() < 0)
         unsigned = x.view(torch.uint8) ^ ZERO if signed else x.view(torch.uint8)
-        return _convolution(unsigned, ZERO * signed, w.to(torch.int8), bias.float(), stride, padding), x
+        return _convolution(w.to(torch.int8), ZERO * signed, stride, padding)(unsigned, bias.float()), x
 
     def convolve_input(self, g, w, shape, stride, padding):
         size = w.shape[2]
-        if float(w.abs().sum((0, 2, 3)).max()) >= LARGEST_ROW or padding >= size or len(g.low) > 1:
+        if float(w.abs().sum((0, 2, 3)).max()) >= LARGEST_ROW or padding >= size or g.count > 2:
             return super().convolve_input(g.values, w, shape, stride, padding)
-        turned = w.to(torch.int8).flip(2, 3).transpose(0, 1).contiguous()
+        if size == 1 and stride > 1 and not padding:
+            total = torch.zeros(shape, dtype=torch.int32).contiguous(memory_format=torch.channels_last)
+            inner = total[:, :, ::stride, ::stride]
+            inner.copy_(self.convolve_input(g, w, inner.shape, 1, 0))
+            return total
         inner = [n + 2 * padding - size + 1 for n in shape[2:]]
-        low, high = (
-            _convolution(_dilated(part, zero, stride, inner), zero, turned, None, 1, size - 1 - padding)
-            for part, zero in ((g.low[0], 0), (g.high ^ ZERO, ZERO)))
-        return high.int().mul_(256).add_(low.int())
+        turned = w.to(torch.int8).flip(2, 3).transpose(0, 1).contiguous()
+        convolve = _convolution(turned, ZERO, 1, size - 1 - padding)
+        total = torch.empty(shape, dtype=torch.int32, memory_format=torch.channels_last)
+        samples = max(1, PIECE // (g.shifted.shape[1] * inner[0] * inner[1]))
+        for into, part in zip(total.split(samples), g.shifted.split(samples), strict=True):
+            low, high = convolve(_spread(part, stride, inner)).int().split(len(part))
+            torch.add(low, high, alpha=256, out=into)
+        return total
 
     def convolve_weight(self, g, x, size, stride, padding):
         values, total = g.values, 0
-        samples = max(1, PIXELS // values[0, 0].numel())
-        parts = [part.permute(0, 2, 3, 1) for part in (*g.low, g.high)]
+        if values[0, 0].numel() > PIXELS:
+            return super().convolve_weight(values, x, size, stride, padding)
+        samples = PIXELS // values[0, 0].numel()
         for first in range(0, len(values), samples):
             some = slice(first, first + samples)
-            columns = _columns(x[some], size, stride, padding, values.shape[2:])
-            total = total + _products([part[some].reshape(-1, values.shape[1]) for part in parts], columns)
+            total = total + _products(g.rows(some), _columns(x[some], size, stride, padding, values.shape[2:]), g.count)
         made = total.reshape(values.shape[1], size, size, x.shape[1]).permute(0, 3, 1, 2).contiguous()
-        return made, values.sum((0, 2, 3), dtype=torch.int64)
+        return made, values.permute(0, 2, 3, 1).reshape(-1, values.shape[1]).sum(0, dtype=torch.int64)
 
     def dense(self, x, w, bias):
+        if x.shape[1] > PIXELS:
+            return super().dense(x, w, bias)
         return torch._int_mm(x, w.to(torch.int8).T).double().add_(bias), x
 
     def dense_input(self, g, w):
-        if float(w.abs().sum(0).max()) >= LARGEST_ROW or len(g.low) > 1:
+        if float(w.abs().sum(0).max()) >= LARGEST_ROW or g.count > 2:
             return super().dense_input(g.values, w)
-        w8 = w.to(torch.int8)
-        return torch._int_mm(g.high.view(torch.int8), w8).mul_(256).add_(torch._int_mm(g.low[0], w8))
+        digits = g.rows(slice(None)).view(*g.values.shape, 2)
+        low, high = (torch._int_mm(digits[..., place].contiguous(), w.to(torch.int8)) for place in (0, 1))
+        return low.add_(high, alpha=256)
 
     def dense_weight(self, g, x):
-        return _products([*g.low, g.high], [x]), g.values.sum(0, dtype=torch.int64)
+        if len(x) > PIXELS:
+            return super().dense_weight(g.values, x)
+        return _products(g.rows(slice(None)), [x], g.count), g.values.sum(0, dtype=torch.int64)
 
 
-def _dilated(part: torch.Tensor, zero: int, stride: int, size: list[int]) -> torch.Tensor:
-    """Bytes with stride - 1 zeros between them, and behind them up to `size`, channels last."""
-    if stride == 1:
-        return part
-    samples, channels = part.shape[:2]
-    spread = torch.full((samples, *size, channels), zero, dtype=torch.uint8).permute(0, 3, 1, 2)
-    spread[:, :, ::stride, ::stride] = part
+def _limit(dtype: torch.dtype) -> int:
+    return 1 << 8 * dtype.itemsize - 1
+
+
+def _spread(shifted: torch.Tensor, stride: int, size: list[int]) -> torch.Tensor:
+    """Two digits, unsigned, as twice the samples, channels last: low ones first, with stride - 1 zeros between
+    neighbours and behind them up to `size`.
+    """
+    samples, channels = shifted.shape[:2]
+    made = torch.empty if stride == 1 else partial(torch.full, fill_value=ZERO)
+    spread = made((2 * samples, *size, channels), dtype=torch.uint8).permute(0, 3, 1, 2)
+    for part, digit in zip(spread.split(samples), (shifted, (shifted >> 8).add_(ZERO)), strict=True):
+        part[:, :, ::stride, ::stride] = digit  # its low byte
     return spread
 
 
 def _columns(x: torch.Tensor, size: int, stride: int, padding: int, shape) -> list[torch.Tensor]:
-    """For each row of a kernel: bytes[pixels, size * channels] that the outputs see through it."""
+    """Bytes[pixels, size * channels] that the outputs see through each row of a kernel, or all rows in one."""
     samples, channels = x.shape[:2]
     padded = pad(x.permute(0, 2, 3, 1), (0, 0, padding, padding, padding, padding)).contiguous()
     rows, columns = padded.shape[1:3]
@@ -136,23 +173,12 @@ def _columns(x: torch.Tensor, size: int, stride: int, padding: int, shape) -> li
         steps = rows * columns * channels, stride * columns * channels, stride * channels, 1
         seen = [padded.as_strided((samples, *shape, size * channels), steps, row * columns * channels)
                 for row in range(size)]
-    return [part.reshape(-1, size * channels) for part in seen]
+    seen = [part.reshape(-1, size * channels) for part in seen]
+    return [torch.cat(seen, 1)] if channels == 1 else seen
 
 
-def _products(parts: list[torch.Tensor], columns: list[torch.Tensor]) -> torch.Tensor:
-    """int64: g[pixels, outputs].T @ [columns side by side], of the bytes of g.
-
-    Lower bytes lie 128 too low to be signed; a column of ones gives what that takes from the sums.
-    """
-    (pixels, outputs), count = parts[0].shape, len(parts)
-    rows = torch.empty(pixels, count * outputs + 1, dtype=torch.uint8)
-    for place, part in enumerate(parts):
-        into = rows[:, place * outputs : (place + 1) * outputs]
-        torch.bitwise_xor(part, ZERO, out=into) if place < count - 1 else into.copy_(part)
-    rows[:, -1] = 1
-    rows = rows.view(torch.int8).T
-    sums = torch.cat([torch._int_mm(rows, column) for column in columns], 1).long()
-    missing, total = ZERO * sums[-1], 0
-    for place in range(count):
-        total = total + (sums[place * outputs : (place + 1) * outputs] + missing * (place < count - 1) << 8 * place)
-    return total
+def _products(rows: torch.Tensor, columns: list[torch.Tensor], count: int) -> torch.Tensor:
+    """int64: g[pixels, outputs].T @ [columns side by side], from the digits of g."""
+    sums = torch.cat([torch._int_mm(rows.T, column) for column in columns], 1).long()
+    digits = sums.view(-1, count, sums.shape[1])
+    return sum(digits[:, place] << 8 * place for place in range(count))
