@@ -32,6 +32,8 @@ class Rates:
         learning_rate: Above 0.
         momentum:      0 for plain SGD, below 1.
         momentum_bits: Mantissa bits in which momentum is kept.
+        weight_decay:  0: it is not defined in block floating point.
+        clip_norm:     0: gradients are not clipped; the norm of a block is no exact integer.
 
     Raises:
         ValueError: a value out of its range.
@@ -40,6 +42,8 @@ class Rates:
     learning_rate: float
     momentum: float = 0.0
     momentum_bits: int = 16
+    weight_decay: float = 0.0
+    clip_norm: float = 0.0
 
     def __post_init__(self):
         if not 0 < self.learning_rate < 2.0**64:
@@ -48,6 +52,10 @@ class Rates:
             raise ValueError(f"momentum = {self.momentum} must lie in 0..1, without 1; 0 is plain SGD")
         if self.momentum_bits not in (8, 16):
             raise ValueError(f"momentum_bits = {self.momentum_bits}: choose 8 or 16")
+        for name in "weight_decay", "clip_norm":
+            if getattr(self, name):
+                raise ValueError(f"{name} = {getattr(self, name)}: training in block floating point has none; leave it "
+                                 "at 0, or train in FP32")
 
     @property
     def learning_rate_block(self) -> Block:

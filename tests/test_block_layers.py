@@ -177,7 +177,8 @@ def test_update_and_momentum():
         equal(block_training.update_of(v, rates), requantised(learning_rate * real(v), 32))
 
 
-@pytest.mark.parametrize("wrong", [{"learning_rate": 0}, {"momentum": 1}, {"momentum_bits": 32}])
+@pytest.mark.parametrize("wrong", [{"learning_rate": 0}, {"momentum": 1}, {"momentum_bits": 32},
+                                   {"weight_decay": 1e-4}, {"clip_norm": 1.0}])
 def test_rates_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         block_training.Rates(**{"learning_rate": 0.1} | wrong)

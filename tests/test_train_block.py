@@ -130,6 +130,8 @@ SMALL = (Conv(1, 4, 3, padding=1), MaxPool(2, 2), Relu(), Conv(4, 6, 3, stride=2
 DEEP = (Conv(1, 4, 5), Relu(), MaxPool(3, 2), Residual((Conv(4, 4, 3, padding=1), Relu(), Conv(4, 4, 3, padding=1))),
         Relu(), Residual((Conv(4, 5, 3, 2, 1),), (Conv(4, 5, 1, 2),)), AveragePool(2, 1), Relu(), AveragePool(2, 2),
         Dense(5, 7), Relu(), Dense(7, 10))
+OVERLAPPING = (Conv(1, 3, 3), MaxPool(3, 1), Relu(), Residual((Relu(), Conv(3, 3, 1))), AveragePool(3, 3),
+               Conv(3, 4, 2, 2, 1), Relu(), Dense(36, 10))
 
 
 def data(rng, count, size):
@@ -149,8 +151,8 @@ def agree(net, parameters, momenta):
 
 
 @pytest.mark.parametrize("kernels", [onednn.Integer8, Floating])
-@pytest.mark.parametrize(("layers", "momentum"), [(SMALL, 0.0), (SMALL, 0.9), (DEEP, 0.9)],
-                         ids=["sgd", "small", "deep"])
+@pytest.mark.parametrize(("layers", "momentum"), [(SMALL, 0.0), (SMALL, 0.9), (DEEP, 0.9), (OVERLAPPING, 0.9)],
+                         ids=["sgd", "small", "deep", "overlapping"])
 def test_steps_of_training_are_goldens(layers, momentum, kernels):
     if kernels is onednn.Integer8 and not onednn.available():
         pytest.skip("this CPU has no exact 8-bit kernels")
@@ -170,3 +172,23 @@ def test_steps_of_training_are_goldens(layers, momentum, kernels):
         agree(net, parameters, momenta)
     assert net.counts() == counts
     assert counts.steps
+
+
+@pytest.mark.parametrize("rate", [1e-4, 30.0])
+def test_small_and_exploding_steps_are_goldens(rate):
+    """Blocks of zeros, values far apart, and exponents that rise every step."""
+    rng = np.random.default_rng(4)
+    for trial, layers in enumerate((SMALL, DEEP, OVERLAPPING)):
+        rates = Rates(learning_rate=rate, momentum=0.9, momentum_bits=8)
+        values = {name: value * 10.0 ** rng.integers(-3, 3) * (rng.random() < 0.8)
+                  for name, value in networks.start(layers, trial).items()}
+        parameters = {name: lazy_update.start(value, FULL) for name, value in values.items()}
+        net, momenta = networks.Network(layers, {name: Lazy(p, rates) for name, p in parameters.items()}), {}
+        for _ in range(8):
+            x, labels = data(rng, 5, 16)
+            logits, tape = block_network.forward(layers, parameters, x)
+            _, gradient = block_training.loss_gradient(logits.values, labels, 5)
+            gradients = block_network.backward(parameters, tape, quantise(gradient, 16))
+            block_training.train_step(parameters, momenta, gradients, rates)
+            net.step(tensor.exact(x, torch.empty(0)), labels)
+            agree(net, parameters, momenta)
