@@ -67,7 +67,7 @@ def place(dut: Component, target: int) -> tuple[float, dict[str, int]]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "top.v").write_text(verilog(Boxed(dut), "top"))
         commands = (
-            [YOSYS, "-q", "-p", "read_verilog top.v; synth_ecp5 -top top -json top.json"],
+            [YOSYS, "-q", "-p", f"{SCRIPT.text}; write_json top.json"],
             [NEXTPNR, *DEVICE, "--json", "top.json", "--freq", str(target), "--seed", "1", "--report", "report.json",
              "--lpf-allow-unconstrained", "--timing-allow-fail"])
         for words in commands:

@@ -9,6 +9,7 @@ from amaranth.utils import bits_for
 
 from hw.pipeline import delay
 from hw.queue import Queue
+from hw.reserved_queue import ReservedQueue
 from hw.rounding import clamp, digits, shift_digit, tree
 from hw.stages import Registered, follow
 from hw.strobe import strobe
@@ -82,8 +83,8 @@ class BlockQuantizer(wiring.Component):
         m = Module()
         # Nothing stalls between a word taken and the queues: a word is taken when there is room for what it becomes.
         m.submodules.blocks = blocks = Queue(block_order(), 3)
-        m.submodules.words = words = Queue(block_mantissas(self.lanes), self.depth + MARGIN)
-        m.submodules.exponents = exponents = Queue(EXPONENT_BITS, PASSES)
+        m.submodules.words = words = ReservedQueue(block_mantissas(self.lanes), self.depth + MARGIN)
+        m.submodules.exponents = exponents = ReservedQueue(EXPONENT_BITS, PASSES)
         wiring.connect(m, wiring.flipped(self.block), blocks.i)
         wiring.connect(m, words.o, wiring.flipped(self.o))
         m.d.comb += [self.measured.valid.eq(exponents.o.valid), exponents.o.ready.eq(self.measured.ready),

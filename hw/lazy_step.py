@@ -64,8 +64,8 @@ def stages(fmt: LazyFormat) -> list:
     """
     align = [partial(_align, low=low) for low in digits(right_bits(fmt))]
     rescale = [partial(_rescale, low=low) for low in digits(scale_bits(fmt))]
-    chain = [_magnitude, *align, _limit, _aligned, _total, joint, _choose, *rescale, _nearest, _half, _step, _clip,
-             _moved]
+    chain = [_magnitude, *align, _compare, _limit, _aligned, _total, joint, _choose, *rescale, _nearest, _half, _step,
+             _clip, _moved]
     return [partial(function, fmt=fmt) for function in chain]
 
 
@@ -81,10 +81,16 @@ def _align(e, shared, fmt, low):
     return {"value": shift_digit(e["value"], shared["right"], low)[0]}
 
 
+def _compare(e, shared, fmt):
+    """Whether a magnitude is above the limit, and whether it is the limit."""
+    whole, above = e["value"][1:1 + limit_bits(fmt)], e["value"][1 + limit_bits(fmt):]
+    return {"above": above.any(), "full": whole.all()}
+
+
 def _limit(e, shared, fmt):
     """The magnitude without its fraction, and whether it must be rounded up; neither if it is limited."""
-    half, whole, above = e["value"][0], e["value"][1:1 + limit_bits(fmt)], e["value"][1 + limit_bits(fmt):]
-    limited = above.any() | (whole.all() & half)
+    half, whole = e["value"][0], e["value"][1:1 + limit_bits(fmt)]
+    limited = e["above"] | (e["full"] & half)
     return {"limited": limited, "up": half & ~limited, "whole": whole | limited.replicate(limit_bits(fmt))}
 
 

@@ -10,6 +10,7 @@ from hw.lazy_step import change_shape, control, joint, joint_shape, set_out, sta
 from hw.next_change import COUNT, COUNTS, NextChange, pass_answer, pass_summary
 from hw.pipeline import delay
 from hw.queue import Queue
+from hw.reserved_queue import ReservedQueue
 from hw.rounding import tree
 from hw.stages import Registered, follow
 from hw.strobe import strobe
@@ -101,8 +102,8 @@ class LazyUpdate(wiring.Component):
         # Nothing stalls between a word taken and the queue of those made: a word is taken when there is room for it
         # and for the summary of its pass.
         m.submodules.blocks = blocks = Queue(lazy_block(self.fmt), 3)
-        m.submodules.words = words = Queue(lazy_parameters(self.fmt, self.lanes), self.depth + MARGIN)
-        m.submodules.passes = passes = Queue(pass_summary(self.fmt), PASSES)
+        m.submodules.words = words = ReservedQueue(lazy_parameters(self.fmt, self.lanes), self.depth + MARGIN)
+        m.submodules.passes = passes = ReservedQueue(pass_summary(self.fmt), PASSES)
         m.submodules.next_change = next_change = NextChange(self.fmt)
         wiring.connect(m, wiring.flipped(self.block), blocks.i)
         wiring.connect(m, words.o, wiring.flipped(self.o))

@@ -141,7 +141,7 @@ PROOFS = {
     alignment: (
         Bug("cut off instead of rounded", "_limit", lambda e, shared, fmt: {"up": Const(0)}),
         Bug("no limit where rounding reaches it", "_limit", lambda e, shared, fmt: {
-            "limited": e["value"][1 + fmt.limit.bit_length():].any(), "up": e["value"][0]})),
+            "limited": e["above"], "up": e["value"][0]})),
     invariant: (
         Bug("the residual as the source prints it", "_step", _printed),
         Bug("the step stays in the residual", "_step", lambda e, shared, fmt: {

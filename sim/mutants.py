@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant("interlock", "hw/interlock.py", "(count != EPOCH - 1) | ~behind", "1"),
     Mutant("issue", "hw/issue.py", "self.latency - self.due[k])", "self.latency - self.due[k] - 1)"),
     Mutant("issue", "hw/issue.py", "| no_room |", "|"),
-    Mutant("lazy_update", "hw/lazy_step.py", "limited = above.any() | (whole.all() & half)", "limited = above.any()"),
+    Mutant("lazy_update", "hw/lazy_step.py", 'limited = e["above"] | (e["full"] & half)', 'limited = e["above"]'),
     Mutant("lazy_update", "hw/lazy_step.py", 'half & (~v[-1] | e["rounded"])', "half"),
     Mutant("lazy_update", "hw/lazy_update.py", "first.eq(self.i.p.last)", "first.eq(0)"),
     Mutant("lazy_update", "hw/next_change.py", "p.updated & ~p.changes & ", "~p.changes & "),
