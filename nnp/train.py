@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from nnp.errors import sentences
-from train.ptq import ActivationMethod, Methods, WeightMethod
+from train.methods import ActivationMethod, Methods, WeightMethod
 
 app = typer.Typer(help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
 

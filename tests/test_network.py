@@ -11,7 +11,8 @@ from golden.layers import Activation
 from golden.model_file import load_model
 from spec.formats import Format
 
-MODELS = sorted((Path(__file__).parents[1] / "data" / "models").glob("*.safetensors"))
+FOLDER = Path(__file__).parents[1] / "data" / "models"
+MODELS = sorted(FOLDER.glob("*.safetensors"))
 RNG = np.random.default_rng(11)
 
 
@@ -176,19 +177,26 @@ def test_shipped_models_reach_what_they_record(path):
     assert np.mean(model.fp32_predictions == samples.labels) == where.fp32_accuracy
     assert np.mean(model.qat_predictions == samples.labels) == where.qat_accuracy
     fp32 = reference.forward(model, samples.inputs, samples.lengths)[-1].argmax(1)
-    assert np.mean(fp32 == model.fp32_predictions) > 0.999
+    if "no FP32 copy" in where.method:  # Its real numbers are the parameters themselves; FP32 was trained beside it.
+        assert np.mean(fp32 == model.qat_predictions) > 0.99
+    else:
+        assert np.mean(fp32 == model.fp32_predictions) > 0.999
     assert all(0 < error < 0.5 for error in reference.errors(model, traces, samples.inputs, samples.lengths))
     few = samples.first(5)
     alone = network.forward(model, few.inputs, few.lengths)[-1].outputs
     assert np.array_equal(alone, traces[-1].outputs[:5])
 
 
-def test_both_models_are_shipped_and_as_good_as_promised():
-    mlp, lstm = (load_model(path) for path in MODELS)
+def test_models_are_shipped_and_as_good_as_promised():
+    names = ("fashion-mlp-w4a4", "vowels-lstm-w8", "fashion-mlp-bfp8")
+    assert {path.stem for path in MODELS} == set(names)
+    mlp, lstm, lazy = (load_model(FOLDER / f"{name}.safetensors") for name in names)
     assert (mlp.data, mlp.layers[0].weights_format) == ("fashion-mnist", Format(bits=4, symmetric=True))
     assert mlp.provenance.golden_accuracy >= 0.88
     assert (lstm.data, lstm.layers[0].weights_format) == ("japanese-vowels", Format(bits=8, symmetric=True))
     assert lstm.provenance.golden_accuracy >= 0.96
+    assert (lazy.data, lazy.layers[0].weights_format.bits) == ("fashion-mnist", 8)
+    assert lazy.provenance.golden_accuracy >= 0.88
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)

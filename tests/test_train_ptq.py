@@ -7,6 +7,7 @@ import pytest
 
 from spec.formats import Format
 from train import ptq
+from train.methods import WeightMethod
 from train.ptq.divergence import BINS, divergence
 from train.ptq.kmeans import kmeans
 from train.ptq.search import search
@@ -69,7 +70,7 @@ def test_symmetric_meets_the_largest_magnitude():
     assert ptq.symmetric(np.zeros(3), fmt)[1] == 1
 
 
-@pytest.mark.parametrize("method", list(ptq.WeightMethod))
+@pytest.mark.parametrize("method", list(WeightMethod))
 def test_rows_of_a_part_share_a_scale(method):
     rng, fmt = np.random.default_rng(2), Format(bits=4, symmetric=True)
     rows = rng.normal(size=(6, 50)) * rng.uniform(0.5, 2, (6, 1))

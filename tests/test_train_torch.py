@@ -13,6 +13,7 @@ from golden.model_file import load_model
 from spec.formats import Format
 from train import export, lstm, mlp, ptq
 from train import straight_through as through
+from train.methods import ActivationMethod, Methods, WeightMethod
 
 NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
 
@@ -197,11 +198,11 @@ def training_folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("weights", list(ptq.WeightMethod))
-@pytest.mark.parametrize("activations", list(ptq.ActivationMethod))
+@pytest.mark.parametrize("weights", list(WeightMethod))
+@pytest.mark.parametrize("activations", list(ActivationMethod))
 def test_any_start_trains_to_golden_bits(weights, activations, training_folder, tmp_path):
     """Each pair of methods; `finish` refuses a network whose golden outputs differ from PyTorch's in a bit."""
-    methods, told = ptq.Methods(weights=weights, activations=activations, tensor=True), []
+    methods, told = Methods(weights=weights, activations=activations, tensor=True), []
     made = mlp.train_mlp(
         tmp_path / "m", folder=training_folder, hidden=(16,), epochs=(2, 1, 1), samples=1500, methods=methods,
         progress=lambda *call: told.append(call))

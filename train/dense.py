@@ -11,9 +11,10 @@ from golden import lowering
 from golden.layers import Dense
 from spec.formats import Format
 from train import ptq
+from train.methods import Methods
 from train.straight_through import Codes, Product, Round, binary16, plain
 
-MMSE = ptq.Methods()
+MMSE = Methods()
 
 
 class QuantisedLinear(nn.Module):
@@ -39,7 +40,7 @@ class QuantisedLinear(nn.Module):
         weights_format: Format,
         input_format: Format,
         unrounded: bool,
-        methods: ptq.Methods = MMSE,
+        methods: Methods = MMSE,
     ):
         super().__init__()
         self.weights_format, self.input_format = weights_format, input_format

@@ -13,10 +13,11 @@ from golden import block_lowering, dataset
 from golden.layers import Activation
 from golden.model import Model
 from spec.formats import Format
-from train import data, ptq
+from train import data
 from train.dense import MMSE, QuantisedLinear
 from train.export import finish, floats
 from train.fit import Progress, cross_entropy, fit, reproducible, silent
+from train.methods import Methods
 from train.straight_through import binary16, plain
 
 FOUR_BITS = Format(bits=4, symmetric=True)
@@ -52,7 +53,7 @@ class Quantised(nn.Module):
         weights_format: Format,
         input_format: Format,
         unrounded: bool = True,
-        methods: ptq.Methods = MMSE,
+        methods: Methods = MMSE,
     ):
         super().__init__()
         layers, x = [], images
@@ -130,7 +131,7 @@ def train_mlp(
     weights_format: Format = FOUR_BITS,
     input_format: Format = FOUR_BITS,
     block: int | None = None,
-    methods: ptq.Methods = MMSE,
+    methods: Methods = MMSE,
     epochs: tuple[int, int, int] = (20, 8, 2),
     samples: int | None = None,
     command: str = "nnp train mlp",

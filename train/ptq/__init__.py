@@ -4,59 +4,18 @@ Source: S0.a and S0.b; S1, symmetric scales for each gate.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
 from spec.formats import Format
+from train.methods import ActivationMethod, WeightMethod
 from train.ptq.divergence import divergence
 from train.ptq.kmeans import kmeans
 from train.ptq.minmax import full_range, symmetric, uniform
 from train.ptq.mmse import mmse
 from train.ptq.search import quantised, search
 
-__all__ = [
-    "ActivationMethod",
-    "Methods",
-    "WeightMethod",
-    "activations",
-    "decibels",
-    "quantised",
-    "symmetric",
-    "weights",
-]
-
-
-class WeightMethod(StrEnum):
-    """How integers and scales are found."""
-
-    MMSE = "mmse"  #: least squared error
-    UNIFORM = "uniform"  #: the range, so that nothing clips
-    KMEANS = "kmeans"  #: clusters, then the grid
-
-
-class ActivationMethod(StrEnum):
-    """How saturation and offset are found."""
-
-    SEARCH = "search"  #: least squared error
-    DIVERGENCE = "divergence"  #: least Kullback-Leibler divergence
-    UNIFORM = "uniform"  #: the range, so that nothing clips
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Methods:
-    """How a network is quantised before training goes on.
-
-    Attributes:
-        weights:     Integers and scales of weights.
-        tensor:      One scale for a whole matrix of weights, else one for each row.
-        activations: Saturations and offsets.
-    """
-
-    weights: WeightMethod = WeightMethod.MMSE
-    tensor: bool = False
-    activations: ActivationMethod = ActivationMethod.SEARCH
+__all__ = ["activations", "decibels", "quantised", "symmetric", "weights"]
 
 
 _WEIGHTS: dict[str, Callable] = {"mmse": mmse, "uniform": uniform, "kmeans": kmeans}
