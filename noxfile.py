@@ -4,6 +4,7 @@ They run in the environment that nox itself is installed in, which the Makefile 
 command line goes to the session's program.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -13,8 +14,9 @@ nox.options.default_venv_backend = "none"
 
 
 def python(session, *words):
-    """Run a module with this environment's Python."""
-    session.run(sys.executable, "-m", *words, *session.posargs, external=True)
+    """Run a module with this environment's Python, its programs on the path."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    session.run(sys.executable, "-m", *words, *session.posargs, external=True, env={"PATH": path})
 
 
 @nox.session
@@ -67,7 +69,7 @@ def bench(session):
 
 @nox.session(default=False)
 def bench_lazy(session):
-    """Training with the lazy update beside FP32 and others: accuracy, bytes, `--speed`; needs PyTorch."""
+    """Training with the lazy update beside FP32 and others: accuracy, bytes, `--speed`."""
     python(session, "benchmarks.bench_lazy")
 
 
