@@ -78,10 +78,24 @@ def dense(layer: Dense | BlockDense, x: np.ndarray) -> Trace:
             [(layer.mantissas, layer.exponents, x)], layer.weights_format, layer.input_format, layer.block
         )
         return Trace(outputs=_APPLY[layer.activation](float16.add(product, layer.bias)))
-    codes = _codes(_affine(x, layer.quant_scale, layer.quant_offset), layer.input_format, layer.unsigned)
-    product = _integer_product(layer.weights, codes, layer.start, layer.p)
-    y = float16.add(float16.mul(product, layer.scale), layer.offset)
-    return Trace(outputs=_APPLY[layer.activation](y), codes=codes)
+    codes = dense_codes(layer, x)
+    return Trace(outputs=dense_outputs(layer, dense_totals(layer, codes)), codes=codes)
+
+
+def dense_codes(layer: Dense, x: np.ndarray) -> np.ndarray:
+    """The integer codes int64[samples, inputs] that enter the product."""
+    return _codes(_affine(x, layer.quant_scale, layer.quant_offset), layer.input_format, layer.unsigned)
+
+
+def dense_totals(layer: Dense, codes: np.ndarray) -> np.ndarray:
+    """start + weights @ codes, exactly."""
+    return _integer_sums(layer.weights, codes) + layer.start
+
+
+def dense_outputs(layer: Dense, totals: np.ndarray) -> np.ndarray:
+    """What follows the product: uint16[samples, outputs] of its totals."""
+    product = float16.from_integer(totals, layer.p)
+    return _APPLY[layer.activation](float16.add(float16.mul(product, layer.scale), layer.offset))
 
 
 def recurrent(layer: LSTM | BlockLSTM, x: np.ndarray, lengths: np.ndarray) -> Trace:
@@ -111,8 +125,8 @@ def _gates(layer: LSTM | BlockLSTM, x: np.ndarray, h: np.ndarray) -> tuple[np.nd
         return float16.add(product.reshape(-1, 4, layer.outputs), layer.bias), None
     codes = _codes(_affine(x, layer.input_quant_scale, None), layer.input_format, unsigned=False)
     hidden_codes = _codes(_affine(h, layer.hidden_quant_scale, None), layer.input_format, unsigned=False)
-    a_w = _integer_product(_tall(layer.input_weights), codes, 0, layer.input_p).reshape(-1, 4, layer.outputs)
-    a_r = _integer_product(_tall(layer.recurrent_weights), hidden_codes, 0, layer.recurrent_p).reshape(a_w.shape)
+    a_w = _integer_product(_tall(layer.input_weights), codes, layer.input_p).reshape(-1, 4, layer.outputs)
+    a_r = _integer_product(_tall(layer.recurrent_weights), hidden_codes, layer.recurrent_p).reshape(a_w.shape)
     u = float16.add(float16.mul(a_w, layer.input_scale), layer.bias)
     return float16.add(float16.mul(a_r, layer.recurrent_scale), u), codes
 
@@ -140,10 +154,14 @@ def _codes(x: np.ndarray, fmt: Format, unsigned: bool) -> np.ndarray:
     return quantizer.quantize_integer(x, fmt, unsigned=unsigned)
 
 
-def _integer_product(weights: np.ndarray, codes: np.ndarray, start, p: int) -> np.ndarray:
-    """binary16((start + weights @ codes) * 2**-p), uint16[samples, rows]."""
-    total = (codes.astype(np.float64) @ weights.T.astype(np.float64)).astype(np.int64)  # exact: far below 2**53
-    return float16.from_integer(total + start, p)
+def _integer_product(weights: np.ndarray, codes: np.ndarray, p: int) -> np.ndarray:
+    """binary16((weights @ codes) * 2**-p), uint16[samples, rows]."""
+    return float16.from_integer(_integer_sums(weights, codes), p)
+
+
+def _integer_sums(weights: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """weights @ codes, int64[samples, rows]."""
+    return (codes.astype(np.float64) @ weights.T.astype(np.float64)).astype(np.int64)  # exact: far below 2**53
 
 
 def _block_product(parts, weights_format: Format, input_format: Format, block: int) -> np.ndarray:
