@@ -1,6 +1,6 @@
-"""LSTM classifiers: FP32, then 8-bit integers for each gate, then training in the machine's own arithmetic.
+"""LSTM classifiers: FP32, then integers for each gate, then training in the machine's own arithmetic.
 
-Source: S1, symmetric; numerics.md of the specification, LSTM.
+Source: S1; numerics.md of the specification, LSTM.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,8 @@ from train import data, ptq
 from train.dense import SignedLinear
 from train.export import finish, floats
 from train.fit import Progress, cross_entropy, fit, reproducible, silent
-from train.recurrent import FloatLSTM, QuantisedLSTM, widen
+from train.methods import Gates, InitialState
+from train.recurrent import SYMMETRIC, FloatLSTM, QuantisedLSTM, initial_state, widen
 
 EIGHT_BITS = Format(bits=8, symmetric=True)
 #: Standard deviation of the noise added to the cepstra in training.
@@ -46,14 +47,17 @@ class QuantisedClassifier(nn.Module):
         x:              Real[samples, time, inputs], calibration set.
         weights_format: Of the weights.
         input_format:   Of the signed codes.
+        gates:          How the weights of gates become integers.
     """
 
-    def __init__(self, net: FloatClassifier, x, weights_format: Format, input_format: Format):
+    def __init__(
+        self, net: FloatClassifier, x, weights_format: Format, input_format: Format, gates: Gates = SYMMETRIC
+    ):
         super().__init__()
         s_in = ptq.symmetric(x.numpy(), input_format)[1]
         steps = [s_in] + [2.0 ** -(input_format.bits - 1)] * (len(net.layers) - 1)
         self.layers = nn.ModuleList(
-            QuantisedLSTM(layer, step, weights_format, input_format)
+            QuantisedLSTM(layer, step, weights_format, input_format, gates)
             for layer, step in zip(net.layers, steps, strict=True)
         )
         self.head = SignedLinear(net.head, weights_format, input_format)
@@ -106,6 +110,45 @@ def tensors(samples: dataset.Samples) -> tuple[torch.Tensor, torch.Tensor, torch
     return floats(samples.inputs), torch.from_numpy(samples.lengths), torch.from_numpy(samples.labels.copy())
 
 
+def train_float(
+    samples: dataset.Samples,
+    hidden: Sequence[int],
+    *,
+    epochs: int,
+    seed: int,
+    progress: Progress = silent,
+    initial: InitialState = InitialState.ZERO,
+) -> FloatClassifier:
+    """Train the FP32 network."""
+    reproducible(seed)
+    net = FloatClassifier(samples.inputs.shape[2], hidden, len(samples.classes))
+    for index, layer in enumerate(net.layers):
+        layer.first.copy_(initial_state(initial, layer.first.shape, seed=(seed, index)))
+    optimiser = torch.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.1)
+    train_classifier(net, samples, optimiser, phase="FP32 training", epochs=epochs, seed=seed, progress=progress)
+    return net
+
+
+def retrain(net: QuantisedClassifier, samples: dataset.Samples, epochs: tuple[int, int], x, lengths, **options):
+    """Quantisation-aware training, in real numbers and then in the machine's arithmetic.
+
+    Args:
+        epochs:     Of the two phases.
+        x, lengths: A test set.
+        options:    seed and progress of `fit`.
+
+    Returns:
+        The network's outputs for the test set after each phase.
+    """
+    outputs = []
+    for phase, lowered, rate, count in zip(("QAT", "QAT, lowered"), (False, True), (5e-4, 1e-4), epochs, strict=True):
+        optimiser = torch.optim.Adam(net.groups(rate))
+        train_classifier(net, samples, optimiser, phase=phase, lowered=lowered, epochs=count, **options)
+        with torch.no_grad():
+            outputs.append(net(x, lengths, lowered))
+    return outputs
+
+
 def train_lstm(
     out: Path,
     *,
@@ -114,6 +157,8 @@ def train_lstm(
     hidden: Sequence[int] = (32,),
     weights_format: Format = EIGHT_BITS,
     input_format: Format = EIGHT_BITS,
+    gates: Gates = SYMMETRIC,
+    initial: InitialState = InitialState.ZERO,
     block: int | None = None,
     epochs: tuple[int, int, int] = (80, 10, 5),
     samples: int | None = None,
@@ -123,39 +168,37 @@ def train_lstm(
     """Train an LSTM classifier on JapaneseVowels, quantise it, and write the model.
 
     Args:
-        folder: Of JapaneseVowels_TRAIN.ts; that of the installed package aeon by default.
-        hidden: Sizes of the LSTM layers.
-        Others: As in `train.mlp.train_mlp`.
+        folder:  Of JapaneseVowels_TRAIN.ts; that of the installed package aeon by default.
+        hidden:  Sizes of the LSTM layers.
+        gates:   How the weights of gates become integers.
+        initial: h and c before the first time step.
+        epochs:  Of FP32 training, of QAT, and of QAT in the machine's arithmetic.
+        Others:  As in `train.mlp.train_mlp`.
 
     Raises:
-        ValueError: the data are missing, or a value left the range of binary16.
+        ValueError: a width, size or number of epochs makes no sense, the data are missing, or a value left the range
+            of binary16.
     """
+    _check(hidden, epochs)
+    gates.travels_as(weights_format)  # refuses before anything is trained
     train, test = data.japanese_vowels(folder), dataset.load("japanese-vowels")
     train = train.first(samples or len(train.labels))
-    reproducible(seed)
-    net = FloatClassifier(train.inputs.shape[2], hidden, len(train.classes))
-    optimiser = torch.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.1)
     options = {"seed": seed, "progress": progress}
-    train_classifier(net, train, optimiser, phase="FP32 training", epochs=epochs[0], **options)
+    net = train_float(train, hidden, epochs=epochs[0], initial=initial, **options)
     method = f"FP32, {epochs[0]} epochs of AdamW with noise on the input; "
+    if initial is not InitialState.ZERO:
+        method = f"first state {initial}, seed {seed}; " + method
     x, lengths, _ = tensors(test)
     with torch.no_grad():
         fp32 = net(x, lengths)
     lowered = None
     if block is None:
         calibration = tensors(train)[:2]
-        qat = QuantisedClassifier(net, calibration[0], weights_format, input_format)
-        optimiser = torch.optim.Adam(qat.groups(5e-4))
-        train_classifier(qat, train, optimiser, phase="QAT", lowered=False, epochs=epochs[1], **options)
-        with torch.no_grad():
-            real = qat(x, lengths)
-        optimiser = torch.optim.Adam(qat.groups(1e-4))
-        train_classifier(qat, train, optimiser, phase="QAT, lowered", lowered=True, epochs=epochs[2], **options)
-        with torch.no_grad():
-            lowered = qat(x, lengths, True)
+        qat = QuantisedClassifier(net, calibration[0], weights_format, input_format, gates)
+        real, lowered = retrain(qat, train, epochs[1:], x, lengths, **options)
         layers = qat.lower(*calibration)
         method += (
-            f"weights of {weights_format.bits} bits, symmetric, one scale for each matrix of each gate, x and h of "
+            f"weights of {weights_format.bits} bits, {gates}, x and h of "
             f"{input_format.bits} bits; {epochs[1]} epochs of QAT; {epochs[2]} epochs more in the machine's arithmetic"
         )
     else:
@@ -176,6 +219,13 @@ def train_lstm(
     )
 
 
+def _check(hidden: Sequence[int], epochs: Sequence[int]):
+    if not hidden or min(hidden) < 1:
+        raise ValueError(f"hidden sizes are {list(hidden)}: give one or more, each at least 1")
+    if min(epochs) < 0:
+        raise ValueError(f"epochs are {list(epochs)}: none of the phases can have fewer than 0")
+
+
 def blocks(net: FloatClassifier, weights_format: Format, input_format: Format, block: int) -> tuple:
     """The FP32 network in block floating point."""
     formats = {"weights_format": weights_format, "input_format": input_format, "block": block}
@@ -186,6 +236,8 @@ def blocks(net: FloatClassifier, weights_format: Format, input_format: Format, b
                 input_weights=layer.input_weights.numpy(),
                 recurrent_weights=layer.recurrent_weights.numpy(),
                 bias=layer.bias.numpy(),
+                initial_hidden=layer.first[0].numpy(),
+                initial_cell=layer.first[1].numpy(),
                 **formats,
             )
             for index, layer in enumerate(net.layers)

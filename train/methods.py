@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spec.formats import Format
+
 
 class WeightMethod(StrEnum):
     """How integers and scales are found."""
@@ -33,3 +35,40 @@ class Methods:
     weights: WeightMethod = WeightMethod.MMSE
     tensor: bool = False
     activations: ActivationMethod = ActivationMethod.SEARCH
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gates:
+    """How the weights of an LSTM's gates become integers.
+
+    Attributes:
+        asymmetric: From the smallest weight to the largest, with an integer zero point, else symmetric about 0.
+        shared:     One scale for both matrices of a gate, as the source's claim has it, else one for each.
+    """
+
+    asymmetric: bool = False
+    shared: bool = False
+
+    def travels_as(self, fmt: Format) -> Format:
+        """What the machine multiplies where weights are quantised to `fmt`: a zero point costs one bit.
+
+        Raises:
+            ValueError: no machine has operands as wide.
+        """
+        if not self.asymmetric:
+            return fmt
+        if fmt.bits == 16:
+            raise ValueError("asymmetric weights of 16 bits multiply as integers of 17, operands have 16: use 15 bits")
+        return Format(bits=fmt.bits + 1, symmetric=True)
+
+    def __str__(self) -> str:
+        kind = "asymmetric with an integer zero point" if self.asymmetric else "symmetric"
+        return f"{kind}, one scale for {'each gate' if self.shared else 'each matrix of each gate'}"
+
+
+class InitialState(StrEnum):
+    """What h and c of an LSTM are before the first time step."""
+
+    ZERO = "zero"  #: all zero
+    UNIFORM = "uniform"  #: random, evenly over -1..1
+    NORMAL = "normal"  #: random, normal of standard deviation 0.1

@@ -1,7 +1,10 @@
 """LSTM layers: FP32, and in integers with a scale for each gate's matrices, in real numbers or as the machine computes.
 
-Source: S1, symmetric; numerics.md of the specification, LSTM.
+Source: S1; numerics.md of the specification, LSTM.
 """
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,12 +13,20 @@ from torch import nn
 from golden import activation, lowering
 from golden.layers import GATES, LSTM
 from spec.formats import Format
-from train import ptq
+from train.methods import Gates, InitialState
+from train.ptq import gates as scales
+from train.ptq.gates import Affine
 from train.straight_through import Curve, Product, Round, binary16, plain
+
+SYMMETRIC = Gates()
 
 
 class FloatLSTM(nn.Module):
-    """One FP32 LSTM layer; its gates lie in the order of `GATES`."""
+    """One FP32 LSTM layer; its gates lie in the order of `GATES`.
+
+    Attributes:
+        first: float32[2, hidden], binary16 numbers: h and c before the first time step.
+    """
 
     def __init__(self, inputs: int, hidden: int):
         super().__init__()
@@ -23,6 +34,7 @@ class FloatLSTM(nn.Module):
         self.input_weights = nn.Parameter(torch.empty(4, hidden, inputs).uniform_(-bound, bound))
         self.recurrent_weights = nn.Parameter(torch.empty(4, hidden, hidden).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(4, hidden))
+        self.register_buffer("first", torch.zeros(2, hidden))
         with torch.no_grad():
             self.bias[GATES.index("f")] = 1.0  # remember at first
 
@@ -30,23 +42,24 @@ class FloatLSTM(nn.Module):
         """float[samples, time, inputs] to the hidden vectors of all steps and the last one of each sample."""
         w, r = (weights.flatten(0, 1).T for weights in (self.input_weights, self.recurrent_weights))
         u = x @ w + self.bias.flatten()
-        return unroll(u, lengths, lambda h: h @ r, torch.sigmoid, torch.tanh, plain)
+        return unroll(u, lengths, self.first, lambda h: h @ r, torch.sigmoid, torch.tanh, plain)
 
 
-def unroll(u, lengths, recurrent, sigmoid, tanh, rounded, record: dict | None = None):
+def unroll(u, lengths, first, recurrent, sigmoid, tanh, rounded, record: dict | None = None):
     """Run the time steps of one layer.
 
     Args:
         u:         float[samples, time, 4 * hidden], W x + bias.
         lengths:   int[samples]; behind its end a sample keeps its state.
+        first:     float[2, hidden], h and c before the first step.
         recurrent: h to R h, before it is added to u.
         sigmoid:   Of f, i and o.
         tanh:      Of j and c.
         rounded:   Applied to the result of each operation.
         record:    Where given, gets the ranges of R h, of the gates' outputs and of the cell.
     """
-    samples, time, width = u.shape
-    h = c = torch.zeros(samples, width // 4)
+    samples, time, _ = u.shape
+    h, c = (state.expand(samples, -1) for state in first)
     hidden = []
     for step in range(time):
         r_h = recurrent(h)
@@ -73,38 +86,59 @@ def widen(record: dict, name: str, values):
         record[name] = (min(low, float(values.min())), max(high, float(values.max())))
 
 
+def initial_state(process: InitialState, shape: Sequence[int], seed) -> torch.Tensor:
+    """h and c before the first time step, float32[2, hidden]: binary16 numbers in -1..1, the same for the same seed."""
+    rng = np.random.default_rng(seed)
+    values = {
+        InitialState.ZERO: lambda: np.zeros(shape),
+        InitialState.UNIFORM: lambda: rng.uniform(-1, 1, shape),
+        InitialState.NORMAL: lambda: rng.normal(0, 0.1, shape).clip(-1, 1),
+    }[process]()
+    return torch.from_numpy(values.astype(np.float16).astype(np.float32))
+
+
 class QuantisedLSTM(nn.Module):
-    """One LSTM layer in integers, one symmetric scale for each gate's W and R.
+    """One LSTM layer in integers.
 
     Args:
         layer:          The FP32 layer.
         s_in:           Real value of one step of the codes of x.
-        weights_format: Of the weights.
+        weights_format: Of the weights; symmetric.
         input_format:   Of the signed codes of x and h.
-        shared:         One scale for both matrices of a gate, as the source's claim has it.
+        gates:          How the weights become integers.
+
+    Attributes:
+        weights_format: Of what multiplies: q + z.
+        affines:        Scale and zero point of W and R, for each gate.
     """
 
-    def __init__(self, layer: FloatLSTM, s_in: float, weights_format: Format, input_format: Format, shared=False):
+    def __init__(
+        self, layer: FloatLSTM, s_in: float, weights_format: Format, input_format: Format, gates: Gates = SYMMETRIC
+    ):
         super().__init__()
-        self.weights_format, self.input_format, self.s_in = weights_format, input_format, s_in
+        self.weights_format, self.input_format, self.s_in = gates.travels_as(weights_format), input_format, s_in
         self.s_hidden = 2.0 ** -(input_format.bits - 1)
-        w, r = (weights.detach().double() for weights in (layer.input_weights, layer.recurrent_weights))
-        steps = []
-        for pair in zip(w.numpy(), r.numpy(), strict=True):
-            separate = [ptq.symmetric(matrix, weights_format)[1] for matrix in pair]
-            steps.append([max(separate)] * 2 if shared else separate)
-        self.register_buffer("steps", torch.tensor(steps, dtype=torch.float64).T)  # [W or R, gate]
-        # In steps, so that rounding is all that quantisation does; a learning rate in steps suits every gate.
-        self.input_weights = nn.Parameter((w / self.steps[0][:, None, None]).float())
-        self.recurrent_weights = nn.Parameter((r / self.steps[1][:, None, None]).float())
+        matrices = [m.detach().double().numpy() for m in (layer.input_weights, layer.recurrent_weights)]
+        pairs = (scales.of_gate(pair, weights_format.bits, gates) for pair in zip(*matrices, strict=True))
+        self.affines = tuple(zip(*pairs, strict=True))  # [W or R][gate]
+        self.register_buffer("steps", self._each(lambda affine: affine.step))
+        self.register_buffer("ends", self._each(lambda affine: affine.ends).float().mT[..., None, None])
+        self.input_weights, self.recurrent_weights = (
+            nn.Parameter(in_steps(matrix, affines)) for matrix, affines in zip(matrices, self.affines, strict=True)
+        )
         self.bias = nn.Parameter(layer.bias.detach().clone())
+        self.register_buffer("first", layer.first.clone())
         bias = layer.bias.detach().numpy()
-        self.fp32 = {"input_weights": w.numpy(), "recurrent_weights": r.numpy(), "bias": bias}
+        self.fp32 = {"input_weights": matrices[0], "recurrent_weights": matrices[1], "bias": bias}
+
+    def _each(self, of) -> torch.Tensor:
+        """Numbers of every scale, float64[W or R, gate, ...]."""
+        return torch.tensor([[of(affine) for affine in affines] for affines in self.affines], dtype=torch.float64)
 
     def integers(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """W[4, hidden, inputs] and R[4, hidden, hidden]."""
-        limit = self.weights_format.highest
-        return tuple(Round.apply(w, -limit, limit) for w in (self.input_weights, self.recurrent_weights))
+        """q + z of W[4, hidden, inputs] and R[4, hidden, hidden]."""
+        pairs = zip((self.input_weights, self.recurrent_weights), self.ends, strict=True)
+        return tuple(Round.apply(weights, *ends) for weights, ends in pairs)
 
     def forward(self, x, lengths, lowered: bool, record: dict | None = None):
         """As `FloatLSTM`."""
@@ -129,25 +163,51 @@ class QuantisedLSTM(nn.Module):
                 widen(record, f"{gate}.input", values)
             widen(record, "input", x)
         u = rounded(w_x + of_x.offset)
-        return unroll(u, lengths, lambda h: of_h.scaled(codes(h, self.s_hidden)), sigmoid, tanh, rounded, record)
+
+        def recurrent(h):
+            return of_h.scaled(codes(h, self.s_hidden))
+
+        return unroll(u, lengths, self.first, recurrent, sigmoid, tanh, rounded, record)
 
     def lower(self, name: str, ranges: dict) -> LSTM:
         """The layer of the quantised model."""
         with torch.no_grad():
             w, r = (codes.numpy() for codes in self.integers())
-            return lowering.lstm(
+            bias = self.bias.double().numpy()
+            layer = lowering.lstm(
                 name=name,
                 input_codes=w,
                 recurrent_codes=r,
                 input_steps=self.steps[0].numpy(),
                 recurrent_steps=self.steps[1].numpy(),
-                bias=self.bias.double().numpy(),
+                bias=bias,
                 weights_format=self.weights_format,
                 input_format=self.input_format,
                 s_in=self.s_in,
+                initial_hidden=self.first[0].numpy(),
+                initial_cell=self.first[1].numpy(),
                 ranges=ranges,
                 fp32=self.fp32,
             )
+        zeros = self._each(lambda affine: affine.zero).numpy()
+        integers, steps = scales.biases(bias)
+        more = {"input_zeros": zeros[0], "recurrent_zeros": zeros[1], "bias_integers": integers, "bias_steps": steps}
+        return replace(layer, real=dict(layer.real) | {key: np.float64(value) for key, value in more.items()})
+
+
+def in_steps(weights: np.ndarray, affines: Sequence[Affine]) -> torch.Tensor:
+    """Weights in steps of their gate's scale, float32, that round to the integers q + z of quantisation.
+
+    In steps, rounding is all that quantisation does, and a learning rate in steps suits every gate. Fractions stay, so
+    that small gradients can move an integer; the few that float32 would round across a tie begin at their integer.
+    """
+    starts = []
+    for matrix, affine in zip(weights, affines, strict=True):
+        integers = torch.from_numpy(scales.quantise(matrix, affine) + affine.zero).float()
+        exact = torch.from_numpy(matrix / affine.step).float()
+        start = exact.clamp(*affine.ends)
+        starts.append(torch.where(start.round() == integers, start, integers))
+    return torch.stack(starts)
 
 
 def curve(name: str, lowered: bool):

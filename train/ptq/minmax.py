@@ -6,6 +6,7 @@ Source: S0.a and S0.b, uniform; S1, symmetric.
 import numpy as np
 
 from spec.formats import Format
+from train.ptq import gates
 
 
 def uniform(values: np.ndarray, fmt: Format) -> tuple[np.ndarray, float]:
@@ -21,7 +22,6 @@ def full_range(samples: np.ndarray, levels: int) -> tuple[float, float]:
 
 
 def symmetric(values: np.ndarray, fmt: Format) -> tuple[np.ndarray, float]:
-    """Integers clip(round(S x)) and the step 1 / S, where S = (2**(bits - 1) - 1) / max|x|, or 1 if all are zero."""
-    largest = float(np.abs(values).max())
-    step = largest / fmt.highest if largest else 1.0
-    return np.clip(np.rint(np.asarray(values, np.float64) / step), -fmt.highest, fmt.highest).astype(np.int16), step
+    """Integers of the symmetric range of `fmt.bits` bits, int16, and the real value of one step."""
+    affine = gates.symmetric(values, fmt.bits)
+    return gates.quantise(values, affine).astype(np.int16), affine.step
