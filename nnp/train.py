@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from nnp.errors import sentences
-from train.methods import ActivationMethod, Methods, WeightMethod
+from spec.formats import Format
+from train.methods import ActivationMethod, Gates, InitialState, Methods, WeightMethod
 
 app = typer.Typer(help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
 
@@ -55,9 +56,29 @@ def mlp(
 
 @app.command()
 @sentences
-def lstm(out: Out = Path("vowels-lstm.safetensors"), seed: Seed = 0, data: Data = None):
-    """An LSTM on JapaneseVowels: 8 bits per gate."""
-    _train("lstm", out, seed=seed, folder=data)
+def lstm(
+    out: Out = Path("vowels-lstm.safetensors"),
+    seed: Seed = 0,
+    data: Data = None,
+    bits: Annotated[int, typer.Option(help="Width of weights, inputs and hidden vectors, 2 to 16.")] = 8,
+    asymmetric: Annotated[
+        bool, typer.Option("--asymmetric", help="Integer zero points: the machine needs one bit more for weights.")
+    ] = False,
+    shared: Annotated[bool, typer.Option("--shared", help="One scale a gate, not one a matrix.")] = False,
+    hidden: Annotated[
+        list[int] | None, typer.Option(help="Size of an LSTM layer; once for each layer.", show_default="32")
+    ] = None,
+    epochs: Annotated[
+        tuple[int, int, int], typer.Option(help="Of FP32, of QAT, and of QAT in the machine's arithmetic.")
+    ] = (80, 10, 5),
+    initial: Annotated[
+        InitialState, typer.Option(help="h and c before the first time step.")
+    ] = InitialState.ZERO,
+):
+    """An LSTM on JapaneseVowels: 8 bits per gate, or another width."""
+    fmt, gates = Format(bits=bits, symmetric=True), Gates(asymmetric=asymmetric, shared=shared)
+    options = {"weights_format": fmt, "input_format": fmt, "gates": gates, "initial": initial}
+    _train("lstm", out, seed=seed, folder=data, hidden=hidden or (32,), epochs=epochs, **options)
 
 
 def _train(kind: str, out: Path, **options):
