@@ -1,6 +1,7 @@
 """What a machine can compute of a model: every layer that it cannot, with the reason and what to do."""
 
 from compiler import tiling
+from golden.image_layers import Add, Concat, Conv, Pool
 from golden.layers import LSTM, BlockDense, BlockLSTM, Dense, Layer, Unknown
 from golden.model import Model
 from spec.config import Config
@@ -23,6 +24,10 @@ def kind_name(layer: Layer) -> str:
         BlockDense: "dense, block floating point",
         LSTM: "LSTM, integer",
         BlockLSTM: "LSTM, block floating point",
+        Conv: "convolution, integer",
+        Pool: "pooling",
+        Add: "sum",
+        Concat: "concatenation",
     }
     return layer.kind if isinstance(layer, Unknown) else names[type(layer)]
 

@@ -3,14 +3,36 @@
 Correctly rounded are 98.3 % (sigmoid) and 99.3 % (tanh) of all inputs.
 """
 
+from enum import StrEnum
 from functools import cache
 
 import numpy as np
 
-from golden.float16 import NAN, SIGN
+from golden.float16 import NAN, SIGN, relu
 from spec.activation import FRACTION_BITS, GUARD_BITS, TANH_LINEAR, Curve, blocks, table
 
 _MAGNITUDES = np.arange(0x7C01)  # zero to infinity
+
+
+class Activation(StrEnum):
+    """What a layer applies to its result."""
+
+    NONE = "none"
+    RELU = "relu"
+    SIGMOID = "sigmoid"
+    TANH = "tanh"
+
+
+def apply(kind: Activation, a):
+    """An activation of uint16[...] bit patterns."""
+    match kind:
+        case Activation.RELU:
+            return relu(a)
+        case Activation.SIGMOID:
+            return sigmoid(a)
+        case Activation.TANH:
+            return tanh(a)
+    return a
 
 
 def sigmoid(a):

@@ -28,6 +28,28 @@ def block_count(layer, columns: int) -> int:
     return -(-columns // layer.block)
 
 
+def image_shape(layer) -> int:
+    """Check the channels, rows and columns of an image layer's input; its channels."""
+    if len(layer.shape) != 3 or min(layer.shape) < 1:
+        raise ValueError(f"layer {layer.name!r}, shape: channels, rows and columns are needed, not {layer.shape}")
+    return layer.shape[0]
+
+
+def counts(layer, size: tuple[int, int]) -> tuple[int, int]:
+    """Places of windows, down and across."""
+    return tuple(
+        (along + 2 * layer.padding - window) // layer.stride + 1
+        for along, window in zip(layer.shape[1:], size, strict=True))
+
+
+def windows(layer, size: tuple[int, int]):
+    """Refuse windows that have no place in the input."""
+    if layer.stride < 1 or layer.padding < 0 or min(size) < 1 or min(counts(layer, size)) < 1:
+        raise ValueError(
+            f"layer {layer.name!r}: windows of {size[0]} x {size[1]}, stride {layer.stride}, padding {layer.padding} "
+            f"have no place in an input of {layer.shape[1]} x {layer.shape[2]}; check the layer's shape")
+
+
 def array(
     layer, name, dtype, shape, *, optional=False, mantissas: Format | None = None, exponents: Format | None = None
 ):

@@ -5,24 +5,16 @@ Every `uint16` array holds binary16 bit patterns. `model_file` writes and reads 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 import numpy as np
 
 from golden import checks
+from golden.activation import Activation
+from golden.image_layers import Add, Concat, Conv, Pool
 from spec.formats import Format
 
 #: Order of the gates in every array of a recurrent layer: forget, input, output, cell input (tanh).
 GATES = ("f", "i", "o", "j")
-
-
-class Activation(StrEnum):
-    """What a dense layer applies to its result."""
-
-    NONE = "none"
-    RELU = "relu"
-    SIGMOID = "sigmoid"
-    TANH = "tanh"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -269,4 +261,4 @@ class Unknown:
     kind: str
 
 
-Layer = Dense | BlockDense | LSTM | BlockLSTM | Unknown
+Layer = Dense | BlockDense | LSTM | BlockLSTM | Conv | Pool | Add | Concat | Unknown

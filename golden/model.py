@@ -1,14 +1,20 @@
 """The quantised model: what training hands to the compiler.
 
-Layers apply in the order of `Model.layers`. A recurrent layer gives a recurrent successor its hidden vector of every
-time step; a dense successor sees that of the last step.
+Layers apply in the order of `Model.layers`, each to what the layer before it gave, or to what `Model.sources` names. A
+recurrent layer gives a recurrent successor its hidden vector of every time step; a dense successor sees that of the
+last step.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from golden.layers import LSTM, BlockDense, BlockLSTM, Dense, Layer, Unknown
+from golden.image_layers import Add, Concat
+from golden.layers import LSTM, BlockLSTM, Layer, Unknown
+
+#: What `Model.sources` calls the network's input.
+INPUT = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +48,8 @@ class Model:
         preprocessing:    How raw data become the binary16 input vector, in words.
         classes:          Names of the outputs.
         layers:           In order.
+        sources:          Names of the layers (or INPUT) whose results enter a layer, where those are not just the one
+            before it.
         provenance:       Where it comes from.
         fp32_predictions: uint8[samples], class that the FP32 network gives each sample of the test set, in its order.
         qat_predictions:  uint8[samples], the same for the float network under quantisation-aware training.
@@ -55,6 +63,7 @@ class Model:
     provenance: Provenance
     fp32_predictions: np.ndarray
     qat_predictions: np.ndarray
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self):
         if not self.layers:
@@ -62,8 +71,17 @@ class Model:
         names = [layer.name for layer in self.layers]
         if len(set(names)) < len(names):
             raise ValueError(f"model {self.name!r} has two layers of one name in {', '.join(names)}; rename one")
-        for before, after in zip(self.layers, self.layers[1:], strict=False):
-            _check_edge(before, after)
+        if unknown := set(self.sources) - set(names):
+            raise ValueError(f"model {self.name!r}: sources names {min(unknown)!r}, which is no layer of it")
+        made = {}
+        for layer in self.layers:
+            _check_sources(layer, [made.get(name) for name in self.sources_of(layer)], self, made)
+            made[layer.name] = layer
+
+    def sources_of(self, layer: Layer) -> tuple[str, ...]:
+        """Names of what enters a layer."""
+        place = self.layers.index(layer)
+        return self.sources.get(layer.name, (self.layers[place - 1].name if place else INPUT,))
 
     @property
     def recurrent(self) -> bool:
@@ -81,17 +99,24 @@ class Model:
         return self.layers[-1].outputs
 
 
-def _check_edge(before: Layer, after: Layer):
-    """Refuse two neighbours that do not fit each other."""
-    if isinstance(before, Unknown) or isinstance(after, Unknown):
+def _check_sources(layer: Layer, before: list[Layer | None], model: Model, made: dict[str, Layer]):
+    """Refuse what does not fit the layer that it enters."""
+    names = model.sources_of(layer)
+    if missing := [name for name in names if name != INPUT and name not in made]:
+        raise ValueError(f"layer {layer.name!r} takes {missing[0]!r}, which no layer before it makes; put that first")
+    if isinstance(layer, Unknown):
         return
-    if before.outputs != after.inputs:
-        raise ValueError(
-            f"layer {after.name!r} takes {after.inputs} inputs, but {before.name!r} before it gives {before.outputs}; "
-            "make the two sizes equal"
-        )
-    if isinstance(after, LSTM | BlockLSTM) and isinstance(before, Dense | BlockDense):
-        raise ValueError(
-            f"recurrent layer {after.name!r} cannot follow dense layer {before.name!r}, which sees one vector and not "
-            "a sequence; put recurrent layers first"
-        )
+    needed = layer.sizes if isinstance(layer, Concat) else (layer.inputs,) * (2 if isinstance(layer, Add) else 1)
+    if len(needed) != len(names):
+        raise ValueError(f"layer {layer.name!r} takes {len(needed)} tensors, but sources names {len(names)}")
+    for size, source in zip(needed, before, strict=True):
+        if source is None or isinstance(source, Unknown):
+            continue
+        if source.outputs != size:
+            raise ValueError(
+                f"layer {layer.name!r} takes {size} inputs, but {source.name!r} before it gives {source.outputs}; "
+                "make the two sizes equal")
+        if isinstance(layer, LSTM | BlockLSTM) and not isinstance(source, LSTM | BlockLSTM):
+            raise ValueError(
+                f"recurrent layer {layer.name!r} cannot follow layer {source.name!r}, which sees one vector and not a "
+                "sequence; put recurrent layers first")

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from golden import tensor_file
+from golden.image_layers import Add, Concat, Conv, Pool, Reduction
 from golden.layers import LSTM, Activation, BlockDense, BlockLSTM, Dense, Layer, Unknown
 from golden.model import Model, Provenance
 from spec.formats import Format, Rule
@@ -13,7 +14,7 @@ from spec.formats import Format, Rule
 KIND = tensor_file.Kind(
     key="concord quantised model", version=1, name="model", remedy="copy it again, or train again",
     command="`nnp train`")
-KINDS = {cls.__name__: cls for cls in (Dense, BlockDense, LSTM, BlockLSTM)}
+KINDS = {cls.__name__: cls for cls in (Dense, BlockDense, LSTM, BlockLSTM, Conv, Pool, Add, Concat)}
 
 
 def save_model(model: Model, path: Path):
@@ -33,6 +34,7 @@ def save_model(model: Model, path: Path):
         "classes": list(model.classes),
         "provenance": asdict(model.provenance),
         "layers": layers,
+        **({"sources": model.sources} if model.sources else {}),
     }
     tensor_file.write(KIND, path, header, {name: _stored(array) for name, array in arrays.items()})
 
@@ -69,6 +71,7 @@ def _unpack_model(header: dict, arrays: dict[str, np.ndarray]) -> Model:
         provenance=Provenance(**header["provenance"]),
         fp32_predictions=predictions["fp32"],
         qat_predictions=predictions["qat"],
+        sources={name: tuple(sources) for name, sources in header.get("sources", {}).items()},
     )
 
 
@@ -114,8 +117,10 @@ def _parse(where: str, kind: type, value):
     """A JSON value as the type of its field."""
     if kind is Format and isinstance(value, dict):
         return Format(**{**value, "rule": Rule(value["rule"])})
-    if kind is Activation:
-        return Activation(value)
+    if kind in (Activation, Reduction):
+        return kind(value)
+    if isinstance(value, list) and all(type(item) is int for item in value):
+        return tuple(value)
     if isinstance(value, dict):
         return {key: (float(low), float(high)) for key, (low, high) in value.items()}
     if not isinstance(kind, type) or type(value) is not kind:

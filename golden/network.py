@@ -4,17 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from golden import activation, float16, quantizer
-from golden.layers import LSTM, Activation, BlockDense, BlockLSTM, Dense
-from golden.model import Model
+from golden import activation, float16, images, quantizer
+from golden.image_layers import Add, Concat, Conv, Pool
+from golden.layers import LSTM, BlockDense, BlockLSTM, Dense, Layer
+from golden.model import INPUT, Model
 from spec.formats import Format
 
-_APPLY = {
-    Activation.NONE: lambda x: x,
-    Activation.RELU: float16.relu,
-    Activation.SIGMOID: activation.sigmoid,
-    Activation.TANH: activation.tanh,
-}
+#: Samples that `outputs` runs at once: all that layers make of them is held.
+TOGETHER = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -23,7 +20,8 @@ class Trace:
 
     Attributes:
         outputs: uint16[samples, outputs], of the last time step where the layer is recurrent.
-        codes:   int64[samples, inputs], the integer codes that entered the product (of the last time step), or None.
+        codes:   int64[samples, inputs], the integer codes that entered the product (of the last time step), padding
+            among them, or None.
         hidden:  uint16[samples, time, outputs], every step of a recurrent layer (zero behind a sample's end), or None.
         cell:    uint16[samples, outputs], the cell after the last step, or None.
     """
@@ -47,23 +45,43 @@ def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None)
     """
     if lengths is None:
         lengths = np.full(len(inputs), inputs.shape[1])
-    traces, x = [], np.asarray(inputs, np.uint16)
+    traces, made = [], {INPUT: np.asarray(inputs, np.uint16)}
     for layer, after in zip(model.layers, (*model.layers[1:], None), strict=True):
-        match layer:
-            case Dense() | BlockDense():
-                trace = dense(layer, x)
-            case LSTM() | BlockLSTM():
-                trace = recurrent(layer, x, np.asarray(lengths))
-            case _:
-                raise ValueError(f"layer {layer.name!r} is of the unknown kind {layer.kind!r}; golden cannot run it")
+        trace = run(layer, [made[name] for name in model.sources_of(layer)], np.asarray(lengths))
         traces.append(trace)
-        x = trace.hidden if isinstance(after, LSTM | BlockLSTM) else trace.outputs
+        made[layer.name] = trace.hidden if isinstance(after, LSTM | BlockLSTM) else trace.outputs
     return traces
+
+
+def run(layer: Layer, x: list[np.ndarray], lengths: np.ndarray) -> Trace:
+    """One layer on what enters it."""
+    match layer:
+        case Dense() | BlockDense():
+            return dense(layer, *x)
+        case LSTM() | BlockLSTM():
+            return recurrent(layer, *x, lengths)
+        case Conv():
+            return convolution(layer, *x)
+        case Pool():
+            return Trace(outputs=activation.apply(layer.activation, images.pool(layer, *x)))
+        case Add():
+            return Trace(outputs=activation.apply(layer.activation, float16.add(*x)))
+        case Concat():
+            return Trace(outputs=np.concatenate(x, axis=1))
+    raise ValueError(f"layer {layer.name!r} is of the unknown kind {layer.kind!r}; golden cannot run it")
+
+
+def outputs(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
+    """uint16[samples, outputs]: the network's results, some samples at a time. Arguments as in `forward`."""
+    lengths = np.full(len(inputs), inputs.shape[1]) if lengths is None else lengths
+    parts = range(0, len(inputs), TOGETHER)
+    return np.concatenate([
+        forward(model, inputs[at:at + TOGETHER], lengths[at:at + TOGETHER])[-1].outputs for at in parts])
 
 
 def predict(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
     """The class of each sample: the first of its largest outputs."""
-    return classes(forward(model, inputs, lengths)[-1].outputs)
+    return classes(outputs(model, inputs, lengths))
 
 
 def classes(outputs: np.ndarray) -> np.ndarray:
@@ -77,7 +95,7 @@ def dense(layer: Dense | BlockDense, x: np.ndarray) -> Trace:
         product = _block_product(
             [(layer.mantissas, layer.exponents, x)], layer.weights_format, layer.input_format, layer.block
         )
-        return Trace(outputs=_APPLY[layer.activation](float16.add(product, layer.bias)))
+        return Trace(outputs=activation.apply(layer.activation, float16.add(product, layer.bias)))
     codes = dense_codes(layer, x)
     return Trace(outputs=dense_outputs(layer, dense_totals(layer, codes)), codes=codes)
 
@@ -95,7 +113,21 @@ def dense_totals(layer: Dense, codes: np.ndarray) -> np.ndarray:
 def dense_outputs(layer: Dense, totals: np.ndarray) -> np.ndarray:
     """What follows the product: uint16[samples, outputs] of its totals."""
     product = float16.from_integer(totals, layer.p)
-    return _APPLY[layer.activation](float16.add(float16.mul(product, layer.scale), layer.offset))
+    return activation.apply(layer.activation, float16.add(float16.mul(product, layer.scale), layer.offset))
+
+
+def convolution(layer: Conv, x: np.ndarray) -> Trace:
+    """One convolution on uint16[samples, inputs]."""
+    around = (0, 0), (0, 0), (layer.padding, layer.padding), (layer.padding, layer.padding)
+    padded = np.pad(x.reshape(len(x), *layer.shape), around, constant_values=np.uint16(layer.border))
+    scale, offset = (None if value is None else value[:, None, None] for value in (layer.quant_scale,
+                                                                                   layer.quant_offset))
+    codes = _codes(_affine(padded, scale, offset), layer.input_format, layer.unsigned)
+    largest = int(np.abs(layer.weights.astype(np.int64)).sum(axis=(1, 2, 3)).max()) * layer.input_format.levels
+    total = images.convolve(layer.weights, codes, layer.stride, layer.groups, largest)
+    product = float16.from_integer(total + layer.start[:, None, None], layer.p)
+    y = float16.add(float16.mul(product, layer.scale[:, None, None]), layer.offset[:, None, None])
+    return Trace(outputs=activation.apply(layer.activation, y).reshape(len(x), -1), codes=codes.reshape(len(x), -1))
 
 
 def recurrent(layer: LSTM | BlockLSTM, x: np.ndarray, lengths: np.ndarray) -> Trace:

@@ -169,7 +169,7 @@ def spoil(array, value):
         (lambda h, t: h.update(version=99), "model file version 99"),
         (lambda h, t: h.update(layers=[]), "has no layers"),
         (lambda h, t: h.update(layers=h["layers"] * 2), "two layers of one name"),
-        (lambda h, t: h["layers"].reverse(), "recurrent layer 'lstm' cannot follow dense layer 'dense'"),
+        (lambda h, t: h["layers"].reverse(), "recurrent layer 'lstm' cannot follow layer 'dense'"),
         (lambda h, t: t.pop("predictions.fp32"), "predictions.fp32: uint8"),
         (replaced("dense.weights", lambda a: a.astype(np.float32)), r"weights: int16\[6, 6\] is needed, not float32"),
         (replaced("dense.weights", lambda a: spoil(a, -8)), r"codes lie in -8..7, outside -7..7"),
