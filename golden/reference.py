@@ -35,7 +35,7 @@ def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None)
         if "fp32_bias" not in real:
             raise ValueError(f"layer {layer.name!r} carries no FP32 parameters, so it cannot be compared with them")
         if isinstance(layer, LSTM | BlockLSTM):
-            sequence, result = _recurrent(real, x, lengths)
+            sequence, result = _recurrent(layer, x, lengths)
             x = sequence if isinstance(after, LSTM | BlockLSTM) else result
         else:
             # Where the next layer's codes are unsigned, their clip at 0 is the relu.
@@ -65,13 +65,15 @@ def errors(model: Model, traces: list[Trace], inputs: np.ndarray, lengths: np.nd
     return [float(np.sqrt(np.mean((ours - fp32) ** 2) / np.mean(fp32**2))) for ours, fp32 in pairs]
 
 
-def _recurrent(real, x, lengths) -> tuple[np.ndarray, np.ndarray]:
-    """All hidden vectors and each sample's last one, from a state of zeros."""
-    w, r, bias = (np.asarray(real[f"fp32_{key}"], np.float64) for key in ("input_weights", "recurrent_weights", "bias"))
+def _recurrent(layer: LSTM | BlockLSTM, x, lengths) -> tuple[np.ndarray, np.ndarray]:
+    """All hidden vectors and each sample's last one."""
+    parameters = (layer.real[f"fp32_{key}"] for key in ("input_weights", "recurrent_weights", "bias"))
+    w, r, bias = (np.asarray(value, np.float64) for value in parameters)
     samples, time = x.shape[:2]
     lengths = np.full(samples, time) if lengths is None else np.asarray(lengths)
     u = np.einsum("stc,ghc->stgh", x, w) + bias
-    h = c = np.zeros((samples, bias.shape[1]))
+    first = (state.view(np.float16).astype(np.float64) for state in (layer.initial_hidden, layer.initial_cell))
+    h, c = (np.tile(state, (samples, 1)) for state in first)
     sequence = np.zeros((samples, time, bias.shape[1]))
     for step in range(time):
         gates = u[:, step] + np.einsum("sc,ghc->sgh", h, r)
