@@ -1,0 +1,317 @@
+"""The overflow predictor: ranges that follow the golden count, and never alternate for ever."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from golden import dataset, network
+from golden.layer_overflow import Count, Widths, count, dry_run
+from golden.model import Model, Provenance
+from golden.overflow import Events
+from spec.formats import Format
+from train import export, mlp
+from train.overflow.defaults import STEPS, NetworkKind, Steps
+from train.overflow.factors import MARGIN, Factors, Room
+from train.overflow.predictor import Predictor
+from train.overflow.ranges import enlarge_inputs, enlarge_parameters
+from train.overflow.record import LayerRecord, Record
+
+WIDE = Widths(sum_bits=8, product_bits=64, output_bits=64)
+EIGHT = Format(bits=8, symmetric=True)
+NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def images():
+    return dataset.load("fashion-mnist").first(96)
+
+
+def quantised(images, fmt=EIGHT, sizes=(784, 12, 10), **options) -> mlp.Quantised:
+    torch.manual_seed(0)
+    return mlp.Quantised(mlp.Float(sizes), export.floats(images.inputs), fmt, fmt, **options)
+
+
+def predictor(net, images, widths, steps=STEPS[NetworkKind.DNN], **options) -> Predictor:
+    names = [f"layer{index}" for index in range(len(net.layers))]
+    return Predictor(net, net.layers, names, export.floats(images.inputs), widths, steps, **options)
+
+
+def seen(partial, total=0, *, product=0, events=None, additions=1000) -> Count:
+    """A count of these magnitudes in sums of 8 bits."""
+    partial, total, product = (np.atleast_1d(np.asarray(values, np.int64)) for values in (partial, total, product))
+    partial, total, product = np.broadcast_arrays(partial, total, product)
+    rows = ((partial > 127) | (total > 127)).astype(np.int64) if events is None else np.asarray(events)
+    return Count(events=Events(partial=int(rows.sum())), additions=additions * len(rows), rows=rows, partial=partial,
+                 total=total, product=product)
+
+
+def room(rows=1, parameters=0.0, inputs=0.0, lowered=False) -> Room:
+    """Room to shrink to these shares."""
+    return Room(parameters=np.full(rows, max(parameters, 1e-9)), inputs=max(inputs, 1e-9), lowered=lowered)
+
+
+def test_the_first_factor_is_the_magnitude_and_the_next_follow_the_share():
+    factors, steps = Factors(rows=2), Steps(inputs=0.0, least=0.01, step=0.25)
+    parameters, inputs = factors.change(seen([511, 100]), WIDE, room(2), steps)
+    assert parameters.tolist() == pytest.approx([4 * 1.01, 1])  # 512 / 128
+    assert inputs == 1
+    parameters, _ = factors.change(seen([129, 100], events=[160, 0]), WIDE, room(2), steps)
+    assert parameters.tolist() == pytest.approx([1 + 0.25 * 0.4, 1])  # sqrt(160 / 1000)
+    parameters, _ = factors.change(seen([129, 100], events=[1, 0], additions=10**8), WIDE, room(2), steps)
+    assert parameters[0] == pytest.approx(130 / 128 * 1.01)
+    assert factors.change(seen([127, 100]), WIDE, room(2), steps) is None
+    assert factors.parameters[0] == pytest.approx(4 * 1.01 * 1.1 * 130 / 128 * 1.01)
+
+
+@pytest.mark.parametrize(("share", "wanted"), [(0.0, (4, 1)), (0.5, (2, 2)), (1.0, (1, 4))])
+def test_signed_codes_share_the_factor(share, wanted):
+    steps = Steps(inputs=share, least=1e-9)
+    parameters, inputs = Factors(rows=1).change(seen(511), WIDE, room(), steps)
+    assert (parameters[0], inputs) == pytest.approx(wanted)
+
+
+def test_lowered_codes_leave_partial_sums_to_the_parameters():
+    steps = Steps(inputs=1.0, least=1e-9)
+    parameters, inputs = Factors(rows=1).change(seen(511, 100), WIDE, room(lowered=True), steps)
+    assert (parameters[0], inputs) == pytest.approx((4, 1))
+    parameters, inputs = Factors(rows=2).change(seen([511, 20], [2047, 511]), WIDE, room(2, lowered=True), steps)
+    assert parameters.tolist() == pytest.approx([4, 1])
+    assert inputs == pytest.approx(4)  # 16 / 4 of the first row, 4 of the second
+
+
+def test_products_and_outputs_have_widths_of_their_own():
+    steps = Steps(inputs=0.0, least=1e-9)
+    narrow = Widths(sum_bits=8, product_bits=5, output_bits=6)
+    for made, factor in ((seen(0, product=31, events=[1]), 2), (seen(0, 127, events=[1]), 4)):
+        parameters, _ = Factors(rows=1).change(made, narrow, room(), steps)
+        assert parameters[0] == pytest.approx(factor)
+
+
+def test_one_factor_for_the_matrix():
+    steps = Steps(inputs=0.0, least=1e-9, rows=False)
+    factors = Factors(rows=2)
+    assert factors.change(seen([511, 3]), WIDE, room(2), steps)[0].tolist() == pytest.approx([4, 4])
+    factors.begin()
+    # What shrinks is limited by the row that needs most.
+    made = factors.change(seen([3, 3]), WIDE, Room(parameters=np.array([0.2, 0.9]), inputs=1, lowered=False), steps)
+    assert made[0].tolist() == pytest.approx([0.9, 0.9])
+
+
+def test_a_threshold_tolerates_events_and_shrinks_nothing():
+    factors = Factors(rows=1)
+    assert factors.change(seen(511, events=[3]), WIDE, room(), Steps(threshold=3)) is None
+    assert factors.change(seen(511, events=[4]), WIDE, room(), Steps(threshold=3)) is not None
+
+
+def test_ranges_shrink_where_results_stay_far_inside():
+    factors, steps = Factors(rows=2), Steps(shrink=0.25, headroom=1.0)
+    parameters, inputs = factors.change(seen([31, 64]), WIDE, room(2, inputs=1), steps)
+    assert parameters.tolist() == pytest.approx([0.25 * 2**0.5, 1])  # 32 / 128 and half a bit; 64 is not far
+    assert inputs == 1
+    assert Factors(rows=1).change(seen(0), WIDE, room(inputs=1), steps)[0][0] == 0.25
+    # Nothing clips that did not.
+    assert Factors(rows=1).change(seen(0), WIDE, room(parameters=0.8, inputs=1), steps)[0][0] == 0.8
+    assert Factors(rows=1).change(seen(0), WIDE, room(parameters=0.97, inputs=1), steps) is None
+    parameters, inputs = Factors(rows=1).change(seen(0), WIDE, room(parameters=0.5, inputs=0.1), steps)
+    assert (parameters[0], inputs) == (0.5, 0.5)
+    assert Factors(rows=2).change(seen([0, 100]), WIDE, room(2, parameters=1, inputs=0.1), steps) is None
+    nothing = Room(parameters=np.zeros(1), inputs=0.0, lowered=False)
+    assert Factors(rows=1).change(seen(0), WIDE, nothing, steps) is None
+
+
+def test_what_overflowed_is_never_reached_again():
+    factors, steps = Factors(rows=1), Steps(inputs=0.0, shrink=0.01)
+    factors.change(seen(511), WIDE, room(), steps)
+    assert factors.change(seen(0), WIDE, room(), steps) is None  # grown in this round of the predictor
+    factors.begin()
+    factors.change(seen(0), WIDE, room(inputs=1), steps)
+    assert factors.parameters[0] == pytest.approx(MARGIN)
+    factors.begin()
+    assert factors.change(seen(0), WIDE, room(inputs=1), steps) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_adversary_cannot_make_ranges_alternate_for_ever(seed):
+    """Weights that change between the rounds of training so that the smallest safe range jumps about in 1..50."""
+    rng, steps = np.random.default_rng(seed), Steps(inputs=0.3)
+    factors, turns, last, shrunk_at_the_end, ended = Factors(rows=1), 0, None, 0, 0
+    for epoch in range(3000):
+        factors.begin()
+        safe = 50 ** rng.random() if rng.random() < 0.5 else 1.0
+        for _ in range(steps.rounds):
+            ratio = safe / (factors.parameters[0] * factors.inputs)
+            made = seen(int(np.ceil(127 * ratio)) if ratio > 1 else int(127 * ratio * 0.4))
+            change = factors.change(made, WIDE, room(), steps)
+            if change is None:
+                ended += 1
+                break
+            direction = change[0][0] * change[1] > 1
+            turns += last is not None and direction != last
+            last = direction
+            shrunk_at_the_end += epoch > 2000 and not direction
+    assert turns <= 2 * np.log(51 * 1.1) / np.log(MARGIN)
+    assert shrunk_at_the_end == 0
+    assert ended == 3000
+
+
+def test_factors_change_steps_and_not_what_they_stand_for(images):
+    net = quantised(images)
+    layer = net.layers[0]
+    real = layer.gain[:, None] * layer.weight.detach() * layer.half
+    scale, saturation, weight = layer.scale.clone(), layer.saturation.item(), layer.weight.detach().clone()
+    factor = np.linspace(1, 4, 12)
+    enlarge_parameters(layer, factor)
+    enlarge_inputs(layer, 1.5)
+    assert torch.equal(layer.scale, scale * torch.from_numpy(factor))
+    torch.testing.assert_close(layer.weight.detach(), weight / torch.from_numpy(factor).float()[:, None])
+    torch.testing.assert_close(layer.gain[:, None] * layer.weight.detach() * layer.half, real)
+    assert layer.saturation.item() == pytest.approx(1.5 * saturation)
+    enlarge_parameters(layer, 1 / factor)
+    assert torch.equal(layer.integers(), torch.round(weight * layer.half))
+
+
+@pytest.mark.parametrize("sum_bits", [16, 13])
+def test_no_event_is_left_on_the_calibration_set(sum_bits, images):
+    net, widths = quantised(images), Widths(sum_bits=sum_bits)
+    made = predictor(net, images, widths).run()
+    assert made.events == 0
+    assert made.layers[0].before > 0
+    assert made.layers[0].parameters[1] > made.layers[0].parameters[0] > 1
+    assert made.layers[0].bits == sum_bits  # no capacity is wasted
+    none = np.zeros(0, np.uint8)
+    lowered = Model(name="m", data="", preprocessing="", classes=(), layers=net.lower([{}, {}]), provenance=NOWHERE,
+                    fp32_predictions=none, qat_predictions=none)
+    uses = dry_run(lowered, images.inputs, None, widths)
+    assert [use.count.events for use in uses] == [Events(), Events()]
+    assert [use.count.bits for use in uses] == [layer.bits for layer in made.layers]
+    assert np.array_equal(export.patterns(net(export.floats(images.inputs), lowered=True).detach()),
+                          network.forward(lowered, images.inputs)[-1].outputs)
+
+
+def test_the_predictor_counts_as_golden_does(images):
+    net, widths = quantised(images), Widths(sum_bits=15, product_bits=13, output_bits=14, lanes=4)
+    made = predictor(net, images, widths)
+    none = np.zeros(0, np.uint8)
+    lowered = Model(name="m", data="", preprocessing="", classes=(), layers=net.lower([{}, {}]), provenance=NOWHERE,
+                    fp32_predictions=none, qat_predictions=none)
+    for index, use in enumerate(dry_run(lowered, images.inputs, None, widths)):
+        assert made.count(index).events == use.count.events
+    few = images.first(7)
+    (use, _) = dry_run(lowered, few.inputs, None, widths)
+    assert made.count(0, export.floats(few.inputs)).events == use.count.events
+    assert use.count.events.product > 0
+
+
+def test_too_large_ranges_shrink_until_the_steps_are_used(images):
+    net = quantised(images)
+    for layer in net.layers:
+        enlarge_parameters(layer, np.full(len(layer.scale), 8.0))
+        enlarge_inputs(layer, 3.0)
+    made = predictor(net, images, Widths(sum_bits=32)).run()
+    for layer, record in zip(net.layers, made.layers, strict=True):
+        assert 1 / 8 >= record.parameters[0] > 1 / 11
+        assert record.inputs == pytest.approx(1 / 3, rel=0.2)
+        assert layer.integers().abs().amax(1).min() >= 120
+
+
+def test_gradients_move_real_weights_as_before(images):
+    one, other = quantised(images), quantised(images)
+    x, weights = export.floats(images.inputs), torch.randn(96, 10, generator=torch.Generator().manual_seed(1))
+    for net in one, other:
+        predictor(net, images, Widths(sum_bits=40))  # attaches what it needs, and finds nothing to do
+    factor = np.full(12, 2.0)
+    made = predictor(other, images, Widths(sum_bits=40))
+    with torch.no_grad():  # even integers, which survive a halving, and none at the ends
+        for net in one, other:
+            net.layers[0].weight.copy_(torch.round(net.layers[0].weight * 32).clamp(-28, 28) / 32)
+    made.factors[0].parameters *= factor
+    enlarge_parameters(other.layers[0], factor)
+    for net in one, other:
+        net(x).mul(weights).sum().backward()
+    real = [0.01 * net.layers[0].weight.grad * net.layers[0].scale[:, None] for net in (one, other)]
+    assert real[0].abs().max() > 0
+    torch.testing.assert_close(real[1], real[0], rtol=1e-4, atol=1e-5 * float(real[0].abs().max()))
+
+
+def test_a_layer_that_cannot_be_mended_is_named(images):
+    steps = Steps(rounds=1)
+    with pytest.raises(ValueError, match=r"layer 'layer0' still overflows \d+ times in 12 bits after 1 rounds"):
+        predictor(quantised(images), images, Widths(sum_bits=12), steps).run()
+
+
+def test_patches_are_samples():
+    """A convolution is the same thing over patches: `codes` gives one sample for each."""
+
+    class Patches(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weights_format, self.input_format, self.half = EIGHT, EIGHT, 128.0
+            generator = torch.Generator().manual_seed(0)
+            self.weight = torch.nn.Parameter(torch.rand((3, 2, 3, 3), generator=generator) * 1.9 - 0.95)
+            self.scale = torch.ones(3, dtype=torch.float64)
+            self.saturation, self.offset = torch.nn.Parameter(torch.tensor(1.0)), torch.nn.Parameter(torch.tensor(0.0))
+
+        def integers(self):
+            return torch.round(self.weight * self.half)
+
+        def forward(self, x):
+            return torch.nn.functional.conv2d(x / self.saturation.detach(), self.integers())
+
+    class Whole(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList([Patches()])
+
+        def forward(self, x, lowered):
+            return self.layers[0](x)
+
+    def codes(layer, x):
+        q = (x / layer.saturation.detach()).round().clamp(-127, 127)
+        return torch.nn.functional.unfold(q, 3).transpose(1, 2).reshape(-1, 18).numpy().astype(np.int64)
+
+    net = Whole()
+    x = torch.randint(-127, 128, (2, 2, 5, 5), generator=torch.Generator().manual_seed(1)).float()
+    made = Predictor(net, net.layers, ["conv"], x, Widths(sum_bits=14), Steps(), codes=codes, lowered=False)
+    sums = net.layers[0](x).detach()
+    before = made.count(0)
+    assert before.total.max() == torch.where(sums < 0, -1 - sums, sums).max()
+    assert before.additions == 2 * 9 * 3 * 19
+    (record,) = made.run().layers
+    assert record.before > record.after == 0
+    assert record.inputs == pytest.approx(net.layers[0].saturation.item())
+    assert record.inputs > 1
+
+
+def test_defaults_of_each_kind_can_be_overridden():
+    assert set(STEPS) == set(NetworkKind)
+    assert replace(STEPS[NetworkKind.GCN], threshold=5).inputs == STEPS[NetworkKind.GCN].inputs
+    for name, value in (("threshold", -1), ("inputs", 1.5), ("least", 0.0), ("step", 0.001), ("headroom", 0.0),
+                        ("shrink", 1.0), ("rounds", 0)):
+        with pytest.raises(ValueError, match=f"{name} = {value} must be "):
+            Steps(**{name: value})
+
+
+def test_the_record_in_words():
+    layer = LayerRecord(name="hidden1", parameters=(1.0, 53.71), inputs=1.44, rounds=2, before=9, after=1, bits=16)
+    made = Record(widths=Widths(sum_bits=16), layers=(layer, replace(layer, name="output", parameters=(2.0, 2.0))))
+    assert made.events == 2
+    assert str(made) == (
+        "ranges for sums of 16 bits (hidden1: parameters x 1 to 53.7, inputs x 1.44 in 2 rounds, 1 events, 16 bits; "
+        "output: parameters x 2, inputs x 1.44 in 2 rounds, 1 events, 16 bits)"
+    )
+
+
+def test_steps_of_one_range_for_the_matrix_on_a_network(images):
+    net = quantised(images)
+    made = predictor(net, images, Widths(sum_bits=16), Steps(rows=False)).run()
+    assert made.events == 0
+    assert made.layers[0].parameters[0] == made.layers[0].parameters[1] > 1
+    weights = net.layers[0].integers().detach().numpy()
+    assert count(weights, np.zeros((1, 784)), np.zeros(12), Widths(sum_bits=16)).events == Events()
