@@ -7,8 +7,10 @@ import pytest
 
 from spec.formats import Format
 from train import ptq
-from train.methods import WeightMethod
+from train.methods import ActivationMethod, WeightMethod
 from train.ptq.divergence import BINS, divergence
+from train.ptq.gaussian import gaussian, unit_step
+from train.ptq.grid import Grid
 from train.ptq.kmeans import kmeans
 from train.ptq.search import search
 
@@ -96,7 +98,7 @@ def test_clusters_are_the_nearest_and_their_own_means():
     rng, fmt = np.random.default_rng(3), Format(bits=2)
     heaps = np.array([-2.1, -0.9, 0.1, 1.2])
     values = (heaps[:, None] + 0.01 * rng.normal(size=(4, 200))).ravel()
-    codes, scale = kmeans(values, fmt)
+    codes, scale = kmeans(values, Grid.of(fmt))
     assert codes.reshape(4, 200).tolist() == [[q] * 200 for q in (-2, -1, 0, 1)]
     means = values.reshape(4, 200).mean(1)
     assert scale == pytest.approx(means @ np.arange(-2, 2) / 6)
@@ -105,7 +107,7 @@ def test_clusters_are_the_nearest_and_their_own_means():
 def test_clusters_lose_no_more_than_quantiles():
     rng, fmt = np.random.default_rng(4), Format(bits=3, symmetric=True)
     values = rng.standard_t(3, 400)
-    codes, scale = kmeans(values, fmt)
+    codes, scale = kmeans(values, Grid.of(fmt))
     best = ptq.weights(values[None], fmt)
     assert ptq.decibels(values, best[1][0] * best[0][0]) >= ptq.decibels(values, scale * codes)
     assert ptq.decibels(values, scale * codes) > 5
@@ -152,3 +154,51 @@ def test_an_unknown_method_is_named():
 def test_decibels():
     assert ptq.decibels(np.array([10.0, 0.0]), np.array([9.0, 0.0])) == pytest.approx(20)
     assert ptq.decibels(np.ones(3), np.ones(3)) == np.inf
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3])
+def test_mmse_of_odd_integers_finds_the_best_of_all(bits):
+    grid, rng = Grid.odd(bits), np.random.default_rng(bits)
+    row = rng.normal(size=5)
+    every = range(grid.lowest, grid.highest + 1, 2)
+
+    def error(codes):
+        codes = np.array(codes, np.float64)
+        return np.square(row).sum() - max(row @ codes, 0) ** 2 / (codes @ codes)
+
+    codes, scales = ptq.weights(row[None], grid)
+    assert set(codes.ravel()) <= set(every)
+    found = np.square(row - scales[0] * codes[0]).sum()
+    assert found <= min(error(codes) for codes in product(every, repeat=5)) + 1e-12
+
+
+@pytest.mark.parametrize("method", list(WeightMethod))
+def test_odd_integers_of_every_method(method):
+    rng = np.random.default_rng(9)
+    codes, scales = ptq.weights(rng.normal(size=(3, 40)), Grid.odd(3), method)
+    assert (codes % 2 == 1).all()
+    assert abs(codes).max() == 7
+    assert (scales > 0).all()
+
+
+def test_mmse_says_what_it_cannot_search():
+    with pytest.raises(ValueError, match="mmse cannot search 16,777,216 integers for 100 weights"):
+        ptq.weights(np.ones((1, 100)), Grid(-(1 << 23), (1 << 23) - 1))
+
+
+def test_gaussian_steps_are_best_for_a_half_wave():
+    """Beside a grid of steps on samples; a step of 1.224 is the best for three outputs (Max, 1960)."""
+    samples = np.maximum(np.random.default_rng(0).normal(size=(200, 5000)) * 3, 0)
+    for levels in 1, 3, 7:
+        saturation, offset = gaussian(samples, levels)
+        assert offset == 0
+        steps = np.linspace(0.7, 1.3, 61) * saturation / levels
+        errors = [np.square(samples - step * np.clip(np.rint(samples / step), 0, levels)).mean() for step in steps]
+        assert abs(steps[int(np.argmin(errors))] / (saturation / levels) - 1) < 0.05
+    assert unit_step(1) == pytest.approx(1.224, abs=0.01)
+
+
+def test_a_given_offset_is_kept():
+    samples = np.random.default_rng(1).normal(size=(4, 100)) + 3
+    for method in ActivationMethod:
+        assert ptq.activations(samples, 15, method, 0.5)[1] == 0.5

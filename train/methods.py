@@ -19,6 +19,7 @@ class ActivationMethod(StrEnum):
 
     SEARCH = "search"  #: least squared error
     DIVERGENCE = "divergence"  #: least Kullback-Leibler divergence
+    GAUSSIAN = "gaussian"  #: least squared error for half of a normal distribution
     UNIFORM = "uniform"  #: the range, so that nothing clips
 
 

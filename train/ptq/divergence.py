@@ -8,17 +8,17 @@ import numpy as np
 BINS = 2048  #: Of the histogram between the offset and the largest value.
 
 
-def divergence(samples: np.ndarray, levels: int) -> tuple[float, float]:
+def divergence(samples: np.ndarray, levels: int, offset: float | None = None) -> tuple[float, float]:
     """The saturation whose quantised histogram diverges least from the histogram that it clips.
 
-    The histogram has 2,048 bins above the offset, the mean of the samples' minima. For each saturation of whole bins,
+    The histogram has 2,048 bins above the offset. For each saturation of whole bins,
     what lies beyond goes to the last bin (p); the clipped bins, spread evenly over the filled ones that share a code,
     are q. The least sum of p log(p / q) wins, the smaller saturation of two.
 
     Arguments and result as in `search`.
     """
     samples = np.asarray(samples, np.float64)
-    offset = float(samples.min(axis=1).mean())
+    offset = float(samples.min(axis=1).mean()) if offset is None else offset
     top = float(samples.max()) - offset
     if top <= 0:
         return 1.0, offset

@@ -5,16 +5,16 @@ Source: S0.a and S0.c, k-means with its centroids projected to the grid.
 
 import numpy as np
 
-from spec.formats import Format
+from train.ptq.grid import Grid
 from train.ptq.mmse import mmse
 
 ROUNDS = 100  #: At most; Lloyd's iteration ends long before.
 
 
-def kmeans(values: np.ndarray, fmt: Format) -> tuple[np.ndarray, float]:
-    """As many clusters as the format has integers, found from quantiles on; then the integers and the scale of least
+def kmeans(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
+    """As many clusters as the grid has integers, found from quantiles on; then the integers and the scale of least
     squared error of what the clusters make of the values. Arguments and result as in `mmse`."""
-    count = min(fmt.levels + 1, len(np.unique(values)))
+    count = min(grid.count, len(np.unique(values)))
     centroids = np.quantile(values, (np.arange(count) + 0.5) / count)
     for _ in range(ROUNDS):
         nearest = _nearest(values, centroids)
@@ -23,7 +23,7 @@ def kmeans(values: np.ndarray, fmt: Format) -> tuple[np.ndarray, float]:
         if (moved == centroids).all():
             break
         centroids = moved
-    return mmse(centroids[_nearest(values, centroids)], fmt)
+    return mmse(centroids[_nearest(values, centroids)], grid)
 
 
 def _nearest(values: np.ndarray, centroids: np.ndarray) -> np.ndarray:

@@ -7,18 +7,19 @@ import numpy as np
 
 from spec.formats import Format
 from train.ptq import gates
+from train.ptq.grid import Grid
 
 
-def uniform(values: np.ndarray, fmt: Format) -> tuple[np.ndarray, float]:
+def uniform(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
     """The least scale under which nothing clips; arguments and result as in `mmse`."""
-    scale = max(float(values.max()) / fmt.highest, float(values.min()) / fmt.lowest) or 1.0
-    return np.clip(np.rint(values / scale), fmt.lowest, fmt.highest).astype(np.int16), scale
+    scale = max(float(values.max()) / grid.highest, float(values.min()) / grid.lowest) or 1.0
+    return grid.nearest(values / scale), scale
 
 
-def full_range(samples: np.ndarray, levels: int) -> tuple[float, float]:
+def full_range(samples: np.ndarray, levels: int, offset: float | None = None) -> tuple[float, float]:
     """From the smallest to the largest value; arguments and result as in `search`."""
-    low, high = float(samples.min()), float(samples.max())
-    return (high - low) or 1.0, low
+    low, high = float(samples.min()) if offset is None else offset, float(samples.max())
+    return high - low if high > low else 1.0, low
 
 
 def symmetric(values: np.ndarray, fmt: Format) -> tuple[np.ndarray, float]:

@@ -5,42 +5,54 @@ Source: S0, post-training quantisation of weights.
 
 import numpy as np
 
-from spec.formats import Format
+from train.ptq.grid import Grid
+
+#: Steps of all magnitudes that are searched at most: 10 bits for a row of 100,000.
+MOST = 1 << 26
 
 
-def mmse(values: np.ndarray, fmt: Format) -> tuple[np.ndarray, float]:
+def mmse(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
     """The integers q and the scale a > 0 that minimise ||values - a q||**2.
 
-    For a given scale the best integers are clip(rint(values / a)), so only those that some a gives can win. As a
-    shrinks from infinity, they change one step at a time: |q| of element i leaves j for j + 1 at |value_i| / (j + 1/2).
-    For given integers the error is ||values||**2 - <values, q>**2 / <q, q>, so cumulative sums over the sorted steps
-    try all.
+    For a given scale the best integers are the nearest to values / a, so only those that some a gives can win. As a
+    shrinks from infinity, they change one step at a time: |q| of element i leaves j for j + step at
+    |value_i| / (j + step / 2). For given integers the error is ||values||**2 - <values, q>**2 / <q, q>, so cumulative
+    sums over the sorted steps try all.
 
     Args:
         values: float64[n].
-        fmt:    Its `lowest` and `highest` bound the integers.
+        grid:   The integers.
 
     Returns:
-        int16[n] integers, and the scale; zeros have scale 1.
+        int32[n] integers, and the scale; zeros have scale 1, or 0 where 0 is no integer of the grid.
+
+    Raises:
+        ValueError: the grid is too fine to be searched.
     """
+    if values.size * (grid.highest // grid.step) > MOST:
+        raise ValueError(f"mmse cannot search {grid.count:,} integers for {values.size:,} weights that share a scale: "
+                         "use fewer bits, a scale for each row, or uniform")
     if not values.any():
-        return np.zeros(values.shape, np.int16), 1.0
-    codes = np.clip(np.rint(values / _best_scale(values, fmt)), fmt.lowest, fmt.highest).astype(np.int16)
+        return np.full(values.shape, grid.least, np.int32), 1.0 - grid.least
+    codes = grid.nearest(values / _best_scale(values, grid))
     # The scale that the integers want is the exact minimum for them.
     return codes, float(values @ codes / np.square(codes, dtype=np.float64).sum())
 
 
-def _best_scale(row: np.ndarray, fmt: Format) -> float:
+def _best_scale(row: np.ndarray, grid: Grid) -> float:
     """A scale under which `row` rounds to its best integers."""
-    magnitude, most = np.abs(row)[:, None], np.where(row < 0, -fmt.lowest, fmt.highest)[:, None]
-    j = np.arange(-fmt.lowest)
+    magnitude, most = np.abs(row)[:, None], np.where(row < 0, -grid.lowest, grid.highest)[:, None]
+    j = np.arange(grid.least, max(-grid.lowest, grid.highest), grid.step)
     steps = np.broadcast_to(j < most, (row.size, j.size)) & (magnitude > 0)
-    thresholds = (magnitude / (j + 0.5))[steps]
+    thresholds = (magnitude / (j + grid.step / 2))[steps]
     order = np.argsort(-thresholds, kind="stable")
-    product = np.cumsum(np.broadcast_to(magnitude, steps.shape)[steps][order])
-    square = np.cumsum(np.broadcast_to(2 * j + 1, steps.shape)[steps][order])
-    thresholds = thresholds[order]
+    products = np.broadcast_to(magnitude * grid.step, steps.shape)[steps][order]
+    squares = np.broadcast_to(grid.step * (2 * j + grid.step), steps.shape)[steps][order]
+    # Above all thresholds every magnitude is the least.
+    product = np.cumsum(np.append(grid.least * magnitude.sum(), products))
+    square = np.cumsum(np.append(float(grid.least * row.size), squares))
+    thresholds = np.append(2 * magnitude.max() / grid.step, thresholds[order])
     last = np.append(thresholds[1:] < thresholds[:-1], True)  # equal thresholds change together
-    best = int(np.argmax(np.where(last, product**2 / square, 0)))
+    best = int(np.argmax(np.where(last & (square > 0), product**2 / np.maximum(square, 1), 0)))
     below = thresholds[best + 1] if best + 1 < len(thresholds) else 0.0
     return (thresholds[best] + below) / 2

@@ -12,21 +12,23 @@ def quantised(x, saturation: float, offset: float, levels: int):
     return np.rint(np.clip(x - offset, 0, saturation) * s) / s + offset
 
 
-def search(samples: np.ndarray, levels: int, steps: int = 200) -> tuple[float, float]:
+def search(samples: np.ndarray, levels: int, offset: float | None = None, steps: int = 200) -> tuple[float, float]:
     """The saturation b and offset m of least squared error.
 
-    m is the mean of the samples' minima. b minimises the squared error over a grid of `steps` values up to the largest
+    b minimises the squared error over a grid of `steps` values up to the largest
     one, and then over a grid as fine again between the best one's neighbours.
 
     Args:
         samples: Real[samples, elements], what enters the quantiser for a calibration set.
         levels:  Its largest code.
+        offset:  m where it is given, else the mean of the samples' minima.
+        steps:   Of the grid.
 
     Returns:
         b > 0 and m.
     """
     samples = np.asarray(samples, np.float64)
-    offset = float(samples.min(axis=1).mean())
+    offset = float(samples.min(axis=1).mean()) if offset is None else offset
     values, counts = np.unique(samples, return_counts=True)
     top = float(values[-1] - offset)
     if top <= 0:
