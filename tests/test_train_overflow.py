@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from golden import dataset, network
-from golden.layer_overflow import Count, Widths, count, dry_run
+from golden.layer_overflow import Count, Widths, count
 from golden.model import Model, Provenance
+from golden.model_overflow import dry_run
 from golden.overflow import Events
 from spec.formats import Format
 from train import export, mlp
@@ -67,6 +68,8 @@ def test_the_first_factor_is_the_magnitude_and_the_next_follow_the_share():
     parameters, _ = factors.change(seen([129, 100], events=[1, 0], additions=10**8), WIDE, room(2), steps)
     assert parameters[0] == pytest.approx(130 / 128 * 1.01)
     assert factors.change(seen([127, 100]), WIDE, room(2), steps) is None
+    first = Factors(rows=1).change(seen(129, events=[160]), WIDE, room(), steps)
+    assert first[0][0] == pytest.approx(130 / 128 * 1.01)
     assert factors.parameters[0] == pytest.approx(4 * 1.01 * 1.1 * 130 / 128 * 1.01)
 
 
@@ -81,9 +84,9 @@ def test_lowered_codes_leave_partial_sums_to_the_parameters():
     steps = Steps(inputs=1.0, least=1e-9)
     parameters, inputs = Factors(rows=1).change(seen(511, 100), WIDE, room(lowered=True), steps)
     assert (parameters[0], inputs) == pytest.approx((4, 1))
-    parameters, inputs = Factors(rows=2).change(seen([511, 20], [2047, 511]), WIDE, room(2, lowered=True), steps)
+    parameters, inputs = Factors(rows=2).change(seen([511, 20], [1023, 1023]), WIDE, room(2, lowered=True), steps)
     assert parameters.tolist() == pytest.approx([4, 1])
-    assert inputs == pytest.approx(4)  # 16 / 4 of the first row, 4 of the second
+    assert inputs == pytest.approx(8)  # 8 / 4 of the first row, 8 of the second
 
 
 def test_products_and_outputs_have_widths_of_their_own():
@@ -107,6 +110,7 @@ def test_one_factor_for_the_matrix():
 def test_a_threshold_tolerates_events_and_shrinks_nothing():
     factors = Factors(rows=1)
     assert factors.change(seen(511, events=[3]), WIDE, room(), Steps(threshold=3)) is None
+    assert Factors(rows=2).change(seen([511, 0], events=[3, 0]), WIDE, room(2), Steps(threshold=3)) is None
     assert factors.change(seen(511, events=[4]), WIDE, room(), Steps(threshold=3)) is not None
 
 
@@ -185,6 +189,7 @@ def test_no_event_is_left_on_the_calibration_set(sum_bits, images):
     assert made.layers[0].before > 0
     assert made.layers[0].parameters[1] > made.layers[0].parameters[0] > 1
     assert made.layers[0].bits == sum_bits  # no capacity is wasted
+    assert made.layers[0].rounds >= 1
     none = np.zeros(0, np.uint8)
     lowered = Model(name="m", data="", preprocessing="", classes=(), layers=net.lower([{}, {}]), provenance=NOWHERE,
                     fp32_predictions=none, qat_predictions=none)
@@ -193,6 +198,19 @@ def test_no_event_is_left_on_the_calibration_set(sum_bits, images):
     assert [use.count.bits for use in uses] == [layer.bits for layer in made.layers]
     assert np.array_equal(export.patterns(net(export.floats(images.inputs), lowered=True).detach()),
                           network.forward(lowered, images.inputs)[-1].outputs)
+
+
+def test_what_has_grown_shrinks_when_weights_have_become_smaller(images):
+    net = quantised(images)
+    made = predictor(net, images, Widths(sum_bits=16))
+    grown = made.run().layers[0]
+    with torch.no_grad():
+        net.layers[0].weight.mul_(0.1)
+    shrunk = made.run().layers[0]
+    assert shrunk.parameters[1] < grown.parameters[1]
+    assert shrunk.parameters[0] >= 1
+    assert shrunk.rounds > grown.rounds
+    assert shrunk.before == shrunk.after == 0
 
 
 def test_the_predictor_counts_as_golden_does(images):
