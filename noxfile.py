@@ -74,6 +74,12 @@ def bench_lazy(session):
 
 
 @nox.session(default=False)
+def bench_lstm(session):
+    """LSTMs of 8, 6, 5 and 4 bits a gate beside FP32: accuracy."""
+    python(session, "benchmarks.bench_lstm")
+
+
+@nox.session(default=False)
 def synth(session):
     """Gates, multipliers and memories of each unit on an ECP5."""
     python(session, "benchmarks.synth")

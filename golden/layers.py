@@ -135,7 +135,7 @@ class LSTM:
 
     Attributes:
         name:               Unique in its model.
-        weights_format:     Of both weight matrices.
+        weights_format:     Of both weight matrices; one bit wider than they were quantised to if asymmetric.
         input_format:       Of the codes of x and h.
         input_weights:      int16[4, outputs, inputs], W.
         recurrent_weights:  int16[4, outputs, outputs], R.
@@ -149,8 +149,10 @@ class LSTM:
         initial_hidden:     uint16[outputs], h before the first step.
         initial_cell:       uint16[outputs], c before the first step.
         ranges:             For each gate "f.input" (of W x), "f.recurrent" (of R h), "f.output", and "input", "cell".
-        real:               What the lowering started from ("input_steps", "recurrent_steps", "bias", "input") and the
-            FP32 network's "fp32_input_weights", "fp32_recurrent_weights" and "fp32_bias".
+        real:               What the lowering started from ("input_steps", "recurrent_steps", "bias", "input"), the
+            FP32 network's "fp32_input_weights", "fp32_recurrent_weights" and "fp32_bias", and from training, for each
+            gate, zero points that the weights contain ("input_zeros", "recurrent_zeros": weights = q + z) and biases
+            for targets without floating point ("bias_integers", of 32 bits, times "bias_steps").
     """
 
     name: str
