@@ -7,6 +7,7 @@ from nnp.compile import compile_model
 from nnp.disasm import disasm
 from nnp.doctor import doctor
 from nnp.errors import sentences
+from nnp.overflow import overflow
 from nnp.run import run
 from nnp.train import app as train
 from nnp.verify import verify
@@ -22,6 +23,7 @@ for name, command in (
     ("verify", verify),
     ("compile", compile_model),
     ("run", run),
+    ("overflow", overflow),
     ("verilog", verilog),
     ("asm", asm),
     ("disasm", disasm),
