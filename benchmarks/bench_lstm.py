@@ -51,7 +51,7 @@ class Setting:
 
     def __str__(self) -> str:
         form = "asymmetric" if self.gates.asymmetric else "symmetric"
-        return f"{form}, a scale for each {'gate' if self.gates.shared else 'matrix'}"
+        return f"{form}, per {'gate' if self.gates.shared else 'matrix'}"
 
     @property
     def stem(self) -> str:
@@ -84,9 +84,9 @@ class Run:
     qat: float
 
 
-def train_float(seed: int) -> tuple[int, dict[str, np.ndarray], float]:
+def train_float(folder: Path | None, seed: int) -> tuple[int, dict[str, np.ndarray], float]:
     """Train the FP32 network: its seed, parameters and accuracy in percent."""
-    net = lstm.train_float(data.japanese_vowels(), HIDDEN, epochs=EPOCHS[0], seed=seed)
+    net = lstm.train_float(data.japanese_vowels(folder), HIDDEN, epochs=EPOCHS[0], seed=seed)
     return seed, {name: value.numpy() for name, value in net.state_dict().items()}, accuracy(net)
 
 
@@ -97,10 +97,10 @@ def accuracy(net, *lowered: bool) -> float:
         return 100 * share(net(x, lengths, *lowered).argmax(1), labels)
 
 
-def quantise(setting: Setting, seed: int, parameters: dict[str, np.ndarray]) -> Run:
+def quantise(folder: Path | None, setting: Setting, seed: int, parameters: dict[str, np.ndarray]) -> Run:
     """Quantise an FP32 network, retrain it, run it in golden arithmetic, write it."""
     reproducible(seed)
-    train, test = data.japanese_vowels(), dataset.load("japanese-vowels")
+    train, test = data.japanese_vowels(folder), dataset.load("japanese-vowels")
     net = lstm.FloatClassifier(train.inputs.shape[2], HIDDEN, len(train.classes))
     net.load_state_dict({name: torch.from_numpy(value) for name, value in parameters.items()})
     calibration, (x, lengths, _) = lstm.tensors(train)[:2], lstm.tensors(test)
@@ -126,15 +126,15 @@ def quantise(setting: Setting, seed: int, parameters: dict[str, np.ndarray]) -> 
     return Run(setting=setting, seed=seed, ptq=ptq, qat=100 * made.provenance.golden_accuracy)
 
 
-def all_runs(seeds: int, console: Console) -> tuple[list[float], list[Run]]:
+def all_runs(folder: Path | None, seeds: int, console: Console) -> tuple[list[float], list[Run]]:
     """FP32 accuracy of each seed, and every setting of every seed; two processes."""
     with ProcessPoolExecutor(2, get_context("spawn")) as pool, \
             Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=console) as progress:
         task = progress.add_task("training", total=seeds * (1 + len(SETTINGS)))
         fp32, waiting, runs = [0.0] * seeds, [], []
-        for done in as_completed([pool.submit(train_float, seed) for seed in range(seeds)]):
+        for done in as_completed([pool.submit(train_float, folder, seed) for seed in range(seeds)]):
             seed, parameters, fp32[seed] = done.result()
-            waiting += [pool.submit(quantise, setting, seed, parameters) for setting in SETTINGS]
+            waiting += [pool.submit(quantise, folder, setting, seed, parameters) for setting in SETTINGS]
             progress.advance(task)
         for done in as_completed(waiting):
             runs.append(done.result())
@@ -163,12 +163,16 @@ def report(fp32: list[float], runs: list[Run], console: Console) -> bool:
     return met
 
 
-def main(seeds: Annotated[int, typer.Option(help="How many.", min=1)] = 3) -> None:
+def main(
+    seeds: Annotated[int, typer.Option(help="How many.", min=1)] = 3,
+    folder: Annotated[Path | None, typer.Option("--data", help="Folder of JapaneseVowels_TRAIN.ts.")] = None,
+) -> None:
     """Train all networks, print the table, write models and JSON; exit code 1 where the goal is missed."""
     console = Console(width=None if sys.stdout.isatty() else 150)
     began = time.perf_counter()
+    data.japanese_vowels(folder)  # says what to do where it is missing, before processes start
     OUT.mkdir(parents=True, exist_ok=True)
-    fp32, runs = all_runs(seeds, console)
+    fp32, runs = all_runs(folder, seeds, console)
     met = report(fp32, runs, console)
     (OUT / "runs.json").write_text(json.dumps({"fp32": fp32, "runs": [asdict(run) for run in runs]}, indent=1))
     console.print(f"{time.perf_counter() - began:.0f} s; golden agreed in every bit; {OUT}/*.safetensors, runs.json")
