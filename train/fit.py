@@ -37,13 +37,15 @@ def fit(
     seed: int,
     progress: Progress,
     after_step: Callable[[], None] = lambda: None,
+    after_epoch: Callable[[], object] = lambda: None,
 ):
     """Run an optimiser over `epochs` of random batches, its learning rates falling along a half cosine.
 
     Args:
-        loss:       Mean loss of the samples with these indices.
-        count:      Training samples.
-        after_step: Called when parameters have changed: keeps them in their bounds.
+        loss:        Mean loss of the samples with these indices.
+        count:       Training samples.
+        after_step:  Called when parameters have changed: keeps them in their bounds.
+        after_epoch: Called at the end of each epoch.
     """
     steps = epochs * -(-count // batch)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(steps, 1))
@@ -62,6 +64,7 @@ def fit(
             total += value.item() * len(index)
             if done % 50 == 0:
                 progress(phase, done, steps, "")
+        after_epoch()
         progress(phase, done, steps, f"loss {total / count:.3f}")
 
 

@@ -3,7 +3,7 @@
 Source: S0; numerics.md of the specification, integer mode, items 4 to 8.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -109,9 +109,10 @@ def train_float(images, labels, sizes: Sequence[int], *, seed: int, epochs: int,
 
 
 def train_quantised(
-    net: Quantised, images, labels, *, lowered: bool, seed: int, epochs: int, rate: float, progress: Progress = silent
+    net: Quantised, images, labels, *, lowered: bool, seed: int, epochs: int, rate: float, progress: Progress = silent,
+    after_epoch: Callable[[], object] = lambda: None,
 ):
-    """Quantisation-aware training, in real numbers or lowered."""
+    """Quantisation-aware training, in real numbers or lowered; `after_epoch` may change the ranges of its layers."""
     optimiser = torch.optim.SGD(net.groups(rate), momentum=0.9)
 
     def loss(index):
@@ -119,7 +120,7 @@ def train_quantised(
 
     phase = "QAT, lowered" if lowered else "QAT"
     options = {"count": len(images), "batch": 128, "epochs": epochs, "seed": seed, "progress": progress}
-    fit(phase=phase, loss=loss, optimiser=optimiser, after_step=net.bound, **options)
+    fit(phase=phase, loss=loss, optimiser=optimiser, after_step=net.bound, after_epoch=after_epoch, **options)
 
 
 def train_mlp(

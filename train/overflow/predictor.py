@@ -13,7 +13,7 @@ from golden.layer_overflow import Count, Widths, count
 from golden.lowering import start_values
 from train.overflow.defaults import Steps
 from train.overflow.factors import Factors, Room
-from train.overflow.ranges import Layer, enlarge_inputs, enlarge_parameters
+from train.overflow.ranges import Layer, enlarge_inputs, enlarge_parameters, weights_used
 from train.overflow.record import LayerRecord, Record
 
 
@@ -100,10 +100,9 @@ class Predictor:
 
     def _room(self, index: int) -> Room:
         layer, (_, codes) = self.layers[index], self._operands(index, self.inputs)
-        weights = layer.weight.detach().abs().double().reshape(len(layer.scale), -1).amax(1).numpy() * layer.half
         fmt = layer.input_format
         used = int((codes + fmt.zero).max()) / fmt.levels if self.lowered else int(np.abs(codes).max()) / fmt.highest
-        return Room(parameters=weights / layer.weights_format.highest, inputs=used, lowered=self.lowered)
+        return Room(parameters=weights_used(layer), inputs=used, lowered=self.lowered)
 
     def _operands(self, index: int, inputs) -> tuple[np.ndarray, np.ndarray]:
         """Integer weights[rows, columns] and codes[samples, columns] of one layer."""

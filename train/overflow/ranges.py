@@ -46,6 +46,12 @@ def enlarge_parameters(layer: Layer, factor: np.ndarray):
         layer.weight.div_(factor.to(layer.weight.dtype).reshape(-1, *[1] * (layer.weight.dim() - 1)))
 
 
+def weights_used(layer: Layer) -> np.ndarray:
+    """float64[rows]: the largest weight of each row, in steps, over the largest integer that there is."""
+    largest = layer.weight.detach().abs().double().reshape(len(layer.scale), -1).amax(1)
+    return largest.numpy() * layer.half / layer.weights_format.highest
+
+
 def enlarge_inputs(layer: Layer, factor: float):
     """Enlarge the range of the inputs: the same real inputs, in fewer steps. Below 1 it shrinks."""
     with torch.no_grad():
