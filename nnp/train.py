@@ -43,15 +43,22 @@ def mlp(
     activations: Annotated[
         ActivationMethod, typer.Option(help="Saturations and offsets before QAT.")
     ] = ActivationMethod.SEARCH,
+    accumulator: Annotated[
+        int | None, typer.Option(help="Bits of the sums: ranges grow until none overflows.", show_default="any")
+    ] = None,
 ):
     """A multi-layer perceptron on Fashion-MNIST."""
+    if accumulator is not None and not 1 <= accumulator <= 64:
+        raise ValueError(f"--accumulator {accumulator} is no width: storage has 1 to 64 bits")
     methods = Methods(weights=weights, tensor=tensor, activations=activations)
     if arithmetic is Arithmetic.INTEGER:
-        _train("mlp", out, seed=seed, folder=data, methods=methods)
-    elif methods == Methods():
+        _train("mlp", out, seed=seed, folder=data, methods=methods, accumulator=accumulator)
+    elif (methods, accumulator) == (Methods(), None):
         _train("lazy_mlp", out, seed=seed, folder=data)
     else:
-        raise ValueError("bfp-lazy trains from the start: --weights, --tensor and --activations are for integer")
+        raise ValueError(
+            "bfp-lazy trains from the start: --weights, --tensor, --activations and --accumulator are for integer"
+        )
 
 
 @app.command()

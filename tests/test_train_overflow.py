@@ -5,12 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from golden import dataset, network
+from golden.dataset import DATA
+from golden.dataset import images as images_of
 from golden.layer_overflow import Count, Widths, count
 from golden.model import Model, Provenance
 from golden.model_overflow import dry_run
 from golden.overflow import Events
+from nnp.main import app
 from spec.formats import Format
 from train import export, mlp
 from train.overflow.defaults import STEPS, NetworkKind, Steps
@@ -237,6 +241,34 @@ def test_too_large_ranges_shrink_until_the_steps_are_used(images):
         assert 1 / 8 >= record.parameters[0] > 1 / 11
         assert record.inputs == pytest.approx(1 / 3, rel=0.2)
         assert layer.integers().abs().amax(1).min() >= 120
+
+
+def test_training_in_a_narrow_accumulator_from_end_to_end(tmp_path):
+    folder, told = DATA / "fashion-mnist", []
+    for kind in "images-idx3", "labels-idx1":
+        (tmp_path / f"train-{kind}-ubyte.gz").symlink_to(folder / f"t10k-{kind}-ubyte.gz")
+    options = {"folder": tmp_path, "hidden": (16,), "epochs": (2, 1, 1), "samples": 1500, "weights_format": EIGHT}
+    made = mlp.train_mlp(tmp_path / "m", accumulator=15, progress=lambda *call: told.append(call), **options)
+    widths, calibration = Widths(sum_bits=15), images_of(folder, "t10k").inputs[:512]
+    assert [use.count.events for use in dry_run(made, calibration, None, widths)] == [Events(), Events()]
+    assert "; ranges for sums of 15 bits (hidden1: parameters x " in made.provenance.method
+    assert ", 0 events, 15 bits; output: " in made.provenance.method
+    assert [call[0] for call in told if call[0].startswith("overflow")] == ["overflow hidden1:", "overflow output:"]
+    assert made.provenance.golden_accuracy > 0.6
+    free = mlp.train_mlp(tmp_path / "free", **options)
+    assert dry_run(free, calibration, None, widths)[0].count.number > 0
+    assert "ranges for" not in free.provenance.method
+    with pytest.raises(ValueError, match="an accumulator of 16 bits is for integer mode; leave out the block or the"):
+        mlp.train_mlp(tmp_path / "m", accumulator=16, block=16)
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (("--accumulator", "65"), "--accumulator 65 is no width: storage has 1 to 64 bits"),
+    (("--arithmetic", "bfp-lazy", "--accumulator", "16"), "--activations and --accumulator are for integer")])
+def test_the_command_refuses(words, sentence):
+    result = CliRunner().invoke(app, ["train", "mlp", *words])
+    assert result.exit_code == 2
+    assert sentence in result.stderr
 
 
 def test_gradients_move_real_weights_as_before(images):

@@ -4,12 +4,14 @@ Source: S0; numerics.md of the specification, integer mode, items 4 to 8.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from golden import block_lowering, dataset
+from golden.layer_overflow import Widths
 from golden.layers import Activation
 from golden.model import Model
 from spec.formats import Format
@@ -18,6 +20,8 @@ from train.dense import MMSE, QuantisedLinear
 from train.export import finish, floats
 from train.fit import Progress, cross_entropy, fit, reproducible, silent
 from train.methods import Methods
+from train.overflow.defaults import STEPS, NetworkKind
+from train.overflow.predictor import Predictor
 from train.straight_through import binary16, plain
 
 FOUR_BITS = Format(bits=4, symmetric=True)
@@ -123,6 +127,12 @@ def train_quantised(
     fit(phase=phase, loss=loss, optimiser=optimiser, after_step=net.bound, after_epoch=after_epoch, **options)
 
 
+def overflow_predictor(net: Quantised, images, widths: Widths, *, rows: bool = True) -> Predictor:
+    """What keeps the sums of a network in their accumulators; each row has a factor of its own if `rows`."""
+    names = [_name(index, len(net.layers)) for index in range(len(net.layers))]
+    return Predictor(net, net.layers, names, images, widths, replace(STEPS[NetworkKind.DNN], rows=rows))
+
+
 def train_mlp(
     out: Path,
     *,
@@ -134,6 +144,7 @@ def train_mlp(
     block: int | None = None,
     methods: Methods = MMSE,
     epochs: tuple[int, int, int] = (20, 8, 2),
+    accumulator: int | None = None,
     samples: int | None = None,
     command: str = "nnp train mlp",
     progress: Progress = silent,
@@ -150,13 +161,18 @@ def train_mlp(
         block:          None for integer mode; else the native dimension for block floating point, without retraining.
         methods:        How the FP32 network is quantised before QAT.
         epochs:         Of FP32 training, of QAT, and of QAT in the machine's arithmetic.
+        accumulator:    Bits of the machine's accumulator: ranges follow the overflows of serial sums on the calibration
+            set, after PTQ and after each epoch of QAT, so that none is left. None counts nothing.
         samples:        Train on the first ones only.
         command:        Recorded in the model.
         progress:       Called as training goes on.
 
     Raises:
-        ValueError: the data are missing, or a value left the range of binary16.
+        ValueError: the data are missing, a value left the range of binary16, or a sum cannot be made to fit.
     """
+    if accumulator is not None and block is not None:
+        raise ValueError(f"an accumulator of {accumulator} bits is for integer mode; leave out the block or the bits")
+    widths = None if accumulator is None else Widths(sum_bits=accumulator)
     train, test = data.fashion_mnist(folder), dataset.load("fashion-mnist")
     train = train.first(samples or len(train.labels))
     reproducible(seed)
@@ -174,6 +190,11 @@ def train_mlp(
         for index, layer in enumerate(qat.layers):
             progress(f"PTQ {_name(index, len(qat.layers))}:", 1, 1, layer.lost)
         options = {"seed": seed, "progress": progress}
+        if widths is not None:
+            predictor = overflow_predictor(qat, calibration, widths, rows=not methods.tensor)
+            for layer in predictor.run().layers:
+                progress(f"overflow {layer.name}:", 1, 1, str(layer))
+            options["after_epoch"] = predictor.run
         train_quantised(qat, images, labels, lowered=False, epochs=epochs[1], rate=0.01, **options)
         with torch.no_grad():
             real = qat(x)
@@ -187,6 +208,8 @@ def train_mlp(
             f"bits by {methods.activations}; {epochs[1]} epochs of WRPN QAT with learned scales, saturations "
             f"and offsets; {epochs[2]} epochs more in the machine's arithmetic"
         )
+        if widths is not None:
+            method += f"; {predictor.record}"
     else:
         layers, real = blocks(net, weights_format, input_format, block), fp32
         method += f"block floating point of {weights_format.bits} bits in blocks of {block}, not retrained"

@@ -36,6 +36,9 @@ class Predictor:
         steps:   How ranges follow.
         codes:   From a layer and its input to codes [samples, columns]: for a convolution, a sample for each patch.
         lowered: Codes are unsigned and travel lowered by `zero`.
+
+    Attributes:
+        record: What the last `run` found and did, or None.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class Predictor:
         self.network, self.layers, self.names, self.inputs = network, list(layers), list(names), inputs
         self.widths, self.steps, self.codes, self.lowered = widths, steps, codes, lowered
         self.factors = [Factors(rows=len(layer.scale)) for layer in self.layers]
-        self.rounds = [0] * len(self.layers)
+        self.rounds, self.record = [0] * len(self.layers), None
         for layer, factors in zip(self.layers, self.factors, strict=True):
             layer.weight.register_hook(_slower(factors))
 
@@ -70,7 +73,8 @@ class Predictor:
                 name=name, parameters=(float(factors.parameters.min()), float(factors.parameters.max())),
                 inputs=factors.inputs, rounds=self.rounds[index], before=before.number, after=after.number,
                 bits=after.bits))
-        return Record(widths=self.widths, layers=tuple(made))
+        self.record = Record(widths=self.widths, layers=tuple(made))
+        return self.record
 
     def count(self, index: int, inputs: torch.Tensor | None = None) -> Count:
         """Events of one layer, on the calibration set or on other inputs."""
