@@ -80,6 +80,12 @@ def bench_lstm(session):
 
 
 @nox.session(default=False)
+def bench_overflow(session):
+    """Networks for accumulators of 16, 14 and 12 bits beside FP32: accuracy, overflow events."""
+    python(session, "benchmarks.bench_overflow")
+
+
+@nox.session(default=False)
 def synth(session):
     """Gates, multipliers and memories of each unit on an ECP5."""
     python(session, "benchmarks.synth")
