@@ -1,9 +1,9 @@
 """Networks for narrow accumulators beside FP32: `nox -s bench_overflow`.
 
-An MLP 784-128-64-10 learns the 60,000 images of Fashion-MNIST, becomes integers of 8 or 4 bits, and runs on accumulators
-of 16, 14 and 12 bits that wrap: as it is, after its ranges were enlarged until no sum of the calibration set overflows,
-and after quantisation-aware training in which they are kept so. Every partial sum counts, one product after another;
-accuracies are those of the 10,000 test images in golden arithmetic, wrapping included.
+An MLP 784-128-64-10 learns the 60,000 images of Fashion-MNIST, becomes integers of 8 or 4 bits, and runs on
+accumulators of 16, 14 and 12 bits that wrap: as it is, after its ranges were enlarged until no sum of the calibration
+set overflows, and after quantisation-aware training in which they are kept so. Every partial sum counts, one product
+after another; accuracies are those of the 10,000 test images in golden arithmetic, wrapping included.
 """
 
 import json
@@ -152,8 +152,8 @@ def all_runs(folder: Path | None, seeds: int, console: Console) -> tuple[list[fl
 def report(fp32: list[float], runs: list[Run], console: Console) -> bool:
     """Print the table; whether all goals are met."""
     mean = float(np.mean(fp32))
-    table = Table(title=f"Fashion-MNIST, MLP {'-'.join(map(str, SIZES))}, test accuracy in percent on accumulators that "
-                        f"wrap; FP32 {' '.join(f'{value:.2f}' for value in fp32)}", title_justify="left")
+    table = Table(title=f"Fashion-MNIST, MLP {'-'.join(map(str, SIZES))}, test accuracy in percent on sums that wrap; "
+                        f"FP32 {' '.join(f'{value:.2f}' for value in fp32)}", title_justify="left")
     for name in ("weights and activations", "sums", "before", "enlarged", "after QAT", "- FP32", "events before",
                  "enlarged", "after QAT", "in test", "share in test", "goal"):
         table.add_column(name, justify="right")
