@@ -48,7 +48,7 @@ def begin_lstm(build: Build, layer: LSTM) -> State:
 def step_lstm(build: Build, layer: LSTM, state: State, source: Place) -> Place:
     """One time step: the new h in real units.
 
-    u = a_W * S_W + bias, g = a_R * S_R + u, c = f * c + i * j, h = o * tanh(c).
+    u = a_W * S_W + bias, g = a_R * S_R + u, c = f * c + i * j, h = o * tanh(c); the outputs of gates may be quantised.
     """
     config, allocator, name, outputs = build.config, build.allocator, layer.name, layer.outputs
     u = _input_products(build, layer, source)
@@ -64,6 +64,7 @@ def step_lstm(build: Build, layer: LSTM, state: State, source: Place) -> Place:
         for mem, what in ((Mem.MULTIPLY_VRF0, "output gate"), (Mem.INITIAL_VRF, "input gate times cell input"))
     )
     gate_words = tiling.words(config, outputs)
+    quantised = _Outputs(build, layer) if layer.gate_bits else None
     chains = each_gate(
         build,
         outputs=outputs,
@@ -76,13 +77,19 @@ def step_lstm(build: Build, layer: LSTM, state: State, source: Place) -> Place:
         word = piece.gate * gate_words + piece.word
         build.program.note(f"gate {GATES[piece.gate]}")
         affine = (operate(Op.VV_MUL0, scale.at(word)), operate(Op.VV_ADD1, u.at(word)))
+        gate = GATES[piece.gate]
         last = {
-            "f": (operate(Op.V_SIGM1), operate(Op.VV_MUL1, state.cell.at(piece.word)), write(forgotten.at(piece.word))),
-            "i": (operate(Op.V_SIGM1), write(kept.at(piece.word))),
-            "o": (operate(Op.V_SIGM1), write(out.at(piece.word))),
-            "j": (operate(Op.V_TANH1), operate(Op.VV_MUL1, kept.at(piece.word)), write(fresh.at(piece.word))),
-        }[GATES[piece.gate]]
-        build.program.chain(*start, *affine, *last, **registers)
+            "f": (operate(Op.VV_MUL1, state.cell.at(piece.word)), write(forgotten.at(piece.word))),
+            "i": (write(kept.at(piece.word)),),
+            "o": (write(out.at(piece.word)),),
+            "j": (operate(Op.VV_MUL1, kept.at(piece.word)), write(fresh.at(piece.word))),
+        }[gate]
+        curve = operate(Op.V_TANH1 if gate == "j" else Op.V_SIGM1)
+        if quantised:
+            build.program.chain(*start, *affine, curve, write(quantised.raw.at(piece.word)), **registers)
+            build.program.chain(*quantised.steps(gate, piece.word), *last, rows=piece.rows)
+        else:
+            build.program.chain(*start, *affine, curve, *last, **registers)
     build.program.note("cell")
     to_codes = allocator.constant(Mem.MULTIPLY_VRF1, layer.hidden_quant_scale, f"{name}, hidden scale")
     build.program.chain(
@@ -98,6 +105,32 @@ def step_lstm(build: Build, layer: LSTM, state: State, source: Place) -> Place:
     )
     _bound(build, f"{name}, recurrent", layer.recurrent_weights)
     return state.hidden
+
+
+class _Outputs:
+    """The gates' outputs on their way to fewer bits: y becomes (y + centre) - centre.
+
+    Attributes:
+        raw: Room for one gate's output.
+    """
+
+    def __init__(self, build: Build, layer: LSTM):
+        allocator, name = build.allocator, layer.name
+        self.raw = allocator.vector(Mem.INITIAL_VRF, layer.outputs, f"{name}, gate output")
+        # One of each for the sigmoids and one for tanh.
+        self._centres = {
+            centre: [
+                allocator.constant(mem, np.full(layer.outputs, centre, np.float16).view(np.uint16), f"{name}, centre")
+                for mem in (Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1)
+            ]
+            for centre in sorted(set(layer.centres.values()))
+        }
+        self._of = {gate: self._centres[centre] for gate, centre in layer.centres.items()}
+
+    def steps(self, gate: str, word: int) -> tuple[Instruction, ...]:
+        """How the chain begins that reads what lies in `raw`."""
+        plus, minus = (place.at(word) for place in self._of[gate])
+        return read(self.raw.at(word)), operate(Op.VV_ADD0, plus), operate(Op.VV_A_SUB_B1, minus)
 
 
 def _input_products(build: Build, layer: LSTM, source: Place) -> Place:

@@ -131,7 +131,8 @@ class LSTM:
     a_W = binary16((input_weights @ q) * 2**-input_p) and a_R likewise, from the codes q of x and of h;
     u = a_W * input_scale + bias, g = a_R * recurrent_scale + u; f, i, o = sigmoid(g), j = tanh(g);
     c = f * c + i * j; h = o * tanh(c). Each operation rounds to binary16. Codes are signed, those of
-    x * input_quant_scale and of h * hidden_quant_scale.
+    x * input_quant_scale and of h * hidden_quant_scale. Where the gates' outputs are quantised as well, each y of
+    f, i, o and j becomes (y + centre) - centre.
 
     Attributes:
         name:               Unique in its model.
@@ -148,6 +149,8 @@ class LSTM:
         hidden_quant_scale: uint16[outputs], 2**(bits - 1).
         initial_hidden:     uint16[outputs], h before the first step.
         initial_cell:       uint16[outputs], c before the first step.
+        gate_bits:          Width of the gates' outputs, 2 to 9, in steps of 2**-gate_bits, and 2**(1 - gate_bits) for
+            j, which has a sign; 0 leaves them as they are.
         ranges:             For each gate "f.input" (of W x), "f.recurrent" (of R h), "f.output", and "input", "cell".
         real:               What the lowering started from ("input_steps", "recurrent_steps", "bias", "input"), the
             FP32 network's "fp32_input_weights", "fp32_recurrent_weights" and "fp32_bias", and from training, for each
@@ -169,6 +172,7 @@ class LSTM:
     hidden_quant_scale: np.ndarray
     initial_hidden: np.ndarray
     initial_cell: np.ndarray
+    gate_bits: int = 0
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
 
@@ -184,6 +188,13 @@ class LSTM:
         checks.places(self, "input_p")
         checks.places(self, "recurrent_p")
         checks.real(self)
+        if self.gate_bits and not 2 <= self.gate_bits <= 9:
+            raise ValueError(f"layer {self.name!r}, gate_bits: 2 to 9, or 0 for none, not {self.gate_bits}")
+
+    @property
+    def centres(self) -> dict[str, float]:
+        """For each gate the number beside which binary16 has the steps of its quantised output."""
+        return {gate: 1.5 * 2.0 ** (10 - self.gate_bits + (gate == "j")) for gate in GATES}
 
     @property
     def inputs(self) -> int:

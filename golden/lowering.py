@@ -140,6 +140,7 @@ def lstm(
     quantise_input: bool = True,
     initial_hidden: np.ndarray | None = None,
     initial_cell: np.ndarray | None = None,
+    gate_bits: int = 0,
     ranges: dict | None = None,
     fp32: dict | None = None,
 ) -> LSTM:
@@ -156,6 +157,7 @@ def lstm(
         fp32:            "input_weights", "recurrent_weights" and "bias" of the FP32 network, only recorded.
         initial_hidden:  Real[outputs]; zeros by default.
         initial_cell:    Real[outputs]; zeros by default.
+        gate_bits:       Width of the gates' outputs; 0 leaves them as they are.
     """
     input_codes, recurrent_codes = (np.asarray(codes).astype(np.int16) for codes in (input_codes, recurrent_codes))
     _, hidden, inputs = input_codes.shape
@@ -184,6 +186,7 @@ def lstm(
         hidden_quant_scale=binary16(np.ones(hidden) / s_hidden),
         initial_hidden=binary16(zeros if initial_hidden is None else initial_hidden, f"layer {name!r}, initial_hidden"),
         initial_cell=binary16(zeros if initial_cell is None else initial_cell, f"layer {name!r}, initial_cell"),
+        gate_bits=gate_bits,
         ranges=ranges or {},
         real={
             **recorded(fp32),

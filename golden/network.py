@@ -6,7 +6,7 @@ import numpy as np
 
 from golden import activation, float16, images, quantizer
 from golden.image_layers import Add, Concat, Conv, Pool
-from golden.layers import LSTM, BlockDense, BlockLSTM, Dense, Layer
+from golden.layers import GATES, LSTM, BlockDense, BlockLSTM, Dense, Layer
 from golden.model import INPUT, Model
 from spec.formats import Format
 
@@ -139,7 +139,7 @@ def recurrent(layer: LSTM | BlockLSTM, x: np.ndarray, lengths: np.ndarray) -> Tr
     for step in range(time):
         on = np.flatnonzero(lengths > step)
         gates, step_codes = _gates(layer, x[on, step], h[on])
-        h[on], c[on] = _cell(gates, c[on])
+        h[on], c[on] = _cell(_outputs(layer, gates), c[on])
         hidden[on, step] = h[on]
         if step_codes is not None:
             codes[on] = step_codes
@@ -163,10 +163,18 @@ def _gates(layer: LSTM | BlockLSTM, x: np.ndarray, h: np.ndarray) -> tuple[np.nd
     return float16.add(float16.mul(a_r, layer.recurrent_scale), u), codes
 
 
-def _cell(gates: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _outputs(layer: LSTM | BlockLSTM, gates: np.ndarray) -> list[np.ndarray]:
+    """f, i, o and j."""
+    outputs = [(activation.tanh if gate == "j" else activation.sigmoid)(gates[:, k]) for k, gate in enumerate(GATES)]
+    if isinstance(layer, LSTM) and layer.gate_bits:
+        centres = [np.float16(layer.centres[gate]).view(np.uint16) for gate in GATES]
+        outputs = [float16.sub(float16.add(y, c), c) for y, c in zip(outputs, centres, strict=True)]
+    return outputs
+
+
+def _cell(outputs: list[np.ndarray], c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The new h and c."""
-    f, i, o = (activation.sigmoid(gates[:, gate]) for gate in range(3))
-    j = activation.tanh(gates[:, 3])
+    f, i, o, j = outputs
     c = float16.add(float16.mul(f, c), float16.mul(i, j))
     return float16.mul(o, activation.tanh(c)), c
 

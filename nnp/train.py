@@ -72,6 +72,7 @@ def lstm(
         bool, typer.Option("--asymmetric", help="Integer zero points: the machine needs one bit more for weights.")
     ] = False,
     shared: Annotated[bool, typer.Option("--shared", help="One scale a gate, not one a matrix.")] = False,
+    gate_bits: Annotated[int, typer.Option(help="Width of the outputs of gates, 2 to 9; 0: binary16.")] = 0,
     hidden: Annotated[
         list[int] | None, typer.Option(help="Size of an LSTM layer; once for each layer.", show_default="32")
     ] = None,
@@ -83,7 +84,7 @@ def lstm(
     ] = InitialState.ZERO,
 ):
     """An LSTM on JapaneseVowels: 8 bits per gate, or another width."""
-    fmt, gates = Format(bits=bits, symmetric=True), Gates(asymmetric=asymmetric, shared=shared)
+    fmt, gates = Format(bits=bits, symmetric=True), Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits)
     options = {"weights_format": fmt, "input_format": fmt, "gates": gates, "initial": initial}
     _train("lstm", out, seed=seed, folder=data, hidden=hidden or (32,), epochs=epochs, **options)
 

@@ -9,7 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 from compiler.network import compile_network
-from golden import dataset, lowering, network, reference
+from golden import dataset, float16, lowering, network, reference
 from golden.model_file import load_model
 from nnp.main import app
 from nnp.session import Session
@@ -263,6 +263,54 @@ def test_asymmetric_weights_need_a_machine_one_bit_wider(shared, utterances):
         assert np.array_equal(got, wanted[index])
 
 
+@pytest.mark.parametrize("bits", range(2, 10))
+def test_two_additions_round_a_gates_output_to_its_steps(bits, utterances):
+    """All binary16 numbers that a gate can give: by the machine's way, by rounding, and by training's."""
+    x, lengths, _ = lstm.tensors(utterances)
+    fmt = Format(bits=8, symmetric=True)
+    net = lstm.QuantisedClassifier(classifier(3), x, fmt, fmt, Gates(outputs=bits))
+    centres = net.lower(x, lengths)[0].centres
+    numbers = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    for gate, low, steps in (("f", 0, 2.0**bits), ("j", -1, 2.0 ** (bits - 1))):
+        values = numbers[(numbers >= low) & (numbers <= 1)]
+        centre = np.full(values.shape, centres[gate], np.float16).view(np.uint16)
+        by_machine = float16.sub(float16.add(values.view(np.uint16), centre), centre)
+        rounded = np.rint(values.astype(np.float64) * steps) / steps + 0.0
+        assert np.array_equal(by_machine, rounded.astype(np.float16).view(np.uint16))
+        got = net.layers[0].gate_output(torch.from_numpy(values.astype(np.float32)), gate)
+        assert np.array_equal(export.patterns(got), by_machine)
+
+
+@pytest.mark.parametrize("bits", [2, 5, 8, 9])
+def test_quantised_outputs_of_gates_are_the_machines_too(bits, utterances):
+    x, lengths, _ = lstm.tensors(utterances)
+    fmt = Format(bits=8, symmetric=True)
+    net = moved(lstm.QuantisedClassifier(moved(classifier(9, 5)), x, fmt, fmt, Gates(outputs=bits)))
+    with torch.no_grad():
+        got = export.patterns(net(x, lengths, lowered=True))
+    model = networks.model(net.lower(x, lengths))
+    low, high = model.layers[1].ranges["j.output"]
+    assert [low * 2 ** (bits - 1) % 1, high * 2 ** (bits - 1) % 1] == [0, 0]
+    assert np.array_equal(got, network.forward(model, utterances.inputs, utterances.lengths)[-1].outputs)
+    plain = networks.model([replace(model.layers[0], gate_bits=0), *model.layers[1:]])
+    assert not np.array_equal(got, network.forward(plain, utterances.inputs, utterances.lengths)[-1].outputs)
+    for limits in ({}, {"accumulator_rows": 16, "mvmq_words": 4}):  # all gates in one product, and pieces of them
+        config = replace(preset("speech"), **limits)
+        session = Session(machine("golden", config), compile_network(model, config).firmware)
+        for index in range(2):
+            sample = utterances.inputs[index][: utterances.lengths[index]]
+            assert np.array_equal(session.infer(sample), got[index])
+
+
+def test_outputs_of_gates_have_two_to_nine_bits(utterances):
+    x, lengths, _ = lstm.tensors(utterances)
+    fmt = Format(bits=8, symmetric=True)
+    layer = lstm.QuantisedClassifier(classifier(3), x, fmt, fmt).lower(x, lengths)[0]
+    for bits in (1, 10):
+        with pytest.raises(ValueError, match=f"layer 'lstm1', gate_bits: 2 to 9, or 0 for none, not {bits}"):
+            replace(layer, gate_bits=bits)
+
+
 @pytest.mark.parametrize("process", list(InitialState))
 def test_a_first_state_is_the_machines_too(process, utterances):
     x, lengths, _ = lstm.tensors(utterances)
@@ -298,6 +346,7 @@ def vowels(tmp_path_factory):
 
 def test_the_command_trains_what_its_options_say(vowels, tmp_path):
     words = "train lstm --bits 5 --asymmetric --shared --hidden 7 --hidden 6 --epochs 4 1 1 --initial normal --seed 5"
+    words += " --gate-bits 7"
     out = tmp_path / "vowels.safetensors"
     result = CliRunner().invoke(app, [*words.split(), "--data", str(vowels), "--out", str(out)])
     assert result.exit_code == 0, result.output
@@ -305,16 +354,18 @@ def test_the_command_trains_what_its_options_say(vowels, tmp_path):
     assert [layer.outputs for layer in made.layers] == [7, 6, 9]
     assert [layer.weights_format.bits for layer in made.layers] == [6, 6, 5]
     assert [layer.input_format.bits for layer in made.layers] == [5, 5, 5]
+    assert [layer.gate_bits for layer in made.layers[:2]] == [7, 7]
     assert made.layers[0].initial_cell.any()
     assert "first state normal, seed 5; FP32, 4 epochs" in made.provenance.method
-    assert "weights of 5 bits, asymmetric with an integer zero point, one scale for each gate" in made.provenance.method
-    assert "x and h of 5 bits; 1 epochs of QAT; 1 epochs more" in made.provenance.method
+    assert "asymmetric with an integer zero point, one scale for each gate, outputs" in made.provenance.method
+    assert "outputs of gates of 7 bits, x and h of 5 bits; 1 epochs of QAT; 1 epochs more" in made.provenance.method
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
     ("--bits 1", "a mantissa has 2 to 16 bits, not 1"),
     ("--bits 17", "a mantissa has 2 to 16 bits, not 17"),
     ("--bits 16 --asymmetric", "asymmetric weights of 16 bits multiply as integers of 17, operands have 16"),
+    ("--gate-bits 10", "outputs of gates have 2 to 9 bits, or 0 for binary16, not 10"),
     ("--hidden 0", "hidden sizes are [0]: give one or more, each at least 1"),
     ("--epochs 1 -1 0", "epochs are [1, -1, 0]: none of the phases can have fewer than 0"),
 ])

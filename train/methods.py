@@ -40,15 +40,21 @@ class Methods:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gates:
-    """How the weights of an LSTM's gates become integers.
+    """How the weights of an LSTM's gates become integers, and their outputs.
 
     Attributes:
         asymmetric: From the smallest weight to the largest, with an integer zero point, else symmetric about 0.
         shared:     One scale for both matrices of a gate, as the source's claim has it, else one for each.
+        outputs:    Width of the gates' outputs, 2 to 9; 0 leaves them in binary16.
     """
 
     asymmetric: bool = False
     shared: bool = False
+    outputs: int = 0
+
+    def __post_init__(self):
+        if self.outputs and not 2 <= self.outputs <= 9:
+            raise ValueError(f"outputs of gates have 2 to 9 bits, or 0 for binary16, not {self.outputs}")
 
     def travels_as(self, fmt: Format) -> Format:
         """What the machine multiplies where weights are quantised to `fmt`: a zero point costs one bit.
@@ -64,7 +70,8 @@ class Gates:
 
     def __str__(self) -> str:
         kind = "asymmetric with an integer zero point" if self.asymmetric else "symmetric"
-        return f"{kind}, one scale for {'each gate' if self.shared else 'each matrix of each gate'}"
+        outputs = f", outputs of gates of {self.outputs} bits" if self.outputs else ""
+        return f"{kind}, one scale for {'each gate' if self.shared else 'each matrix of each gate'}{outputs}"
 
 
 class InitialState(StrEnum):

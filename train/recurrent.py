@@ -45,7 +45,7 @@ class FloatLSTM(nn.Module):
         return unroll(u, lengths, self.first, lambda h: h @ r, torch.sigmoid, torch.tanh, plain)
 
 
-def unroll(u, lengths, first, recurrent, sigmoid, tanh, rounded, record: dict | None = None):
+def unroll(u, lengths, first, recurrent, sigmoid, tanh, rounded, record: dict | None = None, outputs=lambda y, gate: y):
     """Run the time steps of one layer.
 
     Args:
@@ -57,6 +57,7 @@ def unroll(u, lengths, first, recurrent, sigmoid, tanh, rounded, record: dict | 
         tanh:      Of j and c.
         rounded:   Applied to the result of each operation.
         record:    Where given, gets the ranges of R h, of the gates' outputs and of the cell.
+        outputs:   Applied to the gates' outputs: value and gate to value.
     """
     samples, time, _ = u.shape
     h, c = (state.expand(samples, -1) for state in first)
@@ -64,7 +65,8 @@ def unroll(u, lengths, first, recurrent, sigmoid, tanh, rounded, record: dict | 
     for step in range(time):
         r_h = recurrent(h)
         gates = rounded(r_h + u[:, step]).view(samples, 4, -1)
-        f, i, o, j = *(sigmoid(gates[:, gate]) for gate in range(3)), tanh(gates[:, 3])
+        curves = (sigmoid, sigmoid, sigmoid, tanh)
+        f, i, o, j = (outputs(curve(gates[:, k]), GATES[k]) for k, curve in enumerate(curves))
         new_c = rounded(rounded(f * c) + rounded(i * j))
         new_h = rounded(o * tanh(new_c))
         on = (lengths > step)[:, None]
@@ -117,6 +119,7 @@ class QuantisedLSTM(nn.Module):
     ):
         super().__init__()
         self.weights_format, self.input_format, self.s_in = gates.travels_as(weights_format), input_format, s_in
+        self.gate_bits = gates.outputs
         self.s_hidden = 2.0 ** -(input_format.bits - 1)
         matrices = [m.detach().double().numpy() for m in (layer.input_weights, layer.recurrent_weights)]
         pairs = (scales.of_gate(pair, weights_format.bits, gates) for pair in zip(*matrices, strict=True))
@@ -167,7 +170,14 @@ class QuantisedLSTM(nn.Module):
         def recurrent(h):
             return of_h.scaled(codes(h, self.s_hidden))
 
-        return unroll(u, lengths, self.first, recurrent, sigmoid, tanh, rounded, record)
+        return unroll(u, lengths, self.first, recurrent, sigmoid, tanh, rounded, record, self.gate_output)
+
+    def gate_output(self, y, gate: str):
+        """A gate's output to the nearest step, ties to even, as (y + centre) - centre has it in binary16."""
+        if not self.gate_bits:
+            return y
+        steps = 2.0 ** (self.gate_bits - (gate == "j"))
+        return Round.apply(y * steps, -steps, steps) / steps + 0.0
 
     def lower(self, name: str, ranges: dict) -> LSTM:
         """The layer of the quantised model."""
@@ -186,6 +196,7 @@ class QuantisedLSTM(nn.Module):
                 s_in=self.s_in,
                 initial_hidden=self.first[0].numpy(),
                 initial_cell=self.first[1].numpy(),
+                gate_bits=self.gate_bits,
                 ranges=ranges,
                 fp32=self.fp32,
             )
