@@ -42,7 +42,7 @@ class Setting:
     Attributes:
         weights: Bits of W and R.
         codes:   Bits of x and h.
-        gates:   How weights become integers.
+        gates:   How weights, and outputs of gates, become integers.
     """
 
     weights: int
@@ -57,14 +57,16 @@ class Setting:
     def stem(self) -> str:
         """Of its model files."""
         form = "a" if self.gates.asymmetric else "s"
-        return f"w{self.weights}x{self.codes}{form}{'g' if self.gates.shared else 'm'}"
+        return f"w{self.weights}x{self.codes}{form}{'g' if self.gates.shared else 'm'}{self.gates.outputs or ''}"
 
 
 def _settings() -> Iterable[Setting]:
-    for weights, codes in ((8, 8), (6, 6), (5, 5), (4, 4), (4, 8)):
-        for shared in (False, True) if (weights, codes) == (8, 8) else (False,):
-            for asymmetric in (False, True):
-                yield Setting(weights=weights, codes=codes, gates=Gates(asymmetric=asymmetric, shared=shared))
+    forms = [(8, 8, 0, False), (8, 8, 0, True), (8, 8, 8, False)]
+    forms += [(bits, bits, outputs, False) for bits in (6, 5, 4) for outputs in (0, bits)]
+    for weights, codes, outputs, shared in (*forms, (4, 8, 0, False)):
+        for asymmetric in (False, True):
+            gates = Gates(asymmetric=asymmetric, shared=shared, outputs=outputs)
+            yield Setting(weights=weights, codes=codes, gates=gates)
 
 
 SETTINGS = tuple(_settings())
@@ -144,10 +146,10 @@ def all_runs(folder: Path | None, seeds: int, console: Console) -> tuple[list[fl
 
 def report(fp32: list[float], runs: list[Run], console: Console) -> bool:
     """Print the table; whether 8 bits lie near enough to FP32."""
-    table = Table("weights", "x, h", "form", "PTQ, mean", "each seed", "QAT, mean", "each seed", "QAT - FP32", "goal",
-                  title="JapaneseVowels, LSTM 12-32-9, test accuracy in percent, in the machine's arithmetic")
+    table = Table("W, R", "x, h", "gates", "form", "PTQ, mean", "each seed", "QAT, mean", "each seed",
+                  "QAT - FP32", "goal", title="JapaneseVowels, LSTM 12-32-9, test accuracy in percent, in the machine's arithmetic")
     mean, met = np.mean(fp32), True
-    table.add_row("FP32", "FP32", "", f"{mean:.2f}", " ".join(f"{value:.2f}" for value in fp32))
+    table.add_row("FP32", "FP32", "FP32", "", f"{mean:.2f}", " ".join(f"{value:.2f}" for value in fp32))
     for setting in SETTINGS:
         found = [run for run in runs if run.setting == setting]
         cells = []
@@ -158,7 +160,8 @@ def report(fp32: list[float], runs: list[Run], console: Console) -> bool:
         binding = setting.weights == setting.codes == 8
         met &= not binding or points >= -NEAR
         goal = f"at least -{NEAR}" if binding else ""
-        table.add_row(str(setting.weights), str(setting.codes), str(setting), *cells, f"{points:+.2f}", goal)
+        widths = (str(setting.weights), str(setting.codes), str(setting.gates.outputs or 16))
+        table.add_row(*widths, str(setting), *cells, f"{points:+.2f}", goal)
     console.print(table)
     return met
 
