@@ -1,6 +1,7 @@
 """How a network is quantised before training goes on: what there is to choose. Loads nothing, for the command line."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spec.formats import Format
@@ -80,3 +81,74 @@ class InitialState(StrEnum):
     ZERO = "zero"  #: all zero
     UNIFORM = "uniform"  #: random, evenly over -1..1
     NORMAL = "normal"  #: random, normal of standard deviation 0.1
+
+
+class WeightTraining(StrEnum):
+    """How weights are trained behind their quantiser."""
+
+    WRPN = "wrpn"  #: in shares of their range
+    DOREFA = "dorefa"  #: behind a tanh, to odd integers
+    UNIFORM = "uniform"  #: in real units, on a grid that stays
+    LSQ = "lsq"  #: in real units, on a grid whose step is learned
+
+
+class ActivationTraining(StrEnum):
+    """What of a quantiser of activations is trained."""
+
+    UNIFORM = "uniform"  #: saturation and offset
+    PACT = "pact"  #: saturation
+    HWGQ = "hwgq"  #: nothing: saturations fit half of a normal distribution
+    WRPN = "wrpn"  #: nothing: clipped to a range that is 0..1 after scaling
+    LSQ = "lsq"  #: saturation, by the error of each value
+
+
+class Start(StrEnum):
+    """Where training behind quantisers starts."""
+
+    PTQ = "ptq"  #: from the network after post-training quantisation
+    FP32 = "fp32"  #: from FP32 weights with scale 1, and ranges of activations
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """How a network is quantised and trained.
+
+    Attributes:
+        weights_bits:    1 to 8, 16 or 24; None leaves weights in FP32.
+        input_bits:      Of what enters each layer; None leaves it in FP32.
+        symmetric:       Whether the integers of weights, and the codes of inputs, leave out the lowest one, so that
+            hardware may multiply magnitudes.
+        methods:         Of post-training quantisation.
+        weights:         How weights are trained.
+        activations:     What of the quantisers of activations is.
+        start:           Where that starts.
+        unrounded:       Keep what rounding cuts off the weights: the same network at first, but small gradients move it
+            sooner.
+        frozen:          Leave FP32 weights as they are.
+        bits:            (weights_bits, input_bits) of layers by name, where they differ.
+    """
+
+    weights_bits: int | None = 4
+    input_bits: int | None = 4
+    symmetric: tuple[bool, bool] = (True, False)
+    methods: Methods = Methods()
+    weights: WeightTraining = WeightTraining.WRPN
+    activations: ActivationTraining = ActivationTraining.UNIFORM
+    start: Start = Start.PTQ
+    unrounded: bool = True
+    frozen: bool = False
+    bits: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+
+    def __post_init__(self):
+        for pair in ((self.weights_bits, self.input_bits), *self.bits.values()):
+            for value in pair:
+                if value is not None and value not in (*range(1, 9), 16, 24):
+                    raise ValueError(f"{value} bits: choose 1 to 8, 16 or 24, or None for FP32")
+            if pair[1] == 1 and self.symmetric[1]:
+                raise ValueError("symmetric codes of 1 bit are all zero: use 2 bits, or full codes")
+            if pair[0] == 1 and self.weights is not WeightTraining.DOREFA:
+                raise ValueError(f"{self.weights} cannot train weights of 1 bit, which have no zero: use dorefa")
+
+    def bits_of(self, name: str) -> tuple[int | None, int | None]:
+        """Bits of a layer's weights and inputs."""
+        return self.bits.get(name, (self.weights_bits, self.input_bits))

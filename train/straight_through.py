@@ -41,6 +41,19 @@ class Round(Function):
         return gradient * inside, None, None
 
 
+class Damped(Function):
+    """The value itself; its gradient times a factor."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.factor, None
+
+
 class Codes(Function):
     """Unsigned codes u = clip(round(y), 0, levels) of y = (x - m) / s, with the source's gradients for m and b.
 
@@ -53,15 +66,20 @@ class Codes(Function):
 
     @staticmethod
     def forward(ctx, y, step, levels):
-        u = y.round().clamp(0, levels)
-        ctx.save_for_backward((y >= 0) & (y <= levels), u - y, step)
-        return u
+        ctx.save_for_backward(y, step)
+        ctx.levels = levels
+        return y.round().clamp_(0, levels)
 
     @staticmethod
     def backward(ctx, gradient):
-        inside, error, step = ctx.saved_tensors
-        gradient = gradient * inside
-        return gradient, -(gradient * error).sum().to(step.dtype) / step, None
+        y, step = ctx.saved_tensors
+        # Inside is 0 <= y <= levels; the fused operation leaves its ends out.
+        lowest, highest = -np.finfo(np.float32).tiny, np.nextafter(np.float32(ctx.levels), np.float32(np.inf))
+        gradient = torch.ops.aten.hardtanh_backward(gradient, y, float(lowest), float(highest))
+        if not ctx.needs_input_grad[1]:
+            return gradient, None, None
+        error = torch.sub(y.round(), y).mul_(gradient).sum()
+        return gradient, -error.to(step.dtype) / step, None
 
 
 class Curve(Function):

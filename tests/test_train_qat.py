@@ -1,0 +1,255 @@
+"""Quantisation-aware training of any network: step 0, gradients, and the bits of golden."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from golden import lowering, network
+from golden.model import Model, Provenance
+from spec.formats import Format
+from train.methods import (
+    ActivationMethod,
+    ActivationTraining,
+    Methods,
+    Recipe,
+    Start,
+    WeightMethod,
+    WeightTraining,
+)
+
+torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+from torch import nn  # noqa: E402
+
+from train import ptq  # noqa: E402
+from train.export import patterns  # noqa: E402
+from train.qat.activations import Activations  # noqa: E402
+from train.qat.graph import Unsupported, nodes  # noqa: E402
+from train.qat.network import QuantisedNetwork  # noqa: E402
+from train.qat.weights import KINDS, weights  # noqa: E402
+
+PAIRS = list(product(WeightTraining, ActivationTraining))
+
+
+class Branches(nn.Module):
+    """A bit of all: folded normalisation, pooling between layers, depthwise and linear layers, two ways, averages."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.pool = nn.Conv2d(1, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6), nn.MaxPool2d(2)
+        self.wide, self.apart = nn.Conv2d(6, 6, 3, padding=1), nn.Conv2d(6, 6, 3, padding=1, groups=6)
+        self.narrow, self.side = nn.Conv2d(6, 6, 1), nn.Conv2d(6, 4, 1, stride=2)
+        self.mean, self.last = nn.AdaptiveAvgPool2d(1), nn.Linear(6 + 4 * 4, 3)
+
+    def forward(self, x):
+        x = torch.relu(self.pool(self.norm(self.first(x))))
+        x = torch.relu(self.narrow(self.apart(torch.relu(self.wide(x)))) + x)
+        return self.last(torch.cat([self.mean(x).flatten(1), torch.relu(self.side(x)).flatten(1)], 1))
+
+
+@pytest.fixture(scope="module")
+def net():
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    made = Branches()
+    for _ in range(10):
+        made(torch.rand(32, 1, 8, 8))
+    return made.eval()
+
+
+@pytest.fixture(scope="module")
+def images():
+    return torch.rand(24, 1, 8, 8, generator=torch.Generator().manual_seed(1)).half().float()
+
+
+def model(quantised: QuantisedNetwork) -> Model:
+    layers, sources = quantised.lower()
+    where = Provenance(command="", method="", seed=0, fp32_accuracy=0.0, qat_accuracy=0.0, golden_accuracy=0.0)
+    return Model(name="net", data="none", preprocessing="", classes=("a", "b", "c"), layers=layers, sources=sources,
+                 provenance=where, fp32_predictions=np.zeros(1, np.uint8), qat_predictions=np.zeros(1, np.uint8))
+
+
+def equal_to_golden(quantised, images):
+    """Every bit of every operation."""
+    with torch.no_grad():
+        made = quantised.trace(images, lowered=True)
+    made_by_golden = model(quantised)
+    for layer, trace in zip(made_by_golden.layers, network.forward(made_by_golden, patterns(images.flatten(1))),
+                            strict=True):
+        assert np.array_equal(trace.outputs, patterns(made[layer.name].flatten(1))), layer.name
+
+
+def step(quantised, images):
+    """One step of training."""
+    optimiser = torch.optim.SGD(quantised.groups(0.02), momentum=0.9)
+    nn.functional.cross_entropy(quantised(images), torch.arange(len(images)) % 3).backward()
+    optimiser.step()
+    quantised.bound()
+
+
+@pytest.mark.parametrize(("of_weights", "of_activations"), PAIRS)
+def test_every_pair_equals_golden_before_and_after_training(of_weights, of_activations, net, images):
+    for bits in (2, 4, 8):
+        recipe = Recipe(weights_bits=bits, input_bits=bits, weights=of_weights, activations=of_activations)
+        quantised = QuantisedNetwork(net, images, recipe)
+        equal_to_golden(quantised, images)
+        before = [p.detach().clone() for p in quantised.parameters()]
+        step(quantised, images)
+        assert any((p != q).any() for p, q in zip(quantised.parameters(), before, strict=True))
+        equal_to_golden(quantised, images)
+
+
+@pytest.mark.parametrize("of_weights", list(WeightTraining))
+@pytest.mark.parametrize("method", list(WeightMethod))
+@pytest.mark.parametrize("unrounded", [False, True])
+def test_training_starts_from_the_integers_of_ptq(of_weights, method, unrounded):
+    rows = np.random.default_rng(0).normal(size=(4, 30)) * np.array([[0.01], [1], [5], [0]])
+    for bits in range(2, 9):
+        for tensor in (False, True):
+            recipe = Recipe(weights=of_weights, methods=Methods(weights=method, tensor=tensor), unrounded=unrounded)
+            made = weights(rows, bits, recipe)
+            grid = KINDS[of_weights].grid_of(bits, True)
+            codes, scales = ptq.weights(rows, grid, method, np.zeros(4, int) if tensor else None)
+            assert np.array_equal(made.integers().detach().numpy(), codes)
+            assert np.array_equal(made.gain.detach().numpy(), scales)
+
+
+@pytest.mark.parametrize("start", list(Start))
+def test_one_bit_by_dorefa(start, net, images):
+    recipe = Recipe(weights_bits=1, input_bits=2, weights=WeightTraining.DOREFA, start=start)
+    quantised = QuantisedNetwork(net, images, recipe)
+    assert all(set(layer.weights.integers().unique().tolist()) <= {-1, 1} for layer in quantised.layers.values())
+    equal_to_golden(quantised, images)
+    narrow = QuantisedNetwork(net, images, Recipe(input_bits=1))
+    assert all(layer.inputs.levels == 1 for layer in narrow.layers.values())
+    with pytest.raises(ValueError, match="layer 'first': codes of 1 bits, but operands have 2 to 16"):
+        narrow(images, lowered=True)
+
+
+def test_many_bits_are_nearly_fp32(net, images):
+    for bits, near in ((16, 1e-3), (24, 1e-4)):  # float32 holds 24 bits of a sum
+        recipe = Recipe(weights_bits=bits, input_bits=bits, methods=Methods(
+            weights=WeightMethod.UNIFORM, activations=ActivationMethod.UNIFORM))
+        with torch.no_grad():
+            assert (QuantisedNetwork(net, images, recipe)(images) - net(images)).abs().max() < near
+
+
+def test_weights_or_inputs_alone(net, images):
+    real = net(images)
+    frozen = QuantisedNetwork(net, images, Recipe(weights_bits=None, frozen=True))
+    assert not any(layer.weight.requires_grad for layer in frozen.layers.values())
+    inputs_real = QuantisedNetwork(net, images, Recipe(input_bits=None))
+    for quantised in frozen, inputs_real:
+        assert 0 < (quantised(images) - real).abs().max() < 1
+        step(quantised, images)
+        with pytest.raises(ValueError, match="layer 'first' keeps FP32 weights or inputs"):
+            quantised(images, lowered=True)
+    with torch.no_grad():
+        whole = QuantisedNetwork(net, images, Recipe(weights_bits=None, input_bits=None))
+        assert (whole(images) - real).abs().max() < 1e-5
+
+
+def test_layers_may_have_bits_of_their_own(net, images):
+    quantised = QuantisedNetwork(net, images, Recipe(bits={"first": (8, 6), "last": (3, 8)}))
+    formats = {layer.name: (layer.weights_format.bits, layer.input_format) for layer in quantised.layers.values()}
+    assert formats["first"] == (8, Format(bits=6))
+    assert formats["last"] == (3, Format(bits=8))
+    assert formats["wide"] == (4, Format(bits=4))
+    equal_to_golden(quantised, images)
+    with pytest.raises(ValueError, match="there is no layer 'none' to give bits to; the network has first, wide"):
+        QuantisedNetwork(net, images, Recipe(bits={"none": (8, 8)}))
+
+
+def test_layers_answer_in_steps_where_nobody_else_reads_them(net, images):
+    layers = QuantisedNetwork(net, images, Recipe()).layers
+    after = {name: layer.after.name if layer.after else None for name, layer in layers.items()}
+    assert after == {"first": None, "wide": "apart", "apart": "narrow", "narrow": None, "side": None, "last": None}
+
+
+@pytest.mark.parametrize("of_weights", list(WeightTraining))
+def test_gradients_of_weights(of_weights):
+    """What w moves inside its range, and what a scale does, by hand."""
+    rows = np.array([[0.6, -0.2, 0.9, -1.3]])
+    made = weights(rows, 3, Recipe(weights=of_weights, unrounded=True))
+    n = made.integers()
+    factor = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    (made.gain.float()[:, None] * n * factor).sum().backward()
+    n, gain, scale = n.detach(), made.gain.detach().float()[:, None], made.scale.item()
+    inside = factor * gain
+    if of_weights is WeightTraining.WRPN:
+        want = inside * made.half
+    elif of_weights is WeightTraining.DOREFA:
+        t = torch.tanh(made.weight.detach())
+        want = inside * made.most * (1 - t * t) / made.normaliser.float()
+    else:
+        want = inside / gain
+    assert torch.allclose(made.weight.grad, want, rtol=1e-5)
+    moved = n - made.weight.detach() / gain if of_weights is WeightTraining.LSQ else n
+    damping = (4 * 3) ** -0.5 if of_weights is WeightTraining.LSQ else 1.0
+    assert made.change.grad.item() == pytest.approx((factor * moved).sum().item() * scale * damping, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", list(ActivationTraining))
+def test_gradients_of_activations(kind):
+    """Below, inside and above the range, as the sources have them."""
+    seen = np.random.default_rng(0).random((5, 100)) * 4
+    made = Activations(seen, 3, Recipe(activations=kind))
+    x = torch.tensor([-1.0, 0.3, 1.7, 9.0], requires_grad=True)
+    step_, offset = made.step, made.offset.double()
+    y = ((x - offset) / step_).float()
+    q = (made.codes(y) * step_ + offset).float()
+    (q * torch.tensor([1.0, 10.0, 100.0, 1000.0])).sum().backward()
+    assert x.grad.tolist() == [0.0, 10.0, 100.0, 0.0]
+    if kind in (ActivationTraining.HWGQ, ActivationTraining.WRPN):
+        assert made.saturation.grad is None
+    elif kind is ActivationTraining.LSQ:
+        v = (x.detach() / made.step.detach())[1:3].double()
+        error = (torch.round(v) - v) @ torch.tensor([10.0, 100.0], dtype=torch.float64) + 1000 * 7
+        assert made.saturation.grad.item() == pytest.approx(error.item() / 7 * made.damping, rel=1e-4)
+    else:
+        assert made.saturation.grad.item() == pytest.approx(1000, rel=1e-5)
+    if kind is ActivationTraining.UNIFORM:
+        assert made.offset.grad.item() == pytest.approx(1001, rel=1e-5)
+    else:
+        assert made.offset.grad is None
+
+
+def test_what_cannot_be_quantised_is_named_first():
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.soft, self.norm = nn.Conv2d(1, 2, 3, dilation=2), nn.Softplus(), nn.BatchNorm2d(2)
+
+        def forward(self, x):
+            x = self.norm(self.soft(self.conv(x)))
+            return torch.sigmoid(x) * x
+
+    with pytest.raises(Unsupported) as error:
+        nodes(Odd())
+    text = str(error.value)
+    for part in ("'conv': use one stride and one padding both ways, zeros around, and no dilation",
+                 "'soft': there is no quantised form of Softplus: use",
+                 "'sigmoid': there is no quantised form of sigmoid",
+                 "'mul': there is no quantised form of mul", "'norm': batch normalisation only folds into a layer"):
+        assert part in text, text
+    with pytest.raises(ValueError, match="9 bits: choose 1 to 8, 16 or 24"):
+        Recipe(weights_bits=9)
+    with pytest.raises(ValueError, match="wrpn cannot train weights of 1 bit, which have no zero: use dorefa"):
+        Recipe(weights_bits=1)
+
+
+def test_step_zero_is_the_ptq_network(net, images):
+    """The first layer's lowered parameters, from PTQ's numbers alone."""
+    quantised = QuantisedNetwork(net, images, Recipe())
+    first, folded = quantised.layers["first"], quantised.layers["first"].fp32
+    codes, scales = ptq.weights(folded["weights"].reshape(6, -1), Format(bits=4, symmetric=True))
+    saturation, offset = ptq.activations(images.flatten(1).numpy(), 15)
+    want = lowering.dense(
+        name="first", codes=codes, gain=scales, constant=folded["bias"], weights_format=Format(bits=4, symmetric=True),
+        input_format=Format(bits=4), unsigned=True, s_in=np.float32(saturation).astype(float) / 15,
+        m_in=np.float32(offset).astype(float), quantise_input=True)
+    got = model(quantised).layers[0]
+    for name in "scale", "offset", "start":
+        assert np.array_equal(getattr(got, name), getattr(want, name)), name
+    assert got.weights.reshape(6, -1).tolist() == want.weights.tolist()
+    assert first.lost.startswith("weights ")

@@ -1,0 +1,1 @@
+"""Quantisation-aware training of networks that PyTorch modules describe."""

@@ -1,0 +1,197 @@
+"""A convolution or dense layer behind its quantisers, in real numbers or in the machine's arithmetic.
+
+Source: S0; numerics.md of the specification, integer mode.
+"""
+
+from math import prod
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from golden import lowering
+from spec.formats import Format
+from train import ptq
+from train.methods import Recipe
+from train.qat.activations import Activations
+from train.qat.weights import Weights, weights
+from train.straight_through import FLOAT32_EXACT, binary16, plain
+
+
+class QuantisedLayer(nn.Module):
+    """gain * (weights x codes) + constant, from its input in real units or in steps of its code to real units, or to
+    the steps of the layer behind.
+
+    Args:
+        layer:  nn.Conv2d or nn.Linear, batch normalisation folded in.
+        seen:   float32[samples, ...], its inputs for a calibration set.
+        recipe: How it is quantised.
+        name:   For its bits, and for people.
+
+    Attributes:
+        weights:  None where they stay in FP32.
+        inputs:   None where they stay in FP32.
+        after:    The layer whose steps it answers in, or None for real units.
+        in_steps: Whether its input arrives in steps of its code.
+        relu:     Applied to the result in real units.
+        lost:     What quantisation costs, in words.
+    """
+
+    def __init__(self, layer: nn.Conv2d | nn.Linear, seen: torch.Tensor, recipe: Recipe, name: str):
+        super().__init__()
+        self.geometry = Geometry(layer)
+        self.name, self.after, self.in_steps, self.relu = name, None, False, False
+        real = layer.weight.detach().double()
+        bias = torch.zeros(len(real)) if layer.bias is None else layer.bias.detach().clone()
+        self.fp32 = {"weights": real.numpy(), "bias": bias.numpy().copy()}
+        weights_bits, input_bits = recipe.bits_of(name)
+        rows, samples = real.flatten(1).numpy(), seen.flatten(1).numpy()
+        self.weights = None if weights_bits is None else weights(rows, weights_bits, recipe)
+        self.inputs = None if input_bits is None else Activations(samples, input_bits, recipe)
+        if self.weights is None:
+            self.weight = nn.Parameter(real.float(), requires_grad=not recipe.frozen)
+        self.constant = nn.Parameter(bias)
+        self.lost = ", ".join(self._lost(rows, samples))
+
+    def _lost(self, rows, samples):
+        if self.weights:
+            made = self.weights.gain.detach().numpy()[:, None] * self.weights.integers().detach().numpy()
+            yield f"weights {ptq.decibels(rows, made):.1f} dB"
+        if self.inputs:
+            b, m = self.inputs.saturation.item(), self.inputs.offset.item()
+            yield f"inputs {ptq.decibels(samples, ptq.quantised(samples, b, m, self.inputs.levels)):.1f} dB"
+            yield f"{np.mean((samples < m) | (samples > m + b)):.1%} clipped"
+
+    def answer_in(self, after: "QuantisedLayer"):
+        """Answer in the steps of the layer behind, whose clip at 0 is the relu."""
+        self.relu = False
+        object.__setattr__(self, "after", after)  # not a part of this module
+        after.in_steps = True
+
+    def forward(self, x: torch.Tensor, lowered: bool = False):
+        """Real numbers behind every quantiser, or, `lowered`, the machine's."""
+        if self.geometry.dense:
+            x = x.flatten(1)
+        return self._lowered(x) if lowered else self._real(x)
+
+    def _real(self, x):
+        """The scale is multiplied into the weights, which are fewer than results."""
+        s_out, m_out = self._behind()
+        codes, step, offset = x, 1.0, None
+        if self.inputs:
+            codes, step, offset = self._codes(x, plain), self.inputs.step, self.inputs.offset.double()
+        scale = (self._gain() * step / s_out).float()
+        integers = self._integers()
+        constant = self.constant.double()
+        if offset is not None and (self.inputs.offset.requires_grad or self.inputs.offset != 0):
+            constant = constant + self._gain() * offset * integers.flatten(1).double().sum(1)
+        made = integers * scale.view(-1, *[1] * (integers.dim() - 1))
+        y = self.geometry.product(codes, made, ((constant - m_out) / s_out).float(), self._border())
+        return torch.relu(y) if self.relu else y
+
+    def _lowered(self, x):
+        if not (self.weights and self.inputs):
+            raise ValueError(f"layer {self.name!r} keeps FP32 weights or inputs, so it has no integer arithmetic")
+        integers, s_out_m_out = self._integers(), self._behind()
+        start, p, exact = self._bounds(integers)
+        codes = self._codes(x, binary16)
+        if not exact:
+            codes, integers = codes.double(), integers.double()
+        total = self.geometry.product(codes, integers, None, self._border()) + 0.0
+        scale, offset = lowering.requantisation(
+            self._gain(), self.constant.double(), integers.flatten(1).double().sum(1), s_in=self.inputs.step,
+            m_in=self.inputs.offset.double(), s_out=s_out_m_out[0], m_out=s_out_m_out[1], p=p)
+        shape = (-1, *[1] * (total.dim() - 2))
+        a = binary16(total * 2.0**-p)
+        y = binary16(binary16(a * binary16(scale).view(shape)) + (binary16(offset) + 0.0).view(shape))
+        return torch.relu(y) + 0.0 if self.relu else y
+
+    def _bounds(self, integers):
+        """start, p, and whether float32 holds every sum."""
+        codes = integers.detach().flatten(1).numpy()
+        fmt = self.input_format
+        start = lowering.start_values(codes, fmt, True)
+        return start, lowering.places(codes, start, fmt, True), lowering.largest_sum(
+            codes, start, fmt, True) < FLOAT32_EXACT
+
+    def _behind(self):
+        """Step and offset of what the result is measured in."""
+        return (self.after.inputs.step, self.after.inputs.offset.double()) if self.after else (1.0, 0.0)
+
+    def _gain(self):
+        return self.weights.gain if self.weights else torch.ones(len(self.constant), dtype=torch.float64)
+
+    def _integers(self):
+        return self.weights.integers().view(self.geometry.shape) if self.weights else self.weight
+
+    def _codes(self, x, rounded):
+        """What enters the product."""
+        if not self.in_steps:
+            step, offset = self.inputs.step, self.inputs.offset
+            x = rounded(x * rounded(1 / step))
+            if offset.requires_grad or offset != 0:
+                x = rounded(x + rounded(-offset.double() / step))
+        return self.inputs.codes(x)
+
+    def _border(self) -> float:
+        """What a real zero around the input becomes."""
+        if not self.inputs or self.inputs.offset == 0:
+            return 0.0
+        with torch.no_grad():
+            zero = binary16(-self.inputs.offset.double() / self.inputs.step)
+            return float(zero.round().clamp(0, self.inputs.levels))
+
+    @property
+    def input_format(self) -> Format:
+        """Of the codes.
+
+        Raises:
+            ValueError: no machine has operands as wide.
+        """
+        bits = (self.inputs.levels + 1).bit_length() - 1 + (self.inputs.levels & 1 == 0)
+        if not 2 <= bits <= 16:
+            raise ValueError(f"layer {self.name!r}: codes of {bits} bits, but operands have 2 to 16")
+        return Format(bits=bits, symmetric=self.inputs.levels & 1 == 0)
+
+    @property
+    def weights_format(self) -> Format:
+        """Of the integers."""
+        grid = self.weights.grid
+        return Format(bits=grid.highest.bit_length() + 1, symmetric=grid.lowest == -grid.highest)
+
+    def parts(self) -> tuple[list, list]:
+        """What is trained: parameters of the layer, and those of its quantiser of inputs."""
+        slow = [p for p in self.inputs.parameters() if p.requires_grad] if self.inputs else []
+        apart = {id(p) for p in slow}
+        return [p for p in self.parameters() if p.requires_grad and id(p) not in apart], slow
+
+
+class Geometry:
+    """How the rows of a layer meet its input.
+
+    Args:
+        layer: nn.Conv2d or nn.Linear.
+    """
+
+    def __init__(self, layer: nn.Conv2d | nn.Linear):
+        self.dense, self.shape = isinstance(layer, nn.Linear), tuple(layer.weight.shape)
+        if not self.dense:
+            self.stride, self.padding, self.groups = layer.stride[0], layer.padding[0], layer.groups
+
+    @property
+    def columns(self) -> int:
+        """Products of a row."""
+        return prod(self.shape[1:])
+
+    def product(self, x, weights, constant, border: float):
+        """Rows times inputs, plus a constant for each row."""
+        if self.dense:
+            return functional.linear(x, weights, constant)
+        padding = self.padding
+        if padding and border:
+            x, padding = functional.pad(x, (padding,) * 4, value=border), 0
+        return functional.conv2d(x, weights, constant, self.stride, padding, groups=self.groups)
+
+
+__all__ = ["Geometry", "QuantisedLayer", "Weights"]

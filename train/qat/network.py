@@ -1,0 +1,206 @@
+"""Any network of supported layers under quantisation-aware training, and its lowering to the model.
+
+Source: S0; numerics.md of the specification, integer mode.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from golden import lowering
+from golden.activation import Activation
+from golden.image_layers import Add, Concat, Conv, Pool, Reduction
+from golden.images import reciprocal
+from golden.layers import Dense, Layer
+from train.methods import Recipe
+from train.qat.graph import INPUT, Kind, Node, nodes, users
+from train.qat.layer import QuantisedLayer
+from train.straight_through import binary16
+
+#: Learning rate of saturations and offsets, as a share of that of weights.
+QUANTISER_RATE = 0.1
+
+
+class QuantisedNetwork(nn.Module):
+    """A network whose layers are behind quantisers.
+
+    Args:
+        network: Of supported layers, trained in FP32; it is left as it is.
+        images:  float32[samples, ...], the calibration set.
+        recipe:  How layers are quantised.
+
+    Attributes:
+        nodes:  Its operations.
+        layers: Those with quantisers, by name.
+
+    Raises:
+        Unsupported: the network does what cannot be quantised.
+        ValueError: a method cannot do a width.
+    """
+
+    def __init__(self, network: nn.Module, images: torch.Tensor, recipe: Recipe):
+        super().__init__()
+        self.nodes, self.layers, self.shapes = nodes(network), nn.ModuleDict(), {INPUT: images.shape[1:]}
+        unknown = set(recipe.bits) - {node.name for node in self.nodes if node.kind is Kind.LAYER}
+        if unknown:
+            raise ValueError(f"there is no layer {min(unknown)!r} to give bits to; the network has "
+                             + ", ".join(node.name for node in self.nodes if node.kind is Kind.LAYER))
+        made = {INPUT: images}
+        with torch.no_grad():
+            for node in self.nodes:
+                x = [made[name] for name in node.sources]
+                if node.kind is Kind.LAYER:
+                    self.layers[node.name] = QuantisedLayer(node.module, x[0], recipe, node.name)
+                    self.layers[node.name].relu = node.relu
+                made[node.name] = _real(node, x)
+                self.shapes[node.name] = made[node.name].shape[1:]
+        self._join()
+
+    def _join(self):
+        """Let a layer answer in the steps of the one behind it, where nobody else reads it."""
+        for node in self.nodes:
+            if node.kind is not Kind.LAYER:
+                continue
+            relu, reader = node.relu, users(self.nodes, node.name)
+            while len(reader) == 1 and reader[0].kind is Kind.MAX:
+                relu |= reader[0].relu
+                reader = users(self.nodes, reader[0].name)
+            if len(reader) != 1 or reader[0].kind is not Kind.LAYER:
+                continue
+            after = self.layers[reader[0].name]
+            if after.inputs and (after.inputs.positive or not relu):
+                self.layers[node.name].answer_in(after)
+
+    def forward(self, x: torch.Tensor, lowered: bool = False):
+        return self.trace(x, lowered)[self.nodes[-1].name]
+
+    def trace(self, x: torch.Tensor, lowered: bool = False) -> dict[str, torch.Tensor]:
+        """What every node makes, by name; `lowered` as in `QuantisedLayer.forward`."""
+        made = {INPUT: x}
+        for node in self.nodes:
+            inputs = [made[name] for name in node.sources]
+            if node.kind is Kind.LAYER:
+                made[node.name] = self.layers[node.name](*inputs, lowered)
+            else:
+                made[node.name] = _lowered(node, inputs) if lowered else _real(node, inputs)
+        return made
+
+    def bound(self):
+        """Keep the quantisers legal."""
+        for layer in self.layers.values():
+            if layer.inputs:
+                layer.inputs.bound()
+
+    def groups(self, rate: float) -> list[dict]:
+        """Parameters with their learning rates."""
+        fast, slow = ([p for layer in self.layers.values() for p in layer.parts()[i]] for i in (0, 1))
+        return [{"params": fast, "lr": rate}] + ([{"params": slow, "lr": rate * QUANTISER_RATE}] if slow else [])
+
+    def lower(self, ranges: dict[str, dict] | None = None) -> tuple[tuple[Layer, ...], dict[str, tuple[str, ...]]]:
+        """The layers of the quantised model, and what enters those that do not just take the one before."""
+        layers = tuple(self._lower(node, (ranges or {}).get(node.name, {})) for node in self.nodes)
+        previous, sources = INPUT, {}
+        for node in self.nodes:
+            if node.sources != (previous,):
+                sources[node.name] = node.sources
+            previous = node.name
+        return layers, sources
+
+    def _lower(self, node: Node, ranges: dict) -> Layer:
+        shape = tuple(self.shapes[node.sources[0]])
+        activation = Activation.RELU if node.relu else Activation.NONE
+        match node.kind:
+            case Kind.LAYER:
+                return lower_layer(self.layers[node.name], shape, ranges)
+            case Kind.ADD:
+                return Add(name=node.name, inputs=int(np.prod(shape)), activation=activation)
+            case Kind.CONCAT:
+                sizes = tuple(int(np.prod(self.shapes[name])) for name in node.sources)
+                return Concat(name=node.name, sizes=sizes)
+        size, stride, padding = _window(node, shape)
+        reduction = Reduction.MAX if node.kind is Kind.MAX else Reduction.AVERAGE
+        return Pool(name=node.name, reduction=reduction, shape=shape, size=size, stride=stride, padding=padding,
+                    activation=activation)
+
+
+def lower_layer(layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> Dense | Conv:
+    """One layer of the model, as `QuantisedLayer.forward` computes it."""
+    with torch.no_grad():
+        integers = layer.weights.integers().numpy()
+        s_out, m_out = layer._behind()
+        dense = lowering.dense(
+            name=layer.name, codes=integers, gain=layer.weights.gain.numpy(),
+            constant=layer.constant.double().numpy(), weights_format=layer.weights_format,
+            input_format=layer.input_format, unsigned=True, s_in=layer.inputs.step, m_in=layer.inputs.offset,
+            s_out=s_out, m_out=m_out, quantise_input=not layer.in_steps, ranges=ranges,
+            activation=Activation.RELU if layer.relu else Activation.NONE,
+            fp32={"weights": layer.fp32["weights"].reshape(integers.shape), "bias": layer.fp32["bias"]})
+        if layer.geometry.dense:
+            return dense
+        zero = -layer.inputs.offset.double() / layer.inputs.step if layer.in_steps else torch.zeros(())
+        return convolution(dense, layer.geometry, shape, int(lowering.binary16(zero.numpy())))
+
+
+def convolution(dense: Dense, geometry, shape: tuple[int, ...], border: int) -> Conv:
+    """A convolution whose patches meet a dense layer's rows."""
+    per_channel = {name: None if getattr(dense, name) is None else np.full(shape[0], getattr(dense, name)[0])
+                   for name in ("quant_scale", "quant_offset")}
+    same = ("name", "weights_format", "input_format", "unsigned", "start", "p", "scale", "offset", "activation",
+            "ranges", "real")
+    return Conv(
+        **{name: getattr(dense, name) for name in same}, **per_channel, shape=shape, stride=geometry.stride,
+        padding=geometry.padding, groups=geometry.groups, border=border, weights=dense.weights.reshape(geometry.shape))
+
+
+def _window(node: Node, shape: Sequence[int]) -> tuple[int, int, int]:
+    """Size, stride and padding of a pooling.
+
+    Raises:
+        ValueError: an average over a whole image that is not square.
+    """
+    module = node.module
+    if not isinstance(module, nn.AdaptiveAvgPool2d):
+        return module.kernel_size, module.stride, module.padding
+    if shape[1] != shape[2]:
+        raise ValueError(f"{node.name!r}: an average over {shape[1]} x {shape[2]} is not square; use square images")
+    return shape[1], shape[1], 0
+
+
+def _real(node: Node, x: list[torch.Tensor]) -> torch.Tensor:
+    """What a node makes of real numbers."""
+    match node.kind:
+        case Kind.ADD:
+            y = x[0] + x[1]
+        case Kind.CONCAT:
+            # Flattened images lie channel by channel, as those that are joined.
+            same = len({part.shape[2:] for part in x}) == 1
+            return torch.cat(x if same else [part.flatten(1) for part in x], 1)
+        case Kind.LAYER:
+            y = node.module(x[0].flatten(1) if isinstance(node.module, nn.Linear) else x[0])
+        case _:
+            y = node.module(x[0])
+    return torch.relu(y) if node.relu else y
+
+
+def _lowered(node: Node, x: list[torch.Tensor]) -> torch.Tensor:
+    """What a node makes of binary16 numbers in the machine's arithmetic."""
+    if node.kind is Kind.ADD:
+        y = binary16(x[0] + x[1])
+    elif node.kind is Kind.AVERAGE:
+        y = average(x[0], *_window(node, x[0].shape[1:])[:2])
+    else:
+        return _real(node, x)
+    return torch.relu(y) + 0.0 if node.relu else y
+
+
+def average(x: torch.Tensor, size: int, stride: int) -> torch.Tensor:
+    """Sums of windows in row order, each rounded, times binary16(1 / elements)."""
+    seen = x.unfold(2, size, stride).unfold(3, size, stride).flatten(4)
+    total = seen[..., 0]
+    for element in range(1, seen.shape[-1]):
+        total = binary16(total + seen[..., element])
+    return binary16(total * float(reciprocal(size * size).view(np.float16)))
+
+

@@ -1,0 +1,143 @@
+"""Weights behind their quantiser: integers with a gradient, and what one of them is worth.
+
+Source: S0 (WRPN, adjusted start), S0.c; DoReFa-Net (Zhou et al., 2016); learned step size (Esser et al., 2020).
+"""
+
+import numpy as np
+import torch
+from torch import nn
+
+from train import ptq
+from train.methods import Recipe, Start, WeightTraining
+from train.ptq.grid import Grid
+from train.straight_through import Damped, Round
+
+#: Largest fraction that is kept of what rounding cuts off.
+NEARLY_HALF = 0.499
+
+
+class Weights(nn.Module):
+    """Integers n and their real value `gain` for each row: a layer computes with gain * n.
+
+    Args:
+        rows:  float64[rows, columns].
+        codes: Integers[rows, columns], from which training starts.
+        scales: float64[rows].
+        grid:  The integers.
+        fraction: Real[rows, columns] within +-1/2, what rounding cuts off.
+
+    Attributes:
+        weight: What is trained, behind the quantiser.
+        scale:  float64[rows], of the start.
+        change: float32[rows]: gain = scale * (1 + change), so that one learning rate suits scales of any size.
+    """
+
+    def __init__(self, codes, scales, grid: Grid, fraction):
+        super().__init__()
+        self.grid = grid
+        self.register_buffer("scale", torch.from_numpy(np.array(scales, np.float64)))
+        self.change = nn.Parameter(torch.zeros(len(scales)))
+        self.weight = nn.Parameter(self.begin(codes, fraction).float())
+
+    @staticmethod
+    def grid_of(bits: int, symmetric: bool) -> Grid:
+        """The integers of a width."""
+        half = 1 << bits - 1
+        return Grid(symmetric - half, half - 1)
+
+    def begin(self, codes, fraction) -> torch.Tensor:
+        """The weights whose integers are `codes`."""
+        raise NotImplementedError
+
+    def integers(self) -> torch.Tensor:
+        """float32[rows, columns]."""
+        raise NotImplementedError
+
+    @property
+    def gain(self) -> torch.Tensor:
+        """float64[rows]."""
+        return self.scale * (1 + self.change.double())
+
+
+class Wrpn(Weights):
+    """Weights in shares of their range: n = clip(round(w * 2**(bits - 1)))."""
+
+    def begin(self, codes, fraction):
+        self.half = self.grid.highest + 1.0
+        return torch.from_numpy((codes + fraction) / self.half)
+
+    def integers(self):
+        return Round.apply(self.weight * self.half, self.grid.lowest, self.grid.highest)
+
+
+class Uniform(Weights):
+    """Weights in real units, on the grid of the start: n = clip(round(w / scale))."""
+
+    def begin(self, codes, fraction):
+        return torch.from_numpy((codes + fraction) * self.scale.numpy()[:, None])
+
+    def integers(self):
+        return Round.apply(self.weight / self.scale.float()[:, None], self.grid.lowest, self.grid.highest)
+
+
+class LearnedStep(Uniform):
+    """Weights in real units on a grid whose step is learned: n = clip(round(w / gain)).
+
+    What a weight is worth moves with the step by n - w / gain inside the range, by n outside.
+    """
+
+    def integers(self):
+        return Round.apply(self.weight / self.gain.float()[:, None], self.grid.lowest, self.grid.highest)
+
+    @property
+    def gain(self):
+        """float64[rows]; its gradient is divided by sqrt(columns * highest), as the method has it."""
+        change = Damped.apply(self.change, (self.weight.shape[1] * self.grid.highest) ** -0.5)
+        return self.scale * (1 + change.double())
+
+
+class DoReFa(Weights):
+    """Weights behind a tanh: n is odd, round to (2**bits - 1) * tanh(w) / normaliser; the normaliser stays."""
+
+    @staticmethod
+    def grid_of(bits, symmetric):
+        return Grid.odd(bits)
+
+    def begin(self, codes, fraction):
+        self.most = self.grid.highest
+        self.register_buffer("normaliser", torch.tensor(np.tanh(1.0)))
+        share = np.clip((codes + fraction) / self.most, -1, 1)
+        return torch.from_numpy(np.arctanh(share * self.normaliser.item()))
+
+    def integers(self):
+        share = torch.tanh(self.weight) / self.normaliser.float() * self.most
+        return 2 * Round.apply((share - 1) / 2, (-self.most - 1) / 2, (self.most - 1) / 2) + 1
+
+
+KINDS = {
+    WeightTraining.WRPN: Wrpn, WeightTraining.UNIFORM: Uniform, WeightTraining.LSQ: LearnedStep,
+    WeightTraining.DOREFA: DoReFa}
+
+
+def weights(rows: np.ndarray, bits: int, recipe: Recipe) -> Weights:
+    """Weights that start from post-training quantisation on the grid of their training, or from FP32.
+
+    Args:
+        rows:   float64[rows, columns].
+        bits:   Of their integers.
+        recipe: For all else.
+
+    Raises:
+        ValueError: the method cannot search so many integers.
+    """
+    kind = KINDS[recipe.weights]
+    grid = kind.grid_of(bits, recipe.symmetric[0])
+    if recipe.start is Start.FP32:
+        scales = np.full(len(rows), 1 / (grid.highest + 2 - grid.step))
+        worth = np.clip(rows / scales[:, None], grid.lowest, grid.highest)
+        return kind(grid.nearest(worth), scales, grid, worth - grid.nearest(worth))
+    parts = np.zeros(len(rows), int) if recipe.methods.tensor else None
+    codes, scales = ptq.weights(rows, grid, recipe.methods.weights, parts)
+    worth = np.divide(rows, scales[:, None], out=np.zeros_like(rows), where=scales[:, None] != 0)
+    limit = NEARLY_HALF * grid.step if recipe.unrounded else 0.0
+    return kind(codes, scales, grid, np.clip(worth - codes, -limit, limit))
