@@ -296,23 +296,24 @@ def test_a_layer_that_cannot_be_mended_is_named(images):
         predictor(quantised(images), images, Widths(sum_bits=12), steps).run()
 
 
-def test_patches_are_samples():
-    """A convolution is the same thing over patches: `codes` gives one sample for each."""
+@pytest.mark.parametrize("groups", [1, 2])
+def test_patches_are_samples(groups):
+    """A convolution is the same thing over patches: `codes` gives one sample for each, and for each group."""
 
     class Patches(torch.nn.Module):
         def __init__(self):
             super().__init__()
             self.weights_format, self.input_format, self.half = EIGHT, EIGHT, 128.0
             generator = torch.Generator().manual_seed(0)
-            self.weight = torch.nn.Parameter(torch.rand((3, 2, 3, 3), generator=generator) * 1.9 - 0.95)
-            self.scale = torch.ones(3, dtype=torch.float64)
+            self.weight = torch.nn.Parameter(torch.rand((4, 2 // groups, 3, 3), generator=generator) * 1.9 - 0.95)
+            self.scale = torch.ones(4, dtype=torch.float64)
             self.saturation, self.offset = torch.nn.Parameter(torch.tensor(1.0)), torch.nn.Parameter(torch.tensor(0.0))
 
         def integers(self):
             return torch.round(self.weight * self.half)
 
         def forward(self, x):
-            return torch.nn.functional.conv2d(x / self.saturation.detach(), self.integers())
+            return torch.nn.functional.conv2d(x / self.saturation.detach(), self.integers(), groups=groups)
 
     class Whole(torch.nn.Module):
         def __init__(self):
@@ -324,15 +325,17 @@ def test_patches_are_samples():
 
     def codes(layer, x):
         q = (x / layer.saturation.detach()).round().clamp(-127, 127)
-        return torch.nn.functional.unfold(q, 3).transpose(1, 2).reshape(-1, 18).numpy().astype(np.int64)
+        parts = torch.nn.functional.unfold(q, 3).transpose(1, 2).reshape(-1, groups, 18 // groups)
+        return parts.transpose(0, 1).numpy().astype(np.int64)
 
     net = Whole()
     x = torch.randint(-127, 128, (2, 2, 5, 5), generator=torch.Generator().manual_seed(1)).float()
-    made = Predictor(net, net.layers, ["conv"], x, Widths(sum_bits=14), Steps(), codes=codes, lowered=False)
+    widths = Widths(sum_bits=14 if groups == 1 else 13)
+    made = Predictor(net, net.layers, ["conv"], x, widths, Steps(), codes=codes, lowered=False)
     sums = net.layers[0](x).detach()
     before = made.count(0)
     assert before.total.max() == torch.where(sums < 0, -1 - sums, sums).max()
-    assert before.additions == 2 * 9 * 3 * 19
+    assert before.additions == 2 * 9 * 4 * (18 // groups + 1)
     (record,) = made.run().layers
     assert record.before > record.after == 0
     assert record.inputs == pytest.approx(net.layers[0].saturation.item())

@@ -4,6 +4,7 @@ Source: S3.b.
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import numpy as np
 import torch
@@ -34,7 +35,8 @@ class Predictor:
         inputs:  The calibration set.
         widths:  What the machine stores.
         steps:   How ranges follow.
-        codes:   From a layer and its input to codes [samples, columns]: for a convolution, a sample for each patch.
+        codes:   From a layer and its input to codes [samples, columns], or [groups, samples, columns] where groups of
+            rows see different columns: for a convolution, a sample for each patch.
         lowered: Codes are unsigned and travel lowered by `zero`.
 
     Attributes:
@@ -79,7 +81,9 @@ class Predictor:
     def count(self, index: int, inputs: torch.Tensor | None = None) -> Count:
         """Events of one layer, on the calibration set or on other inputs."""
         weights, codes = self._operands(index, self.inputs if inputs is None else inputs)
-        return count(weights, codes, start_values(weights, self.layers[index].input_format, self.lowered), self.widths)
+        start = start_values(weights, self.layers[index].input_format, self.lowered)
+        groups = zip(weights, codes, start, strict=True)
+        return reduce(Count.beside, (count(*group, self.widths) for group in groups))
 
     def _settle(self, index: int) -> tuple[Count, Count]:
         """Change one layer until nothing is left to change: its first count and its last."""
@@ -109,7 +113,7 @@ class Predictor:
         return Room(parameters=weights_used(layer), inputs=used, lowered=self.lowered)
 
     def _operands(self, index: int, inputs) -> tuple[np.ndarray, np.ndarray]:
-        """Integer weights[rows, columns] and codes[samples, columns] of one layer."""
+        """Integer weights[groups, rows, columns] and codes[groups, samples, columns] of one layer."""
         layer, seen = self.layers[index], []
 
         def look(module, arguments):
@@ -122,7 +126,8 @@ class Predictor:
                 weights = layer.integers().numpy().astype(np.int64)
         finally:
             handle.remove()
-        return weights.reshape(len(weights), -1), np.concatenate(seen)
+        codes = np.concatenate([part.reshape(-1, *part.shape[-2:]) for part in seen], axis=1)
+        return weights.reshape(len(codes), len(weights) // len(codes), -1), codes
 
 
 def _slower(factors: Factors) -> Callable[[torch.Tensor], torch.Tensor]:
