@@ -85,7 +85,7 @@ class QuantisedLayer(nn.Module):
         integers = self._integers()
         constant = self.constant.double()
         if offset is not None and (self.inputs.offset.requires_grad or self.inputs.offset != 0):
-            constant = constant + self._gain() * offset * integers.flatten(1).double().sum(1)
+            constant = constant + self._gain() * offset * integers.flatten(1).sum(1).double()
         made = integers * scale.view(-1, *[1] * (integers.dim() - 1))
         y = self.geometry.product(codes, made, ((constant - m_out) / s_out).float(), self._border())
         return torch.relu(y) if self.relu else y

@@ -1,0 +1,169 @@
+"""Ways to start quantisation-aware training, beside each other: `nox -s bench_train`.
+
+Networks learn 10,000 images of Fashion-MNIST in FP32, then behind quantisers, and are measured on all 10,000 test
+images.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated
+
+import matplotlib
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import Progress, TimeElapsedColumn
+from rich.table import Table
+
+from benchmarks import train_speed
+from train import compare
+from train.compare import FIGURE, STARTS, Images, Setting
+from train.fit import reproducible
+from train.methods import ActivationTraining, WeightTraining
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402
+
+SAMPLES, FLOAT_EPOCHS, EPOCHS, SEEDS = 10_000, 8, 4, 3
+OUT = Path("build/bench_train")
+#: Widths of the ResNet-style network beside each other, and how it is trained there.
+WIDTHS = (4, 3, 2)
+WAYS = {"WRPN": {}, "learned step": {"weights": WeightTraining.LSQ, "activations": ActivationTraining.LSQ}}
+NEAR = 0.5  #: Points from FP32 at most, ResNet-style W4/A4.
+
+Job = tuple[Setting, str, dict, int]
+
+
+@cache
+def images(samples: int) -> Images:
+    """Loaded once a process."""
+    return Images.load(samples)
+
+
+def run(job: Job, samples: int, epochs: int) -> tuple[Job, float, list[float]]:
+    """Accuracies in percent: of FP32, and after each epoch of one job. One thread."""
+    setting, _, options, seed = job
+    reproducible(seed)
+    found = images(samples)
+    net = compare.trained(setting.network, found, seed, FLOAT_EPOCHS, OUT)
+    curve = compare.curve(net, setting.recipe(**options), found, seed, epochs)
+    return job, 100 * found.accuracy(net.eval()), [100 * value for value in curve]
+
+
+def prepare(network: str, seed: int, samples: int):
+    """Train an FP32 network, so that jobs find it."""
+    reproducible(seed)
+    compare.trained(network, images(samples), seed, FLOAT_EPOCHS, OUT)
+
+
+def side_by_side(title: str, call: Callable, jobs: list[tuple], console: Console) -> list:
+    """Results of calls, two at a time."""
+    columns = (*Progress.get_default_columns(), TimeElapsedColumn())
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool, Progress(*columns, console=console) as progress:
+        task = progress.add_task(title, total=len(jobs))
+        results = []
+        for done in as_completed([pool.submit(call, *job) for job in jobs]):
+            results.append(done.result())
+            progress.advance(task)
+    return results
+
+
+def curves(results: list, setting: Setting, name: str) -> list[list[float]]:
+    """Of each seed, in order."""
+    found = [(job[3], curve) for job, _, curve in results if (job[0], job[1]) == (setting, name)]
+    return [curve for _, curve in sorted(found)]
+
+
+def real(results: list, network: str) -> float:
+    """Mean accuracy of an FP32 network over the seeds."""
+    return float(np.mean(list({
+        job[3]: value for job, value, _ in results if job[0].network == network}.values())))
+
+
+def figure(results: list, console: Console) -> bool:
+    """The seven settings of the source's figure 11; whether all goals are met."""
+    table = Table("setting", "FP32", "start", "epoch 0", "epoch 1", "end", "each seed, end",
+                  title="Figure 11, accuracy in percent, mean of seeds")
+    met = True
+    for setting in FIGURE:
+        means = {}
+        for name in STARTS:
+            found = curves(results, setting, name)
+            means[name] = mean = np.mean(found, axis=0)
+            table.add_row(str(setting), f"{real(results, setting.network):.2f}", name, f"{mean[0]:.2f}",
+                          f"{mean[1]:.2f}", f"{mean[-1]:.2f}", " ".join(f"{curve[-1]:.2f}" for curve in found))
+        met &= all(means["PTQ"][place] > means["FP32"][place] for place in (0, 1, -1))
+        if setting == Setting(network="resnet", weights=4, inputs=4):
+            met &= real(results, "resnet") - means["PTQ"][-1] <= NEAR
+    console.print(table)
+    return bool(met)
+
+
+def widths(results: list, console: Console):
+    """Every way to train at every width."""
+    table = Table("ResNet-style", *(f"{name}: before, end, each seed" for name in WAYS), title="Widths, start from PTQ")
+    for bits in WIDTHS:
+        setting = Setting(network="resnet", weights=bits, inputs=bits)
+        cells = []
+        for name in WAYS:
+            found = curves(results, setting, name)
+            mean = np.mean(found, axis=0)
+            cells.append(f"{mean[0]:.2f}, {mean[-1]:.2f}, " + " ".join(f"{curve[-1]:.2f}" for curve in found))
+        table.add_row(f"W{bits}/A{bits}", *cells)
+    console.print(table)
+
+
+def picture(results: list, path: Path):
+    """Accuracy against epoch: lines for means, bands for 95 % confidence."""
+    made, grid = pyplot.subplots(2, 4, figsize=(14, 6.5), layout="constrained")
+    for setting, axis in zip(FIGURE, grid.flat, strict=False):
+        axis.axhline(real(results, setting.network), color="black", linestyle="--", label="FP32 network")
+        for name in STARTS:
+            mean, half = compare.band(curves(results, setting, name))
+            (line,) = axis.plot(mean, label=f"start from {name}")
+            axis.fill_between(range(len(mean)), mean - half, mean + half, alpha=0.2, color=line.get_color())
+        axis.set(title=str(setting), xlabel="epoch", ylabel="test accuracy, %", ylim=(None, 95))
+    grid.flat[0].legend()
+    grid.flat[-1].set_axis_off()
+    made.savefig(path, dpi=130)
+    pyplot.close(made)
+
+
+def main(
+    speed: Annotated[bool, typer.Option("--speed", help="Measure a training step instead.")] = False,
+    seeds: Annotated[int, typer.Option(help="How many.")] = SEEDS,
+    samples: Annotated[int, typer.Option(help="Training images.")] = SAMPLES,
+    epochs: Annotated[int, typer.Option(help="Of quantisation-aware training.")] = EPOCHS,
+) -> None:
+    """Train all, print tables, write a picture and JSON; exit code 1 where a goal is missed."""
+    console = Console(width=None if sys.stdout.isatty() else 130)
+    if speed:
+        train_speed.report(console)
+        return
+    began = time.perf_counter()
+    networks = sorted({setting.network for setting in FIGURE})
+    side_by_side("FP32", prepare, [(name, seed, samples) for name in networks for seed in range(seeds)], console)
+    jobs = [(setting, name, options, seed) for seed in range(seeds) for setting in FIGURE
+            for name, options in STARTS.items()]
+    jobs += [(Setting(network="resnet", weights=bits, inputs=bits), name, options, seed) for seed in range(seeds)
+             for bits in WIDTHS for name, options in WAYS.items()]
+    results = side_by_side("behind quantisers", run, [(job, samples, epochs) for job in jobs], console)
+    met = figure(results, console)
+    widths(results, console)
+    OUT.mkdir(parents=True, exist_ok=True)
+    picture(results, OUT / "figure11.png")
+    (OUT / "runs.json").write_text(json.dumps(
+        [{"setting": str(job[0]), "way": job[1], "seed": job[3], "fp32": value, "curve": curve}
+         for job, value, curve in results], indent=1))
+    console.print(f"{time.perf_counter() - began:.0f} s; {OUT / 'figure11.png'}, {OUT / 'runs.json'}")
+    raise typer.Exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

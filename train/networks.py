@@ -1,0 +1,97 @@
+"""Small image classifiers for 28 x 28 pixels in FP32, after those that are named."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+
+CLASSES = 10
+
+
+def convolution(
+    inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1, relu: bool = True
+) -> nn.Sequential:
+    """A convolution, its normalisation, and a relu where one is wanted."""
+    layers = [nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False), nn.BatchNorm2d(outputs)]
+    return nn.Sequential(*layers, *[nn.ReLU()] * relu)
+
+
+class Residual(nn.Module):
+    """What `body` makes, added to what `around` makes of the same.
+
+    Args:
+        body, around: Modules; `around` may be nn.Identity().
+        relu:         Whether one follows.
+    """
+
+    def __init__(self, body: nn.Module, around: nn.Module, relu: bool):
+        super().__init__()
+        self.body, self.around = body, around
+        self.relu = nn.ReLU() if relu else nn.Identity()
+
+    def forward(self, x):
+        return self.relu(self.body(x) + self.around(x))
+
+
+class Branches(nn.Module):
+    """What several modules make of the same, one behind the other."""
+
+    def __init__(self, *branches: nn.Module):
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+
+    def forward(self, x):
+        return torch.cat([branch(x) for branch in self.branches], 1)
+
+
+def perceptron(hidden: Sequence[int] = (128, 64)) -> nn.Sequential:
+    """Dense layers with relus between them; 109,386 parameters."""
+    sizes = (784, *hidden)
+    layers = [layer for i, o in zip(sizes, sizes[1:], strict=False) for layer in (nn.Linear(i, o), nn.ReLU())]
+    return nn.Sequential(nn.Flatten(), *layers, nn.Linear(sizes[-1], CLASSES))
+
+
+def resnet() -> nn.Sequential:
+    """Three blocks of two convolutions with a way around them; 77,754 parameters."""
+
+    def block(inputs: int, outputs: int, stride: int) -> Residual:
+        body = nn.Sequential(convolution(inputs, outputs, 3, stride), convolution(outputs, outputs, 3, relu=False))
+        around = nn.Identity() if stride == 1 else convolution(inputs, outputs, 1, stride, relu=False)
+        return Residual(body, around, relu=True)
+
+    return nn.Sequential(convolution(1, 16, 3), block(16, 16, 1), block(16, 32, 2), block(32, 64, 2), _head(64))
+
+
+def mobilenet() -> nn.Sequential:
+    """Inverted bottlenecks: wide and depthwise inside, narrow and linear between; 34,682 parameters."""
+
+    def block(inputs: int, outputs: int, stride: int, wider: int = 4) -> nn.Module:
+        wide = wider * inputs
+        body = nn.Sequential(convolution(inputs, wide, 1), convolution(wide, wide, 3, stride, groups=wide),
+                             convolution(wide, outputs, 1, relu=False))
+        return Residual(body, nn.Identity(), relu=False) if (inputs, stride) == (outputs, 1) else body
+
+    return nn.Sequential(
+        convolution(1, 16, 3, 2), block(16, 16, 1), block(16, 24, 2), block(24, 24, 1), block(24, 32, 2),
+        block(32, 32, 1), convolution(32, 128, 1), _head(128))
+
+
+def inception() -> nn.Sequential:
+    """Branches of several sizes side by side; 31,338 parameters."""
+
+    def block(inputs: int, each: int) -> Branches:
+        pooled = nn.Sequential(nn.MaxPool2d(3, 1, 1), convolution(inputs, each, 1))
+        twice = nn.Sequential(convolution(inputs, each, 1), convolution(each, each, 3), convolution(each, each, 3))
+        once = nn.Sequential(convolution(inputs, each, 1), convolution(each, each, 3))
+        return Branches(convolution(inputs, each, 1), once, twice, pooled)
+
+    return nn.Sequential(
+        convolution(1, 16, 3), nn.MaxPool2d(2), block(16, 16), nn.MaxPool2d(2), block(64, 24), _head(96))
+
+
+def _head(channels: int) -> nn.Sequential:
+    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, CLASSES))
+
+
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "mlp": perceptron, "resnet": resnet, "mobilenet": mobilenet, "inception": inception}
