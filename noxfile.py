@@ -86,6 +86,12 @@ def bench_overflow(session):
 
 
 @nox.session(default=False)
+def bench_train(session):
+    """Ways to start quantisation-aware training beside each other; `--speed`."""
+    python(session, "benchmarks.bench_train")
+
+
+@nox.session(default=False)
 def synth(session):
     """Gates, multipliers and memories of each unit on an ECP5."""
     python(session, "benchmarks.synth")
