@@ -147,7 +147,7 @@ def all_runs(folder: Path | None, seeds: int, console: Console) -> tuple[list[fl
 def report(fp32: list[float], runs: list[Run], console: Console) -> bool:
     """Print the table; whether 8 bits lie near enough to FP32."""
     table = Table("W, R", "x, h", "gates", "form", "PTQ, mean", "each seed", "QAT, mean", "each seed",
-                  "QAT - FP32", "goal", title="JapaneseVowels, LSTM 12-32-9, test accuracy in percent, in the machine's arithmetic")
+                  "QAT - FP32", "goal", title="JapaneseVowels, LSTM 12-32-9, test accuracy in golden arithmetic, %")
     mean, met = np.mean(fp32), True
     table.add_row("FP32", "FP32", "FP32", "", f"{mean:.2f}", " ".join(f"{value:.2f}" for value in fp32))
     for setting in SETTINGS:
