@@ -6,6 +6,7 @@ import numpy as np
 
 from golden import dataset
 from golden.firmware import Firmware
+from golden.model import Model
 from nnp.batches import one_sample
 from nnp.options import sample_range
 
@@ -24,17 +25,26 @@ def read_inputs(firmware: Firmware, path: Path | None, samples: str, first: int)
         data = dataset.load(firmware.data)
         chosen = sample_range(samples, first, len(data.labels))
         return [(index, one_sample(data, index)) for index in range(chosen.start, chosen.stop)]
+    halves = read_array(firmware, path)
+    chosen = sample_range(samples, first, len(halves))
+    return [(index, halves[index]) for index in range(chosen.start, chosen.stop)]
+
+
+def read_array(network: Firmware | Model, path: Path) -> np.ndarray:
+    """Inputs for a network from a .npy file, as binary16 bit patterns.
+
+    Raises:
+        ValueError: there is no such file, or its numbers have another shape.
+    """
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"{path}: not a whole .npy file of numbers ({error})") from error
-    wanted = 3 if firmware.recurrent else 2
-    if array.ndim != wanted or array.shape[-1] != firmware.inputs or array.dtype.kind not in "fiu" or 0 in array.shape:
-        shape = f"[samples, steps, {firmware.inputs}]" if firmware.recurrent else f"[samples, {firmware.inputs}]"
-        raise ValueError(f"{path}: {firmware.name} takes numbers{shape}, not {array.dtype}{list(array.shape)}")
-    chosen = sample_range(samples, first, len(array))
+    wanted = 3 if network.recurrent else 2
+    if array.ndim != wanted or array.shape[-1] != network.inputs or array.dtype.kind not in "fiu" or 0 in array.shape:
+        shape = f"[samples, steps, {network.inputs}]" if network.recurrent else f"[samples, {network.inputs}]"
+        raise ValueError(f"{path}: {network.name} takes numbers{shape}, not {array.dtype}{list(array.shape)}")
     with np.errstate(over="ignore"):
-        halves = array.astype(np.float16).view(np.uint16)
-    return [(index, halves[index]) for index in range(chosen.start, chosen.stop)]
+        return array.astype(np.float16).view(np.uint16)

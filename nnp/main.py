@@ -8,6 +8,7 @@ from nnp.disasm import disasm
 from nnp.doctor import doctor
 from nnp.errors import sentences
 from nnp.overflow import overflow
+from nnp.predict import predict
 from nnp.run import run
 from nnp.train import app as train
 from nnp.verify import verify
@@ -23,6 +24,7 @@ for name, command in (
     ("verify", verify),
     ("compile", compile_model),
     ("run", run),
+    ("predict", predict),
     ("overflow", overflow),
     ("verilog", verilog),
     ("asm", asm),

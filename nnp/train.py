@@ -12,7 +12,17 @@ import typer
 
 from nnp.errors import sentences
 from spec.formats import Format
-from train.methods import ActivationMethod, Gates, InitialState, Methods, WeightMethod
+from train.methods import (
+    ActivationMethod,
+    ActivationTraining,
+    Gates,
+    InitialState,
+    Methods,
+    Recipe,
+    Start,
+    WeightMethod,
+    WeightTraining,
+)
 
 app = typer.Typer(help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
 
@@ -87,6 +97,49 @@ def lstm(
     fmt, gates = Format(bits=bits, symmetric=True), Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits)
     options = {"weights_format": fmt, "input_format": fmt, "gates": gates, "initial": initial}
     _train("lstm", out, seed=seed, folder=data, hidden=hidden or (32,), epochs=epochs, **options)
+
+
+@app.command()
+@sentences
+def image(
+    network: Annotated[str, typer.Argument(help="mlp, resnet, mobilenet or inception.")] = "resnet",
+    out: Out = Path("fashion-image.safetensors"),
+    seed: Seed = 0,
+    data: Data = None,
+    weights_bits: Annotated[int, typer.Option(help="1 to 8, or 16.")] = 4,
+    input_bits: Annotated[int, typer.Option(help="2 to 8, or 16.")] = 4,
+    layer: Annotated[
+        list[str] | None, typer.Option(help="NAME=WEIGHTS,INPUTS: bits of one layer.", show_default=False)
+    ] = None,
+    symmetric: Annotated[bool, typer.Option("--symmetric", help="Leave out the lowest code of inputs.")] = False,
+    ptq_weights: Annotated[WeightMethod, typer.Option(help="Integers and scales before QAT.")] = WeightMethod.MMSE,
+    ptq_activations: Annotated[
+        ActivationMethod, typer.Option(help="Saturations and offsets before QAT.")
+    ] = ActivationMethod.SEARCH,
+    tensor: Annotated[bool, typer.Option("--tensor", help="One scale a layer, not one a row.")] = False,
+    weights: Annotated[WeightTraining, typer.Option(help="QAT of weights.")] = WeightTraining.WRPN,
+    activations: Annotated[ActivationTraining, typer.Option(help="QAT of activations.")] = ActivationTraining.UNIFORM,
+    start: Annotated[Start, typer.Option(help="Where QAT starts.")] = Start.PTQ,
+    epochs: Annotated[
+        tuple[int, int, int], typer.Option(help="Of FP32, of QAT, and of QAT in the machine's arithmetic.")
+    ] = (8, 4, 1),
+    samples: Annotated[int, typer.Option(help="Training images.")] = 60_000,
+):
+    """A small image network on Fashion-MNIST, by any method at any width."""
+    recipe = Recipe(
+        weights_bits=weights_bits, input_bits=input_bits, symmetric=(True, symmetric), weights=weights,
+        activations=activations, start=start, bits=dict(_layer_bits(text) for text in layer or ()),
+        methods=Methods(weights=ptq_weights, tensor=tensor, activations=ptq_activations))
+    _train("image", out, network=network, recipe=recipe, seed=seed, folder=data, epochs=epochs, samples=samples)
+
+
+def _layer_bits(text: str) -> tuple[str, tuple[int, int]]:
+    """The bits that --layer gives."""
+    name, _, widths = text.partition("=")
+    parts = widths.split(",")
+    if len(parts) != 2 or not all(part.isdigit() for part in parts):
+        raise ValueError(f"--layer {text!r}: NAME=WEIGHTS,INPUTS is needed, such as 0_0=8,8")
+    return name, (int(parts[0]), int(parts[1]))
 
 
 def _train(kind: str, out: Path, **options):

@@ -346,3 +346,38 @@ def test_doctor():
 def test_the_shipped_models_are_dense_and_recurrent():
     assert all(isinstance(layer, Dense) for layer in load_model(MLP).layers)
     assert load_model(LSTM).recurrent
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (("none",), "there is no network 'none': choose one of mlp, resnet, mobilenet, inception"),
+    (("mlp", "--weights-bits", 9), "9 bits: choose 1 to 8, 16 or 24"),
+    (("mlp", "--layer", "1=8"), "--layer '1=8': NAME=WEIGHTS,INPUTS is needed"),
+    (("mlp", "--input-bits", 1, "--symmetric"), "symmetric codes of 1 bit are all zero")])
+def test_image_networks_that_cannot_be_trained(words, message, tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+    result = nnp("train", "image", *words, "-o", tmp_path / "out")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("model", [MLP, LSTM])
+def test_predict(model, tmp_path):
+    result = nnp("predict", model, "--samples", 20, "-o", tmp_path / "out.npy")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert len(lines) == 21
+    wrong = sum("(is " in line for line in lines)
+    assert lines[-1] == f"{1 - wrong / 20:.2%} of 20 right"
+    assert np.load(tmp_path / "out.npy").shape == (20, load_model(model).outputs)
+
+
+def test_predict_from_a_file(tmp_path):
+    np.save(tmp_path / "in.npy", np.zeros((2, 784)))
+    assert nnp("predict", MLP, "--inputs", tmp_path / "in.npy", "--samples", "all").output.count(": ") == 2
+    assert "takes numbers[samples, 784], not float64[2, 3]" in _refused_inputs(tmp_path, np.zeros((2, 3)))
+
+
+def _refused_inputs(folder, array) -> str:
+    np.save(folder / "bad.npy", array)
+    return refused("predict", MLP, "--inputs", folder / "bad.npy")

@@ -3,6 +3,7 @@
 Source: S0.e, figure 11.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,33 +85,42 @@ class Images:
             tensors += [floats(part.inputs).view(-1, 1, 28, 28), torch.from_numpy(part.labels.copy())]
         return cls(*tensors)
 
-    def accuracy(self, net: nn.Module, *options) -> float:
-        """On the test set."""
+    def outputs(self, net: nn.Module, *options) -> torch.Tensor:
+        """float32[samples, classes] for the test set."""
         net.eval()
         with torch.no_grad():
-            found = torch.cat([net(part, *options).argmax(1) for part in self.test_x.split(MEASURED)])
-        net.train()
-        return share(found, self.test_labels)
+            return torch.cat([net(part, *options) for part in self.test_x.split(MEASURED)])
+
+    def accuracy(self, net: nn.Module) -> float:
+        """On the test set."""
+        return share(self.outputs(net).argmax(1), self.test_labels)
 
 
 def trained(
-    network: str, images: Images, seed: int, epochs: int, folder: Path, progress: Progress = silent
+    network: str, images: Images, seed: int, epochs: int, folder: Path | None, progress: Progress = silent
 ) -> nn.Module:
-    """The FP32 network, in evaluation; read from `folder` where it has been trained before."""
+    """The FP32 network, in evaluation; read from `folder` where it has been trained before.
+
+    Raises:
+        ValueError: there is no network of that name.
+    """
+    if network not in NETWORKS:
+        raise ValueError(f"there is no network {network!r}: choose one of {', '.join(NETWORKS)}")
     torch.manual_seed(seed)
     net = NETWORKS[network]()
-    path = folder / f"{network}-{len(images.x)}-{epochs}-{seed}.safetensors"
-    if path.exists():
+    path = folder / f"{network}-{len(images.x)}-{epochs}-{seed}.safetensors" if folder else None
+    if path and path.exists():
         net.load_state_dict(load_file(path))
         return net.eval()
     net.train()
     optimiser = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4, nesterov=True)
     fit(phase="FP32 training", loss=lambda index: cross_entropy(net(images.x[index]), images.labels[index]),
         optimiser=optimiser, count=len(images.x), batch=BATCH, epochs=epochs, seed=seed, progress=progress)
-    folder.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{np.random.default_rng().integers(1 << 32)}")
-    save_file(net.state_dict(), part)
-    part.replace(path)
+    if path:
+        folder.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}")
+        save_file(net.state_dict(), part)
+        part.replace(path)
     return net.eval()
 
 

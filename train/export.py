@@ -1,5 +1,6 @@
 """From a trained network to a model file, measured in golden arithmetic."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,7 @@ def finish(
     seed: int,
     command: str,
     method: str,
+    sources: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Model:
     """Measure a network on its test set and write it.
 
@@ -58,6 +60,7 @@ def finish(
             preprocessing=preprocessing,
             classes=test.classes,
             layers=layers,
+            sources=sources or {},
             provenance=Provenance(
                 command=command,
                 method=method,
@@ -70,7 +73,7 @@ def finish(
             qat_predictions=qat.argmax(1).numpy().astype(np.uint8),
         )
 
-    outputs = network.forward(model(0.0), test.inputs, test.lengths)[-1].outputs
+    outputs = network.outputs(model(0.0), test.inputs, test.lengths)
     if lowered is not None and (different := int((outputs != patterns(lowered)).sum())):
         raise RuntimeError(f"golden and PyTorch differ in {different} of {outputs.size} outputs; report this defect")
     finished = model(share(network.classes(outputs), test.labels))

@@ -149,6 +149,18 @@ class Recipe:
             if pair[0] == 1 and self.weights is not WeightTraining.DOREFA:
                 raise ValueError(f"{self.weights} cannot train weights of 1 bit, which have no zero: use dorefa")
 
+    def __str__(self) -> str:
+        def width(bits):
+            return f"{bits} bits" if bits else "FP32"
+
+        scales = "tensor" if self.methods.tensor else "row"
+        begun = f"{self.methods.weights} for each {scales}, {self.methods.activations}"
+        return (
+            f"weights of {width(self.weights_bits)} by {self.weights}, inputs of {width(self.input_bits)} by "
+            f"{self.activations}, from {begun if self.start is Start.PTQ else 'FP32'}"
+            + "".join(f", {name} {width(w)} and {width(i)}" for name, (w, i) in self.bits.items())
+        )
+
     def bits_of(self, name: str) -> tuple[int | None, int | None]:
         """Bits of a layer's weights and inputs."""
         return self.bits.get(name, (self.weights_bits, self.input_bits))
