@@ -86,8 +86,8 @@ def step_lstm(build: Build, layer: LSTM, state: State, source: Place) -> Place:
         }[gate]
         curve = operate(Op.V_TANH1 if gate == "j" else Op.V_SIGM1)
         if quantised:
-            build.program.chain(*start, *affine, curve, write(quantised.raw.at(piece.word)), **registers)
-            build.program.chain(*quantised.steps(gate, piece.word), *last, rows=piece.rows)
+            build.program.chain(*start, *affine, curve, write(quantised.raw), **registers)
+            build.program.chain(*quantised.steps(gate), *last, rows=piece.rows)
         else:
             build.program.chain(*start, *affine, curve, *last, **registers)
     build.program.note("cell")
@@ -111,26 +111,26 @@ class _Outputs:
     """The gates' outputs on their way to fewer bits: y becomes (y + centre) - centre.
 
     Attributes:
-        raw: Room for one gate's output.
+        raw: Room for the output of one gate, or of a piece of it.
     """
 
     def __init__(self, build: Build, layer: LSTM):
         allocator, name = build.allocator, layer.name
         self.raw = allocator.vector(Mem.INITIAL_VRF, layer.outputs, f"{name}, gate output")
         # One of each for the sigmoids and one for tanh.
-        self._centres = {
+        centres = {
             centre: [
                 allocator.constant(mem, np.full(layer.outputs, centre, np.float16).view(np.uint16), f"{name}, centre")
                 for mem in (Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1)
             ]
             for centre in sorted(set(layer.centres.values()))
         }
-        self._of = {gate: self._centres[centre] for gate, centre in layer.centres.items()}
+        self._of = {gate: centres[centre] for gate, centre in layer.centres.items()}
 
-    def steps(self, gate: str, word: int) -> tuple[Instruction, ...]:
+    def steps(self, gate: str) -> tuple[Instruction, ...]:
         """How the chain begins that reads what lies in `raw`."""
-        plus, minus = (place.at(word) for place in self._of[gate])
-        return read(self.raw.at(word)), operate(Op.VV_ADD0, plus), operate(Op.VV_A_SUB_B1, minus)
+        plus, minus = self._of[gate]
+        return read(self.raw), operate(Op.VV_ADD0, plus), operate(Op.VV_A_SUB_B1, minus)
 
 
 def _input_products(build: Build, layer: LSTM, source: Place) -> Place:
