@@ -125,7 +125,6 @@ class QuantisedLSTM(nn.Module):
         pairs = (scales.of_gate(pair, weights_format.bits, gates) for pair in zip(*matrices, strict=True))
         self.affines = tuple(zip(*pairs, strict=True))  # [W or R][gate]
         self.register_buffer("steps", self._each(lambda affine: affine.step))
-        self.register_buffer("ends", self._each(lambda affine: affine.ends).float().mT[..., None, None])
         self.input_weights, self.recurrent_weights = (
             nn.Parameter(in_steps(matrix, affines)) for matrix, affines in zip(matrices, self.affines, strict=True)
         )
@@ -135,13 +134,16 @@ class QuantisedLSTM(nn.Module):
         self.fp32 = {"input_weights": matrices[0], "recurrent_weights": matrices[1], "bias": bias}
 
     def _each(self, of) -> torch.Tensor:
-        """Numbers of every scale, float64[W or R, gate, ...]."""
+        """A number of every scale, float64[W or R, gate]."""
         return torch.tensor([[of(affine) for affine in affines] for affines in self.affines], dtype=torch.float64)
 
     def integers(self) -> tuple[torch.Tensor, torch.Tensor]:
         """q + z of W[4, hidden, inputs] and R[4, hidden, hidden]."""
-        pairs = zip((self.input_weights, self.recurrent_weights), self.ends, strict=True)
-        return tuple(Round.apply(weights, *ends) for weights, ends in pairs)
+        pairs = zip((self.input_weights, self.recurrent_weights), self.affines, strict=True)
+        return tuple(
+            torch.stack([Round.apply(weights[gate], *affine.ends) for gate, affine in enumerate(affines)])
+            for weights, affines in pairs
+        )
 
     def forward(self, x, lengths, lowered: bool, record: dict | None = None):
         """As `FloatLSTM`."""
