@@ -27,18 +27,26 @@ class Binary16(Function):
         return gradient
 
 
+def passed(gradient, x, lowest: float, highest: float):
+    """The gradient where lowest <= x <= highest, else 0."""
+    # The fused operation leaves its ends out.
+    ends = np.array([lowest, highest], np.float32)
+    below, above = np.nextafter(ends, np.array([-np.inf, np.inf], np.float32))
+    return torch.ops.aten.hardtanh_backward(gradient, x, float(below), float(above))
+
+
 class Round(Function):
     """Round to the nearest integer, ties to even, and clip; the gradient passes inside the range."""
 
     @staticmethod
     def forward(ctx, x, lowest, highest):
-        ctx.save_for_backward((x >= lowest) & (x <= highest))
-        return x.round().clamp(lowest, highest)
+        ctx.save_for_backward(x)
+        ctx.ends = lowest, highest
+        return x.round().clamp_(lowest, highest)
 
     @staticmethod
     def backward(ctx, gradient):
-        (inside,) = ctx.saved_tensors
-        return gradient * inside, None, None
+        return passed(gradient, *ctx.saved_tensors, *ctx.ends), None, None
 
 
 class Damped(Function):
@@ -73,9 +81,7 @@ class Codes(Function):
     @staticmethod
     def backward(ctx, gradient):
         y, step = ctx.saved_tensors
-        # Inside is 0 <= y <= levels; the fused operation leaves its ends out.
-        lowest, highest = -np.finfo(np.float32).tiny, np.nextafter(np.float32(ctx.levels), np.float32(np.inf))
-        gradient = torch.ops.aten.hardtanh_backward(gradient, y, float(lowest), float(highest))
+        gradient = passed(gradient, y, 0, ctx.levels)
         if not ctx.needs_input_grad[1]:
             return gradient, None, None
         error = torch.sub(y.round(), y).mul_(gradient).sum()

@@ -136,7 +136,7 @@ class QuantisedLayer(nn.Module):
 
     def _border(self) -> float:
         """What a real zero around the input becomes."""
-        if not self.inputs or self.inputs.offset == 0:
+        if self.geometry.dense or not self.geometry.padding or not self.inputs or self.inputs.offset == 0:
             return 0.0
         with torch.no_grad():
             zero = binary16(-self.inputs.offset.double() / self.inputs.step)
