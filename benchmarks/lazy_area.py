@@ -81,7 +81,7 @@ def place(dut: Component, target: int) -> tuple[float, dict[str, int]]:
 
 def main(
     lanes: Annotated[list[int] | None, typer.Option(help="Parameters a cycle; 1, 4 and 16 where left out.")] = None,
-    target: Annotated[int, typer.Option(help="MHz that placement aims at.")] = 250,
+    target: Annotated[int, typer.Option(help="MHz that placement aims at.")] = 150,
 ) -> None:
     """Synthesise, place, route and print."""
     console, fmt = Console(width=100 if not sys.stdout.isatty() else None), LazyFormat()
