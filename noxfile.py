@@ -92,6 +92,12 @@ def bench_train(session):
 
 
 @nox.session(default=False)
+def verify_matrix(session):
+    """Networks trained by every method and width that a machine takes, on its gates, bit for bit."""
+    python(session, "benchmarks.verify_matrix")
+
+
+@nox.session(default=False)
 def synth(session):
     """Gates, multipliers and memories of each unit on an ECP5."""
     python(session, "benchmarks.synth")
