@@ -131,10 +131,13 @@ class Predictor:
 
 
 def _slower(factors: Factors) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Gradients of a weight in steps that are a1 times as large: divided by a1 squared, real weights move as before."""
+    """Gradients of weights whose steps are a1 times as large: divided by a1, so that integers move as before.
+
+    Real weights then move a1 times as far. Where they moved as before, coarse integers would hardly ever change.
+    """
 
     def hook(gradient):
-        scale = torch.from_numpy(factors.parameters).to(gradient.dtype) ** 2
+        scale = torch.from_numpy(factors.parameters).to(gradient.dtype)
         return gradient / scale.reshape(-1, *[1] * (gradient.dim() - 1))
 
     return hook
