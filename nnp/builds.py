@@ -34,8 +34,9 @@ class Builds:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
-        self._pool.shutdown(wait=False, cancel_futures=True)
+    def __exit__(self, error, *_):
+        # Nobody waits for builds where something has failed.
+        self._pool.shutdown(wait=error is None, cancel_futures=True)
 
 
 def build(kind: str, config: Config):
