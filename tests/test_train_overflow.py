@@ -243,8 +243,9 @@ def test_too_large_ranges_shrink_until_the_steps_are_used(images):
         assert layer.integers().abs().amax(1).min() >= 120
 
 
-def test_training_in_a_narrow_accumulator_from_end_to_end(tmp_path):
-    folder, told = DATA / "fashion-mnist", []
+def test_training_in_a_narrow_accumulator_from_end_to_end(tmp_path, monkeypatch):
+    folder, told, runs, run = DATA / "fashion-mnist", [], [], Predictor.run
+    monkeypatch.setattr(Predictor, "run", lambda predictor: runs.append(run(predictor)) or runs[-1])
     for kind in "images-idx3", "labels-idx1":
         (tmp_path / f"train-{kind}-ubyte.gz").symlink_to(folder / f"t10k-{kind}-ubyte.gz")
     options = {"folder": tmp_path, "hidden": (16,), "epochs": (2, 1, 1), "samples": 1500, "weights_format": EIGHT}
@@ -255,6 +256,8 @@ def test_training_in_a_narrow_accumulator_from_end_to_end(tmp_path):
     assert ", 0 events, 15 bits; output: " in made.provenance.method
     assert [call[0] for call in told if call[0].startswith("overflow")] == ["overflow hidden1:", "overflow output:"]
     assert made.provenance.golden_accuracy > 0.6
+    assert len(runs) == 3  # after PTQ and after each epoch
+    assert str(runs[-1]) in made.provenance.method
     free = mlp.train_mlp(tmp_path / "free", **options)
     assert dry_run(free, calibration, None, widths)[0].count.number > 0
     assert "ranges for" not in free.provenance.method
