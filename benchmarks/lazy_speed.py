@@ -4,15 +4,14 @@ QPyTorch's block floating point takes part where it is installed: 8-bit weights,
 nearest, as its own examples do.
 """
 
-import time
 from collections.abc import Callable
 
 import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
 from torch import nn
 
+from benchmarks.interleaved import columns, rows
 from golden.block_network import AveragePool, Conv, Dense, Relu, Residual
 from golden.block_training import Rates
 from train import block_network
@@ -96,18 +95,7 @@ def report(console: Console):
     torch.set_num_threads(1)
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
-    table = Table("network", "arithmetic", "ms a step, median", "ms, least", "multiple of FP32",
-                  title="Training step, one thread")
+    table = columns("network", "arithmetic", "Training step, one thread")
     for name, (layers, shape) in NETWORKS.items():
-        steps = contestants(layers, shape, rng)
-        times = {key: [] for key in steps}
-        for _ in range(ROUNDS):
-            for key, step in steps.items():
-                began = time.perf_counter()
-                step()
-                times[key].append(1000 * (time.perf_counter() - began))
-        base = np.median(times["FP32"][2:])
-        for key, found in times.items():
-            middle = np.median(found[2:])
-            table.add_row(name, key, f"{middle:.1f}", f"{min(found):.1f}", f"{middle / base:.2f}")
+        rows(table, name, contestants(layers, shape, rng), ROUNDS)
     console.print(table)

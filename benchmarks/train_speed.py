@@ -1,14 +1,12 @@
 """Time of a step of quantisation-aware training, as a multiple of that in FP32, in one interleaved run."""
 
-import time
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
 from torch import nn
 
+from benchmarks.interleaved import columns, rows
 from train.fit import cross_entropy
 from train.methods import ActivationTraining, Recipe, WeightTraining
 from train.networks import NETWORKS
@@ -50,18 +48,7 @@ def report(console: Console):
     torch.set_num_threads(1)
     torch.manual_seed(0)
     x, labels = torch.rand(BATCH, 1, 28, 28), torch.arange(BATCH) % 10
-    table = Table("network", "training", "ms a step, median", "ms, least", "multiple of FP32",
-                  title=f"Training step of {BATCH} images, one thread")
+    table = columns("network", "training", f"Training step of {BATCH} images, one thread")
     for name in "resnet", "mobilenet", "mlp":
-        steps = contestants(name, x, labels)
-        times = {key: [] for key in steps}
-        for _ in range(ROUNDS):
-            for key, step in steps.items():
-                began = time.perf_counter()
-                step()
-                times[key].append(1000 * (time.perf_counter() - began))
-        base = np.median(times["FP32"][2:])
-        for key, found in times.items():
-            middle = np.median(found[2:])
-            table.add_row(name, key, f"{middle:.2f}", f"{min(found):.2f}", f"{middle / base:.2f}")
+        rows(table, name, contestants(name, x, labels), ROUNDS)
     console.print(table)

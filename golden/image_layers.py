@@ -22,8 +22,37 @@ class Reduction(StrEnum):
     AVERAGE = "average"
 
 
+class Windows:
+    """What layers share that see an image through windows: `shape`, `stride` and `padding` are theirs."""
+
+    __slots__ = ()
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Rows and columns of a window."""
+        raise NotImplementedError
+
+    @property
+    def channels(self) -> int:
+        """Of the output."""
+        raise NotImplementedError
+
+    @property
+    def made(self) -> tuple[int, int, int]:
+        """Channels, rows and columns of the output."""
+        return self.channels, *checks.counts(self, self.window)
+
+    @property
+    def inputs(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def outputs(self) -> int:
+        return prod(self.made)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Conv:
+class Conv(Windows):
     """Integer convolution: at each place what `Dense` does to the patch there.
 
     Attributes:
@@ -82,21 +111,16 @@ class Conv:
         checks.real(self)
 
     @property
-    def made(self) -> tuple[int, int, int]:
-        """Channels, rows and columns of the output."""
-        return len(self.weights), *checks.counts(self, self.weights.shape[2:])
+    def window(self) -> tuple[int, int]:
+        return self.weights.shape[2:]
 
     @property
-    def inputs(self) -> int:
-        return prod(self.shape)
-
-    @property
-    def outputs(self) -> int:
-        return prod(self.made)
+    def channels(self) -> int:
+        return len(self.weights)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Pool:
+class Pool(Windows):
     """The largest value of each window, or their sum in row order times binary16(1 / elements), each rounded.
 
     Attributes:
@@ -119,7 +143,7 @@ class Pool:
 
     def __post_init__(self):
         checks.image_shape(self)
-        checks.windows(self, (self.size, self.size))
+        checks.windows(self, self.window)
         if self.padding and self.reduction is Reduction.AVERAGE:
             raise ValueError(f"layer {self.name!r}: averages take no padding; pad before, or use none")
         if 2 * self.padding > self.size:
@@ -127,17 +151,12 @@ class Pool:
                              f"{self.size}")
 
     @property
-    def made(self) -> tuple[int, int, int]:
-        """Channels, rows and columns of the output."""
-        return self.shape[0], *checks.counts(self, (self.size, self.size))
+    def window(self) -> tuple[int, int]:
+        return self.size, self.size
 
     @property
-    def inputs(self) -> int:
-        return prod(self.shape)
-
-    @property
-    def outputs(self) -> int:
-        return prod(self.made)
+    def channels(self) -> int:
+        return self.shape[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -42,8 +42,7 @@ def convolve(weights: np.ndarray, codes: np.ndarray, stride: int, groups: int, l
 def pool(layer: Pool, x: np.ndarray) -> np.ndarray:
     """uint16[samples, inputs] to uint16[samples, outputs], before the activation."""
     images = x.reshape(len(x), *layer.shape)
-    size = layer.size, layer.size
-    seen = windows(images, size, layer.stride, layer.padding, LOWEST).reshape(len(x), *layer.made, -1)
+    seen = windows(images, layer.window, layer.stride, layer.padding, LOWEST).reshape(len(x), *layer.made, -1)
     elements = list(np.moveaxis(seen, -1, 0))
     if layer.reduction is Reduction.MAX:
         return reduce(float16.maximum, elements).reshape(len(x), -1)

@@ -1,0 +1,29 @@
+"""Times of several calls, taken in turn, so that what disturbs one disturbs all."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+from rich.table import Table
+
+#: Rounds that warm up.
+WARM = 2
+
+
+def columns(of: str, kind: str, title: str) -> Table:
+    """An empty table for `rows`."""
+    return Table(of, kind, "ms a step, median", "ms, least", "multiple of FP32", title=title)
+
+
+def rows(table: Table, name: str, calls: dict[str, Callable[[], None]], rounds: int):
+    """Measure, and add a row for each call, as multiples of the one called FP32."""
+    times = {key: [] for key in calls}
+    for _ in range(rounds):
+        for key, call in calls.items():
+            began = time.perf_counter()
+            call()
+            times[key].append(1000 * (time.perf_counter() - began))
+    base = np.median(times["FP32"][WARM:])
+    for key, found in times.items():
+        middle = np.median(found[WARM:])
+        table.add_row(name, key, f"{middle:.2f}", f"{min(found):.2f}", f"{middle / base:.2f}")
