@@ -68,8 +68,8 @@ def place(dut: Component, target: int) -> tuple[float, dict[str, int]]:
         Path(folder, "top.v").write_text(verilog(Boxed(dut), "top"))
         commands = (
             [YOSYS, "-q", "-p", f"{SCRIPT.text}; write_json top.json"],
-            [NEXTPNR, *DEVICE, "--json", "top.json", "--freq", str(target), "--seed", "1", "--report", "report.json",
-             "--lpf-allow-unconstrained", "--timing-allow-fail"])
+            [NEXTPNR, *DEVICE, "--json", "top.json", "--freq", str(target), "--router", "router2", "--seed", "1",
+             "--report", "report.json", "--lpf-allow-unconstrained", "--timing-allow-fail"])
         for words in commands:
             done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
             if done.returncode:
