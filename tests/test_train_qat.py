@@ -26,6 +26,7 @@ from train.export import patterns  # noqa: E402
 from train.qat.activations import Activations  # noqa: E402
 from train.qat.graph import Unsupported, nodes  # noqa: E402
 from train.qat.network import QuantisedNetwork  # noqa: E402
+from train.qat.scales import scales  # noqa: E402
 from train.qat.weights import KINDS, weights  # noqa: E402
 
 PAIRS = list(product(WeightTraining, ActivationTraining))
@@ -253,3 +254,27 @@ def test_step_zero_is_the_ptq_network(net, images):
         assert np.array_equal(getattr(got, name), getattr(want, name)), name
     assert got.weights.reshape(6, -1).tolist() == want.weights.tolist()
     assert first.lost.startswith("weights ")
+
+
+def test_gradients_of_scales():
+    """By hand in one function, and by PyTorch through the formula."""
+    generator = torch.Generator().manual_seed(0)
+    gain, total, constant, of_scale, of_offset = torch.randn(5, 7, generator=generator, dtype=torch.float64)
+    seen = np.random.default_rng(0).random((5, 100)) * 4 + 0.5
+    both = Activations(seen, 3, Recipe()), Activations(2 * seen, 4, Recipe())
+    for into, out in ((both[0], both[1]), (both[0], None), (None, both[1]), (None, None)):
+        leaves = [gain.requires_grad_(), total.requires_grad_(), constant.requires_grad_(),
+                  *[p for part in (into, out) if part for p in (part.saturation, part.offset)]]
+
+        def formula(into=into, out=out):
+            (step_in, m_in), (step_out, m_out) = (
+                (part.step, part.offset.double()) if part else (1.0, 0.0) for part in (into, out))
+            return gain * step_in / step_out, (constant + gain * m_in * total - m_out) / step_out
+
+        wanted, made = formula(), scales(gain, total, constant, into, out)
+        for a, b in zip(made, wanted, strict=True):
+            assert torch.allclose(a, b.float(), rtol=1e-6)
+        found, hand = (torch.autograd.grad(
+            (s * of_scale).sum() + (t * of_offset).sum(), leaves, allow_unused=True) for s, t in (wanted, made))
+        for a, b in zip(found, hand, strict=True):
+            assert (a is None or not a.any()) if b is None else torch.allclose(a.float(), b.float(), rtol=1e-4)

@@ -89,7 +89,7 @@ class QuantisedLinear(nn.Module):
         }
         rounded = binary16 if lowered else plain
         product = Product(self.integers(), self.input_format, True, self.gain, self.constant.double(), units, rounded)
-        return product(Codes.apply(y, self.step, self.input_format.levels))
+        return product(Codes.apply(y, self.saturation, self.input_format.levels))
 
     def lower(self, name: str, after: "QuantisedLinear | None", *, quantise_input: bool, ranges: dict) -> Dense:
         """The layer of the quantised model, as `forward` computes it."""

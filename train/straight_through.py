@@ -35,6 +35,12 @@ def passed(gradient, x, lowest: float, highest: float):
     return torch.ops.aten.hardtanh_backward(gradient, x, float(below), float(above))
 
 
+def inner(a, b):
+    """The sum of products, in one pass where memory allows."""
+    dense = a.is_contiguous() and b.is_contiguous()
+    return torch.dot(a.view(-1), b.view(-1)) if dense else (a * b).sum()
+
+
 class Round(Function):
     """Round to the nearest integer, ties to even, and clip; the gradient passes inside the range."""
 
@@ -73,19 +79,45 @@ class Codes(Function):
     """
 
     @staticmethod
-    def forward(ctx, y, step, levels):
-        ctx.save_for_backward(y, step)
+    def forward(ctx, y, saturation, levels):
+        codes = y.round().clamp_(0, levels)
+        ctx.save_for_backward(y, saturation, *[codes] * ctx.needs_input_grad[1])
         ctx.levels = levels
-        return y.round().clamp_(0, levels)
+        return codes
 
     @staticmethod
     def backward(ctx, gradient):
-        y, step = ctx.saved_tensors
+        y, saturation, *codes = ctx.saved_tensors
         gradient = passed(gradient, y, 0, ctx.levels)
-        if not ctx.needs_input_grad[1]:
+        if not codes:
             return gradient, None, None
-        error = torch.sub(y.round(), y).mul_(gradient).sum()
-        return gradient, -error.to(step.dtype) / step, None
+        error = inner(codes[0] - y, gradient)  # where codes are clipped, the gradient is 0
+        return gradient, -error / saturation, None
+
+
+class Steps(Function):
+    """y = (x - m) / s of real x, with s = b / levels."""
+
+    @staticmethod
+    def forward(ctx, x, saturation, offset, levels):
+        b, m = saturation.item(), offset.item()
+        ctx.scale = levels / b
+        y = x * ctx.scale
+        if m:
+            y -= m * ctx.scale
+        ctx.save_for_backward(*[y] * ctx.needs_input_grad[1])
+        ctx.saturation = b
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        of_x, of_b, of_m, _ = ctx.needs_input_grad
+        return (
+            gradient * ctx.scale if of_x else None,
+            -inner(gradient, ctx.saved_tensors[0]) / ctx.saturation if of_b else None,
+            -gradient.sum() * ctx.scale if of_m else None,
+            None,
+        )
 
 
 class Curve(Function):

@@ -9,7 +9,7 @@ from torch import nn
 
 from train import ptq
 from train.methods import ActivationMethod, ActivationTraining, Recipe, Start
-from train.straight_through import Codes, Damped, Round
+from train.straight_through import Codes, Damped, Round, Steps
 
 
 class Activations(nn.Module):
@@ -41,17 +41,25 @@ class Activations(nn.Module):
         self.damping = (samples.shape[1] * self.levels) ** -0.5
 
     @property
+    def trained_saturation(self) -> torch.Tensor:
+        """float32, b as layers see it: a learned step's gradient is damped."""
+        damped = self.learned is ActivationTraining.LSQ
+        return Damped.apply(self.saturation, self.damping) if damped else self.saturation
+
+    @property
     def step(self) -> torch.Tensor:
         """float64, the real value of one code."""
-        damped = self.learned is ActivationTraining.LSQ
-        saturation = Damped.apply(self.saturation, self.damping) if damped else self.saturation
-        return saturation.double() / self.levels
+        return self.trained_saturation.double() / self.levels
 
     def codes(self, y: torch.Tensor) -> torch.Tensor:
         """float32 codes of y = (x - m) / s."""
         if self.learned is ActivationTraining.LSQ:
             return Round.apply(y, 0, self.levels)
-        return Codes.apply(y, self.step, self.levels)
+        return Codes.apply(y, self.saturation, self.levels)
+
+    def steps(self, x: torch.Tensor) -> torch.Tensor:
+        """float32 y of real x, in real numbers."""
+        return Steps.apply(x, self.trained_saturation, self.offset, self.levels)
 
     def bound(self):
         """Keep the parameters legal."""

@@ -15,8 +15,9 @@ from spec.formats import Format
 from train import ptq
 from train.methods import Recipe
 from train.qat.activations import Activations
+from train.qat.scales import scales
 from train.qat.weights import Weights, weights
-from train.straight_through import FLOAT32_EXACT, binary16, plain
+from train.straight_through import FLOAT32_EXACT, binary16
 
 
 class QuantisedLayer(nn.Module):
@@ -76,18 +77,13 @@ class QuantisedLayer(nn.Module):
         return self._lowered(x) if lowered else self._real(x)
 
     def _real(self, x):
-        """The scale is multiplied into the weights, which are fewer than results."""
-        s_out, m_out = self._behind()
-        codes, step, offset = x, 1.0, None
-        if self.inputs:
-            codes, step, offset = self._codes(x, plain), self.inputs.step, self.inputs.offset.double()
-        scale = (self._gain() * step / s_out).float()
+        inputs, after = self.inputs, self.after and self.after.inputs
+        codes = x
+        if inputs:
+            codes = inputs.codes(x if self.in_steps else inputs.steps(x))
         integers = self._integers()
-        constant = self.constant.double()
-        if offset is not None and (self.inputs.offset.requires_grad or self.inputs.offset != 0):
-            constant = constant + self._gain() * offset * integers.flatten(1).sum(1).double()
-        made = integers * scale.view(-1, *[1] * (integers.dim() - 1))
-        y = self.geometry.product(codes, made, ((constant - m_out) / s_out).float(), self._border())
+        scale, constant = scales(self._gain(), integers.flatten(1).sum(1), self.constant, inputs, after)
+        y = self.geometry.scaled(codes, integers, scale, constant, self._border())
         return torch.relu(y) if self.relu else y
 
     def _lowered(self, x):
@@ -95,7 +91,7 @@ class QuantisedLayer(nn.Module):
             raise ValueError(f"layer {self.name!r} keeps FP32 weights or inputs, so it has no integer arithmetic")
         integers, s_out_m_out = self._integers(), self._behind()
         start, p, exact = self._bounds(integers)
-        codes = self._codes(x, binary16)
+        codes = self._codes(x)
         if not exact:
             codes, integers = codes.double(), integers.double()
         total = self.geometry.product(codes, integers, None, self._border()) + 0.0
@@ -125,13 +121,13 @@ class QuantisedLayer(nn.Module):
     def _integers(self):
         return self.weights.integers().view(self.geometry.shape) if self.weights else self.weight
 
-    def _codes(self, x, rounded):
-        """What enters the product."""
+    def _codes(self, x):
+        """What enters the machine's product."""
         if not self.in_steps:
             step, offset = self.inputs.step, self.inputs.offset
-            x = rounded(x * rounded(1 / step))
+            x = binary16(x * binary16(1 / step))
             if offset.requires_grad or offset != 0:
-                x = rounded(x + rounded(-offset.double() / step))
+                x = binary16(x + binary16(-offset.double() / step))
         return self.inputs.codes(x)
 
     def _border(self) -> float:
@@ -183,6 +179,13 @@ class Geometry:
     def columns(self) -> int:
         """Products of a row."""
         return prod(self.shape[1:])
+
+    def scaled(self, x, weights, scale, constant, border: float):
+        """Rows times inputs times a scale for each row, plus a constant: the smaller of the two is scaled."""
+        if self.dense and len(x) < self.columns:
+            return torch.addcmul(constant, functional.linear(x, weights), scale)
+        made = weights * scale.view(-1, *[1] * (weights.dim() - 1))
+        return self.product(x, made, constant, border)
 
     def product(self, x, weights, constant, border: float):
         """Rows times inputs, plus a constant for each row."""
