@@ -1,5 +1,6 @@
 """Quantisation-aware training of any network: step 0, gradients, and the bits of golden."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -98,6 +99,27 @@ def test_every_pair_equals_golden_before_and_after_training(of_weights, of_activ
         step(quantised, images)
         assert any((p != q).any() for p, q in zip(quantised.parameters(), before, strict=True))
         equal_to_golden(quantised, images)
+
+
+@pytest.mark.parametrize("of_weights", [WeightTraining.WRPN, WeightTraining.LSQ])
+def test_normalisation_under_training_folds_into_rows(of_weights, net, images):
+    recipe = Recipe(weights_bits=3, input_bits=3, weights=of_weights, normalise=True)
+    quantised, folded = (QuantisedNetwork(net, images, replace(recipe, normalise=kept)) for kept in (True, False))
+    assert [name for name, layer in quantised.layers.items() if layer.norm] == ["first"]
+    with torch.no_grad():
+        assert torch.equal(quantised(images, lowered=True), folded(images, lowered=True))
+        assert torch.equal(quantised.eval()(images), folded(images))
+    before = quantised.layers["first"].norm.variance.clone()
+    step(quantised.train(), images)
+    assert (quantised.layers["first"].norm.variance != before).all()
+    equal_to_golden(quantised, images)
+    layer = quantised.layers["first"]
+    made = layer(images)
+    assert torch.allclose(made.mean((0, 2, 3)), _wanted_mean(layer), atol=1e-4)
+
+
+def _wanted_mean(layer):
+    return (layer.constant + layer.weights.gain * layer.norm.centre).float()
 
 
 @pytest.mark.parametrize("of_weights", list(WeightTraining))
@@ -271,7 +293,7 @@ def test_gradients_of_scales():
                 (part.step, part.offset.double()) if part else (1.0, 0.0) for part in (into, out))
             return gain * step_in / step_out, (constant + gain * m_in * total - m_out) / step_out
 
-        wanted, made = formula(), scales(gain, total, constant, into, out)
+        wanted, made = formula(), scales(gain, constant, total, into, out)
         for a, b in zip(made, wanted, strict=True):
             assert torch.allclose(a, b.float(), rtol=1e-6)
         found, hand = (torch.autograd.grad(

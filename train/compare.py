@@ -87,9 +87,12 @@ class Images:
 
     def outputs(self, net: nn.Module, *options) -> torch.Tensor:
         """float32[samples, classes] for the test set."""
+        training = net.training
         net.eval()
         with torch.no_grad():
-            return torch.cat([net(part, *options) for part in self.test_x.split(MEASURED)])
+            made = torch.cat([net(part, *options) for part in self.test_x.split(MEASURED)])
+        net.train(training)
+        return made
 
     def accuracy(self, net: nn.Module) -> float:
         """On the test set."""

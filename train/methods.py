@@ -125,6 +125,8 @@ class Recipe:
         unrounded:       Keep what rounding cuts off the weights: the same network at first, but small gradients move it
             sooner.
         frozen:          Leave FP32 weights as they are.
+        normalise:       Keep batch normalisation under training, by the statistics of each batch, where inputs have
+            codes; else it is folded before.
         bits:            (weights_bits, input_bits) of layers by name, where they differ.
     """
 
@@ -137,6 +139,7 @@ class Recipe:
     start: Start = Start.PTQ
     unrounded: bool = True
     frozen: bool = False
+    normalise: bool = False
     bits: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -158,6 +161,7 @@ class Recipe:
         return (
             f"weights of {width(self.weights_bits)} by {self.weights}, inputs of {width(self.input_bits)} by "
             f"{self.activations}, from {begun if self.start is Start.PTQ else 'FP32'}"
+            + ", batch normalisation kept under training" * self.normalise
             + "".join(f", {name} {width(w)} and {width(i)}" for name, (w, i) in self.bits.items())
         )
 

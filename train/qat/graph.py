@@ -36,6 +36,7 @@ class Node:
         sources: Names of the nodes (or INPUT) that it takes.
         module:  With its parameters, where it has some.
         relu:    Whether a relu follows that nobody else precedes.
+        norm:    Mean and deviation, float64[rows], of what a layer makes, where batch normalisation told them.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Node:
     sources: tuple[str, ...]
     module: nn.Module | None = None
     relu: bool = False
+    norm: tuple[torch.Tensor, torch.Tensor] | None = None
 
 
 MODULES = {
@@ -153,6 +155,8 @@ def _fold(node: fx.Node, norm: nn.Module, source: str, found: list[Node], passed
         return f"{node.target!r}: batch normalisation only folds into a layer that nobody else reads; put it behind one"
     fuse = fuse_conv_bn_eval if isinstance(before.module, nn.Conv2d) else fuse_linear_bn_eval
     before.module = fuse(before.module.eval(), deepcopy(norm).eval())
+    if norm.affine:
+        before.norm = norm.bias.detach().double(), norm.weight.detach().double().abs()
     passed[node.name] = source
     return None
 

@@ -15,6 +15,7 @@ from spec.formats import Format
 from train import ptq
 from train.methods import Recipe
 from train.qat.activations import Activations
+from train.qat.normalisation import Normalisation
 from train.qat.scales import scales
 from train.qat.weights import Weights, weights
 from train.straight_through import FLOAT32_EXACT, binary16
@@ -29,6 +30,7 @@ class QuantisedLayer(nn.Module):
         seen:   float32[samples, ...], its inputs for a calibration set.
         recipe: How it is quantised.
         name:   For its bits, and for people.
+        norm:   As in `graph.Node`.
 
     Attributes:
         weights:  None where they stay in FP32.
@@ -39,7 +41,10 @@ class QuantisedLayer(nn.Module):
         lost:     What quantisation costs, in words.
     """
 
-    def __init__(self, layer: nn.Conv2d | nn.Linear, seen: torch.Tensor, recipe: Recipe, name: str):
+    def __init__(
+        self, layer: nn.Conv2d | nn.Linear, seen: torch.Tensor, recipe: Recipe, name: str,
+        norm: tuple[torch.Tensor, torch.Tensor] | None = None,
+    ):
         super().__init__()
         self.geometry = Geometry(layer)
         self.name, self.after, self.in_steps, self.relu = name, None, False, False
@@ -53,6 +58,11 @@ class QuantisedLayer(nn.Module):
         if self.weights is None:
             self.weight = nn.Parameter(real.float(), requires_grad=not recipe.frozen)
         self.constant = nn.Parameter(bias)
+        self.norm = None
+        if recipe.normalise and norm and self.inputs and not recipe.frozen:
+            with torch.no_grad():
+                self.norm = Normalisation(self._gain(), bias.double(), self._total(self._integers()), self.inputs.step,
+                                          self.inputs.offset.double(), *norm)
         self.lost = ", ".join(self._lost(rows, samples))
 
     def _lost(self, rows, samples):
@@ -81,9 +91,14 @@ class QuantisedLayer(nn.Module):
         codes = x
         if inputs:
             codes = inputs.codes(x if self.in_steps else inputs.steps(x))
-        integers = self._integers()
-        scale, constant = scales(self._gain(), integers.flatten(1).sum(1), self.constant, inputs, after)
-        y = self.geometry.scaled(codes, integers, scale, constant, self._border())
+        integers, border = self._integers(), self._border()
+        if self.norm and self.training:
+            parts = scales(*self.norm.parts(self._gain(), self.constant), None, None, after)
+            y = self.norm(self.geometry.product(codes, integers, None, border), *parts)
+        else:
+            total = self._total(integers)
+            gain, constant = self.folded(total)
+            y = self.geometry.scaled(codes, integers, *scales(gain, constant, total, inputs, after), border)
         return torch.relu(y) if self.relu else y
 
     def _lowered(self, x):
@@ -95,8 +110,10 @@ class QuantisedLayer(nn.Module):
         if not exact:
             codes, integers = codes.double(), integers.double()
         total = self.geometry.product(codes, integers, None, self._border()) + 0.0
+        row_sums = self._total(integers).double()
+        gain, constant = self.folded(row_sums)
         scale, offset = lowering.requantisation(
-            self._gain(), self.constant.double(), integers.flatten(1).double().sum(1), s_in=self.inputs.step,
+            gain, constant.double(), row_sums, s_in=self.inputs.step,
             m_in=self.inputs.offset.double(), s_out=s_out_m_out[0], m_out=s_out_m_out[1], p=p)
         shape = (-1, *[1] * (total.dim() - 2))
         a = binary16(total * 2.0**-p)
@@ -118,8 +135,18 @@ class QuantisedLayer(nn.Module):
     def _gain(self):
         return self.weights.gain if self.weights else torch.ones(len(self.constant), dtype=torch.float64)
 
+    def folded(self, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Gain and constant of each row, normalisation folded in; `total` sums a row's integers."""
+        gain, constant = self._gain(), self.constant
+        return self.norm.fold(gain, constant, total, self.inputs.step, self.inputs.offset.double()) if self.norm else (
+            gain, constant)
+
+    @staticmethod
+    def _total(integers):
+        return integers.sum(tuple(range(1, integers.dim())))
+
     def _integers(self):
-        return self.weights.integers().view(self.geometry.shape) if self.weights else self.weight
+        return self.geometry.shaped(self.weights.integers() if self.weights else self.weight)
 
     def _codes(self, x):
         """What enters the machine's product."""
@@ -174,6 +201,11 @@ class Geometry:
         self.dense, self.shape = isinstance(layer, nn.Linear), tuple(layer.weight.shape)
         if not self.dense:
             self.stride, self.padding, self.groups = layer.stride[0], layer.padding[0], layer.groups
+
+    def shaped(self, rows):
+        """Rows of weights as the layer's own; channels lie innermost, where convolutions are twice as fast."""
+        made = rows.view(self.shape)
+        return made if self.dense else made.clone(memory_format=torch.channels_last)
 
     @property
     def columns(self) -> int:

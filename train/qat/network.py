@@ -52,7 +52,7 @@ class QuantisedNetwork(nn.Module):
             for node in self.nodes:
                 x = [made[name] for name in node.sources]
                 if node.kind is Kind.LAYER:
-                    self.layers[node.name] = QuantisedLayer(node.module, x[0], recipe, node.name)
+                    self.layers[node.name] = QuantisedLayer(node.module, x[0], recipe, node.name, node.norm)
                     self.layers[node.name].relu = node.relu
                 made[node.name] = _real(node, x)
                 self.shapes[node.name] = made[node.name].shape[1:]
@@ -130,10 +130,11 @@ def lower_layer(layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> 
     with torch.no_grad():
         integers = layer.weights.integers().numpy()
         s_out, m_out = layer._behind()
+        gain, constant = layer.folded(layer.weights.integers().double().sum(1))
         dense = lowering.dense(
-            name=layer.name, codes=integers, gain=layer.weights.gain.numpy(),
-            constant=layer.constant.double().numpy(), weights_format=layer.weights_format,
-            input_format=layer.input_format, unsigned=True, s_in=layer.inputs.step, m_in=layer.inputs.offset,
+            name=layer.name, codes=integers, gain=gain.numpy(), constant=constant.double().numpy(),
+            weights_format=layer.weights_format, input_format=layer.input_format, unsigned=True,
+            s_in=layer.inputs.step, m_in=layer.inputs.offset,
             s_out=s_out, m_out=m_out, quantise_input=not layer.in_steps, ranges=ranges,
             activation=Activation.RELU if layer.relu else Activation.NONE,
             fp32={"weights": layer.fp32["weights"].reshape(integers.shape), "bias": layer.fp32["bias"]})

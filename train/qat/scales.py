@@ -17,10 +17,10 @@ class Scales(Function):
     """
 
     @staticmethod
-    def forward(ctx, gain, total, constant, levels, *ranges):
+    def forward(ctx, gain, constant, total, levels, *ranges):
         """
         Args:
-            gain, total, constant: [rows].
+            gain, constant, total: [rows]; None for a `total` of 0.
             levels: Of the codes that come in, and of those that go out; None stands for real units.
             ranges: b_in, m_in, b_out and m_out; None where `levels` is.
 
@@ -28,7 +28,8 @@ class Scales(Function):
             S and T, float32[rows].
         """
         into, out = (_Range(*parts) for parts in zip(levels, ranges[::2], ranges[1::2], strict=True))
-        total, constant = total.double(), constant.double()
+        constant = constant.double()
+        total = torch.zeros_like(constant) if total is None else total.double()
         scale = gain * (into.step / out.step)
         offset = constant if into.offset == 0 else torch.addcmul(constant, gain, total, value=into.offset)
         offset = (offset - out.offset) / out.step
@@ -53,7 +54,7 @@ class Scales(Function):
         if out.levels:
             of_out = -(along + torch.dot(of_offset, offset) * out.step) / out.saturation
             of_m_out = -of_offset.sum()
-        return of_gain, of_total, of_offset, None, of_in, of_m_in, of_out, of_m_out
+        return of_gain, of_offset, of_total, None, of_in, of_m_in, of_out, of_m_out
 
 
 class _Range:
@@ -66,9 +67,9 @@ class _Range:
         self.offset = offset.item() if levels else 0.0
 
 
-def scales(gain, total, constant, into: Activations | None, out: Activations | None):
+def scales(gain, constant, total, into: Activations | None, out: Activations | None):
     """S and T, float32[rows], between two quantisers, or real units where there is none."""
     levels = tuple(part and part.levels for part in (into, out))
     ranges = [value for part in (into, out) for value in (
         (part.trained_saturation, part.offset) if part else (None, None))]
-    return Scales.apply(gain, total, constant, levels, *ranges)
+    return Scales.apply(gain, constant, total, levels, *ranges)
