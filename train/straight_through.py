@@ -97,31 +97,6 @@ class Codes(Function):
         return gradient, -error / saturation, None
 
 
-class Steps(Function):
-    """y = (x - m) / s of real x, with s = b / levels."""
-
-    @staticmethod
-    def forward(ctx, x, saturation, offset, levels):
-        b, m = saturation.item(), offset.item()
-        ctx.scale = levels / b
-        y = x * ctx.scale
-        if m:
-            y -= m * ctx.scale
-        ctx.save_for_backward(*[y] * ctx.needs_input_grad[1])
-        ctx.saturation = b
-        return y
-
-    @staticmethod
-    def backward(ctx, gradient):
-        of_x, of_b, of_m, _ = ctx.needs_input_grad
-        return (
-            gradient * ctx.scale if of_x else None,
-            -inner(gradient, ctx.saved_tensors[0]) / ctx.saturation if of_b else None,
-            -gradient.sum() * ctx.scale if of_m else None,
-            None,
-        )
-
-
 class Curve(Function):
     """The machine's sigmoid or tanh, by its table of 65,536 results; the gradient is that of the function itself."""
 

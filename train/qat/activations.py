@@ -9,7 +9,7 @@ from torch import nn
 
 from train import ptq
 from train.methods import ActivationMethod, ActivationTraining, Recipe, Start
-from train.straight_through import Codes, Damped, Round, Steps
+from train.straight_through import Codes, Damped, Round
 
 
 class Activations(nn.Module):
@@ -30,6 +30,7 @@ class Activations(nn.Module):
     def __init__(self, samples: np.ndarray, bits: int, recipe: Recipe):
         super().__init__()
         self.levels, self.learned = (1 << bits) - 1 - recipe.symmetric[1], recipe.activations
+        self.learned_step = self.learned is ActivationTraining.LSQ
         self.positive = bool(samples.min() >= 0)
         kind, learned = ActivationTraining, self.learned
         method = recipe.methods.activations if recipe.start is Start.PTQ else ActivationMethod.UNIFORM
@@ -38,28 +39,19 @@ class Activations(nn.Module):
         self.saturation = _parameter(saturation, learned in (kind.UNIFORM, kind.PACT, kind.LSQ))
         self.offset = _parameter(offset, learned is kind.UNIFORM)
         #: As the gradient of a learned step is divided by sqrt(elements * levels).
-        self.damping = (samples.shape[1] * self.levels) ** -0.5
-
-    @property
-    def trained_saturation(self) -> torch.Tensor:
-        """float32, b as layers see it: a learned step's gradient is damped."""
-        damped = self.learned is ActivationTraining.LSQ
-        return Damped.apply(self.saturation, self.damping) if damped else self.saturation
+        self.damping = (samples.shape[1] * self.levels) ** -0.5 if self.learned_step else 1.0
 
     @property
     def step(self) -> torch.Tensor:
         """float64, the real value of one code."""
-        return self.trained_saturation.double() / self.levels
+        saturation = Damped.apply(self.saturation, self.damping) if self.learned_step else self.saturation
+        return saturation.double() / self.levels
 
     def codes(self, y: torch.Tensor) -> torch.Tensor:
         """float32 codes of y = (x - m) / s."""
-        if self.learned is ActivationTraining.LSQ:
+        if self.learned_step:
             return Round.apply(y, 0, self.levels)
         return Codes.apply(y, self.saturation, self.levels)
-
-    def steps(self, x: torch.Tensor) -> torch.Tensor:
-        """float32 y of real x, in real numbers."""
-        return Steps.apply(x, self.trained_saturation, self.offset, self.levels)
 
     def bound(self):
         """Keep the parameters legal."""

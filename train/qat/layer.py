@@ -3,21 +3,19 @@
 Source: S0; numerics.md of the specification, integer mode.
 """
 
-from math import prod
-
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
 from golden import lowering
 from spec.formats import Format
 from train import ptq
 from train.methods import Recipe
 from train.qat.activations import Activations
+from train.qat.affine import affine, total
+from train.qat.geometry import Geometry
 from train.qat.normalisation import Normalisation
-from train.qat.scales import scales
-from train.qat.weights import Weights, weights
+from train.qat.weights import weights
 from train.straight_through import FLOAT32_EXACT, binary16
 
 
@@ -61,7 +59,7 @@ class QuantisedLayer(nn.Module):
         self.norm = None
         if recipe.normalise and norm and self.inputs and not recipe.frozen:
             with torch.no_grad():
-                self.norm = Normalisation(self._gain(), bias.double(), self._total(self._integers()), self.inputs.step,
+                self.norm = Normalisation(self._gain(), bias.double(), total(self._integers()), self.inputs.step,
                                           self.inputs.offset.double(), *norm)
         self.lost = ", ".join(self._lost(rows, samples))
 
@@ -87,18 +85,12 @@ class QuantisedLayer(nn.Module):
         return self._lowered(x) if lowered else self._real(x)
 
     def _real(self, x):
-        inputs, after = self.inputs, self.after and self.after.inputs
-        codes = x
-        if inputs:
-            codes = inputs.codes(x if self.in_steps else inputs.steps(x))
-        integers, border = self._integers(), self._border()
-        if self.norm and self.training:
-            parts = scales(*self.norm.parts(self._gain(), self.constant), None, None, after)
-            y = self.norm(self.geometry.product(codes, integers, None, border), *parts)
-        else:
-            total = self._total(integers)
-            gain, constant = self.folded(total)
-            y = self.geometry.scaled(codes, integers, *scales(gain, constant, total, inputs, after), border)
+        integers, gain, constant = self._integers(), self._gain(), self.constant
+        norm = self.norm if self.training else None
+        if self.norm and not norm:
+            gain, constant = self.folded(total(integers))
+        y = affine(x, integers, gain, constant, self.inputs, self.after and self.after.inputs, geometry=self.geometry,
+                   in_steps=self.in_steps, border=self._border(), norm=norm)
         return torch.relu(y) if self.relu else y
 
     def _lowered(self, x):
@@ -109,14 +101,14 @@ class QuantisedLayer(nn.Module):
         codes = self._codes(x)
         if not exact:
             codes, integers = codes.double(), integers.double()
-        total = self.geometry.product(codes, integers, None, self._border()) + 0.0
-        row_sums = self._total(integers).double()
+        sums = self.geometry.product(codes, integers, None, self._border()) + 0.0
+        row_sums = total(integers).double()
         gain, constant = self.folded(row_sums)
         scale, offset = lowering.requantisation(
             gain, constant.double(), row_sums, s_in=self.inputs.step,
             m_in=self.inputs.offset.double(), s_out=s_out_m_out[0], m_out=s_out_m_out[1], p=p)
-        shape = (-1, *[1] * (total.dim() - 2))
-        a = binary16(total * 2.0**-p)
+        shape = (-1, *[1] * (sums.dim() - 2))
+        a = binary16(sums * 2.0**-p)
         y = binary16(binary16(a * binary16(scale).view(shape)) + (binary16(offset) + 0.0).view(shape))
         return torch.relu(y) + 0.0 if self.relu else y
 
@@ -140,10 +132,6 @@ class QuantisedLayer(nn.Module):
         gain, constant = self._gain(), self.constant
         return self.norm.fold(gain, constant, total, self.inputs.step, self.inputs.offset.double()) if self.norm else (
             gain, constant)
-
-    @staticmethod
-    def _total(integers):
-        return integers.sum(tuple(range(1, integers.dim())))
 
     def _integers(self):
         return self.geometry.shaped(self.weights.integers() if self.weights else self.weight)
@@ -188,45 +176,3 @@ class QuantisedLayer(nn.Module):
         slow = [p for p in self.inputs.parameters() if p.requires_grad] if self.inputs else []
         apart = {id(p) for p in slow}
         return [p for p in self.parameters() if p.requires_grad and id(p) not in apart], slow
-
-
-class Geometry:
-    """How the rows of a layer meet its input.
-
-    Args:
-        layer: nn.Conv2d or nn.Linear.
-    """
-
-    def __init__(self, layer: nn.Conv2d | nn.Linear):
-        self.dense, self.shape = isinstance(layer, nn.Linear), tuple(layer.weight.shape)
-        if not self.dense:
-            self.stride, self.padding, self.groups = layer.stride[0], layer.padding[0], layer.groups
-
-    def shaped(self, rows):
-        """Rows of weights as the layer's own; channels lie innermost, where convolutions are twice as fast."""
-        made = rows.view(self.shape)
-        return made if self.dense else made.clone(memory_format=torch.channels_last)
-
-    @property
-    def columns(self) -> int:
-        """Products of a row."""
-        return prod(self.shape[1:])
-
-    def scaled(self, x, weights, scale, constant, border: float):
-        """Rows times inputs times a scale for each row, plus a constant: the smaller of the two is scaled."""
-        if self.dense and len(x) < self.columns:
-            return torch.addcmul(constant, functional.linear(x, weights), scale)
-        made = weights * scale.view(-1, *[1] * (weights.dim() - 1))
-        return self.product(x, made, constant, border)
-
-    def product(self, x, weights, constant, border: float):
-        """Rows times inputs, plus a constant for each row."""
-        if self.dense:
-            return functional.linear(x, weights, constant)
-        padding = self.padding
-        if padding and border:
-            x, padding = functional.pad(x, (padding,) * 4, value=border), 0
-        return functional.conv2d(x, weights, constant, self.stride, padding, groups=self.groups)
-
-
-__all__ = ["Geometry", "QuantisedLayer", "Weights"]

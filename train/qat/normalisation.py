@@ -5,7 +5,6 @@ Source: S0; Ioffe and Szegedy, 2015.
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 #: Added to the variance of sums, which are of integers or of real weights.
 EPSILON = 1e-5
@@ -15,6 +14,8 @@ MOMENTUM = 0.1
 
 class Normalisation(nn.Module):
     """y = gain * (spread * (sum - mean) / deviation + centre) + constant, for sums of integer weights and codes.
+
+    Under training mean and deviation are those of a batch, which move the running ones.
 
     With the running mean and deviation from which it starts, that is gain * (step * sum + offset * total) + constant to
     the bit: what the folded network computes.
@@ -45,11 +46,3 @@ class Normalisation(nn.Module):
         step, offset = step.detach(), offset.detach()
         folded = gain * (self.spread / (step * self._deviation()))
         return folded, constant + gain * self.centre - folded * (step * self.mean.double() + offset * total)
-
-    def parts(self, gain, constant) -> tuple[torch.Tensor, torch.Tensor]:
-        """Deviation and mean, float64[rows], that a batch is brought to."""
-        return gain * self.spread, torch.addcmul(constant.double(), gain, self.centre)
-
-    def forward(self, sums, scale, offset):
-        """By the statistics of the batch, which move the running ones."""
-        return functional.batch_norm(sums, self.mean, self.variance, scale, offset, True, MOMENTUM, EPSILON)

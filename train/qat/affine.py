@@ -1,0 +1,167 @@
+"""What a quantised layer computes under training in real numbers, as one function with gradients by hand.
+
+The fifty small operations that PyTorch would record instead take longer than a small layer's products.
+
+Source: S0 and its gradients; numerics.md of the specification, integer mode, item 4.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch.autograd import Function
+
+from train.qat.activations import Activations
+from train.qat.geometry import Geometry
+from train.qat.normalisation import Normalisation
+from train.straight_through import inner, passed
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A quantiser's numbers: x = step * code + offset; those of real units by default."""
+
+    levels: int | None = None
+    saturation: float = 1.0
+    offset: float = 0.0
+    learned_step: bool = False
+    damping: float = 1.0
+
+    @classmethod
+    def of(cls, quantiser: Activations | None) -> "Range":
+        if not quantiser:
+            return cls()
+        return cls(quantiser.levels, quantiser.saturation.item(), quantiser.offset.item(), quantiser.learned_step,
+                   quantiser.damping)
+
+    @property
+    def step(self) -> float:
+        return self.saturation / (self.levels or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a layer stands.
+
+    Attributes:
+        geometry: How rows meet the input.
+        into:     The quantiser of its input.
+        out:      That in whose steps it answers.
+        in_steps: Whether its input arrives in steps of its code.
+        border:   The code of a real zero around the input.
+        norm:     By the statistics of the batch, where there is one.
+    """
+
+    geometry: Geometry
+    into: Range
+    out: Range
+    in_steps: bool
+    border: float
+    norm: Normalisation | None
+
+
+class Affine(Function):
+    """y = S * (integers x codes) + T: S = gain * s_in / s_out, T = (constant + gain * m_in * total - m_out) / s_out.
+
+    `total` sums a row's integers. With normalisation a batch's y has a deviation and a mean of its own instead.
+    """
+
+    @staticmethod
+    def forward(ctx, x, integers, gain, constant, b_in, m_in, b_out, m_out, place: Place):
+        """
+        Args:
+            x:           float32[samples, ...], in real units or in steps.
+            integers:    Rows of weights, as the layer has them.
+            gain:        float64[rows].
+            constant:    float32[rows].
+            b_in, m_in, b_out, m_out: The parameters behind `place.into` and `place.out`, for their gradients.
+        """
+        into, out, norm, geometry = place.into, place.out, place.norm, place.geometry
+        y = x if place.in_steps or not into.levels else x * (1 / into.step)
+        if into.offset and not place.in_steps:
+            y -= into.offset / into.step
+        codes = y.round().clamp_(0, into.levels) if into.levels else x
+        constant = constant.double()
+        if norm:
+            unit, offset = norm.spread, torch.addcmul(constant, gain, norm.centre)
+        else:
+            unit = into.step
+            offset = torch.addcmul(constant, gain, total(integers), value=into.offset) if into.offset else constant
+        scale = gain * unit / out.step
+        offset = (offset - out.offset) / out.step
+        results = geometry.scaled(codes, integers, scale.float(), offset.float(), place.border, norm)
+        ctx.save_for_backward(y, codes, integers, gain, scale, offset, *results[1:])
+        ctx.place = place
+        return results[0]
+
+    @staticmethod
+    def backward(ctx, gradient):
+        y, codes, integers, gain, scale, offset, *kept = ctx.saved_tensors
+        place, needs = ctx.place, ctx.needs_input_grad
+        into, out, norm = place.into, place.out, place.norm
+        of_codes, of_integers, of_scale, of_offset = place.geometry.scaled_back(
+            gradient, codes, integers, scale.float(), place.border, norm, kept,
+            (needs[0] or needs[4] or needs[5], needs[1]))
+        of_scale, of_offset = of_scale.double(), of_offset.double()
+        of_gain = of_scale * ((norm.spread if norm else into.step) / out.step)
+        along = torch.dot(of_scale, scale)
+        of_out = -(along + torch.dot(of_offset, offset)) * (out.damping / out.saturation) if needs[6] else None
+        of_offset = of_offset / out.step
+        of_in, of_m_in, of_x = None, torch.zeros(()), None
+        if norm:
+            of_gain = torch.addcmul(of_gain, of_offset, norm.centre)
+            along = 0.0
+        elif into.levels:
+            sums = total(integers).double()
+            of_m_in = torch.dot(of_offset * gain, sums)
+            if into.offset:
+                of_gain = torch.addcmul(of_gain, of_offset, sums, value=into.offset)
+                of_integers += _spread(of_offset * gain * into.offset, of_integers)
+        if of_codes is not None:
+            of_x, of_in, below = _back(of_codes, y, codes, along, place, needs)
+            of_m_in = of_m_in + below
+        found = of_x, of_integers, of_gain, of_offset.float(), of_in, of_m_in, of_out, -of_offset.sum(), None
+        return tuple(part if needed else None for part, needed in zip(found, needs, strict=True))
+
+
+def _back(of_codes, y, codes, along, place: Place, needs):
+    """Gradients of what a quantiser takes, of its saturation and of its offset.
+
+    Of its value Q = step * code + offset the source has dQ/dx = 1 inside the range, dQ/db = 1 above it, dQ/dm = 1
+    outside; a learned step has dQ/ds = code - y inside. `along` is what the sum's scale already has of dQ/ds.
+    """
+    into = place.into
+    if not into.levels:
+        return of_codes, None, torch.zeros(())
+    gradient = passed(of_codes, y, 0, into.levels)
+    of_in, of_m = None, torch.zeros(())
+    if needs[4]:
+        of_in = along
+        if not into.learned_step:
+            of_in = of_in - inner(codes - y, gradient)  # where codes are clipped, the gradient is 0
+        if not place.in_steps:
+            of_in = of_in - inner(gradient, y)
+        of_in = torch.as_tensor(of_in * (into.damping / into.saturation), dtype=torch.float32)
+    if place.in_steps:
+        return gradient, of_in, of_m
+    if needs[5]:
+        of_m = -gradient.sum() / into.step
+    return gradient / into.step if needs[0] else None, of_in, of_m
+
+
+def total(integers):
+    """[rows], the sum of each."""
+    return integers.sum(tuple(range(1, integers.dim())))
+
+
+def _spread(rows, like):
+    """[rows] as what is added to every element of a row."""
+    return rows.to(like.dtype).view(-1, *[1] * (like.dim() - 1))
+
+
+def affine(x, integers, gain, constant, inputs: Activations | None, after: Activations | None, **place):
+    """`Affine` between two quantisers, or real units where there is none."""
+    ranges = [value for part in (inputs, after) for value in (
+        (part.saturation, part.offset) if part else (None, None))]
+    place = Place(into=Range.of(inputs), out=Range.of(after), **place)
+    return Affine.apply(x, integers, gain, constant, *ranges, place)
+

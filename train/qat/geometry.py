@@ -1,0 +1,93 @@
+"""How the rows of a convolution or dense layer meet its input, forward and back."""
+
+from math import prod
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from train.qat.normalisation import EPSILON, MOMENTUM, Normalisation
+
+_BACK, _NORM_BACK = torch.ops.aten.convolution_backward, torch.ops.aten.native_batch_norm_backward
+
+
+class Geometry:
+    """The shape of a layer's work.
+
+    Args:
+        layer: nn.Conv2d or nn.Linear.
+    """
+
+    def __init__(self, layer: nn.Conv2d | nn.Linear):
+        self.dense, self.shape = isinstance(layer, nn.Linear), tuple(layer.weight.shape)
+        if not self.dense:
+            self.stride, self.padding, self.groups = layer.stride[0], layer.padding[0], layer.groups
+
+    def shaped(self, rows):
+        """Rows of weights as the layer's own; channels lie innermost, where convolutions are twice as fast."""
+        made = rows.view(self.shape)
+        return made if self.dense else made.clone(memory_format=torch.channels_last)
+
+    @property
+    def columns(self) -> int:
+        """Products of a row."""
+        return prod(self.shape[1:])
+
+    def product(self, x, weights, constant, border: float):
+        """Rows times inputs, plus a constant for each row; `border` lies around the input."""
+        if self.dense:
+            return functional.linear(x, weights, constant)
+        x, padding = self._bordered(x, border)
+        return functional.conv2d(x, weights, constant, self.stride, padding, groups=self.groups)
+
+    def _bordered(self, x, border):
+        if self.padding and border:
+            return functional.pad(x, (self.padding,) * 4, value=border), 0
+        return x, self.padding
+
+    def product_back(self, gradient, x, weights, border: float, wanted: tuple[bool, bool, bool]):
+        """Gradients of the input, the weights and a constant for each row, those that are wanted."""
+        if self.dense:
+            return (gradient @ weights if wanted[0] else None, gradient.T @ x if wanted[1] else None,
+                    gradient.sum(0) if wanted[2] else None)
+        x, padding = self._bordered(x, border)
+        of_x, *others = _BACK(gradient, x, weights, [len(weights)], [self.stride] * 2, [padding] * 2, [1] * 2, False,
+                              [0] * 2, self.groups, list(wanted))
+        if wanted[0] and padding != self.padding:
+            of_x = of_x[..., self.padding:-self.padding, self.padding:-self.padding]
+        return of_x, *others
+
+    def scaled(self, x, weights, scale, constant, border: float, norm: Normalisation | None) -> tuple:
+        """Rows times inputs times a scale for each row, plus a constant, and what `scaled_back` needs besides.
+
+        With `norm`, scale and constant are the deviation and mean that the batch's products are brought to.
+        """
+        if norm:
+            sums = self.product(x, weights, None, border)
+            y, *statistics = torch.native_batch_norm(
+                sums, scale, constant, norm.mean, norm.variance, True, MOMENTUM, EPSILON)
+            return y, sums, *statistics
+        if self.dense:  # results are fewer than weights
+            sums = functional.linear(x, weights)
+            return torch.addcmul(constant, sums, scale), sums
+        made = weights * _columns(scale)
+        return self.product(x, made, constant, border), made
+
+    def scaled_back(self, gradient, x, weights, scale, border: float, norm: Normalisation | None, kept, wanted):
+        """Gradients of the input and the weights, where they are wanted, of the scale and of the constant."""
+        if norm:
+            sums, *statistics = kept
+            gradient, of_scale, of_constant = _NORM_BACK(
+                gradient, sums, scale, norm.mean, norm.variance, *statistics, True, EPSILON, [True] * 3)
+            of_x, of_weights, _ = self.product_back(gradient, x, weights, border, (*wanted, False))
+        elif self.dense:
+            of_scale, of_constant = (gradient * kept[0]).sum(0), gradient.sum(0)
+            of_x, of_weights, _ = self.product_back(gradient * scale, x, weights, border, (*wanted, False))
+        else:
+            of_x, of_made, of_constant = self.product_back(gradient, x, kept[0], border, (wanted[0], True, True))
+            of_scale, of_weights = (of_made * weights).sum((1, 2, 3)), of_made * _columns(scale)
+        return of_x, of_weights, of_scale, of_constant
+
+
+def _columns(rows):
+    return rows.view(-1, 1, 1, 1)
