@@ -118,7 +118,7 @@ def test_normalisation_under_training_folds_into_rows(of_weights, net, images):
 
 
 def _wanted_mean(layer):
-    return (layer.constant + layer.weights.gain * layer.norm.centre).float()
+    return (layer.constant + layer.norm.gain * layer.norm.centre).float()
 
 
 @pytest.mark.parametrize("of_weights", list(WeightTraining))
@@ -207,7 +207,7 @@ def test_gradients_of_weights(of_weights):
         want = inside / gain
     assert torch.allclose(made.weight.grad, want, rtol=1e-5)
     moved = n - made.weight.detach() / gain if of_weights is WeightTraining.LSQ else n
-    damping = (4 * 3) ** -0.5 if of_weights is WeightTraining.LSQ else 1.0
+    damping = (4 * 3) ** -0.5 / scale**2 if of_weights is WeightTraining.LSQ else 1.0
     assert made.change.grad.item() == pytest.approx((factor * moved).sum().item() * scale * damping, rel=1e-4)
 
 
@@ -279,7 +279,7 @@ def test_step_zero_is_the_ptq_network(net, images):
 
 def formula(layer, x):
     """What a layer computes, recorded by PyTorch operation by operation."""
-    inputs, after, (integers, gain) = layer.inputs, layer.after, (layer._integers(), layer.weights.gain)
+    inputs, after, (integers, gain) = layer.inputs, layer.after, (layer._integers(), layer._gain())
     y = x if layer.in_steps else ((x - inputs.offset.double()) / inputs.step).float()
     if layer.geometry.dense:
         y = y.flatten(1)

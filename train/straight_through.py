@@ -1,5 +1,7 @@
 """Rounding that training can see through: the machine's values forward, the source's gradients backward."""
 
+from functools import cache
+
 import numpy as np
 import torch
 from torch.autograd import Function
@@ -29,10 +31,14 @@ class Binary16(Function):
 
 def passed(gradient, x, lowest: float, highest: float):
     """The gradient where lowest <= x <= highest, else 0."""
-    # The fused operation leaves its ends out.
-    ends = np.array([lowest, highest], np.float32)
-    below, above = np.nextafter(ends, np.array([-np.inf, np.inf], np.float32))
-    return torch.ops.aten.hardtanh_backward(gradient, x, float(below), float(above))
+    return torch.ops.aten.hardtanh_backward(gradient, x, *_around(lowest, highest))
+
+
+@cache
+def _around(lowest: float, highest: float) -> tuple[float, float]:
+    """The float32 next to a range on either side: the fused operation leaves its ends out."""
+    below, above = np.nextafter(np.float32([lowest, highest]), np.float32([-np.inf, np.inf]))
+    return float(below), float(above)
 
 
 def inner(a, b):
@@ -68,6 +74,19 @@ class Damped(Function):
     @staticmethod
     def backward(ctx, gradient):
         return gradient * ctx.factor, None
+
+
+class Gain(Function):
+    """scale * (1 + change); the gradient of `change` times a factor."""
+
+    @staticmethod
+    def forward(ctx, change, scale, factor):
+        ctx.scale, ctx.factor = scale, factor
+        return scale * (1 + change.double())
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return (gradient * ctx.scale * ctx.factor).float(), None, None
 
 
 class Codes(Function):

@@ -38,8 +38,8 @@ class Activations(nn.Module):
         saturation, offset = ptq.activations(samples, self.levels, method, fixed)
         self.saturation = _parameter(saturation, learned in (kind.UNIFORM, kind.PACT, kind.LSQ))
         self.offset = _parameter(offset, learned is kind.UNIFORM)
-        #: As the gradient of a learned step is divided by sqrt(elements * levels).
-        self.damping = (samples.shape[1] * self.levels) ** -0.5 if self.learned_step else 1.0
+        #: So that a learned step b / levels moves by its own gradient over sqrt(elements * levels).
+        self.damping = self.levels**2 * (samples.shape[1] * self.levels) ** -0.5 if self.learned_step else 1.0
 
     @property
     def step(self) -> torch.Tensor:

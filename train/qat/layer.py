@@ -125,6 +125,8 @@ class QuantisedLayer(nn.Module):
         return (self.after.inputs.step, self.after.inputs.offset.double()) if self.after else (1.0, 0.0)
 
     def _gain(self):
+        if self.norm:
+            return self.norm.gain
         return self.weights.gain if self.weights else torch.ones(len(self.constant), dtype=torch.float64)
 
     def folded(self, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -172,7 +174,8 @@ class QuantisedLayer(nn.Module):
         return Format(bits=grid.highest.bit_length() + 1, symmetric=grid.lowest == -grid.highest)
 
     def parts(self) -> tuple[list, list]:
-        """What is trained: parameters of the layer, and those of its quantiser of inputs."""
-        slow = [p for p in self.inputs.parameters() if p.requires_grad] if self.inputs else []
+        """What is trained: parameters of the layer, and those of its quantiser of inputs that want to go slowly."""
+        own_pace = self.inputs and not self.inputs.learned_step
+        slow = [p for p in self.inputs.parameters() if p.requires_grad] if own_pace else []
         apart = {id(p) for p in slow}
         return [p for p in self.parameters() if p.requires_grad and id(p) not in apart], slow

@@ -6,6 +6,8 @@ Source: S0; Ioffe and Szegedy, 2015.
 import torch
 from torch import nn
 
+from train.straight_through import Gain
+
 #: Added to the variance of sums, which are of integers or of real weights.
 EPSILON = 1e-5
 #: Share of a batch in the running statistics.
@@ -20,6 +22,8 @@ class Normalisation(nn.Module):
     With the running mean and deviation from which it starts, that is gain * (step * sum + offset * total) + constant to
     the bit: what the folded network computes.
 
+    Its gain is a parameter of its own: a change of the integers' worth is normalised away.
+
     Args:
         gain, constant, total: float64[rows] of the folded layer; `total` sums a row's integers.
         step, offset:          Of the codes of its input.
@@ -28,12 +32,19 @@ class Normalisation(nn.Module):
 
     def __init__(self, gain, constant, total, step: float, offset: float, mean, deviation):
         super().__init__()
+        self.change = nn.Parameter(torch.zeros(len(gain)))
+        self.register_buffer("start", gain.clone())
         unit = torch.where(gain == 0, 1.0, gain) * step
         centre = (mean - constant) / unit - offset * total / step
         self.register_buffer("mean", centre.float())
         self.register_buffer("variance", (deviation / unit).square().float())
         self.register_buffer("spread", step * self._deviation())
         self.register_buffer("centre", step * self.mean.double() + offset * total)
+
+    @property
+    def gain(self) -> torch.Tensor:
+        """float64[rows], in place of that of a layer without normalisation."""
+        return Gain.apply(self.change, self.start, 1.0)
 
     def _deviation(self):
         return (self.variance.double() + EPSILON).sqrt()

@@ -6,28 +6,14 @@ Source: S0 (WRPN, adjusted start), S0.c; DoReFa-Net (Zhou et al., 2016); learned
 import numpy as np
 import torch
 from torch import nn
-from torch.autograd import Function
 
 from train import ptq
 from train.methods import Recipe, Start, WeightTraining
 from train.ptq.grid import Grid
-from train.straight_through import Round
+from train.straight_through import Gain, Round
 
 #: Largest fraction that is kept of what rounding cuts off.
 NEARLY_HALF = 0.499
-
-
-class Gain(Function):
-    """scale * (1 + change); the gradient of `change` times a factor."""
-
-    @staticmethod
-    def forward(ctx, change, scale, factor):
-        ctx.scale, ctx.factor = scale, factor
-        return scale * (1 + change.double())
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return (gradient * ctx.scale * ctx.factor).float(), None, None
 
 
 class Weights(nn.Module):
@@ -105,8 +91,9 @@ class LearnedStep(Uniform):
 
     @property
     def gain(self):
-        """float64[rows]; its gradient is divided by sqrt(columns * highest), as the method has it."""
-        return Gain.apply(self.change, self.scale, (self.weight.shape[1] * self.grid.highest) ** -0.5)
+        """float64[rows]; it moves by its own gradient over sqrt(columns * highest), as the method has it."""
+        damping = (self.weight.shape[1] * self.grid.highest) ** -0.5
+        return Gain.apply(self.change, self.scale, damping / self.scale.where(self.scale != 0, 1.0).square())
 
 
 class DoReFa(Weights):
