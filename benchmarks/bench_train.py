@@ -1,7 +1,6 @@
-"""Ways to start quantisation-aware training, beside each other: `nox -s bench_train`.
+"""Ways to start quantisation-aware training, and few bits beside Brevitas: `nox -s bench_train`.
 
-Networks learn 10,000 images of Fashion-MNIST in FP32, then behind quantisers, and are measured on all 10,000 test
-images.
+Networks learn images of Fashion-MNIST in FP32, then behind quantisers, and are measured on all 10,000 test images.
 """
 
 import json
@@ -10,18 +9,20 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
 import matplotlib
 import numpy as np
+import torch
 import typer
 from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks import train_speed
+from benchmarks import peers, train_speed
 from train import compare
 from train.compare import FIGURE, STARTS, Images, Setting
 from train.fit import reproducible
@@ -34,10 +35,14 @@ SAMPLES, FLOAT_EPOCHS, EPOCHS, SEEDS = 10_000, 8, 4, 3
 OUT = Path("build/bench_train")
 #: Widths of the ResNet-style network beside each other, and how it is trained there.
 WIDTHS = (4, 3, 2)
-WAYS = {"WRPN": {}, "learned step": {"weights": WeightTraining.LSQ, "activations": ActivationTraining.LSQ}}
+PEER = "Brevitas"
+WAYS = {
+    "learned step, normalised": {
+        "weights": WeightTraining.LSQ, "activations": ActivationTraining.LSQ, "normalise": True},
+    PEER: None}
 NEAR = 0.5  #: Points from FP32 at most, ResNet-style W4/A4.
 
-Job = tuple[Setting, str, dict, int]
+Job = tuple[Setting, str, dict | None, int]
 
 
 @cache
@@ -48,11 +53,16 @@ def images(samples: int) -> Images:
 
 def run(job: Job, samples: int, epochs: int) -> tuple[Job, float, list[float]]:
     """Accuracies in percent: of FP32, and after each epoch of one job. One thread."""
-    setting, _, options, seed = job
+    setting, name, options, seed = job
     reproducible(seed)
     found = images(samples)
     net = compare.trained(setting.network, found, seed, FLOAT_EPOCHS, OUT)
-    curve = compare.curve(net, setting.recipe(**options), found, seed, epochs)
+    if name == PEER:
+        torch.use_deterministic_algorithms(False)  # Brevitas has no others
+        peer = peers.brevitas(net, found.x[:compare.CALIBRATION], setting.weights)
+        curve = compare.followed(peer, peer.parameters(), found, seed, epochs)
+    else:
+        curve = compare.curve(net, setting.recipe(**options), found, seed, epochs)
     return job, 100 * found.accuracy(net.eval()), [100 * value for value in curve]
 
 
@@ -105,18 +115,23 @@ def figure(results: list, console: Console) -> bool:
     return bool(met)
 
 
-def widths(results: list, console: Console):
-    """Every way to train at every width."""
-    table = Table("ResNet-style", *(f"{name}: before, end, each seed" for name in WAYS), title="Widths, start from PTQ")
+def widths(results: list, console: Console) -> bool:
+    """Every way to train at every width; whether the peer is not above, and below at the fewest bits."""
+    table = Table("ResNet-style", "way", "before", "end", "each seed, end", title="Few bits, accuracy in percent")
+    ends, met = {}, True
     for bits in WIDTHS:
         setting = Setting(network="resnet", weights=bits, inputs=bits)
-        cells = []
         for name in WAYS:
             found = curves(results, setting, name)
-            mean = np.mean(found, axis=0)
-            cells.append(f"{mean[0]:.2f}, {mean[-1]:.2f}, " + " ".join(f"{curve[-1]:.2f}" for curve in found))
-        table.add_row(f"W{bits}/A{bits}", *cells)
+            if not found:
+                continue
+            ends[bits, name] = np.mean(found, axis=0)[-1]
+            table.add_row(f"W{bits}/A{bits}", name, f"{np.mean(found, axis=0)[0]:.2f}", f"{ends[bits, name]:.2f}",
+                          " ".join(f"{curve[-1]:.2f}" for curve in found))
+        ours = max(ends[bits, name] for name in WAYS if name != PEER)
+        met &= (bits, PEER) not in ends or ours >= ends[bits, PEER]
     console.print(table)
+    return bool(met)
 
 
 def picture(results: list, path: Path):
@@ -151,11 +166,14 @@ def main(
     side_by_side("FP32", prepare, [(name, seed, samples) for name in networks for seed in range(seeds)], console)
     jobs = [(setting, name, options, seed) for seed in range(seeds) for setting in FIGURE
             for name, options in STARTS.items()]
+    ways = {name: options for name, options in WAYS.items() if name != PEER or find_spec("brevitas")}
+    if PEER not in ways:
+        console.print("Brevitas takes no part: pip install --group peers")
     jobs += [(Setting(network="resnet", weights=bits, inputs=bits), name, options, seed) for seed in range(seeds)
-             for bits in WIDTHS for name, options in WAYS.items()]
+             for bits in WIDTHS for name, options in ways.items()]
     results = side_by_side("behind quantisers", run, [(job, samples, epochs) for job in jobs], console)
     met = figure(results, console)
-    widths(results, console)
+    met &= widths(results, console)
     OUT.mkdir(parents=True, exist_ok=True)
     picture(results, OUT / "figure11.png")
     (OUT / "runs.json").write_text(json.dumps(

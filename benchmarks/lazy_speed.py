@@ -5,12 +5,14 @@ nearest, as its own examples do.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import torch
 from rich.console import Console
 from torch import nn
 
+from benchmarks import peers
 from benchmarks.interleaved import columns, rows
 from golden.block_network import AveragePool, Conv, Dense, Relu, Residual
 from golden.block_training import Rates
@@ -46,36 +48,6 @@ def float_step(net: nn.Module, x: torch.Tensor, labels: np.ndarray) -> Callable[
     return step
 
 
-def qpytorch(net: nn.Sequential) -> nn.Module | None:
-    """The network with QPyTorch's quantisers: weights, and what goes both ways between layers; None without it."""
-    try:
-        from qtorch import BlockFloatingPoint
-        from qtorch.quant import Quantizer, quantizer
-    except ImportError:
-        return None
-    eight = BlockFloatingPoint(wl=8, dim=-1)
-    weights = quantizer(forward_number=eight, forward_rounding="nearest")
-
-    class Quantised(nn.Module):
-        """A layer with parameters, quantised."""
-
-        def __init__(self, layer: nn.Module):
-            super().__init__()
-            self.layer = layer
-            self.between = Quantizer(eight, eight, "nearest", "nearest")
-
-        def forward(self, x):
-            values = {name: weights(value) for name, value in self.layer.named_parameters()}
-            return self.between(torch.func.functional_call(self.layer, values, (x,)))
-
-    def quantised(module: nn.Module) -> nn.Module:
-        for name, child in module.named_children():
-            setattr(module, name, Quantised(child) if isinstance(child, nn.Conv2d | nn.Linear) else quantised(child))
-        return module
-
-    return quantised(net)
-
-
 def contestants(layers, shape, rng) -> dict[str, Callable[[], None]]:
     """A training step of each arithmetic."""
     values, labels = rng.random(shape, np.float32), rng.integers(0, 10, shape[0])
@@ -86,8 +58,9 @@ def contestants(layers, shape, rng) -> dict[str, Callable[[], None]]:
     if len(shape) == 4:
         last = block_network.float_network(layers).to(memory_format=torch.channels_last)
         steps["FP32, channels last"] = float_step(last, x.contiguous(memory_format=torch.channels_last), labels)
-    peer = qpytorch(block_network.float_network(layers))
-    return steps | ({"QPyTorch BFP8": float_step(peer, x, labels)} if peer else {})
+    with suppress(ImportError):
+        steps["QPyTorch BFP8"] = float_step(peers.qpytorch(block_network.float_network(layers)), x, labels)
+    return steps
 
 
 def report(console: Console):

@@ -1,28 +1,40 @@
-"""The same networks behind other libraries' quantisers: weights and the input of each layer, as here.
+"""The same networks behind other libraries' quantisers.
 
-The group `peers` installs the libraries; each is only loaded where it is asked for.
+The group `peers` installs the libraries; each is only loaded where it is asked for, and raises ImportError where it is
+not there.
 """
 
+import warnings
+from collections.abc import Callable
 from copy import deepcopy
 
 import torch
 from torch import nn
 
 
-def brevitas(net: nn.Module, images: torch.Tensor, weights_bits: int, input_bits: int) -> nn.Module:
-    """Brevitas: least squared error for each channel's weights and each layer's inputs, steps learned.
+def swapped(net: nn.Module, quantised: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    """A copy of a network with other convolutions and dense layers."""
+    made = deepcopy(net)
+    for name, layer in list(made.named_modules()):
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            made.set_submodule(name, quantised(layer))
+    return made
+
+
+def brevitas(net: nn.Module, images: torch.Tensor, bits: int = 4) -> nn.Module:
+    """Brevitas: weights of each channel and the input of each layer from least squared error; steps are learned.
 
     Args:
-        net:    FP32, of inputs that are never negative; left as it is.
+        net:    FP32, of layers whose inputs are never negative.
         images: The calibration set.
     """
+    warnings.filterwarnings("ignore", module="brevitas")
     import brevitas.nn as layers
     from brevitas.graph.calibrate import calibration_mode
     from brevitas.quant import Int8WeightPerChannelFloatMSE, Uint8ActPerTensorFloatMSE
 
-    options = {
-        "weight_quant": Int8WeightPerChannelFloatMSE, "weight_bit_width": weights_bits,
-        "input_quant": Uint8ActPerTensorFloatMSE, "input_bit_width": input_bits}
+    options = {"weight_quant": Int8WeightPerChannelFloatMSE, "weight_bit_width": bits,
+               "input_quant": Uint8ActPerTensorFloatMSE, "input_bit_width": bits}
 
     def quantised(layer: nn.Module) -> nn.Module:
         bias = layer.bias is not None
@@ -38,13 +50,68 @@ def brevitas(net: nn.Module, images: torch.Tensor, weights_bits: int, input_bits
     made = swapped(net, quantised).eval()
     with torch.no_grad(), calibration_mode(made):
         made(images)
+    return made.train()
+
+
+def torch_ao(net: nn.Module) -> nn.Module:
+    """torch.ao in eager mode: 8 bits, scales observed; normalisation and relu fused into the layers before them."""
+    warnings.filterwarnings("ignore", module="torch")
+    from torch.ao import quantization
+
+    made = deepcopy(net).train()
+    for part in list(made.modules()):
+        if isinstance(part, nn.Sequential):
+            groups = _fusible([type(layer) for layer in part])
+            if groups:
+                quantization.fuse_modules_qat(part, groups, inplace=True)
+    made.qconfig = quantization.get_default_qat_qconfig("x86")
+    return quantization.prepare_qat(made, inplace=True)
+
+
+def _fusible(kinds: list[type]) -> list[list[str]]:
+    """Places of layers that torch.ao makes one of."""
+    groups, place = [], 0
+    while place < len(kinds):
+        length = 1
+        if kinds[place] in (nn.Conv2d, nn.Linear):
+            length += kinds[place + 1:place + 2] == [nn.BatchNorm2d]
+            length += kinds[place + length:place + length + 1] == [nn.ReLU]
+        if length > 1:
+            groups.append([str(place + offset) for offset in range(length)])
+        place += length
+    return groups
+
+
+def torchao(net: nn.Module) -> nn.Module:
+    """torchao: dense layers with weights of 4 bits and inputs of 8, scales from each batch; others stay in FP32."""
+    from torchao.quantization import quantize_
+    from torchao.quantization.qat import IntxFakeQuantizeConfig, QATConfig
+
+    made = deepcopy(net).train()
+    inputs = IntxFakeQuantizeConfig(torch.int8, "per_token", is_symmetric=False)
+    weights = IntxFakeQuantizeConfig(torch.int4, "per_channel", is_symmetric=True)
+    quantize_(made, QATConfig(activation_config=inputs, weight_config=weights, step="prepare"))
     return made
 
 
-def swapped(net: nn.Module, quantised) -> nn.Module:
-    """A copy of a network with other convolutions and dense layers."""
-    made = deepcopy(net)
-    for name, layer in list(made.named_modules()):
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            made.set_submodule(name, quantised(layer))
-    return made
+def qpytorch(net: nn.Module) -> nn.Module:
+    """QPyTorch: block floating point of 8 bits for weights, activations and gradients, rounded to nearest."""
+    from qtorch import BlockFloatingPoint
+    from qtorch.quant import Quantizer, quantizer
+
+    eight = BlockFloatingPoint(wl=8, dim=-1)
+    weights = quantizer(forward_number=eight, forward_rounding="nearest")
+
+    class Quantised(nn.Module):
+        """A layer with its parameters and result quantised."""
+
+        def __init__(self, layer: nn.Module):
+            super().__init__()
+            self.layer = layer
+            self.between = Quantizer(eight, eight, "nearest", "nearest")
+
+        def forward(self, x):
+            values = {name: weights(value) for name, value in self.layer.named_parameters()}
+            return self.between(torch.func.functional_call(self.layer, values, (x,)))
+
+    return swapped(net, Quantised)

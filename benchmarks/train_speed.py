@@ -1,4 +1,7 @@
-"""Time of a step of quantisation-aware training, as a multiple of that in FP32, in one interleaved run."""
+"""Time of a step of quantisation-aware training, as a multiple of that in FP32, in one interleaved run.
+
+Other libraries take part where the group `peers` is installed.
+"""
 
 from collections.abc import Callable
 
@@ -6,17 +9,28 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from benchmarks import peers
 from benchmarks.interleaved import columns, rows
 from train.fit import cross_entropy
 from train.methods import ActivationTraining, Recipe, WeightTraining
 from train.networks import NETWORKS
 from train.qat.network import QuantisedNetwork
 
-ROUNDS, BATCH = 30, 64
+ROUNDS = 40
+#: Images of a step.
+SIZES = {"resnet": 64, "mobilenet": 64, "mlp": 128}
+LEARNED = {"weights": WeightTraining.LSQ, "activations": ActivationTraining.LSQ}
 RECIPES = {
     "W4/A4, WRPN": Recipe(),
-    "W4/A4, learned step": Recipe(weights=WeightTraining.LSQ, activations=ActivationTraining.LSQ),
+    "W4/A4, learned step": Recipe(**LEARNED),
+    "W4/A4, learned step, normalised": Recipe(**LEARNED, normalise=True),
     "W8/A8, WRPN": Recipe(weights_bits=8, input_bits=8),
+}
+PEERS = {
+    "torch.ao W8/A8": lambda net, x: peers.torch_ao(net),
+    "torchao W4/A8, dense layers only": lambda net, x: peers.torchao(net),
+    "Brevitas W4/A4": peers.brevitas,
+    "QPyTorch BFP8": lambda net, x: peers.qpytorch(net),
 }
 
 
@@ -33,13 +47,28 @@ def stepper(net: nn.Module, groups, x, labels, after: Callable = lambda: None) -
     return step
 
 
-def contestants(name: str, x, labels) -> dict[str, Callable[[], None]]:
+def contestants(name: str, console: Console) -> dict[str, Callable[[], None]]:
     """A training step of each kind."""
+    x, labels = torch.rand(SIZES[name], 1, 28, 28), torch.arange(SIZES[name]) % 10
     real = NETWORKS[name]().train()
     steps = {"FP32": stepper(real, real.parameters(), x, labels)}
+    if name != "mlp":
+        last = NETWORKS[name]().train().to(memory_format=torch.channels_last)
+        clone = x.clone(memory_format=torch.channels_last)
+        steps["FP32, channels last"] = stepper(last, last.parameters(), clone, labels)
     for kind, recipe in RECIPES.items():
-        net = QuantisedNetwork(NETWORKS[name]().eval(), x, recipe)
-        steps[kind] = stepper(net, net.groups(0.01), x, labels, net.bound)
+        if name != "mlp" or not recipe.normalise:
+            net = QuantisedNetwork(NETWORKS[name]().eval(), x, recipe)
+            steps[kind] = stepper(net, net.groups(0.01), x, labels, net.bound)
+    for kind, made in PEERS.items():
+        if name != "mlp" and "dense" in kind:
+            continue
+        try:
+            net = made(NETWORKS[name]().train(), x)
+        except ImportError as error:
+            console.print(f"{kind} takes no part: {error}; pip install --group peers")
+        else:
+            steps[kind] = stepper(net, net.parameters(), x, labels)
     return steps
 
 
@@ -47,8 +76,7 @@ def report(console: Console):
     """Measure and print."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    x, labels = torch.rand(BATCH, 1, 28, 28), torch.arange(BATCH) % 10
-    table = columns("network", "training", f"Training step of {BATCH} images, one thread")
-    for name in "resnet", "mobilenet", "mlp":
-        rows(table, name, contestants(name, x, labels), ROUNDS)
+    table = columns("network", "training", "Training step, one thread")
+    for name in SIZES:
+        rows(table, name, contestants(name, console), ROUNDS)
     console.print(table)
