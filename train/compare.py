@@ -114,8 +114,9 @@ def trained(
         return net.eval()
     net.train()
     optimiser = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4, nesterov=True)
-    fit(phase="FP32 training", loss=lambda index: cross_entropy(net(images.x[index]), images.labels[index]),
-        optimiser=optimiser, count=len(images.x), batch=BATCH, epochs=epochs, seed=seed, progress=progress)
+    fit(phase="FP32 training", net=net, loss=lambda index: cross_entropy(net(images.x[index]), images.labels[index]),
+        accuracy=lambda: images.accuracy(net), optimiser=optimiser, count=len(images.x), batch=BATCH, epochs=epochs,
+        seed=seed, progress=progress)
     if path:
         folder.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}")
@@ -130,7 +131,7 @@ def curve(net: nn.Module, recipe: Recipe, images: Images, seed: int, epochs: int
     quantised = QuantisedNetwork(net, images.x[:CALIBRATION], recipe)
     found = [images.accuracy(quantised)]
     optimiser = torch.optim.SGD(quantised.groups(rate), momentum=0.9)
-    fit(phase="QAT", loss=lambda index: cross_entropy(quantised(images.x[index]), images.labels[index]),
+    fit(phase="QAT", net=quantised, loss=lambda index: cross_entropy(quantised(images.x[index]), images.labels[index]),
         optimiser=optimiser, count=len(images.x), batch=BATCH, epochs=epochs, seed=seed, progress=progress,
         after_step=quantised.bound, after_epoch=lambda: found.append(images.accuracy(quantised)))
     return found

@@ -11,7 +11,7 @@ from golden import dataset
 from golden.model import Model
 from train.compare import BATCH, CALIBRATION, Images, trained
 from train.export import finish
-from train.fit import Progress, cross_entropy, fit, reproducible, silent
+from train.fit import Progress, cross_entropy, fit, reproducible, share, silent
 from train.methods import Recipe
 from train.qat.network import QuantisedNetwork
 
@@ -71,6 +71,6 @@ def train_image(
 
 def _fit(net: QuantisedNetwork, images: Images, *, lowered: bool, rate: float, **options):
     optimiser = torch.optim.SGD(net.groups(rate), momentum=0.9)
-    fit(phase="QAT, lowered" if lowered else "QAT", optimiser=optimiser, count=len(images.x), batch=BATCH,
+    fit(phase="QAT, lowered" if lowered else "QAT", net=net, optimiser=optimiser, count=len(images.x), batch=BATCH,
         loss=lambda index: cross_entropy(net(images.x[index], lowered), images.labels[index]), after_step=net.bound,
-        **options)
+        accuracy=lambda: share(images.outputs(net, lowered).argmax(1), images.test_labels), **options)

@@ -107,7 +107,8 @@ def train_lazy_mlp(
     real.load_state_dict({name: torch.from_numpy(value).float() for name, value in values.items()})
     optimiser = torch.optim.SGD(real.parameters(), lr=rate, momentum=momentum)
     labels = torch.from_numpy(train.labels.copy())
-    fit(phase="FP32 training, to compare", loss=lambda index: cross_entropy(real(images[index]), labels[index]),
+    fit(phase="FP32 training, to compare", net=real,
+        loss=lambda index: cross_entropy(real(images[index]), labels[index]),
         optimiser=optimiser, count=len(labels), batch=BATCH, epochs=epochs, seed=seed, progress=progress)
     net = network(plan, Arm.LAZY, Rates(learning_rate=rate, momentum=momentum), values=values)
     train_network(net, images, train.labels, epochs=epochs, rate=rate, seed=seed, progress=progress)

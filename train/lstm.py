@@ -102,7 +102,7 @@ def train_classifier(net, samples: dataset.Samples, optimiser, *, phase: str, lo
         noisy = x[index] + NOISE * torch.randn(x[index].shape, generator=noise)
         return cross_entropy(net(noisy.half().float(), lengths[index], *mode), labels[index])
 
-    fit(phase=phase, loss=loss, optimiser=optimiser, count=len(labels), batch=30, **options)
+    fit(phase=phase, net=net, loss=loss, optimiser=optimiser, count=len(labels), batch=30, noise=noise, **options)
 
 
 def tensors(samples: dataset.Samples) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
