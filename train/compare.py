@@ -16,9 +16,9 @@ from torch import nn
 from golden import dataset
 from train import data
 from train.export import floats
+from train.factory import build
 from train.fit import Progress, cross_entropy, fit, share, silent
 from train.methods import ActivationMethod, Methods, Recipe, Start, WeightMethod
-from train.networks import NETWORKS
 from train.qat.network import QuantisedNetwork
 
 #: Ways to start, by the name that a picture gives them.
@@ -35,7 +35,7 @@ class Setting:
     """A network and its bits, None for FP32.
 
     Attributes:
-        network: Of `networks.NETWORKS`.
+        network: As `factory.build` knows it.
         weights: Bits; where they are None, FP32 weights stay as they are.
         inputs:  Bits.
     """
@@ -104,10 +104,7 @@ def trained(
     Raises:
         ValueError: there is no network of that name.
     """
-    if network not in NETWORKS:
-        raise ValueError(f"there is no network {network!r}: choose one of {', '.join(NETWORKS)}")
-    torch.manual_seed(seed)
-    net = NETWORKS[network]()
+    net = build(network, seed)
     path = folder / f"{network}-{len(images.x)}-{epochs}-{seed}.safetensors" if folder else None
     if path and path.exists():
         net.load_state_dict(load_file(path))
