@@ -1,11 +1,11 @@
 """Parameters of FP32 networks as safetensors, with the names that PyTorch gives them. Nothing is unpickled."""
 
-import os
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as save_tensors
 from torch import nn
 
 #: What names of pickled files end with.
@@ -16,8 +16,8 @@ def save(net: nn.Module, path: Path):
     """Write the parameters of a network; the file appears whole or not at all."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}")
-    save_file({name: tensor.contiguous() for name, tensor in net.state_dict().items()}, part)
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(save_tensors({name: tensor.contiguous() for name, tensor in net.state_dict().items()}))
     part.replace(path)
 
 

@@ -23,6 +23,7 @@ from train.block_network import Network, batch, float_network, inputs, network, 
 from train.block_parameters import Arm
 from train.export import finish, floats
 from train.fit import Progress, batches, cross_entropy, fit, reproducible, silent
+from train.observer import Observer, Row
 
 #: Operands of the preset `trainer`: mantissas as training leaves them.
 EIGHT_BITS = Format(bits=8, e_min=-11, e_max=4)
@@ -66,6 +67,9 @@ def train_network(net: Network, images: torch.Tensor, labels: np.ndarray, *, epo
         for parameter in net.parameters.values():
             parameter.learning_rate = now.learning_rate_block
         losses = [net.step(batch(x, index), labels[index.numpy()]) for index in batches(len(labels), BATCH, generator)]
+        Observer.of(progress).write(Row(
+            phase="lazy update", epoch=epoch + 1, step=(epoch + 1) * len(losses), rate=now.learning_rate,
+            loss=float(np.mean(losses))))
         progress("lazy update", epoch + 1, epochs, f"loss {np.mean(losses):.3f}")
 
 

@@ -23,15 +23,17 @@ class CsvLog:
     """A CSV file; each line is there as soon as its epoch is done.
 
     Args:
-        path: A file that is there is written anew.
+        path: A file that is there is written anew with the first epoch.
     """
 
     def __init__(self, path: Path):
-        self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._append(COLUMNS, "w")
+        self.path, self.begun = Path(path), False
 
     def write(self, row: Row):
+        if not self.begun:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._append(COLUMNS, "w")
+            self.begun = True
         self._append((row.phase, row.epoch, row.step, row.rate, row.loss, row.accuracy), "a")
 
     def close(self):
@@ -50,14 +52,16 @@ class TensorBoardLog:
     """
 
     def __init__(self, folder: Path):
+        self.folder, self.writer = folder, None
         try:
-            module = importlib.import_module("tensorboardX")
+            self.module = importlib.import_module("tensorboardX")
         except ModuleNotFoundError as error:
             raise ValueError(f"{folder}: TensorBoard events need tensorboardX: pip install tensorboardX==2.6.5 "
                              "(dependency group logs), or name a file that ends with .csv") from error
-        self.writer = module.SummaryWriter(str(folder), flush_secs=5)
 
     def write(self, row: Row):
+        if not self.writer:
+            self.writer = self.module.SummaryWriter(str(self.folder), flush_secs=5)
         phase = re.sub(r"\W+", "-", row.phase.lower())
         values = {"learning rate": row.rate, "loss": row.loss, "accuracy": row.accuracy}
         for name, value in values.items():
@@ -65,4 +69,5 @@ class TensorBoardLog:
                 self.writer.add_scalar(f"{phase}/{name.replace(' ', '-')}", value, row.step)
 
     def close(self):
-        self.writer.close()
+        if self.writer:
+            self.writer.close()

@@ -115,16 +115,17 @@ class Observer:
         """The epochs of a phase that are done, to which `state` is brought."""
         self.rows = self.keeper.load(phase, state) if self.keeper else []
         for row in self.rows:
-            self._write(row)
+            self.write(row)
         return list(self.rows)
 
     def end(self, row: Row, state: State):
         """An epoch is done."""
         self.rows.append(row)
-        self._write(row)
+        self.write(row)
         if self.keeper:
             self.keeper.save(self.rows, state)
 
-    def _write(self, row: Row):
+    def write(self, row: Row):
+        """Log an epoch."""
         if self.log:
             self.log.write(row)
