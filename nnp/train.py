@@ -148,8 +148,6 @@ def _train(kind: str, out: Path, log: Path | None, checkpoint: Path | None, **ch
 
     train = getattr(needing_torch(f"train.{kind}"), f"train_{kind}")
     check_writable(out)
-    if min(chosen.get("epochs", (0,))) < 0:
-        raise ValueError(f"--epochs {chosen['epochs']}: not fewer than 0")
     deciding = {name: value for name, value in chosen.items() if name != "fp32"}
     with followed(log, checkpoint, settings(kind, deciding)) as progress:
         model = train(out, command=shlex.join(["nnp", *sys.argv[1:]]), progress=progress, **chosen)

@@ -163,7 +163,7 @@ def test_pictures_are_the_same_for_the_same_numbers(kind, begins):
     (("train", "image", "mlp", "--weights-bits", 1), "wrpn cannot train weights of 1 bit, which have no zero"),
     (("train", "image", "mlp", "--weights-bits", 16, "--tensor"), "layer '1': mmse cannot search 65,535 integers"),
     (("train", "image", "mlp", "--samples", 0), "--samples 0: one training image at least"),
-    (("train", "image", "mlp", "--epochs", 1, -1, 1), "--epochs (1, -1, 1): not fewer than 0"),
+    (("train", "image", "mlp", "--epochs", 1, -1, 1), "epochs are [1, -1, 1]: none of the phases"),
     (("train", "image", "mlp", "-o", "own_layers.py/m"), "own_layers.py: it is a file, so own_layers.py/m cannot be"),
     (("train", "image", "mlp", "--fp32", "."), ".: it is a folder; name another place"),
     (("train", "image", "mlp", "--log", "own_layers.py/log.csv"), "own_layers.py: it is a file, so"),

@@ -1,6 +1,6 @@
 """The training loop that every phase shares."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -85,6 +85,16 @@ def _measured(net: nn.Module, accuracy: Callable[[], float]) -> float:
     found = accuracy()
     net.train(training)
     return found
+
+
+def check_epochs(epochs: Sequence[int]):
+    """Refuse phases of fewer epochs than none.
+
+    Raises:
+        ValueError: there is one.
+    """
+    if min(epochs) < 0:
+        raise ValueError(f"epochs are {list(epochs)}: none of the phases can have fewer than 0")
 
 
 def share(predictions, labels) -> float:

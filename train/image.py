@@ -13,7 +13,7 @@ from train import fp32_file
 from train.compare import BATCH, CALIBRATION, Images, trained
 from train.export import finish
 from train.factory import build
-from train.fit import Progress, cross_entropy, fit, reproducible, share, silent
+from train.fit import Progress, check_epochs, cross_entropy, fit, reproducible, share, silent
 from train.methods import Recipe
 from train.networks import CLASSES
 from train.qat.check import check
@@ -51,6 +51,7 @@ def train_image(
         Unsupported: the network does what cannot be quantised.
         ValueError: the data are missing, a value left the range of binary16, or a method cannot do a width.
     """
+    check_epochs(epochs)
     reproducible(seed)
     check(build(network, seed), recipe, SHAPE, CLASSES)
     images = Images.load(samples or 60_000, folder)
