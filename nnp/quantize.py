@@ -45,32 +45,16 @@ def quantize(
     recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, tensor, weights,
                             activations)
     check_writable(out)
-    source = needing_torch("train.quantize")
-    from train import fp32_file
-    from train.compare import CALIBRATION, Images
-    from train.factory import build
-    from train.fit import reproducible
-    from train.image import SHAPE
-    from train.networks import CLASSES
-    from train.qat.check import check
-    from train.qat.network import QuantisedNetwork
-
+    train = needing_torch("train.quantize")
     console = Console()
-    reproducible(0)
-    net, inputs, images = build(network).eval(), source.samples(calibration) if calibration else None, None
-    check(net, recipe, SHAPE if inputs is None else inputs.shape[1:], CLASSES if inputs is None else None)
-    fp32_file.load(net, parameters)
-    if inputs is None:
-        images = Images.load(CALIBRATION, data)
-        inputs = images.x
+    source = train.trained(network, parameters, recipe, calibration, data)
     with console.status("quantising"):
-        quantised = QuantisedNetwork(net, inputs, recipe)
+        quantised = train.QuantisedNetwork(source.net, source.inputs, recipe)
     console.print(loss_table(quantised))
     with console.status("checking golden against PyTorch"):
-        model = source.write(out, net, quantised, images=images, inputs=inputs, name=network, recipe=recipe,
-                             command=shlex.join(["nnp", *sys.argv[1:]]))
+        model = train.write(out, source, quantised, recipe, shlex.join(["nnp", *sys.argv[1:]]))
     made = model.provenance
-    accuracies = "no test set, so no accuracy" if images is None else (
+    accuracies = "no test set, so no accuracy" if source.images is None else (
         f"accuracy FP32 {made.fp32_accuracy:.2%}, quantised {made.golden_accuracy:.2%}")
     console.print(f"{out}: {accuracies}")
 

@@ -47,7 +47,7 @@ def followed(
     Raises:
         ValueError: a place cannot be written, a package is missing, or the checkpoint is of another training.
     """
-    from rich.progress import Progress, TimeElapsedColumn
+    from rich.progress import Progress
 
     from train.checkpoints import Checkpoints
     from train.logs import opened
@@ -59,7 +59,7 @@ def followed(
     keeper = Checkpoints(checkpoint, settings or {}) if checkpoint else None
     kept = opened(log) if log else None
     try:
-        with Progress(*Progress.get_default_columns(), TimeElapsedColumn()) as bars:
+        with Progress() as bars:
             tasks = {}
 
             def show(phase: str, step: int, steps: int, note: str):

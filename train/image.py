@@ -15,12 +15,10 @@ from train.export import finish
 from train.factory import build
 from train.fit import Progress, check_epochs, cross_entropy, fit, reproducible, share, silent
 from train.methods import Recipe
-from train.networks import CLASSES
+from train.networks import CLASSES, SHAPE
 from train.qat.check import check
 from train.qat.network import QuantisedNetwork
 
-#: Of an input.
-SHAPE = (1, 28, 28)
 #: All layers in 4 bits, from PTQ.
 W4A4 = Recipe()
 

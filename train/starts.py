@@ -9,7 +9,7 @@ from train.compare import STARTS, Images, Setting, curve, trained
 from train.factory import build
 from train.fit import Progress, reproducible, silent
 from train.methods import Recipe
-from train.networks import CLASSES
+from train.networks import CLASSES, SHAPE
 from train.qat.check import check
 
 
@@ -24,7 +24,7 @@ def recipes(setting: Setting, **options) -> dict[str, Recipe]:
     """
     made = {name: setting.recipe(**options, **start) for name, start in STARTS.items()}
     for recipe in made.values():
-        check(build(setting.network), recipe, (1, 28, 28), CLASSES, machine=False)
+        check(build(setting.network), recipe, SHAPE, CLASSES, machine=False)
     return made
 
 
