@@ -109,7 +109,7 @@ def quantise(folder: Path | None, bits: int, accumulator: int, seed: int, parame
     enlarged = stage()
     for lowered, epochs, rate in ((False, EPOCHS[1], 0.01), (True, EPOCHS[2], 0.001)):
         mlp.train_quantised(
-            qat, images, labels, lowered=lowered, epochs=epochs, rate=rate, seed=seed, after_epoch=predictor.run)
+            qat, images, labels, lowered=lowered, epochs=epochs, rate=rate, seed=seed, predictor=predictor)
     uses = dry_run(_model(qat, test), test.inputs, None, widths)
     return Run(
         bits=bits, accumulator=accumulator, seed=seed, before=before, enlarged=enlarged, trained=stage(),

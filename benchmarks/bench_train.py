@@ -23,6 +23,7 @@ from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
 
 from benchmarks import peers, train_speed
+from nnp.curves import draw
 from train import compare
 from train.compare import FIGURE, STARTS, Images, Setting
 from train.fit import reproducible
@@ -137,13 +138,9 @@ def widths(results: list, console: Console) -> bool:
 def picture(results: list, path: Path):
     """Accuracy against epoch: lines for means, bands for 95 % confidence."""
     made, grid = pyplot.subplots(2, 4, figsize=(14, 6.5), layout="constrained")
-    for setting, axis in zip(FIGURE, grid.flat, strict=False):
-        axis.axhline(real(results, setting.network), color="black", linestyle="--", label="FP32 network")
-        for name in STARTS:
-            mean, half = compare.band(curves(results, setting, name))
-            (line,) = axis.plot(mean, label=f"start from {name}")
-            axis.fill_between(range(len(mean)), mean - half, mean + half, alpha=0.2, color=line.get_color())
-        axis.set(title=str(setting), xlabel="epoch", ylabel="test accuracy, %", ylim=(None, 95))
+    for setting, axes in zip(FIGURE, grid.flat, strict=False):
+        draw(axes, str(setting), real(results, setting.network),
+             {name: curves(results, setting, name) for name in STARTS})
     grid.flat[0].legend()
     grid.flat[-1].set_axis_off()
     made.savefig(path, dpi=130)

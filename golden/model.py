@@ -25,7 +25,8 @@ class Provenance:
         command:         The command that made it.
         method:          How it was trained and quantised, in a sentence.
         seed:            Of every random choice.
-        fp32_accuracy:   Share of the test set that the FP32 network classifies correctly.
+        fp32_accuracy:   Share of the test set that the FP32 network classifies correctly, if there is one; else
+            None, as the others.
         qat_accuracy:    The same for the float network under quantisation-aware training, before the lowered phase.
         golden_accuracy: The same for this model in golden arithmetic.
     """
@@ -33,9 +34,9 @@ class Provenance:
     command: str
     method: str
     seed: int
-    fp32_accuracy: float
-    qat_accuracy: float
-    golden_accuracy: float
+    fp32_accuracy: float | None
+    qat_accuracy: float | None
+    golden_accuracy: float | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -44,7 +45,7 @@ class Model:
 
     Attributes:
         name:             For people.
-        data:             Name of its test set, as `golden.dataset` knows it.
+        data:             Name of its test set, as `golden.dataset` knows it, or "none".
         preprocessing:    How raw data become the binary16 input vector, in words.
         classes:          Names of the outputs.
         layers:           In order.

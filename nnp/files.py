@@ -1,5 +1,6 @@
 """Files that appear whole or not at all."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,24 @@ def read_text(path: Path) -> str:
         return path.read_text()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not a text file; a program's text is needed") from error
+
+
+def check_writable(path: Path, folder: bool = False):
+    """Refuse a place that cannot be written, before slow work; nothing is made.
+
+    Args:
+        folder: `path` is to be a folder, else a file.
+
+    Raises:
+        ValueError: what is there is in the way.
+    """
+    if path.exists() and path.is_dir() != folder:
+        raise ValueError(f"{path}: it is a {'folder' if path.is_dir() else 'file'}; name another place")
+    near = path if path.exists() else next(parent for parent in path.absolute().parents if parent.exists())
+    if near != path and not near.is_dir():
+        raise ValueError(f"{near}: it is a file, so {path} cannot be written into it; name another place")
+    if not os.access(near, os.W_OK):
+        raise ValueError(f"{path}: {near} cannot be written; name another place")
 
 
 def write_all(folder: Path, contents: Mapping[str, str | bytes]):

@@ -3,12 +3,14 @@
 import typer
 
 from nnp.asm import asm
+from nnp.compare import compare
 from nnp.compile import compile_model
 from nnp.disasm import disasm
 from nnp.doctor import doctor
 from nnp.errors import sentences
 from nnp.overflow import overflow
 from nnp.predict import predict
+from nnp.quantize import quantize
 from nnp.run import run
 from nnp.train import app as train
 from nnp.verify import verify
@@ -24,6 +26,8 @@ for name, command in (
     ("verify", verify),
     ("compile", compile_model),
     ("run", run),
+    ("quantize", quantize),
+    ("compare", compare),
     ("predict", predict),
     ("overflow", overflow),
     ("verilog", verilog),

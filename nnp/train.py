@@ -1,16 +1,17 @@
 """`nnp train`: the shipped networks, from their training data to a quantised model."""
 
-import importlib
 import shlex
 import sys
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from nnp import recipe_options as options
 from nnp.errors import sentences
+from nnp.files import check_writable
+from nnp.training import Checkpoint, Log, followed, needing_torch, settings
 from spec.formats import Format
 from train.methods import (
     ActivationMethod,
@@ -18,7 +19,6 @@ from train.methods import (
     Gates,
     InitialState,
     Methods,
-    Recipe,
     Start,
     WeightMethod,
     WeightTraining,
@@ -28,7 +28,10 @@ app = typer.Typer(help="Train a network and quantise it (needs PyTorch).", no_ar
 
 Seed = Annotated[int, typer.Option("--seed", help="Of every random choice.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Model file.")]
-Data = Annotated[Path | None, typer.Option("--data", help="Folder of the training data.")]
+Data = options.Data
+Epochs = Annotated[
+    tuple[int, int, int],
+    typer.Option("--epochs", help="Of FP32, of QAT, and of QAT in the machine's arithmetic.")]
 
 
 class Arithmetic(StrEnum):
@@ -56,15 +59,19 @@ def mlp(
     accumulator: Annotated[
         int | None, typer.Option(help="Bits of the sums: ranges grow until none overflows.", show_default="any")
     ] = None,
+    log: Log = None,
+    checkpoint: Checkpoint = None,
 ):
     """A multi-layer perceptron on Fashion-MNIST."""
     if accumulator is not None and not 1 <= accumulator <= 64:
         raise ValueError(f"--accumulator {accumulator} is no width: storage has 1 to 64 bits")
     methods = Methods(weights=weights, tensor=tensor, activations=activations)
     if arithmetic is Arithmetic.INTEGER:
-        _train("mlp", out, seed=seed, folder=data, methods=methods, accumulator=accumulator)
+        _train("mlp", out, log, checkpoint, seed=seed, folder=data, methods=methods, accumulator=accumulator)
+    elif checkpoint:
+        raise ValueError("bfp-lazy keeps no checkpoints: leave out --checkpoint, or use `python -m train.block_run`")
     elif (methods, accumulator) == (Methods(), None):
-        _train("lazy_mlp", out, seed=seed, folder=data)
+        _train("lazy_mlp", out, log, None, seed=seed, folder=data)
     else:
         raise ValueError(
             "bfp-lazy trains from the start: --weights, --tensor, --activations and --accumulator are for integer"
@@ -86,88 +93,65 @@ def lstm(
     hidden: Annotated[
         list[int] | None, typer.Option(help="Size of an LSTM layer; once for each layer.", show_default="32")
     ] = None,
-    epochs: Annotated[
-        tuple[int, int, int], typer.Option(help="Of FP32, of QAT, and of QAT in the machine's arithmetic.")
-    ] = (80, 10, 5),
+    epochs: Epochs = (80, 10, 5),
     initial: Annotated[
         InitialState, typer.Option(help="h and c before the first time step.")
     ] = InitialState.ZERO,
+    log: Log = None,
+    checkpoint: Checkpoint = None,
 ):
     """An LSTM on JapaneseVowels: 8 bits per gate, or another width."""
     fmt, gates = Format(bits=bits, symmetric=True), Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits)
-    options = {"weights_format": fmt, "input_format": fmt, "gates": gates, "initial": initial}
-    _train("lstm", out, seed=seed, folder=data, hidden=hidden or (32,), epochs=epochs, **options)
+    chosen = {"weights_format": fmt, "input_format": fmt, "gates": gates, "initial": initial}
+    _train("lstm", out, log, checkpoint, seed=seed, folder=data, hidden=hidden or (32,), epochs=epochs, **chosen)
 
 
 @app.command()
 @sentences
 def image(
-    network: Annotated[str, typer.Argument(help="mlp, resnet, mobilenet or inception.")] = "resnet",
+    network: options.Network = "resnet",
     out: Out = Path("fashion-image.safetensors"),
     seed: Seed = 0,
     data: Data = None,
-    weights_bits: Annotated[int, typer.Option(help="1 to 8, or 16.")] = 4,
-    input_bits: Annotated[int, typer.Option(help="2 to 8, or 16.")] = 4,
-    layer: Annotated[
-        list[str] | None, typer.Option(help="NAME=WEIGHTS,INPUTS: bits of one layer.", show_default=False)
-    ] = None,
-    symmetric: Annotated[bool, typer.Option("--symmetric", help="Leave out the lowest code of inputs.")] = False,
-    ptq_weights: Annotated[WeightMethod, typer.Option(help="Integers and scales before QAT.")] = WeightMethod.MMSE,
-    ptq_activations: Annotated[
-        ActivationMethod, typer.Option(help="Saturations and offsets before QAT.")
-    ] = ActivationMethod.SEARCH,
-    tensor: Annotated[bool, typer.Option("--tensor", help="One scale a layer, not one a row.")] = False,
-    weights: Annotated[WeightTraining, typer.Option(help="QAT of weights.")] = WeightTraining.WRPN,
-    activations: Annotated[ActivationTraining, typer.Option(help="QAT of activations.")] = ActivationTraining.UNIFORM,
-    start: Annotated[Start, typer.Option(help="Where QAT starts.")] = Start.PTQ,
-    epochs: Annotated[
-        tuple[int, int, int], typer.Option(help="Of FP32, of QAT, and of QAT in the machine's arithmetic.")
-    ] = (8, 4, 1),
+    weights_bits: options.WeightsBits = 4,
+    input_bits: options.InputBits = 4,
+    layer: options.Layer = None,
+    symmetric: options.Symmetric = False,
+    ptq_weights: options.PtqWeights = WeightMethod.MMSE,
+    ptq_activations: options.PtqActivations = ActivationMethod.SEARCH,
+    tensor: options.Tensor = False,
+    weights: options.Weights = WeightTraining.WRPN,
+    activations: options.Activations = ActivationTraining.UNIFORM,
+    start: options.Begin = Start.PTQ,
+    epochs: Epochs = (8, 4, 1),
     samples: Annotated[int, typer.Option(help="Training images.")] = 60_000,
+    fp32: Annotated[
+        Path | None, typer.Option("--fp32", help="Write the FP32 network too, as `nnp quantize` reads it.")
+    ] = None,
+    log: Log = None,
+    checkpoint: Checkpoint = None,
 ):
     """A small image network on Fashion-MNIST, by any method at any width."""
-    recipe = Recipe(
-        weights_bits=weights_bits, input_bits=input_bits, symmetric=(True, symmetric), weights=weights,
-        activations=activations, start=start, bits=dict(_layer_bits(text) for text in layer or ()),
-        methods=Methods(weights=ptq_weights, tensor=tensor, activations=ptq_activations))
-    _train("image", out, network=network, recipe=recipe, seed=seed, folder=data, epochs=epochs, samples=samples)
+    recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, tensor, weights,
+                            activations, start)
+    if samples < 1:
+        raise ValueError(f"--samples {samples}: one training image at least")
+    if fp32:
+        check_writable(fp32)
+    _train("image", out, log, checkpoint, network=network, recipe=recipe, seed=seed, folder=data, epochs=epochs,
+           samples=samples, fp32=fp32)
 
 
-def _layer_bits(text: str) -> tuple[str, tuple[int, int]]:
-    """The bits that --layer gives."""
-    name, _, widths = text.partition("=")
-    parts = widths.split(",")
-    if len(parts) != 2 or not all(part.isdigit() for part in parts):
-        raise ValueError(f"--layer {text!r}: NAME=WEIGHTS,INPUTS is needed, such as 0_0=8,8")
-    return name, (int(parts[0]), int(parts[1]))
-
-
-def _train(kind: str, out: Path, **options):
+def _train(kind: str, out: Path, log: Path | None, checkpoint: Path | None, **chosen):
     """Call the trainer with a progress bar for each phase."""
     from rich.console import Console
-    from rich.progress import Progress
 
-    train = _trainer(kind)
-    command = shlex.join(["nnp", *sys.argv[1:]])
-    with Progress() as bars:
-        tasks = {}
-
-        def progress(phase: str, step: int, steps: int, note: str):
-            if phase not in tasks:
-                tasks[phase] = bars.add_task(phase, total=steps)
-            bars.update(tasks[phase], completed=step, description=f"{phase} {note}")
-
-        model = train(out, command=command, progress=progress, **options)
+    train = getattr(needing_torch(f"train.{kind}"), f"train_{kind}")
+    check_writable(out)
+    deciding = {name: value for name, value in chosen.items() if name != "fp32"}
+    with followed(log, checkpoint, settings(kind, deciding)) as progress:
+        model = train(out, command=shlex.join(["nnp", *sys.argv[1:]]), progress=progress, **chosen)
     made = model.provenance
     Console().print(
         f"{out}: accuracy FP32 {made.fp32_accuracy:.2%}, QAT {made.qat_accuracy:.2%}, golden {made.golden_accuracy:.2%}"
     )
-
-
-def _trainer(kind: str) -> Callable:
-    try:
-        return getattr(importlib.import_module(f"train.{kind}"), f"train_{kind}")
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ValueError("training needs PyTorch: pip install torch==2.13.0 (dependency group train)") from error

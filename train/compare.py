@@ -16,9 +16,9 @@ from torch import nn
 from golden import dataset
 from train import data
 from train.export import floats
+from train.factory import build
 from train.fit import Progress, cross_entropy, fit, share, silent
 from train.methods import ActivationMethod, Methods, Recipe, Start, WeightMethod
-from train.networks import NETWORKS
 from train.qat.network import QuantisedNetwork
 
 #: Ways to start, by the name that a picture gives them.
@@ -35,7 +35,7 @@ class Setting:
     """A network and its bits, None for FP32.
 
     Attributes:
-        network: Of `networks.NETWORKS`.
+        network: As `factory.build` knows it.
         weights: Bits; where they are None, FP32 weights stay as they are.
         inputs:  Bits.
     """
@@ -107,18 +107,16 @@ def trained(
     Raises:
         ValueError: there is no network of that name.
     """
-    if network not in NETWORKS:
-        raise ValueError(f"there is no network {network!r}: choose one of {', '.join(NETWORKS)}")
-    torch.manual_seed(seed)
-    net = NETWORKS[network]()
+    net = build(network, seed)
     path = folder / f"{network}-{len(images.x)}-{epochs}-{seed}.safetensors" if folder else None
     if path and path.exists():
         net.load_state_dict(load_file(path))
         return net.eval()
     net.train().to(memory_format=torch.channels_last)  # where convolutions are twice as fast
     optimiser = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4, nesterov=True)
-    fit(phase="FP32 training", loss=lambda index: cross_entropy(net(images.x[index]), images.labels[index]),
-        optimiser=optimiser, count=len(images.x), batch=BATCH, epochs=epochs, seed=seed, progress=progress)
+    fit(phase="FP32 training", net=net, loss=lambda index: cross_entropy(net(images.x[index]), images.labels[index]),
+        accuracy=lambda: images.accuracy(net), optimiser=optimiser, count=len(images.x), batch=BATCH, epochs=epochs,
+        seed=seed, progress=progress)
     net.to(memory_format=torch.contiguous_format)
     if path:
         folder.mkdir(parents=True, exist_ok=True)
@@ -140,7 +138,7 @@ def followed(net: nn.Module, groups: Iterable, images: Images, seed: int, epochs
     """Accuracy of a network before it is trained, and after each epoch."""
     found = [images.accuracy(net)]
     optimiser = torch.optim.SGD(groups, lr=rate, momentum=0.9)
-    fit(phase="QAT", loss=lambda index: cross_entropy(net(images.x[index]), images.labels[index]),
+    fit(phase="QAT", net=net, loss=lambda index: cross_entropy(net(images.x[index]), images.labels[index]),
         optimiser=optimiser, count=len(images.x), batch=BATCH, epochs=epochs, seed=seed, progress=progress,
         after_step=after_step, after_epoch=lambda: found.append(images.accuracy(net)))
     return found

@@ -24,6 +24,16 @@ def patterns(values: torch.Tensor) -> np.ndarray:
     return values.numpy().astype(np.float16).view(np.uint16)
 
 
+def check_bits(outputs: np.ndarray, lowered: torch.Tensor):
+    """Compare golden outputs with the lowered network's in PyTorch.
+
+    Raises:
+        RuntimeError: they differ in a bit, which is a defect of this program.
+    """
+    if different := int((outputs != patterns(lowered)).sum()):
+        raise RuntimeError(f"golden and PyTorch differ in {different} of {outputs.size} outputs; report this defect")
+
+
 def finish(
     out: Path,
     layers: tuple[Layer, ...],
@@ -74,8 +84,8 @@ def finish(
         )
 
     outputs = network.outputs(model(0.0), test.inputs, test.lengths)
-    if lowered is not None and (different := int((outputs != patterns(lowered)).sum())):
-        raise RuntimeError(f"golden and PyTorch differ in {different} of {outputs.size} outputs; report this defect")
+    if lowered is not None:
+        check_bits(outputs, lowered)
     finished = model(share(network.classes(outputs), test.labels))
     save_model(finished, out)
     return finished

@@ -1,17 +1,12 @@
 """The training loop that every phase shares."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import nn
 
-#: Called as progress(phase, step, steps, note): phase in words, steps done and in all, a note such as the loss.
-Progress = Callable[[str, int, int, str], None]
-
-
-def silent(phase: str, step: int, steps: int, note: str):
-    """Report nothing."""
+from train.observer import Observer, Progress, Row, State, Stateful, silent
 
 
 def reproducible(seed: int):
@@ -29,43 +24,77 @@ def batches(count: int, size: int, generator: torch.Generator) -> Iterable[torch
 def fit(
     *,
     phase: str,
+    net: nn.Module,
     loss: Callable[[torch.Tensor], torch.Tensor],
     optimiser: torch.optim.Optimizer,
     count: int,
     batch: int,
     epochs: int,
     seed: int,
-    progress: Progress,
+    progress: Progress = silent,
     after_step: Callable[[], None] = lambda: None,
     after_epoch: Callable[[], object] = lambda: None,
+    accuracy: Callable[[], float] | None = None,
+    noise: torch.Generator | None = None,
+    also: Mapping[str, Stateful] | None = None,
 ):
     """Run an optimiser over `epochs` of random batches, its learning rates falling along a half cosine.
 
     Args:
+        net:         What is trained.
         loss:        Mean loss of the samples with these indices.
         count:       Training samples.
+        progress:    Where it is an `Observer` with checkpoints, training goes on from there, to the bit.
         after_step:  Called when parameters have changed: keeps them in their bounds.
         after_epoch: Called at the end of each epoch.
+        accuracy:    Share of the test set, measured after each epoch where a log wants it.
+        noise:       Random numbers that `loss` draws.
+        also:        What `after_epoch` changes beside `net`.
     """
-    steps = epochs * -(-count // batch)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(steps, 1))
-    generator = torch.Generator().manual_seed(seed)
-    done = 0
-    for _ in range(epochs):
+    steps = -(-count // batch)
+    observer, order = Observer.of(progress), torch.Generator().manual_seed(seed)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(epochs * steps, 1))
+    state = State(net=net, optimiser=optimiser, schedule=schedule, also=also or {},
+                  generators={"order": order} | ({"noise": noise} if noise else {}))
+    behind = observer.begin(phase, state)
+    if behind:
+        progress(phase, behind[-1].step, epochs * steps, f"loss {behind[-1].loss:.3f}")
+    for epoch in range(len(behind), epochs):
         total = 0.0
-        for index in batches(count, batch, generator):
+        for done, index in enumerate(batches(count, batch, order), epoch * steps + 1):
+            rate = optimiser.param_groups[0]["lr"]
             optimiser.zero_grad()
             value = loss(index)
             value.backward()
             optimiser.step()
             schedule.step()
             after_step()
-            done += 1
             total += value.item() * len(index)
             if done % 50 == 0:
-                progress(phase, done, steps, "")
+                progress(phase, done, epochs * steps, "")
         after_epoch()
-        progress(phase, done, steps, f"loss {total / count:.3f}")
+        measured = _measured(net, accuracy) if accuracy and observer.measures else None
+        row = Row(phase=phase, epoch=epoch + 1, step=done, rate=rate, loss=total / count, accuracy=measured)
+        observer.end(row, state)
+        progress(phase, done, epochs * steps, f"loss {row.loss:.3f}")
+
+
+def _measured(net: nn.Module, accuracy: Callable[[], float]) -> float:
+    """An accuracy; the network is left in the mode that it was in."""
+    training = net.training
+    found = accuracy()
+    net.train(training)
+    return found
+
+
+def check_epochs(epochs: Sequence[int]):
+    """Refuse phases of fewer epochs than none.
+
+    Raises:
+        ValueError: there is one.
+    """
+    if min(epochs) < 0:
+        raise ValueError(f"epochs are {list(epochs)}: none of the phases can have fewer than 0")
 
 
 def share(predictions, labels) -> float:

@@ -9,10 +9,14 @@ import torch
 
 from golden import dataset
 from golden.model import Model
+from train import fp32_file
 from train.compare import BATCH, CALIBRATION, Images, trained
 from train.export import finish
-from train.fit import Progress, cross_entropy, fit, reproducible, silent
+from train.factory import build
+from train.fit import Progress, check_epochs, cross_entropy, fit, reproducible, share, silent
 from train.methods import Recipe
+from train.networks import CLASSES, SHAPE
+from train.qat.check import check
 from train.qat.network import QuantisedNetwork
 
 #: All layers in 4 bits, from PTQ.
@@ -28,23 +32,30 @@ def train_image(
     folder: Path | None = None,
     epochs: tuple[int, int, int] = (8, 4, 1),
     samples: int | None = None,
+    fp32: Path | None = None,
     command: str = "nnp train image",
     progress: Progress = silent,
 ) -> Model:
     """Train a network on Fashion-MNIST, quantise it, and write the model.
 
     Args:
-        network: Of `networks.NETWORKS`.
+        network: Of `networks.NETWORKS`, or module:callable.
         recipe:  How it is quantised.
         epochs:  Of FP32 training, of QAT, and of QAT in the machine's arithmetic.
+        fp32:    Where the FP32 network's parameters are written to.
         Others:  As in `train.mlp.train_mlp`.
 
     Raises:
+        Unsupported: the network does what cannot be quantised.
         ValueError: the data are missing, a value left the range of binary16, or a method cannot do a width.
     """
+    check_epochs(epochs)
     reproducible(seed)
+    check(build(network, seed), recipe, SHAPE, CLASSES)
     images = Images.load(samples or 60_000, folder)
     net = trained(network, images, seed, epochs[0], None, progress)
+    if fp32:
+        fp32_file.save(net, fp32)
     quantised = QuantisedNetwork(net, images.x[:CALIBRATION], recipe)
     for name, layer in quantised.layers.items():
         progress(f"PTQ {name}:", 1, 1, layer.lost)
@@ -71,6 +82,6 @@ def train_image(
 
 def _fit(net: QuantisedNetwork, images: Images, *, lowered: bool, rate: float, **options):
     optimiser = torch.optim.SGD(net.groups(rate), momentum=0.9)
-    fit(phase="QAT, lowered" if lowered else "QAT", optimiser=optimiser, count=len(images.x), batch=BATCH,
+    fit(phase="QAT, lowered" if lowered else "QAT", net=net, optimiser=optimiser, count=len(images.x), batch=BATCH,
         loss=lambda index: cross_entropy(net(images.x[index], lowered), images.labels[index]), after_step=net.bound,
-        **options)
+        accuracy=lambda: share(images.outputs(net, lowered).argmax(1), images.test_labels), **options)

@@ -23,6 +23,7 @@ from train.block_network import Network, batch, float_network, inputs, network, 
 from train.block_parameters import Arm
 from train.export import finish, floats
 from train.fit import Progress, batches, cross_entropy, fit, reproducible, silent
+from train.observer import Observer, Row
 
 #: Operands of the preset `trainer`: mantissas as training leaves them.
 EIGHT_BITS = Format(bits=8, e_min=-11, e_max=4)
@@ -66,6 +67,9 @@ def train_network(net: Network, images: torch.Tensor, labels: np.ndarray, *, epo
         for parameter in net.parameters.values():
             parameter.learning_rate = now.learning_rate_block
         losses = [net.step(batch(x, index), labels[index.numpy()]) for index in batches(len(labels), BATCH, generator)]
+        Observer.of(progress).write(Row(
+            phase="lazy update", epoch=epoch + 1, step=(epoch + 1) * len(losses), rate=now.learning_rate,
+            loss=float(np.mean(losses))))
         progress("lazy update", epoch + 1, epochs, f"loss {np.mean(losses):.3f}")
 
 
@@ -107,7 +111,8 @@ def train_lazy_mlp(
     real.load_state_dict({name: torch.from_numpy(value).float() for name, value in values.items()})
     optimiser = torch.optim.SGD(real.parameters(), lr=rate, momentum=momentum)
     labels = torch.from_numpy(train.labels.copy())
-    fit(phase="FP32 training, to compare", loss=lambda index: cross_entropy(real(images[index]), labels[index]),
+    fit(phase="FP32 training, to compare", net=real,
+        loss=lambda index: cross_entropy(real(images[index]), labels[index]),
         optimiser=optimiser, count=len(labels), batch=BATCH, epochs=epochs, seed=seed, progress=progress)
     net = network(plan, Arm.LAZY, Rates(learning_rate=rate, momentum=momentum), values=values)
     train_network(net, images, train.labels, epochs=epochs, rate=rate, seed=seed, progress=progress)

@@ -15,7 +15,7 @@ from spec.formats import Format
 from train import data, ptq
 from train.dense import SignedLinear
 from train.export import finish, floats
-from train.fit import Progress, cross_entropy, fit, reproducible, silent
+from train.fit import Progress, check_epochs, cross_entropy, fit, reproducible, silent
 from train.methods import Gates, InitialState
 from train.recurrent import SYMMETRIC, FloatLSTM, QuantisedLSTM, initial_state, widen
 
@@ -102,7 +102,7 @@ def train_classifier(net, samples: dataset.Samples, optimiser, *, phase: str, lo
         noisy = x[index] + NOISE * torch.randn(x[index].shape, generator=noise)
         return cross_entropy(net(noisy.half().float(), lengths[index], *mode), labels[index])
 
-    fit(phase=phase, loss=loss, optimiser=optimiser, count=len(labels), batch=30, **options)
+    fit(phase=phase, net=net, loss=loss, optimiser=optimiser, count=len(labels), batch=30, noise=noise, **options)
 
 
 def tensors(samples: dataset.Samples) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -222,8 +222,7 @@ def train_lstm(
 def _check(hidden: Sequence[int], epochs: Sequence[int]):
     if not hidden or min(hidden) < 1:
         raise ValueError(f"hidden sizes are {list(hidden)}: give one or more, each at least 1")
-    if min(epochs) < 0:
-        raise ValueError(f"epochs are {list(epochs)}: none of the phases can have fewer than 0")
+    check_epochs(epochs)
 
 
 def blocks(net: FloatClassifier, weights_format: Format, input_format: Format, block: int) -> tuple:

@@ -3,7 +3,7 @@
 Source: S0; numerics.md of the specification, integer mode, items 4 to 8.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,15 +108,15 @@ def train_float(images, labels, sizes: Sequence[int], *, seed: int, epochs: int,
         return cross_entropy(net(images[index]), labels[index])
 
     options = {"count": len(images), "batch": 128, "epochs": epochs, "seed": seed, "progress": progress}
-    fit(phase="FP32 training", loss=loss, optimiser=optimiser, **options)
+    fit(phase="FP32 training", net=net, loss=loss, optimiser=optimiser, **options)
     return net
 
 
 def train_quantised(
     net: Quantised, images, labels, *, lowered: bool, seed: int, epochs: int, rate: float, progress: Progress = silent,
-    after_epoch: Callable[[], object] = lambda: None,
+    predictor: Predictor | None = None,
 ):
-    """Quantisation-aware training, in real numbers or lowered; `after_epoch` may change the ranges of its layers."""
+    """Quantisation-aware training, in real numbers or lowered; a predictor changes the ranges of its layers."""
     optimiser = torch.optim.SGD(net.groups(rate), momentum=0.9)
 
     def loss(index):
@@ -124,7 +124,9 @@ def train_quantised(
 
     phase = "QAT, lowered" if lowered else "QAT"
     options = {"count": len(images), "batch": 128, "epochs": epochs, "seed": seed, "progress": progress}
-    fit(phase=phase, loss=loss, optimiser=optimiser, after_step=net.bound, after_epoch=after_epoch, **options)
+    if predictor:
+        options |= {"after_epoch": predictor.run, "also": {"predictor": predictor}}
+    fit(phase=phase, net=net, loss=loss, optimiser=optimiser, after_step=net.bound, **options)
 
 
 def overflow_predictor(net: Quantised, images, widths: Widths, *, rows: bool = True) -> Predictor:
@@ -194,7 +196,7 @@ def train_mlp(
             predictor = overflow_predictor(qat, calibration, widths, rows=not methods.tensor)
             for layer in predictor.run().layers:
                 progress(f"overflow {layer.name}:", 1, 1, str(layer))
-            options["after_epoch"] = predictor.run
+            options["predictor"] = predictor
         train_quantised(qat, images, labels, lowered=False, epochs=epochs[1], rate=0.01, **options)
         with torch.no_grad():
             real = qat(x)

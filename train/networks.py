@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
+#: Of an input.
+SHAPE = (1, 28, 28)
 CLASSES = 10
 
 

@@ -4,6 +4,7 @@ Source: S3.b.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import reduce
 
 import numpy as np
@@ -84,6 +85,22 @@ class Predictor:
         start = start_values(weights, self.layers[index].input_format, self.lowered)
         groups = zip(weights, codes, start, strict=True)
         return reduce(Count.beside, (count(*group, self.widths) for group in groups))
+
+    def state_dict(self) -> dict:
+        """What it remembers of ranges that overflowed, and what it did."""
+        factors = [{"parameters": found.parameters.tolist(), "inputs": found.inputs,
+                    "overflowed": found.overflowed.tolist()} for found in self.factors]
+        done = None if self.record is None else [asdict(layer) for layer in self.record.layers]
+        return {"factors": factors, "rounds": list(self.rounds), "record": done}
+
+    def load_state_dict(self, state: dict):
+        """Go on from `state_dict`; the layers have been brought to what they were then."""
+        for found, kept in zip(self.factors, state["factors"], strict=True):
+            found.parameters, found.overflowed = np.array(kept["parameters"]), np.array(kept["overflowed"])
+            found.inputs = kept["inputs"]
+        self.rounds, done = list(state["rounds"]), state["record"]
+        self.record = None if done is None else Record(widths=self.widths, layers=tuple(
+            LayerRecord(**{**layer, "parameters": tuple(layer["parameters"])}) for layer in done))
 
     def _settle(self, index: int) -> tuple[Count, Count]:
         """Change one layer until nothing is left to change: its first count and its last."""

@@ -29,14 +29,19 @@ def mmse(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
     Raises:
         ValueError: the grid is too fine to be searched.
     """
-    if values.size * (grid.highest // grid.step) > MOST:
-        raise ValueError(f"mmse cannot search {grid.count:,} integers for {values.size:,} weights that share a scale: "
-                         "use fewer bits, a scale for each row, or uniform")
+    searchable(values.size, grid)
     if not values.any():
         return np.full(values.shape, grid.least, np.int32), 1.0 - grid.least
     codes = grid.nearest(values / _best_scale(values, grid))
     # The scale that the integers want is the exact minimum for them.
     return codes, float(values @ codes / np.square(codes, dtype=np.float64).sum())
+
+
+def searchable(count: int, grid: Grid, where: str = ""):
+    """Refuse more weights that share a scale than `mmse` can search; `where` begins the sentence."""
+    if count * (grid.highest // grid.step) > MOST:
+        raise ValueError(f"{where}mmse cannot search {grid.count:,} integers for {count:,} weights that share a scale: "
+                         "use fewer bits, a scale for each row, or uniform")
 
 
 def _best_scale(row: np.ndarray, grid: Grid) -> float:

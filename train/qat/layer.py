@@ -14,6 +14,7 @@ from train.methods import Recipe
 from train.qat.activations import Activations
 from train.qat.affine import affine, total
 from train.qat.geometry import Geometry
+from train.qat.loss import Loss
 from train.qat.normalisation import Normalisation
 from train.qat.weights import weights
 from train.straight_through import FLOAT32_EXACT, binary16
@@ -36,7 +37,7 @@ class QuantisedLayer(nn.Module):
         after:    The layer whose steps it answers in, or None for real units.
         in_steps: Whether its input arrives in steps of its code.
         relu:     Applied to the result in real units.
-        lost:     What quantisation costs, in words.
+        loss:     What quantisation costs.
     """
 
     def __init__(
@@ -61,16 +62,23 @@ class QuantisedLayer(nn.Module):
             with torch.no_grad():
                 self.norm = Normalisation(self._gain(), bias.double(), total(self._integers()), self.inputs.step,
                                           self.inputs.offset.double(), *norm)
-        self.lost = ", ".join(self._lost(rows, samples))
+        self.loss = self._loss(rows, samples)
 
-    def _lost(self, rows, samples):
+    @property
+    def lost(self) -> str:
+        """What quantisation costs, in words."""
+        return str(self.loss)
+
+    def _loss(self, rows, samples) -> Loss:
+        found = {}
         if self.weights:
             made = self.weights.gain.detach().numpy()[:, None] * self.weights.integers().detach().numpy()
-            yield f"weights {ptq.decibels(rows, made):.1f} dB"
+            found["weights"] = ptq.decibels(rows, made)
         if self.inputs:
             b, m = self.inputs.saturation.item(), self.inputs.offset.item()
-            yield f"inputs {ptq.decibels(samples, ptq.quantised(samples, b, m, self.inputs.levels)):.1f} dB"
-            yield f"{np.mean((samples < m) | (samples > m + b)):.1%} clipped"
+            found["inputs"] = ptq.decibels(samples, ptq.quantised(samples, b, m, self.inputs.levels))
+            found["clipped"] = float(np.mean((samples < m) | (samples > m + b)))
+        return Loss(**found)
 
     def answer_in(self, after: "QuantisedLayer"):
         """Answer in the steps of the layer behind, whose clip at 0 is the relu."""

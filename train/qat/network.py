@@ -15,6 +15,7 @@ from golden.image_layers import Add, Concat, Conv, Pool, Reduction
 from golden.images import reciprocal
 from golden.layers import Dense, Layer
 from train.methods import Recipe
+from train.qat.check import layers
 from train.qat.graph import INPUT, Kind, Node, nodes, users
 from train.qat.layer import QuantisedLayer
 from train.straight_through import binary16
@@ -43,10 +44,7 @@ class QuantisedNetwork(nn.Module):
     def __init__(self, network: nn.Module, images: torch.Tensor, recipe: Recipe):
         super().__init__()
         self.nodes, self.layers, self.shapes = nodes(network), nn.ModuleDict(), {INPUT: images.shape[1:]}
-        unknown = set(recipe.bits) - {node.name for node in self.nodes if node.kind is Kind.LAYER}
-        if unknown:
-            raise ValueError(f"there is no layer {min(unknown)!r} to give bits to; the network has "
-                             + ", ".join(node.name for node in self.nodes if node.kind is Kind.LAYER))
+        layers(self.nodes, recipe)
         made = {INPUT: images}
         with torch.no_grad():
             for node in self.nodes:

@@ -1,0 +1,64 @@
+"""Options that say how a network is quantised, for every command that does."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from train.methods import (
+    ActivationMethod,
+    ActivationTraining,
+    Methods,
+    Recipe,
+    Start,
+    WeightMethod,
+    WeightTraining,
+)
+
+Network = Annotated[str, typer.Argument(
+    help="mlp, resnet, mobilenet, inception, or module:callable, which makes a torch.nn.Module.")]
+WeightsBits = Annotated[int, typer.Option("--weights-bits", help="1 to 8, or 16.")]
+InputBits = Annotated[int, typer.Option("--input-bits", help="2 to 8, or 16.")]
+Layer = Annotated[
+    list[str] | None, typer.Option("--layer", help="NAME=WEIGHTS,INPUTS: bits of one layer.", show_default=False)]
+Symmetric = Annotated[bool, typer.Option("--symmetric", help="Leave out the lowest code of inputs.")]
+PtqWeights = Annotated[WeightMethod, typer.Option("--ptq-weights", help="Integers and scales before QAT.")]
+PtqActivations = Annotated[
+    ActivationMethod, typer.Option("--ptq-activations", help="Saturations and offsets before QAT.")]
+Tensor = Annotated[bool, typer.Option("--tensor", help="One scale a layer, not one a row.")]
+Weights = Annotated[WeightTraining, typer.Option("--weights", help="QAT of weights, which gives the integers.")]
+Activations = Annotated[ActivationTraining, typer.Option("--activations", help="QAT of activations.")]
+Begin = Annotated[Start, typer.Option("--start", help="Where QAT starts.")]
+Data = Annotated[Path | None, typer.Option("--data", help="Folder of the training data.")]
+
+
+def recipe(
+    weights_bits: int,
+    input_bits: int,
+    layer: list[str] | None,
+    symmetric: bool,
+    ptq_weights: WeightMethod,
+    ptq_activations: ActivationMethod,
+    tensor: bool,
+    weights: WeightTraining,
+    activations: ActivationTraining,
+    start: Start = Start.PTQ,
+) -> Recipe:
+    """What the options mean together.
+
+    Raises:
+        ValueError: a width is none, or a method cannot do it.
+    """
+    return Recipe(
+        weights_bits=weights_bits, input_bits=input_bits, symmetric=(True, symmetric), weights=weights,
+        activations=activations, start=start, bits=dict(_layer_bits(text) for text in layer or ()),
+        methods=Methods(weights=ptq_weights, tensor=tensor, activations=ptq_activations))
+
+
+def _layer_bits(text: str) -> tuple[str, tuple[int, int]]:
+    """The bits that --layer gives."""
+    name, _, widths = text.partition("=")
+    parts = widths.split(",")
+    if len(parts) != 2 or not all(part.isdigit() for part in parts):
+        raise ValueError(f"--layer {text!r}: NAME=WEIGHTS,INPUTS is needed, such as 0_0=8,8")
+    return name, (int(parts[0]), int(parts[1]))

@@ -1,0 +1,74 @@
+"""Whether a network can be quantised as a recipe says, before anything slow begins."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from train.methods import Recipe, Start, WeightMethod
+from train.ptq.mmse import searchable
+from train.qat.graph import Kind, Node, nodes
+from train.qat.weights import KINDS
+
+
+def layers(found: Sequence[Node], recipe: Recipe) -> dict[str, Node]:
+    """The nodes that get quantisers, by name.
+
+    Raises:
+        ValueError: the recipe gives bits to a layer that is not there.
+    """
+    names = {node.name: node for node in found if node.kind is Kind.LAYER}
+    if unknown := set(recipe.bits) - set(names):
+        raise ValueError(f"there is no layer {min(unknown)!r} to give bits to; the network has {', '.join(names)}")
+    return names
+
+
+def check(network: nn.Module, recipe: Recipe, shape: Sequence[int], classes: int | None = None, *,
+          machine: bool = True):
+    """Refuse what would fail later.
+
+    Args:
+        network: In FP32, trained or not.
+        shape:   Of one input.
+        classes: Of its answer, where that is known.
+        machine: Integers must be operands of a machine.
+
+    Raises:
+        Unsupported: the network does what cannot be quantised.
+        ValueError: it does not take such inputs, it gives another number of classes, the recipe names a layer that
+            is not there, or a method cannot do a width.
+    """
+    for name, node in layers(nodes(network), recipe).items():
+        _check_bits(name, node.module, recipe, machine)
+    _check_shapes(network, shape, classes)
+
+
+def _check_bits(name: str, layer: nn.Module, recipe: Recipe, machine: bool):
+    weights_bits, input_bits = recipe.bits_of(name)
+    if weights_bits is not None:
+        grid = KINDS[recipe.weights].grid_of(weights_bits, recipe.symmetric[0])
+        if machine and not 2 <= (width := grid.highest.bit_length() + 1) <= 16:
+            raise ValueError(f"layer {name!r}: weights of {weights_bits} bits by {recipe.weights} multiply as integers "
+                             f"of {width}, but a machine's operands have 2 to 16: choose another width")
+        if recipe.start is Start.PTQ and recipe.methods.weights is not WeightMethod.UNIFORM:
+            shared = layer.weight if recipe.methods.tensor else layer.weight[0]
+            searchable(shared.numel(), grid, f"layer {name!r}: ")
+    if machine and input_bits is not None and not 2 <= input_bits <= 16:
+        raise ValueError(f"layer {name!r}: inputs of {input_bits} bits, but a machine's operands have 2 to 16: choose "
+                         "another width")
+
+
+def _check_shapes(network: nn.Module, shape: Sequence[int], classes: int | None):
+    """Whether the network takes such inputs; it is left in its mode."""
+    training = network.training
+    try:
+        with torch.no_grad():
+            made = network.eval()(torch.zeros(1, *shape))
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise ValueError(f"the network does not take inputs of shape {list(shape)}: {error}") from error
+    finally:
+        network.train(training)
+    if not isinstance(made, torch.Tensor) or made.dim() != 2 or classes not in (None, made.shape[-1]):
+        got = list(made.shape[1:]) if isinstance(made, torch.Tensor) else type(made).__name__
+        raise ValueError(f"the network answers an input with {got}, but one vector of {classes or 'all'} classes is "
+                         "needed")
