@@ -28,6 +28,9 @@ app = typer.Typer(help="Train a network and quantise it (needs PyTorch).", no_ar
 
 Seed = Annotated[int, typer.Option("--seed", help="Of every random choice.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Model file.")]
+Accumulator = Annotated[
+    int | None, typer.Option("--accumulator", help="Bits of the sums: ranges grow until none overflows.",
+                             show_default="any")]
 Data = Annotated[Path | None, typer.Option("--data", help="Folder of the training data.")]
 
 
@@ -53,13 +56,10 @@ def mlp(
     activations: Annotated[
         ActivationMethod, typer.Option(help="Saturations and offsets before QAT.")
     ] = ActivationMethod.SEARCH,
-    accumulator: Annotated[
-        int | None, typer.Option(help="Bits of the sums: ranges grow until none overflows.", show_default="any")
-    ] = None,
+    accumulator: Accumulator = None,
 ):
     """A multi-layer perceptron on Fashion-MNIST."""
-    if accumulator is not None and not 1 <= accumulator <= 64:
-        raise ValueError(f"--accumulator {accumulator} is no width: storage has 1 to 64 bits")
+    _check_width(accumulator)
     methods = Methods(weights=weights, tensor=tensor, activations=activations)
     if arithmetic is Arithmetic.INTEGER:
         _train("mlp", out, seed=seed, folder=data, methods=methods, accumulator=accumulator)
@@ -123,14 +123,22 @@ def image(
     epochs: Annotated[
         tuple[int, int, int], typer.Option(help="Of FP32, of QAT, and of QAT in the machine's arithmetic.")
     ] = (8, 4, 1),
+    accumulator: Accumulator = None,
     samples: Annotated[int, typer.Option(help="Training images.")] = 60_000,
 ):
     """A small image network on Fashion-MNIST, by any method at any width."""
+    _check_width(accumulator)
     recipe = Recipe(
         weights_bits=weights_bits, input_bits=input_bits, symmetric=(True, symmetric), weights=weights,
         activations=activations, start=start, bits=dict(_layer_bits(text) for text in layer or ()),
         methods=Methods(weights=ptq_weights, tensor=tensor, activations=ptq_activations))
-    _train("image", out, network=network, recipe=recipe, seed=seed, folder=data, epochs=epochs, samples=samples)
+    _train("image", out, network=network, recipe=recipe, seed=seed, folder=data, epochs=epochs,
+           accumulator=accumulator, samples=samples)
+
+
+def _check_width(accumulator: int | None):
+    if accumulator is not None and not 1 <= accumulator <= 64:
+        raise ValueError(f"--accumulator {accumulator} is no width: storage has 1 to 64 bits")
 
 
 def _layer_bits(text: str) -> tuple[str, tuple[int, int]]:

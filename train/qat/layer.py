@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from golden import lowering
+from golden.overflow import wrap
 from spec.formats import Format
 from train import ptq
 from train.methods import Recipe
@@ -35,6 +36,7 @@ class QuantisedLayer(nn.Module):
         after:    The layer whose steps it answers in, or None for real units.
         in_steps: Whether its input arrives in steps of its code.
         relu:     Applied to the result in real units.
+        sum_bits: Of an accumulator that wraps, in the machine's arithmetic; None for one that holds every sum.
         lost:     What quantisation costs, in words.
     """
 
@@ -42,6 +44,7 @@ class QuantisedLayer(nn.Module):
         super().__init__()
         self.geometry = Geometry(layer)
         self.name, self.after, self.in_steps, self.relu = name, None, False, False
+        self.sum_bits = None
         real = layer.weight.detach().double()
         bias = torch.zeros(len(real)) if layer.bias is None else layer.bias.detach().clone()
         self.fp32 = {"weights": real.numpy(), "bias": bias.numpy().copy()}
@@ -99,6 +102,8 @@ class QuantisedLayer(nn.Module):
         if not exact:
             codes, integers = codes.double(), integers.double()
         total = self.geometry.product(codes, integers, None, self._border()) + 0.0
+        if self.sum_bits is not None:
+            total = wrap(total.long(), self.sum_bits).to(total.dtype)
         scale, offset = lowering.requantisation(
             self._gain(), self.constant.double(), integers.flatten(1).double().sum(1), s_in=self.inputs.step,
             m_in=self.inputs.offset.double(), s_out=s_out_m_out[0], m_out=s_out_m_out[1], p=p)
@@ -160,6 +165,13 @@ class QuantisedLayer(nn.Module):
         grid = self.weights.grid
         return Format(bits=grid.highest.bit_length() + 1, symmetric=grid.lowest == -grid.highest)
 
+    def patches(self, x: torch.Tensor) -> torch.Tensor:
+        """Unsigned codes float32[groups, samples * places, columns] that rows meet in the machine, those of the border
+        among them, for an input of `forward`."""
+        if self.geometry.dense:
+            return self._codes(x.flatten(1), binary16)[None]
+        return self.geometry.patches(self._codes(x, binary16), self._border())
+
     def parts(self) -> tuple[list, list]:
         """What is trained: parameters of the layer, and those of its quantiser of inputs."""
         slow = [p for p in self.inputs.parameters() if p.requires_grad] if self.inputs else []
@@ -192,6 +204,12 @@ class Geometry:
         if padding and border:
             x, padding = functional.pad(x, (padding,) * 4, value=border), 0
         return functional.conv2d(x, weights, constant, self.stride, padding, groups=self.groups)
+
+    def patches(self, x, border: float):
+        """What each place of a convolution sees, [groups, samples * places, columns]."""
+        padded = functional.pad(x, (self.padding,) * 4, value=border)
+        seen = functional.unfold(padded, self.shape[2:], stride=self.stride)
+        return seen.unflatten(1, (self.groups, -1)).permute(1, 0, 3, 2).flatten(1, 2)
 
 
 __all__ = ["Geometry", "QuantisedLayer", "Weights"]
