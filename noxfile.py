@@ -81,7 +81,7 @@ def bench_lstm(session):
 
 @nox.session(default=False)
 def bench_overflow(session):
-    """Networks for accumulators of 16, 14 and 12 bits beside FP32: accuracy, overflow events."""
+    """ResNet-style networks and MLPs on accumulators of 16, 14 and 12 bits beside FP32: accuracy, overflow events."""
     python(session, "benchmarks.bench_overflow")
 
 

@@ -1,16 +1,19 @@
 """Networks for narrow accumulators beside FP32: `nox -s bench_overflow`.
 
-An MLP 784-128-64-10 learns the 60,000 images of Fashion-MNIST, becomes integers of 8 or 4 bits, and runs on
-accumulators of 16, 14 and 12 bits that wrap: as it is, after its ranges were enlarged until no sum of the calibration
-set overflows, and after quantisation-aware training in which they are kept so. Every partial sum counts, one product
-after another; accuracies are those of the 10,000 test images in golden arithmetic, wrapping included.
+An MLP 784-128-64-10 and a ResNet-style network of convolutions learn Fashion-MNIST, become integers, and run on
+accumulators that wrap: as they are, after their ranges were enlarged until no sum of the calibration set overflows, and
+after quantisation-aware training in which they are kept so. Every partial sum counts, one product after another.
+Accuracies are those of the 10,000 test images in the machine's arithmetic, wrapping included, whose bits are compared
+with golden's on the first ones.
 """
 
 import json
 import sys
 import time
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from functools import cache, reduce
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
@@ -22,19 +25,47 @@ from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
 
-from golden import dataset, network
-from golden.layer_overflow import Widths
+from golden.layer_overflow import Count, Widths
 from golden.model import Model, Provenance
-from golden.model_overflow import dry_run, wrapped
-from spec.formats import Format
-from train import data, mlp
-from train.export import floats
+from golden.model_overflow import wrapped
+from train import compare, data
+from train.compare import CALIBRATION, Images
+from train.export import patterns
 from train.fit import reproducible, share
+from train.methods import Recipe
+from train.mlp import train_quantised
+from train.overflow.defaults import STEPS
+from train.overflow.predictor import Predictor, kind
+from train.qat.network import QuantisedNetwork
 
-SETTINGS = tuple((bits, accumulator) for bits in (8, 4) for accumulator in (16, 14, 12))
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What is done with a network.
+
+    Attributes:
+        title:    In the table.
+        settings: Bits of weights and activations, and of the accumulator.
+        samples:  Training images.
+        epochs:   Of FP32 training, of QAT, and of QAT in the machine's arithmetic.
+        counted:  Test images on which overflows are counted.
+    """
+
+    title: str
+    settings: tuple[tuple[int, int], ...]
+    samples: int
+    epochs: tuple[int, int, int]
+    counted: int
+
+
+PLANS = {
+    "resnet": Plan(title="ResNet-style", settings=((8, 16), (8, 14)), samples=20_000, epochs=(5, 1, 1), counted=1_000),
+    "mlp": Plan(title="MLP", settings=tuple((bits, accumulator) for bits in (8, 4) for accumulator in (16, 14, 12)),
+                samples=60_000, epochs=(10, 4, 1), counted=10_000),
+}
 #: Points that a network may lie below FP32, in the mean over the seeds, on accumulators of these bits.
 NEAR, BINDING = 0.5, (16, 14)
-SIZES, EPOCHS, CALIBRATION = (784, 128, 64, 10), (20, 8, 2), 512
+COMPARED = 50  #: Test images on which golden is asked for the same bits.
 OUT = Path("build/bench_overflow")
 
 
@@ -58,15 +89,18 @@ class Run:
     """One network.
 
     Attributes:
-        bits, accumulator, seed:    What was trained.
+        network, bits, accumulator, seed: What was trained.
+        fp32:                       Accuracy of the FP32 network on the test set, in percent.
         before, enlarged, trained:  After PTQ; with larger ranges; after QAT.
-        test_events, test_additions: Of the trained network on the test set, and the partial sums that could overflow.
+        test_events, test_additions: Of the trained network on test images, and the partial sums that could overflow.
         record:                     What was done to its ranges.
     """
 
+    network: str
     bits: int
     accumulator: int
     seed: int
+    fp32: float
     before: Stage
     enlarged: Stage
     trained: Stage
@@ -75,120 +109,133 @@ class Run:
     record: str
 
 
-def train_float(folder: Path | None, seed: int) -> tuple[int, dict[str, np.ndarray], float]:
-    """Train the FP32 network: its seed, parameters and accuracy in percent."""
+@cache
+def images(samples: int, folder: Path | None) -> Images:
+    """Loaded once a process."""
+    return Images.load(samples, folder)
+
+
+def prepare(network: str, seed: int, folder: Path | None) -> tuple[str, int]:
+    """Train an FP32 network, so that `quantise` finds it."""
     reproducible(seed)
-    images, labels, test = _data(folder)
-    net = mlp.train_float(images, labels, SIZES, seed=seed, epochs=EPOCHS[0])
-    with torch.no_grad():
-        right = share(net(floats(test.inputs)).argmax(1), test.labels)
-    return seed, {name: value.numpy() for name, value in net.state_dict().items()}, 100 * right
+    compare.trained(network, images(PLANS[network].samples, folder), seed, PLANS[network].epochs[0], OUT)
+    return network, seed
 
 
-def quantise(folder: Path | None, bits: int, accumulator: int, seed: int, parameters: dict[str, np.ndarray]) -> Run:
+def quantise(network: str, bits: int, accumulator: int, seed: int, folder: Path | None) -> Run:
     """Quantise an FP32 network for an accumulator and retrain it."""
     reproducible(seed)
-    images, labels, test = _data(folder)
-    net = mlp.Float(SIZES)
-    net.load_state_dict({name: torch.from_numpy(value) for name, value in parameters.items()})
-    fmt, widths, calibration = Format(bits=bits, symmetric=True), Widths(sum_bits=accumulator), images[:CALIBRATION]
-    qat = mlp.Quantised(net, calibration, fmt, fmt)
-    first = data.fashion_mnist(folder).first(CALIBRATION)
-
-    def stage() -> Stage:
-        model = _model(qat, test)
-        uses = dry_run(model, first.inputs, None, widths)
-        return Stage(
-            accuracy=100 * share(network.classes(wrapped(model, test.inputs, accumulator)), test.labels),
-            events=sum(use.count.number for use in uses),
-            needed=max(use.count.bits for use in uses),
-        )
-
-    before, predictor = stage(), mlp.overflow_predictor(qat, calibration, widths)
+    plan = PLANS[network]
+    found = images(plan.samples, folder)
+    net = compare.trained(network, found, seed, plan.epochs[0], OUT)
+    calibration = found.x[:CALIBRATION]
+    qat = QuantisedNetwork(net, calibration, Recipe(weights_bits=bits, input_bits=bits, symmetric=(True, True)))
+    predictor = Predictor(qat, calibration, Widths(sum_bits=accumulator), STEPS[kind(qat)])
+    before = stage(predictor, found)
     predictor.run()
-    enlarged = stage()
-    for lowered, epochs, rate in ((False, EPOCHS[1], 0.01), (True, EPOCHS[2], 0.001)):
-        mlp.train_quantised(
-            qat, images, labels, lowered=lowered, epochs=epochs, rate=rate, seed=seed, predictor=predictor)
-    uses = dry_run(_model(qat, test), test.inputs, None, widths)
+    enlarged = stage(predictor, found)
+    for lowered, epochs, rate in ((False, plan.epochs[1], 0.01), (True, plan.epochs[2], 0.001)):
+        train_quantised(qat, found.x, found.labels, lowered=lowered, epochs=epochs, rate=rate, seed=seed,
+                        predictor=predictor)
+    test = counts(predictor, found.test_x[:plan.counted])
     return Run(
-        bits=bits, accumulator=accumulator, seed=seed, before=before, enlarged=enlarged, trained=stage(),
-        test_events=sum(use.count.number for use in uses), test_additions=sum(use.count.additions for use in uses),
+        network=network, bits=bits, accumulator=accumulator, seed=seed, fp32=100 * found.accuracy(net), before=before,
+        enlarged=enlarged, trained=stage(predictor, found), test_events=test.number, test_additions=test.additions,
         record=str(predictor.record))
 
 
-def _data(folder: Path | None):
-    """Training images and labels, and the test set."""
-    train = data.fashion_mnist(folder)
-    return floats(train.inputs), torch.from_numpy(train.labels.copy()), dataset.load("fashion-mnist")
+def counts(predictor: Predictor, inputs: torch.Tensor | None = None) -> Count:
+    """Of all layers, on the calibration set or on other inputs."""
+    return reduce(Count.beside, (predictor.count(name, inputs) for name in predictor.network.layers))
 
 
-def _model(qat: mlp.Quantised, test: dataset.Samples) -> Model:
+def stage(predictor: Predictor, found: Images) -> Stage:
+    """Measure a network where its sums wrap.
+
+    Raises:
+        RuntimeError: golden and PyTorch differ in a bit, which is a defect of this program.
+    """
+    net, bits = predictor.network, predictor.widths.sum_bits
+    for layer in net.layers.values():
+        layer.sum_bits = bits
+    outputs = found.outputs(net, True)
+    for layer in net.layers.values():
+        layer.sum_bits = None
+    golden = wrapped(_model(net), patterns(found.test_x[:COMPARED].flatten(1)), bits)
+    if (different := int((golden != patterns(outputs[:COMPARED])).sum())):
+        raise RuntimeError(f"golden and PyTorch differ in {different} of {golden.size} outputs; report this defect")
+    count = counts(predictor)
+    return Stage(accuracy=100 * share(outputs.argmax(1), found.test_labels), events=count.number, needed=count.bits)
+
+
+def _model(net: QuantisedNetwork) -> Model:
     """The network as golden runs it."""
-    none = np.zeros(0, np.uint8)
+    (layers, sources), none = net.lower(), np.zeros(0, np.uint8)
     made = Provenance(command="nox -s bench_overflow", method="", seed=0, fp32_accuracy=0, qat_accuracy=0,
                       golden_accuracy=0)
     return Model(
-        name="bench", data="fashion-mnist", preprocessing="", classes=test.classes, layers=qat.lower([{}] * 3),
+        name="bench", data="fashion-mnist", preprocessing="", classes=(), layers=layers, sources=sources,
         provenance=made, fp32_predictions=none, qat_predictions=none)
 
 
-def all_runs(folder: Path | None, seeds: int, console: Console) -> tuple[list[float], list[Run]]:
-    """FP32 accuracy of each seed, and every setting of every seed; two processes."""
+def all_runs(networks: Iterable[str], folder: Path | None, seeds: int, console: Console) -> list[Run]:
+    """Every setting of every network and seed; two processes."""
     with ProcessPoolExecutor(2, get_context("spawn")) as pool, \
             Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=console) as progress:
-        task = progress.add_task("training", total=seeds * (1 + len(SETTINGS)))
-        fp32, waiting, runs = [0.0] * seeds, [], []
-        for done in as_completed([pool.submit(train_float, folder, seed) for seed in range(seeds)]):
-            seed, parameters, fp32[seed] = done.result()
-            waiting += [pool.submit(quantise, folder, *setting, seed, parameters) for setting in SETTINGS]
+        task = progress.add_task("training", total=seeds * sum(1 + len(PLANS[name].settings) for name in networks))
+        waiting, runs = [], []
+        first = [pool.submit(prepare, name, seed, folder) for name in networks for seed in range(seeds)]
+        for done in as_completed(first):
+            network, seed = done.result()
+            waiting += [pool.submit(quantise, network, *setting, seed, folder) for setting in PLANS[network].settings]
             progress.advance(task)
         for done in as_completed(waiting):
             runs.append(done.result())
             progress.advance(task)
-    return fp32, sorted(runs, key=lambda run: (SETTINGS.index((run.bits, run.accumulator)), run.seed))
+    return sorted(runs, key=lambda run: (run.network, -run.bits, -run.accumulator, run.seed))
 
 
-def report(fp32: list[float], runs: list[Run], console: Console) -> bool:
-    """Print the table; whether all goals are met."""
-    mean = float(np.mean(fp32))
-    table = Table(title=f"Fashion-MNIST, MLP {'-'.join(map(str, SIZES))}, test accuracy in percent on sums that wrap; "
-                        f"FP32 {' '.join(f'{value:.2f}' for value in fp32)}", title_justify="left")
-    for name in ("weights and activations", "sums", "before", "enlarged", "after QAT", "- FP32", "events before",
-                 "enlarged", "after QAT", "in test", "share in test", "goal"):
+def report(runs: list[Run], console: Console) -> bool:
+    """Print means over the seeds and events of all seeds; whether all goals are met."""
+    table = Table(title="Fashion-MNIST, test accuracy in percent on sums that wrap", title_justify="left")
+    for name in ("network", "weights, inputs", "sums", "FP32", "before", "enlarged", "after QAT", "- FP32",
+                 "events before", "enlarged", "after QAT", "test images", "events", "share", "goal"):
         table.add_column(name, justify="right")
     met = True
-    for bits, accumulator in SETTINGS:
-        found = [run for run in runs if (run.bits, run.accumulator) == (bits, accumulator)]
+    for network, bits, accumulator in dict.fromkeys((run.network, run.bits, run.accumulator) for run in runs):
+        found = [run for run in runs if (run.network, run.bits, run.accumulator) == (network, bits, accumulator)]
         stages = [[getattr(run, name) for run in found] for name in ("before", "enlarged", "trained")]
-        cells = [" ".join(f"{stage.accuracy:.2f}" for stage in stage_runs) for stage_runs in stages]
-        events = [" ".join(f"{stage.events:,}" for stage in stage_runs) for stage_runs in stages]
-        points = float(np.mean([run.trained.accuracy for run in found])) - mean
-        clean = not any(run.enlarged.events or run.trained.events for run in found)
-        met &= clean and (accumulator not in BINDING or points >= -NEAR)
-        test = sum(run.test_events for run in found)
+        fp32, *accuracies = (float(np.mean(values)) for values in (
+            [run.fp32 for run in found], *([one.accuracy for one in same] for same in stages)))
+        events = [sum(one.events for one in same) for same in stages]
+        test, points = sum(run.test_events for run in found), accuracies[-1] - fp32
+        binding = accumulator in BINDING
+        met &= not any(events[1:]) and (not binding or points >= -NEAR)
         table.add_row(
-            f"{bits} bits", f"{accumulator} bits", *cells, f"{points:+.2f}", *events, f"{test:,}",
-            f"{test / sum(run.test_additions for run in found):.1e}",
-            f"-{NEAR}, 0 events" if accumulator in BINDING else "0 events")
+            PLANS[network].title, f"{bits} bits", f"{accumulator} bits", *(f"{v:.2f}" for v in (fp32, *accuracies)),
+            f"{points:+.2f}", *(f"{number:,}" for number in events), f"{PLANS[network].counted:,}", f"{test:,}",
+            f"{test / sum(run.test_additions for run in found):.1e}", f"-{NEAR}, 0 events" if binding else "0 events")
     console.print(table)
     for run in runs:
-        console.print(f"{run.bits} bits, seed {run.seed}: {run.record}", highlight=False)
+        console.print(f"{run.network}, {run.bits} bits, seed {run.seed}: {run.record}", highlight=False)
     return met
 
 
 def main(
-    seeds: Annotated[int, typer.Option(help="How many.", min=1)] = 1,
+    network: Annotated[list[str] | None, typer.Option(help=" or ".join(PLANS), show_default="all")] = None,
+    seeds: Annotated[int, typer.Option(help="How many.", min=1)] = 3,
     folder: Annotated[Path | None, typer.Option("--data", help="Folder of the training images.")] = None,
 ) -> None:
     """Train all networks, print the table, write JSON; exit code 1 where a goal is missed."""
-    console = Console(width=None if sys.stdout.isatty() else 170)
+    if unknown := set(network or ()) - set(PLANS):
+        raise typer.BadParameter(f"there is no network {min(unknown)!r}: choose {' or '.join(PLANS)}")
+    console = Console(width=None if sys.stdout.isatty() else 200)
     began = time.perf_counter()
     data.fashion_mnist(folder)  # says what to do where it is missing, before processes start
-    fp32, runs = all_runs(folder, seeds, console)
-    met = report(fp32, runs, console)
+    runs = all_runs(network or PLANS, folder, seeds, console)
+    met = report(runs, console)
     OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / "runs.json").write_text(json.dumps({"fp32": fp32, "runs": [asdict(run) for run in runs]}, indent=1))
+    (OUT / "runs.json").write_text(json.dumps([asdict(run) for run in runs], indent=1))
     console.print(f"{time.perf_counter() - began:.0f} s; {OUT / 'runs.json'}")
     raise typer.Exit(0 if met else 1)
 

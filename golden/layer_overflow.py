@@ -8,9 +8,9 @@ from functools import reduce
 
 import numpy as np
 
-from golden.overflow import Events, misfits, output_events, partial_events, wrap
+from golden.overflow import Events, misfits, output_events, wrap
 
-CHUNK = 1 << 18  #: Products at a time: they stay in a core's cache.
+CHUNK = 1 << 15  #: Sums at a time: they stay in a core's cache.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,45 +102,79 @@ def count(weights: np.ndarray, codes: np.ndarray, start: np.ndarray, widths: Wid
     Raises:
         ValueError: a sum needs more than 62 bits.
     """
-    weights, codes, start = (np.asarray(values, np.int64) for values in (weights, codes, start))
-    largest = proven(weights, start, int(np.abs(codes).max(initial=0)))
+    weights, codes, start = np.asarray(weights, np.int64), np.asarray(codes), np.asarray(start, np.int64)
+    largest = proven(weights, start, max(-int(codes.min(initial=0)), int(codes.max(initial=0))))
     if largest >= 1 << 61:
         raise ValueError(f"a sum of this layer needs {largest.bit_length() + 1} bits; 62 can be counted")
     dtype = np.int32 if largest < 1 << 30 else np.int64
-    spare = ((0, 0), (0, -weights.shape[1] % widths.lanes))
-    weights, codes = (np.pad(values, spare).astype(dtype) for values in (weights, codes))
-    size = max(1, CHUNK // weights.size)
-    parts = (codes[first : first + size] for first in range(0, len(codes), size))
+    weights, size = weights.astype(dtype), max(1, CHUNK // len(weights))
+    parts = (codes[first : first + size].T.astype(dtype, order="C") for first in range(0, len(codes), size))
     return reduce(Count.__add__, (_chunk(weights, part, start, widths) for part in parts))
 
 
 def _chunk(weights, codes, start, widths: Widths) -> Count:
-    """Of a few samples; columns are a multiple of the lanes."""
-    products = weights * codes[:, None]
-    beats = products.reshape(*products.shape[:2], -1, widths.lanes).sum(-1, dtype=products.dtype)
-    sums = np.cumsum(beats, axis=2, dtype=beats.dtype)
-    totals = sums[..., -1] + start
-    partial, total, product = _magnitude(sums).max(-1), _magnitude(totals), _magnitude(products).max(-1)
+    """Of a few samples: codes[columns, samples]."""
+    sums, lowest, highest = _sums(weights, codes, widths.lanes)
+    totals = sums + start[:, None]
+    partial, total = np.maximum(highest, ~lowest), _magnitude(totals)
     # A sum that never leaves the accumulator never wraps: only the others are counted one by one.
     over = np.maximum(partial, total) >= 1 << widths.sum_bits - 1
-    events, rows = Events(), np.zeros(len(weights), np.int64)
-    for row in np.flatnonzero(over.any(0)):
-        mine = beats[over[:, row], row].astype(np.int64)
-        part = partial_events(widths, mine, np.full(len(mine), start[row]))
-        rows[row] = part.partial
-        events += part
+    events, rows, samples = Events(), np.zeros(len(weights), np.int64), over.any(0)
+    if samples.any():
+        mine = over.any(1)
+        events, rows[mine] = _wraps(weights[mine], codes[:, samples], start[mine], widths)
+    # A product is largest where its code is: at one of two ends.
+    ends = np.stack([codes.min(1), codes.max(1)], axis=1)
+    product = _magnitude(weights[..., None] * ends).max((1, 2))
     if product.max() >= 1 << widths.product_bits - 1:
-        number, excess = misfits(products, widths.product_bits)
+        number, excess = misfits(weights[..., None] * codes, widths.product_bits)
         events += Events(product=number, excess_product=excess)
     events += output_events(widths, wrap(totals, widths.sum_bits), None, integer=True)
     return Count(
         events=events,
-        additions=sums.size + totals.size,
+        additions=sums.size * (-(-len(codes) // widths.lanes) + 1),
         rows=rows,
-        partial=partial.max(0),
-        total=total.max(0),
-        product=product.max(0),
+        partial=partial.max(1),
+        total=total.max(1),
+        product=product,
     )
+
+
+def _sums(weights, codes, lanes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """weights @ codes, and the lowest and the highest of 0 and the partial sums on the way there."""
+    sums = np.zeros((len(weights), codes.shape[1]), weights.dtype)
+    lowest, highest, products = np.zeros_like(sums), np.zeros_like(sums), np.empty_like(sums)
+    for column, seen in enumerate(codes, 1):
+        np.multiply(weights[:, column - 1 : column], seen, out=products)
+        sums += products
+        if column % lanes == 0 or column == len(codes):
+            np.minimum(lowest, sums, out=lowest)
+            np.maximum(highest, sums, out=highest)
+    return sums, lowest, highest
+
+
+def _wraps(weights, codes, start, widths: Widths) -> tuple[Events, np.ndarray]:
+    """Additions whose exact result does not fit the accumulator, which wraps; their number for each row."""
+    half, ring = 1 << widths.sum_bits - 1, (1 << widths.sum_bits) - 1
+    # Above the lowest number of the accumulator, what fits is 0 or more, and at most `ring`.
+    above = np.full((len(weights), codes.shape[1]), half, weights.dtype)
+    lowest, highest, events = above.copy(), above.copy(), np.zeros_like(above)
+
+    def wrap_around():
+        np.minimum(lowest, above, out=lowest)
+        np.maximum(highest, above, out=highest)
+        np.add(events, above >> widths.sum_bits != 0, out=events)
+        np.bitwise_and(above, ring, out=above)
+
+    for column, seen in enumerate(codes, 1):
+        np.add(above, weights[:, column - 1 : column] * seen, out=above)
+        if column % widths.lanes == 0 or column == len(codes):
+            wrap_around()
+    np.add(above, start[:, None], out=above)
+    wrap_around()
+    rows = events.sum(1, dtype=np.int64)
+    _, excess = misfits(np.array([lowest.min(), highest.max()]).astype(np.int64) - half, widths.sum_bits)
+    return Events(partial=int(rows.sum()), excess_partial=excess), rows
 
 
 def _magnitude(values: np.ndarray) -> np.ndarray:

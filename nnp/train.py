@@ -28,6 +28,9 @@ app = typer.Typer(help="Train a network and quantise it (needs PyTorch).", no_ar
 
 Seed = Annotated[int, typer.Option("--seed", help="Of every random choice.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Model file.")]
+Accumulator = Annotated[
+    int | None, typer.Option("--accumulator", help="Bits of the sums: ranges grow until none overflows.",
+                             show_default="any")]
 Data = options.Data
 Epochs = Annotated[
     tuple[int, int, int],
@@ -56,15 +59,12 @@ def mlp(
     activations: Annotated[
         ActivationMethod, typer.Option(help="Saturations and offsets before QAT.")
     ] = ActivationMethod.SEARCH,
-    accumulator: Annotated[
-        int | None, typer.Option(help="Bits of the sums: ranges grow until none overflows.", show_default="any")
-    ] = None,
+    accumulator: Accumulator = None,
     log: Log = None,
     checkpoint: Checkpoint = None,
 ):
     """A multi-layer perceptron on Fashion-MNIST."""
-    if accumulator is not None and not 1 <= accumulator <= 64:
-        raise ValueError(f"--accumulator {accumulator} is no width: storage has 1 to 64 bits")
+    _check_width(accumulator)
     methods = Methods(weights=weights, tensor=tensor, activations=activations)
     if arithmetic is Arithmetic.INTEGER:
         _train("mlp", out, log, checkpoint, seed=seed, folder=data, methods=methods, accumulator=accumulator)
@@ -124,6 +124,7 @@ def image(
     activations: options.Activations = ActivationTraining.UNIFORM,
     start: options.Begin = Start.PTQ,
     epochs: Epochs = (8, 4, 1),
+    accumulator: Accumulator = None,
     samples: Annotated[int, typer.Option(help="Training images.")] = 60_000,
     fp32: Annotated[
         Path | None, typer.Option("--fp32", help="Write the FP32 network too, as `nnp quantize` reads it.")
@@ -132,6 +133,7 @@ def image(
     checkpoint: Checkpoint = None,
 ):
     """A small image network on Fashion-MNIST, by any method at any width."""
+    _check_width(accumulator)
     recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, tensor, weights,
                             activations, start)
     if samples < 1:
@@ -139,7 +141,12 @@ def image(
     if fp32:
         check_writable(fp32)
     _train("image", out, log, checkpoint, network=network, recipe=recipe, seed=seed, folder=data, epochs=epochs,
-           samples=samples, fp32=fp32)
+           accumulator=accumulator, samples=samples, fp32=fp32)
+
+
+def _check_width(accumulator: int | None):
+    if accumulator is not None and not 1 <= accumulator <= 64:
+        raise ValueError(f"--accumulator {accumulator} is no width: storage has 1 to 64 bits")
 
 
 def _train(kind: str, out: Path, log: Path | None, checkpoint: Path | None, **chosen):

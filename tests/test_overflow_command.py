@@ -1,12 +1,16 @@
 """`nnp overflow`: what it prints, and how it refuses."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from golden.dataset import DATA
+from golden.model_file import save_model
 from nnp.main import app
+from tests import networks
+from tests.test_images import conv
 
 MLP, LSTM, BLOCK = (DATA / "models" / f"{name}.safetensors"
                     for name in ("fashion-mlp-w4a4", "vowels-lstm-w8", "fashion-mlp-bfp8"))
@@ -54,6 +58,18 @@ def test_a_recurrent_model():
     assert row(result.output, "lstm1, input")[-2] == "18"
     assert row(result.output, "lstm1, recurrent")[-2] == "19"
     assert "wrap" not in result.output
+
+
+def test_a_model_of_convolutions(tmp_path):
+    first, last = (conv(name, shape=shape, outputs=outputs, size=(9, 9), stride=9, padding=padding, groups=1)
+                   for name, shape, outputs, padding in (("first", (1, 28, 28), 2, 0), ("last", (2, 3, 3), 10, 3)))
+    model = tmp_path / "image.safetensors"
+    save_model(replace(networks.model([first, last]), data="fashion-mnist"), model)
+    result = nnp(model, "--accumulator", 8, "--samples", 4)
+    assert result.exit_code == 0, result.output
+    assert int(row(result.output, "first")[1].replace(",", "")) > 0
+    assert int(row(result.output, "last")[-1]) > 8
+    assert "; with sums that wrap at 8 bits" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize(("words", "sentence"), [

@@ -5,17 +5,21 @@ import pytest
 from safetensors.numpy import load_file
 
 from golden import network
+from golden.layer_overflow import Widths
 from golden.model_file import load_model
+from golden.model_overflow import dry_run
 from train.methods import Methods, Recipe, WeightMethod
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+
+from torch import nn  # noqa: E402
 
 from golden import dataset  # noqa: E402
 from train import compare, data  # noqa: E402
 from train.compare import STARTS, Images, Setting  # noqa: E402
 from train.export import patterns  # noqa: E402
 from train.image import train_image  # noqa: E402
-from train.networks import NETWORKS  # noqa: E402
+from train.networks import NETWORKS, Residual, convolution  # noqa: E402
 from train.qat.network import QuantisedNetwork  # noqa: E402
 
 
@@ -80,11 +84,17 @@ def test_an_image_model(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "fashion_mnist", lambda folder: few)
     monkeypatch.setattr(dataset, "load", lambda name: few)
     recipe = Recipe(bits={"0_0": (8, 8)}, methods=Methods(weights=WeightMethod.UNIFORM, tensor=True))
-    made = train_image(tmp_path / "image.safetensors", network="resnet", recipe=recipe, epochs=(1, 1, 1), samples=100)
+    monkeypatch.setitem(NETWORKS, "small", lambda: nn.Sequential(
+        convolution(1, 4, 3, 4), Residual(convolution(4, 4, 3, relu=False), nn.Identity(), relu=True), nn.Flatten(),
+        nn.Linear(4 * 49, 10)))
+    made = train_image(tmp_path / "image.safetensors", network="small", recipe=recipe, epochs=(1, 1, 1), samples=100,
+                       accumulator=11)
     again = load_model(tmp_path / "image.safetensors")
     assert again.sources == made.sources
     assert again.layers[0].weights_format.bits == 8
     assert "weights of 4 bits by wrpn" in again.provenance.method
     assert "0_0 8 bits and 8 bits" in again.provenance.method
+    assert "; ranges for sums of 11 bits (0_0: parameters x " in again.provenance.method
+    assert [use.count.number for use in dry_run(again, few.inputs, None, Widths(sum_bits=11))] == [0] * 3
     right = network.predict(again, few.inputs) == few.labels
     assert right.mean() == again.provenance.golden_accuracy

@@ -7,21 +7,24 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from golden import dataset, network
+from golden import dataset
 from golden.dataset import DATA
 from golden.dataset import images as images_of
-from golden.layer_overflow import Count, Widths, count
+from golden.layer_overflow import Count, Widths
 from golden.model import Model, Provenance
-from golden.model_overflow import dry_run
+from golden.model_overflow import dry_run, wrapped
 from golden.overflow import Events
 from nnp.main import app
 from spec.formats import Format
 from train import export, mlp
+from train.methods import Methods, Recipe, WeightTraining
 from train.overflow.defaults import STEPS, NetworkKind, Steps
 from train.overflow.factors import MARGIN, Factors, Room
-from train.overflow.predictor import Predictor
-from train.overflow.ranges import enlarge_inputs, enlarge_parameters
+from train.overflow.predictor import Predictor, settled
+from train.overflow.ranges import enlarge_inputs, enlarge_parameters, weights_used
 from train.overflow.record import LayerRecord, Record
+from train.qat.network import QuantisedNetwork
+from train.qat.weights import DoReFa, Wrpn
 
 WIDE = Widths(sum_bits=8, product_bits=64, output_bits=64)
 EIGHT = Format(bits=8, symmetric=True)
@@ -38,14 +41,33 @@ def images():
     return dataset.load("fashion-mnist").first(96)
 
 
-def quantised(images, fmt=EIGHT, sizes=(784, 12, 10), **options) -> mlp.Quantised:
+def quantised(images, **options) -> QuantisedNetwork:
     torch.manual_seed(0)
-    return mlp.Quantised(mlp.Float(sizes), export.floats(images.inputs), fmt, fmt, **options)
+    recipe = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True), **options)
+    return QuantisedNetwork(mlp.Float((784, 12, 10)), export.floats(images.inputs), recipe)
 
 
-def predictor(net, images, widths, steps=STEPS[NetworkKind.DNN], **options) -> Predictor:
-    names = [f"layer{index}" for index in range(len(net.layers))]
-    return Predictor(net, net.layers, names, export.floats(images.inputs), widths, steps, **options)
+def predictor(net, images, widths, steps=STEPS[NetworkKind.DNN]) -> Predictor:
+    return Predictor(net, export.floats(images.inputs), widths, steps)
+
+
+def lowered(net) -> Model:
+    """The network as golden runs it."""
+    layers, sources = net.lower()
+    none = np.zeros(0, np.uint8)
+    return Model(name="m", data="", preprocessing="", classes=(), layers=layers, sources=sources, provenance=NOWHERE,
+                 fp32_predictions=none, qat_predictions=none)
+
+
+def steps_in(weights) -> torch.Tensor:
+    """Weights in steps, before they are rounded."""
+    with torch.no_grad():
+        match weights:
+            case Wrpn():
+                return weights.weight * 128
+            case DoReFa():
+                return torch.tanh(weights.weight) / np.tanh(1) * 255
+        return weights.weight / weights.gain[:, None]
 
 
 def seen(partial, total=0, *, product=0, events=None, additions=1000) -> Count:
@@ -169,20 +191,21 @@ def test_an_adversary_cannot_make_ranges_alternate_for_ever(seed):
     assert ended == 3000
 
 
-def test_factors_change_steps_and_not_what_they_stand_for(images):
-    net = quantised(images)
-    layer = net.layers[0]
-    real = layer.gain[:, None] * layer.weight.detach() * layer.half
-    scale, saturation, weight = layer.scale.clone(), layer.saturation.item(), layer.weight.detach().clone()
+@pytest.mark.parametrize("kind", WeightTraining)
+def test_factors_change_steps_and_not_what_they_stand_for(kind, images):
+    layer = quantised(images, weights=kind).layers["hidden1"]
+    gain, saturation = layer.weights.gain.detach(), layer.inputs.saturation.item()
+    steps, integers, used = steps_in(layer.weights), layer.weights.integers(), weights_used(layer)
     factor = np.linspace(1, 4, 12)
     enlarge_parameters(layer, factor)
     enlarge_inputs(layer, 1.5)
-    assert torch.equal(layer.scale, scale * torch.from_numpy(factor))
-    torch.testing.assert_close(layer.weight.detach(), weight / torch.from_numpy(factor).float()[:, None])
-    torch.testing.assert_close(layer.gain[:, None] * layer.weight.detach() * layer.half, real)
-    assert layer.saturation.item() == pytest.approx(1.5 * saturation)
+    torch.testing.assert_close(layer.weights.gain.detach(), gain * torch.from_numpy(factor))
+    torch.testing.assert_close(steps_in(layer.weights), (steps / torch.from_numpy(factor)[:, None]).to(torch.float64),
+                               check_dtype=False, rtol=1e-5, atol=1e-5)
+    assert weights_used(layer) == pytest.approx(used / factor, rel=1e-5)
+    assert layer.inputs.saturation.item() == pytest.approx(1.5 * saturation)
     enlarge_parameters(layer, 1 / factor)
-    assert torch.equal(layer.integers(), torch.round(weight * layer.half))
+    assert (layer.weights.integers() != integers).float().mean() < 1e-3  # but for ties
 
 
 @pytest.mark.parametrize("sum_bits", [16, 13])
@@ -194,14 +217,9 @@ def test_no_event_is_left_on_the_calibration_set(sum_bits, images):
     assert made.layers[0].parameters[1] > made.layers[0].parameters[0] > 1
     assert made.layers[0].bits == sum_bits  # no capacity is wasted
     assert made.layers[0].rounds >= 1
-    none = np.zeros(0, np.uint8)
-    lowered = Model(name="m", data="", preprocessing="", classes=(), layers=net.lower([{}, {}]), provenance=NOWHERE,
-                    fp32_predictions=none, qat_predictions=none)
-    uses = dry_run(lowered, images.inputs, None, widths)
+    uses = dry_run(lowered(net), images.inputs, None, widths)
     assert [use.count.events for use in uses] == [Events(), Events()]
     assert [use.count.bits for use in uses] == [layer.bits for layer in made.layers]
-    assert np.array_equal(export.patterns(net(export.floats(images.inputs), lowered=True).detach()),
-                          network.forward(lowered, images.inputs)[-1].outputs)
 
 
 def test_what_has_grown_shrinks_when_weights_have_become_smaller(images):
@@ -209,7 +227,7 @@ def test_what_has_grown_shrinks_when_weights_have_become_smaller(images):
     made = predictor(net, images, Widths(sum_bits=16))
     grown = made.run().layers[0]
     with torch.no_grad():
-        net.layers[0].weight.mul_(0.1)
+        net.layers["hidden1"].weights.weight.mul_(0.1)
     shrunk = made.run().layers[0]
     assert shrunk.parameters[1] < grown.parameters[1]
     assert shrunk.parameters[0] >= 1
@@ -219,28 +237,76 @@ def test_what_has_grown_shrinks_when_weights_have_become_smaller(images):
 
 def test_the_predictor_counts_as_golden_does(images):
     net, widths = quantised(images), Widths(sum_bits=15, product_bits=13, output_bits=14, lanes=4)
-    made = predictor(net, images, widths)
-    none = np.zeros(0, np.uint8)
-    lowered = Model(name="m", data="", preprocessing="", classes=(), layers=net.lower([{}, {}]), provenance=NOWHERE,
-                    fp32_predictions=none, qat_predictions=none)
-    for index, use in enumerate(dry_run(lowered, images.inputs, None, widths)):
-        assert made.count(index).events == use.count.events
-    few = images.first(7)
-    (use, _) = dry_run(lowered, few.inputs, None, widths)
-    assert made.count(0, export.floats(few.inputs)).events == use.count.events
+    made, few = predictor(net, images, widths), images.first(7)
+    for use in dry_run(lowered(net), images.inputs, None, widths):
+        assert made.count(use.product.name).events == use.count.events
+    (use, _) = dry_run(lowered(net), few.inputs, None, widths)
+    assert made.count("hidden1", export.floats(few.inputs)).events == use.count.events
     assert use.count.events.product > 0
+
+
+class Convolutions(torch.nn.Module):
+    """Of one group, of two, and depthwise, with borders and a stride; no relu before the second, so that its inputs
+    begin below 0 and its border is not code 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Conv2d(1, 4, 3, padding=1)
+        self.apart = torch.nn.Conv2d(4, 8, 3, stride=2, padding=1, groups=4)
+        self.pairs, self.last = torch.nn.Conv2d(8, 4, 1, groups=2), torch.nn.Linear(4 * 16, 3)
+
+    def forward(self, x):
+        x = torch.relu(self.pairs(torch.relu(self.apart(self.first(x)))))
+        return self.last(x.flatten(1))
+
+
+@pytest.mark.parametrize("kind", WeightTraining)
+def test_convolutions_overflow_as_golden_counts_until_they_do_not(kind):
+    torch.manual_seed(0)
+    x, widths = torch.rand(70, 1, 8, 8).half().float(), Widths(sum_bits=13, lanes=2)
+    inputs = export.patterns(x.flatten(1))
+    net = QuantisedNetwork(Convolutions(), x, Recipe(weights_bits=8, input_bits=8, weights=kind))
+    made = settled(net, x, widths, Methods())
+    assert net.layers["apart"]._border() > 0
+    assert made.record.events == 0
+    assert all(layer.before > 0 for layer in made.record.layers[:2])
+    assert made.steps == STEPS[NetworkKind.CNN]
+    uses = dry_run(lowered(net), inputs, None, widths)
+    assert [use.count.bits for use in uses] == [layer.bits for layer in made.record.layers]
+    for layer in net.layers.values():
+        enlarge_parameters(layer, np.full(len(layer.constant), 0.5))
+    for use in dry_run(lowered(net), inputs, None, widths):
+        found = made.count(use.product.name)
+        assert found.events == use.count.events
+        assert found.rows.tolist() == use.count.rows.tolist()
+    assert use.count.additions == 70 * 3 * (64 // 2 + 1)
+
+
+@pytest.mark.parametrize("sum_bits", [15, 12])
+def test_sums_that_wrap_are_goldens(sum_bits):
+    torch.manual_seed(0)
+    x = torch.rand(20, 1, 8, 8).half().float()
+    net = QuantisedNetwork(Convolutions(), x, Recipe(weights_bits=8, input_bits=8))
+    with torch.no_grad():
+        wide = net(x, lowered=True)
+        for layer in net.layers.values():
+            layer.sum_bits = sum_bits
+        narrow = net(x, lowered=True)
+    want = wrapped(lowered(net), export.patterns(x.flatten(1)), sum_bits)
+    assert np.array_equal(export.patterns(narrow), want)
+    assert not torch.equal(narrow, wide)
 
 
 def test_too_large_ranges_shrink_until_the_steps_are_used(images):
     net = quantised(images)
-    for layer in net.layers:
-        enlarge_parameters(layer, np.full(len(layer.scale), 8.0))
+    for layer in net.layers.values():
+        enlarge_parameters(layer, np.full(len(layer.constant), 8.0))
         enlarge_inputs(layer, 3.0)
     made = predictor(net, images, Widths(sum_bits=32)).run()
-    for layer, record in zip(net.layers, made.layers, strict=True):
+    for layer, record in zip(net.layers.values(), made.layers, strict=True):
         assert 1 / 8 >= record.parameters[0] > 1 / 11
         assert record.inputs == pytest.approx(1 / 3, rel=0.2)
-        assert layer.integers().abs().amax(1).min() >= 120
+        assert layer.weights.integers().abs().amax(1).min() >= 120
 
 
 def test_training_in_a_narrow_accumulator_from_end_to_end(tmp_path, monkeypatch):
@@ -266,83 +332,44 @@ def test_training_in_a_narrow_accumulator_from_end_to_end(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
-    (("--accumulator", "65"), "--accumulator 65 is no width: storage has 1 to 64 bits"),
-    (("--arithmetic", "bfp-lazy", "--accumulator", "16"), "--activations and --accumulator are for integer")])
+    (("mlp", "--accumulator", "65"), "--accumulator 65 is no width: storage has 1 to 64 bits"),
+    (("image", "--accumulator", "0"), "--accumulator 0 is no width: storage has 1 to 64 bits"),
+    (("mlp", "--arithmetic", "bfp-lazy", "--accumulator", "16"), "--activations and --accumulator are for integer")])
 def test_the_command_refuses(words, sentence):
-    result = CliRunner().invoke(app, ["train", "mlp", *words])
+    result = CliRunner().invoke(app, ["train", *words])
     assert result.exit_code == 2
     assert sentence in result.stderr
 
 
-def test_gradients_move_integers_as_before(images):
-    one, other = quantised(images), quantised(images)
+@pytest.mark.parametrize(("kind", "power"), [(WeightTraining.WRPN, 0), (WeightTraining.UNIFORM, 1)])
+def test_gradients_move_integers_as_before(kind, power, images):
+    """In shares of the range they stay as they were; in real units they follow the step."""
+    one, other = (quantised(images, weights=kind) for _ in range(2))
     x, weights = export.floats(images.inputs), torch.randn(96, 10, generator=torch.Generator().manual_seed(1))
-    for net in one, other:
-        predictor(net, images, Widths(sum_bits=40))  # attaches what it needs, and finds nothing to do
-    factor = np.full(12, 2.0)
+    predictor(one, images, Widths(sum_bits=40))  # attaches what it needs, and finds nothing to do
     made = predictor(other, images, Widths(sum_bits=40))
     with torch.no_grad():  # even integers, which survive a halving, and none at the ends
         for net in one, other:
-            net.layers[0].weight.copy_(torch.round(net.layers[0].weight * 32).clamp(-28, 28) / 32)
-    made.factors[0].parameters *= factor
-    enlarge_parameters(other.layers[0], factor)
+            layer = net.layers["hidden1"].weights
+            layer.weight.mul_((4 * torch.round(layer.integers() / 4).clamp(-28, 28)) / steps_in(layer))
+    factor = np.full(12, 2.0)
+    made.factors["hidden1"].parameters *= factor
+    enlarge_parameters(other.layers["hidden1"], factor)
     for net in one, other:
         net(x).mul(weights).sum().backward()
-    before, after = (net.layers[0].weight.grad for net in (one, other))
+    before, after = (net.layers["hidden1"].weights.weight.grad for net in (one, other))
     assert before.abs().max() > 0
-    torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-5 * float(before.abs().max()))
+    torch.testing.assert_close(after, before * 2**power, rtol=1e-4, atol=1e-5 * float(before.abs().max()))
 
 
 def test_a_layer_that_cannot_be_mended_is_named(images):
     steps = Steps(rounds=1)
-    with pytest.raises(ValueError, match=r"layer 'layer0' still overflows \d+ times in 12 bits after 1 rounds"):
+    with pytest.raises(ValueError, match=r"layer 'hidden1' still overflows \d+ times in 12 bits after 1 rounds"):
         predictor(quantised(images), images, Widths(sum_bits=12), steps).run()
-
-
-@pytest.mark.parametrize("groups", [1, 2])
-def test_patches_are_samples(groups):
-    """A convolution is the same thing over patches: `codes` gives one sample for each, and for each group."""
-
-    class Patches(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weights_format, self.input_format, self.half = EIGHT, EIGHT, 128.0
-            generator = torch.Generator().manual_seed(0)
-            self.weight = torch.nn.Parameter(torch.rand((4, 2 // groups, 3, 3), generator=generator) * 1.9 - 0.95)
-            self.scale = torch.ones(4, dtype=torch.float64)
-            self.saturation, self.offset = torch.nn.Parameter(torch.tensor(1.0)), torch.nn.Parameter(torch.tensor(0.0))
-
-        def integers(self):
-            return torch.round(self.weight * self.half)
-
-        def forward(self, x):
-            return torch.nn.functional.conv2d(x / self.saturation.detach(), self.integers(), groups=groups)
-
-    class Whole(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = torch.nn.ModuleList([Patches()])
-
-        def forward(self, x, lowered):
-            return self.layers[0](x)
-
-    def codes(layer, x):
-        q = (x / layer.saturation.detach()).round().clamp(-127, 127)
-        parts = torch.nn.functional.unfold(q, 3).transpose(1, 2).reshape(-1, groups, 18 // groups)
-        return parts.transpose(0, 1).numpy().astype(np.int64)
-
-    net = Whole()
-    x = torch.randint(-127, 128, (2, 2, 5, 5), generator=torch.Generator().manual_seed(1)).float()
-    widths = Widths(sum_bits=14 if groups == 1 else 13)
-    made = Predictor(net, net.layers, ["conv"], x, widths, Steps(), codes=codes, lowered=False)
-    sums = net.layers[0](x).detach()
-    before = made.count(0)
-    assert before.total.max() == torch.where(sums < 0, -1 - sums, sums).max()
-    assert before.additions == 2 * 9 * 4 * (18 // groups + 1)
-    (record,) = made.run().layers
-    assert record.before > record.after == 0
-    assert record.inputs == pytest.approx(net.layers[0].saturation.item())
-    assert record.inputs > 1
+    x = torch.rand(4, 1, 8, 8)
+    real = QuantisedNetwork(Convolutions(), x, Recipe(input_bits=None))
+    with pytest.raises(ValueError, match="layer 'first' keeps FP32 weights or inputs, so it has no sums to keep in 12"):
+        Predictor(real, x, Widths(sum_bits=12), steps)
 
 
 def test_defaults_of_each_kind_can_be_overridden():
@@ -364,10 +391,10 @@ def test_the_record_in_words():
     )
 
 
-def test_steps_of_one_range_for_the_matrix_on_a_network(images):
-    net = quantised(images)
-    made = predictor(net, images, Widths(sum_bits=16), Steps(rows=False)).run()
-    assert made.events == 0
-    assert made.layers[0].parameters[0] == made.layers[0].parameters[1] > 1
-    weights = net.layers[0].integers().detach().numpy()
-    assert count(weights, np.zeros((1, 784)), np.zeros(12), Widths(sum_bits=16)).events == Events()
+def test_one_range_for_the_matrix_where_it_has_one_scale(images):
+    net = quantised(images, methods=Methods(tensor=True))
+    made = settled(net, export.floats(images.inputs), Widths(sum_bits=16), Methods(tensor=True))
+    (first, _), weights = made.record.layers, net.layers["hidden1"].weights
+    assert (made.record.events, made.steps.rows) == (0, False)
+    assert first.parameters[0] == first.parameters[1] > 1
+    assert len(set(weights.scale.tolist())) == 1

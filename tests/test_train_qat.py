@@ -182,6 +182,15 @@ def test_layers_may_have_bits_of_their_own(net, images):
         QuantisedNetwork(net, images, Recipe(bits={"none": (8, 8)}))
 
 
+@pytest.mark.parametrize("symmetric", [(False, False), (False, True), (True, True)])
+def test_formats_may_leave_out_the_lowest_integer(symmetric, net, images):
+    quantised = QuantisedNetwork(net, images, Recipe(symmetric=symmetric))
+    for layer in quantised.layers.values():
+        assert (layer.weights_format.symmetric, layer.input_format.symmetric) == symmetric
+    step(quantised, images)
+    equal_to_golden(quantised, images)
+
+
 def test_layers_answer_in_steps_where_nobody_else_reads_them(net, images):
     layers = QuantisedNetwork(net, images, Recipe()).layers
     after = {name: layer.after.name if layer.after else None for name, layer in layers.items()}

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from golden import dataset
+from golden.layer_overflow import Widths
 from golden.model import Model
 from train import fp32_file
 from train.compare import BATCH, CALIBRATION, Images, trained
@@ -16,6 +17,7 @@ from train.factory import build
 from train.fit import Progress, check_epochs, cross_entropy, fit, reproducible, share, silent
 from train.methods import Recipe
 from train.networks import CLASSES, SHAPE
+from train.overflow.predictor import settled
 from train.qat.check import check
 from train.qat.network import QuantisedNetwork
 
@@ -31,6 +33,7 @@ def train_image(
     seed: int = 0,
     folder: Path | None = None,
     epochs: tuple[int, int, int] = (8, 4, 1),
+    accumulator: int | None = None,
     samples: int | None = None,
     fp32: Path | None = None,
     command: str = "nnp train image",
@@ -47,9 +50,11 @@ def train_image(
 
     Raises:
         Unsupported: the network does what cannot be quantised.
-        ValueError: the data are missing, a value left the range of binary16, or a method cannot do a width.
+        ValueError: the data are missing, a value left the range of binary16, a method cannot do a width, or a sum
+            cannot be made to fit.
     """
     check_epochs(epochs)
+    widths = None if accumulator is None else Widths(sum_bits=accumulator)
     reproducible(seed)
     check(build(network, seed), recipe, SHAPE, CLASSES)
     images = Images.load(samples or 60_000, folder)
@@ -59,9 +64,13 @@ def train_image(
     quantised = QuantisedNetwork(net, images.x[:CALIBRATION], recipe)
     for name, layer in quantised.layers.items():
         progress(f"PTQ {name}:", 1, 1, layer.lost)
-    _fit(quantised, images, lowered=False, rate=0.01, epochs=epochs[1], seed=seed, progress=progress)
+    options, predictor = {"seed": seed, "progress": progress}, None
+    if widths is not None:
+        predictor = settled(quantised, images.x[:CALIBRATION], widths, recipe.methods, progress)
+        options |= {"after_epoch": predictor.run, "also": {"predictor": predictor}}
+    _fit(quantised, images, lowered=False, rate=0.01, epochs=epochs[1], **options)
     real = images.outputs(quantised)
-    _fit(quantised, images, lowered=True, rate=0.001, epochs=epochs[2], seed=seed, progress=progress)
+    _fit(quantised, images, lowered=True, rate=0.001, epochs=epochs[2], **options)
     layers, sources = quantised.lower()
     return finish(
         out,
@@ -76,7 +85,7 @@ def train_image(
         seed=seed,
         command=command,
         method=f"{network}: FP32, {epochs[0]} epochs of SGD; {recipe}; {epochs[1]} epochs of QAT; {epochs[2]} epochs "
-               "more in the machine's arithmetic",
+               "more in the machine's arithmetic" + (f"; {predictor.record}" if predictor else ""),
     )
 
 

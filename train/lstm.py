@@ -13,11 +13,11 @@ from golden import block_lowering, dataset
 from golden.model import Model
 from spec.formats import Format
 from train import data, ptq
-from train.dense import SignedLinear
 from train.export import finish, floats
 from train.fit import Progress, check_epochs, cross_entropy, fit, reproducible, silent
 from train.methods import Gates, InitialState
 from train.recurrent import SYMMETRIC, FloatLSTM, QuantisedLSTM, initial_state, widen
+from train.signed import SignedLinear
 
 EIGHT_BITS = Format(bits=8, symmetric=True)
 #: Standard deviation of the noise added to the cepstra in training.

@@ -3,8 +3,8 @@
 Source: S0; numerics.md of the specification, integer mode, items 4 to 8.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,87 +16,37 @@ from golden.layers import Activation
 from golden.model import Model
 from spec.formats import Format
 from train import data
-from train.dense import MMSE, QuantisedLinear
 from train.export import finish, floats
 from train.fit import Progress, cross_entropy, fit, reproducible, silent
-from train.methods import Methods
-from train.overflow.defaults import STEPS, NetworkKind
-from train.overflow.predictor import Predictor
-from train.straight_through import binary16, plain
+from train.methods import Methods, Recipe
+from train.overflow.predictor import Predictor, settled
+from train.qat.network import QuantisedNetwork
 
 FOUR_BITS = Format(bits=4, symmetric=True)
-#: Learning rate of the saturations and offsets, as a share of that of the weights.
-QUANTISER_RATE = 0.1
+MMSE = Methods()
 
 
 class Float(nn.Sequential):
-    """The FP32 network: linear layers with a relu between them."""
+    """The FP32 network: linear layers with a relu between them, named as the layers of the model."""
 
     def __init__(self, sizes: Sequence[int]):
-        linear = [nn.Linear(i, o) for i, o in zip(sizes, sizes[1:], strict=False)]
-        super().__init__(*[part for layer in linear for part in (layer, nn.ReLU())][:-1])
+        names = [f"hidden{index}" for index in range(1, len(sizes) - 1)] + ["output"]
+        parts = OrderedDict()
+        for name, *size in zip(names, sizes, sizes[1:], strict=False):
+            parts |= {name: nn.Linear(*size), f"relu_{name}": nn.ReLU()}
+        parts.popitem()
+        super().__init__(parts)
 
     @property
-    def linear(self) -> list[nn.Linear]:
-        return [part for part in self if isinstance(part, nn.Linear)]
+    def linear(self) -> dict[str, nn.Linear]:
+        """Its layers by name."""
+        return {name: part for name, part in self.named_children() if isinstance(part, nn.Linear)}
 
 
-class Quantised(nn.Module):
-    """The network under quantisation-aware training: in real numbers, or lowered, in the machine's arithmetic.
-
-    Args:
-        network: The FP32 network.
-        images:  Real[samples, inputs], the calibration set.
-        Others:  As in `QuantisedLinear`.
-    """
-
-    def __init__(
-        self,
-        network: Float,
-        images,
-        weights_format: Format,
-        input_format: Format,
-        unrounded: bool = True,
-        methods: Methods = MMSE,
-    ):
-        super().__init__()
-        layers, x = [], images
-        with torch.no_grad():
-            for linear in network.linear:
-                layers.append(QuantisedLinear(linear, x, weights_format, input_format, unrounded, methods))
-                x = torch.relu(linear(x))
-        self.layers = nn.ModuleList(layers)
-
-    def forward(self, x, lowered: bool = False):
-        rounded = binary16 if lowered else plain
-        first = self.layers[0]
-        y = rounded(x * rounded(1 / first.step))
-        if not lowered or first.offset != 0:
-            y = rounded(y + rounded(-first.offset.double() / first.step))
-        for layer, after in zip(self.layers, [*self.layers[1:], None], strict=True):
-            y = layer(y, after, lowered)
-        return y
-
-    def bound(self):
-        """Keep the parameters legal: offsets at 0 or more, since the clip at 0 is the relu, and saturations above 0."""
-        with torch.no_grad():
-            for layer in self.layers:
-                layer.offset.clamp_(min=0)
-                layer.saturation.clamp_(min=1e-3)
-
-    def groups(self, rate: float) -> list[dict]:
-        """Parameters with their learning rates."""
-        slow = [p for layer in self.layers for p in (layer.saturation, layer.offset)]
-        fast = [p for layer in self.layers for p in (layer.weight, layer.change, layer.constant)]
-        return [{"params": fast, "lr": rate}, {"params": slow, "lr": rate * QUANTISER_RATE}]
-
-    def lower(self, ranges: Sequence[dict]) -> tuple:
-        """The layers of the quantised model."""
-        count = len(self.layers)
-        return tuple(
-            layer.lower(_name(index, count), after, quantise_input=index == 0, ranges=ranges[index])
-            for index, (layer, after) in enumerate(zip(self.layers, [*self.layers[1:], None], strict=True))
-        )
+def recipe(weights_format: Format, input_format: Format, methods: Methods = MMSE) -> Recipe:
+    """WRPN weights and learned saturations and offsets, in these formats."""
+    return Recipe(weights_bits=weights_format.bits, input_bits=input_format.bits, methods=methods,
+                  symmetric=(weights_format.symmetric, input_format.symmetric))
 
 
 def train_float(images, labels, sizes: Sequence[int], *, seed: int, epochs: int, progress: Progress = silent) -> Float:
@@ -113,8 +63,8 @@ def train_float(images, labels, sizes: Sequence[int], *, seed: int, epochs: int,
 
 
 def train_quantised(
-    net: Quantised, images, labels, *, lowered: bool, seed: int, epochs: int, rate: float, progress: Progress = silent,
-    predictor: Predictor | None = None,
+    net: QuantisedNetwork, images, labels, *, lowered: bool, seed: int, epochs: int, rate: float,
+    progress: Progress = silent, predictor: Predictor | None = None,
 ):
     """Quantisation-aware training, in real numbers or lowered; a predictor changes the ranges of its layers."""
     optimiser = torch.optim.SGD(net.groups(rate), momentum=0.9)
@@ -127,12 +77,6 @@ def train_quantised(
     if predictor:
         options |= {"after_epoch": predictor.run, "also": {"predictor": predictor}}
     fit(phase=phase, net=net, loss=loss, optimiser=optimiser, after_step=net.bound, **options)
-
-
-def overflow_predictor(net: Quantised, images, widths: Widths, *, rows: bool = True) -> Predictor:
-    """What keeps the sums of a network in their accumulators; each row has a factor of its own if `rows`."""
-    names = [_name(index, len(net.layers)) for index in range(len(net.layers))]
-    return Predictor(net, net.layers, names, images, widths, replace(STEPS[NetworkKind.DNN], rows=rows))
 
 
 def train_mlp(
@@ -188,22 +132,19 @@ def train_mlp(
         fp32 = net(x)
     lowered = None
     if block is None:
-        qat = Quantised(net, calibration, weights_format, input_format, methods=methods)
-        for index, layer in enumerate(qat.layers):
-            progress(f"PTQ {_name(index, len(qat.layers))}:", 1, 1, layer.lost)
+        qat = QuantisedNetwork(net, calibration, recipe(weights_format, input_format, methods))
+        for name, layer in qat.layers.items():
+            progress(f"PTQ {name}:", 1, 1, layer.lost)
         options = {"seed": seed, "progress": progress}
         if widths is not None:
-            predictor = overflow_predictor(qat, calibration, widths, rows=not methods.tensor)
-            for layer in predictor.run().layers:
-                progress(f"overflow {layer.name}:", 1, 1, str(layer))
-            options["predictor"] = predictor
+            options["predictor"] = predictor = settled(qat, calibration, widths, methods, progress)
         train_quantised(qat, images, labels, lowered=False, epochs=epochs[1], rate=0.01, **options)
         with torch.no_grad():
             real = qat(x)
         train_quantised(qat, images, labels, lowered=True, epochs=epochs[2], rate=0.001, **options)
         with torch.no_grad():
             lowered = qat(x, lowered=True)
-        layers = qat.lower(ranges(net, calibration))
+        layers, _ = qat.lower(ranges(net, calibration))
         method += (
             f"weights of {weights_format.bits} bits by {methods.weights} for each "
             f"{'tensor' if methods.tensor else 'row'}, saturation and offset of activations of {input_format.bits} "
@@ -232,31 +173,26 @@ def train_mlp(
 
 def blocks(net: Float, weights_format: Format, input_format: Format, block: int) -> tuple:
     """The FP32 network in block floating point."""
-    linear = net.linear
     return tuple(
         block_lowering.block_dense(
-            name=_name(index, len(linear)),
+            name=name,
             weights=layer.weight.detach().numpy(),
             bias=layer.bias.detach().numpy(),
             weights_format=weights_format,
             input_format=input_format,
             block=block,
-            activation=Activation.NONE if index == len(linear) - 1 else Activation.RELU,
+            activation=Activation.NONE if name == "output" else Activation.RELU,
         )
-        for index, layer in enumerate(linear)
+        for name, layer in net.linear.items()
     )
 
 
-def ranges(net: Float, images) -> list[dict]:
-    """Smallest and largest input and output of each linear layer."""
-    found, x = [], images
+def ranges(net: Float, images) -> dict[str, dict]:
+    """Smallest and largest input and output of each linear layer, by its name."""
+    found, x = {}, images
     with torch.no_grad():
-        for layer in net.linear:
+        for name, layer in net.linear.items():
             y = layer(x)
-            found.append({name: (float(v.min()), float(v.max())) for name, v in (("input", x), ("output", y))})
+            found[name] = {end: (float(v.min()), float(v.max())) for end, v in (("input", x), ("output", y))}
             x = torch.relu(y)
     return found
-
-
-def _name(index: int, count: int) -> str:
-    return "output" if index == count - 1 else f"hidden{index + 1}"

@@ -3,64 +3,56 @@
 Source: S3.b.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from functools import reduce
 
 import numpy as np
 import torch
-from torch import nn
 
 from golden.layer_overflow import Count, Widths, count
 from golden.lowering import start_values
-from train.overflow.defaults import Steps
+from train.fit import Progress, silent
+from train.methods import Methods
+from train.overflow.defaults import STEPS, NetworkKind, Steps
 from train.overflow.factors import Factors, Room
-from train.overflow.ranges import Layer, enlarge_inputs, enlarge_parameters, weights_used
+from train.overflow.ranges import enlarge_inputs, enlarge_parameters, in_real_units, weights_used
 from train.overflow.record import LayerRecord, Record
+from train.qat.network import QuantisedNetwork
 
-
-def dense_codes(layer: Layer, y: torch.Tensor) -> np.ndarray:
-    """The codes [samples, columns], as they travel, of a dense layer's input in steps of its code."""
-    fmt = layer.input_format
-    return y.round().clamp(0, fmt.levels).numpy().astype(np.int64) - fmt.zero
+TOGETHER = 64  #: Samples that run at once: the patches of a convolution are many.
 
 
 class Predictor:
     """Counts the overflow events of a network's layers, and enlarges or shrinks their ranges until there are none.
 
     Args:
-        network: Called as network(inputs, lowered=True); it calls its layers in order, with their input in steps of its
-            code first.
-        layers:  Its layers, in the order of their calls.
-        names:   Of the layers.
+        network: Its layers have integer weights and inputs.
         inputs:  The calibration set.
         widths:  What the machine stores.
         steps:   How ranges follow.
-        codes:   From a layer and its input to codes [samples, columns], or [groups, samples, columns] where groups of
-            rows see different columns: for a convolution, a sample for each patch.
-        lowered: Codes are unsigned and travel lowered by `zero`.
 
     Attributes:
-        record: What the last `run` found and did, or None.
+        factors: Of each layer, by name.
+        record:  What the last `run` found and did, or None.
+
+    Raises:
+        ValueError: a layer has no integers.
     """
 
-    def __init__(
-        self,
-        network: nn.Module,
-        layers: Sequence[Layer],
-        names: Sequence[str],
-        inputs: torch.Tensor,
-        widths: Widths,
-        steps: Steps,
-        codes: Callable[[Layer, torch.Tensor], np.ndarray] = dense_codes,
-        lowered: bool = True,
-    ):
-        self.network, self.layers, self.names, self.inputs = network, list(layers), list(names), inputs
-        self.widths, self.steps, self.codes, self.lowered = widths, steps, codes, lowered
-        self.factors = [Factors(rows=len(layer.scale)) for layer in self.layers]
-        self.rounds, self.record = [0] * len(self.layers), None
-        for layer, factors in zip(self.layers, self.factors, strict=True):
-            layer.weight.register_hook(_slower(factors))
+    def __init__(self, network: QuantisedNetwork, inputs: torch.Tensor, widths: Widths, steps: Steps):
+        for name, layer in network.layers.items():
+            if layer.weights is None or layer.inputs is None:
+                raise ValueError(f"layer {name!r} keeps FP32 weights or inputs, so it has no sums to keep in "
+                                 f"{widths.sum_bits} bits; give it bits, or leave out the accumulator")
+            if layer.norm:
+                raise ValueError(f"layer {name!r} keeps batch normalisation, whose statistics do not follow ranges "
+                                 "that grow; fold it, or leave out the accumulator")
+        self.network, self.inputs, self.widths, self.steps = network, inputs, widths, steps
+        self.factors = {name: Factors(rows=len(layer.weights.scale)) for name, layer in network.layers.items()}
+        self.rounds, self.record = dict.fromkeys(network.layers, 0), None
+        for name, layer in network.layers.items():
+            layer.weights.weight.register_hook(_as_before(self.factors[name], in_real_units(layer.weights)))
 
     def run(self) -> Record:
         """Bring every layer to its threshold, in order: what is done to one does not change those before it.
@@ -69,92 +61,115 @@ class Predictor:
             ValueError: a layer still overflows when the rounds are used up.
         """
         made = []
-        for index, name in enumerate(self.names):
-            before, after = self._settle(index)
-            factors = self.factors[index]
+        for name, factors in self.factors.items():
+            before, after = self._settle(name)
             made.append(LayerRecord(
                 name=name, parameters=(float(factors.parameters.min()), float(factors.parameters.max())),
-                inputs=factors.inputs, rounds=self.rounds[index], before=before.number, after=after.number,
+                inputs=factors.inputs, rounds=self.rounds[name], before=before.number, after=after.number,
                 bits=after.bits))
         self.record = Record(widths=self.widths, layers=tuple(made))
         return self.record
 
-    def count(self, index: int, inputs: torch.Tensor | None = None) -> Count:
+    def count(self, name: str, inputs: torch.Tensor | None = None) -> Count:
         """Events of one layer, on the calibration set or on other inputs."""
-        weights, codes = self._operands(index, self.inputs if inputs is None else inputs)
-        start = start_values(weights, self.layers[index].input_format, self.lowered)
-        groups = zip(weights, codes, start, strict=True)
-        return reduce(Count.beside, (count(*group, self.widths) for group in groups))
+        return self._count(name, self._codes(name, self.inputs if inputs is None else inputs))
 
     def state_dict(self) -> dict:
         """What it remembers of ranges that overflowed, and what it did."""
-        factors = [{"parameters": found.parameters.tolist(), "inputs": found.inputs,
-                    "overflowed": found.overflowed.tolist()} for found in self.factors]
+        factors = {name: {"parameters": found.parameters.tolist(), "inputs": found.inputs,
+                          "overflowed": found.overflowed.tolist()} for name, found in self.factors.items()}
         done = None if self.record is None else [asdict(layer) for layer in self.record.layers]
-        return {"factors": factors, "rounds": list(self.rounds), "record": done}
+        return {"factors": factors, "rounds": self.rounds, "record": done}
 
     def load_state_dict(self, state: dict):
         """Go on from `state_dict`; the layers have been brought to what they were then."""
-        for found, kept in zip(self.factors, state["factors"], strict=True):
+        for name, kept in state["factors"].items():
+            found = self.factors[name]
             found.parameters, found.overflowed = np.array(kept["parameters"]), np.array(kept["overflowed"])
             found.inputs = kept["inputs"]
-        self.rounds, done = list(state["rounds"]), state["record"]
+        self.rounds, done = dict(state["rounds"]), state["record"]
         self.record = None if done is None else Record(widths=self.widths, layers=tuple(
             LayerRecord(**{**layer, "parameters": tuple(layer["parameters"])}) for layer in done))
 
-    def _settle(self, index: int) -> tuple[Count, Count]:
+    def _settle(self, name: str) -> tuple[Count, Count]:
         """Change one layer until nothing is left to change: its first count and its last."""
-        layer, factors = self.layers[index], self.factors[index]
+        layer, factors, codes = self.network.layers[name], self.factors[name], self._codes(name, self.inputs)
         factors.begin()
-        first = found = self.count(index)
+        first = found = self._count(name, codes)
         for _ in range(self.steps.rounds):
-            change = factors.change(found, self.widths, self._room(index), self.steps)
+            fmt = layer.input_format
+            used = (max(int(part.max()) for part in codes) + fmt.zero) / fmt.levels
+            room = Room(parameters=weights_used(layer), inputs=used, lowered=True)
+            change = factors.change(found, self.widths, room, self.steps)
             if change is None:
                 return first, found
             enlarge_parameters(layer, change[0])
             if change[1] != 1:
                 enlarge_inputs(layer, change[1])
-            self.rounds[index] += 1
-            found = self.count(index)
+                codes = self._codes(name, self.inputs)
+            self.rounds[name] += 1
+            found = self._count(name, codes)
         if found.number > self.steps.threshold:
             raise ValueError(
-                f"layer {self.names[index]!r} still overflows {found.number} times in {self.widths.sum_bits} bits "
+                f"layer {name!r} still overflows {found.number} times in {self.widths.sum_bits} bits "
                 f"after {self.steps.rounds} rounds: give it a wider accumulator, or more rounds"
             )
         return first, found
 
-    def _room(self, index: int) -> Room:
-        layer, (_, codes) = self.layers[index], self._operands(index, self.inputs)
-        fmt = layer.input_format
-        used = int((codes + fmt.zero).max()) / fmt.levels if self.lowered else int(np.abs(codes).max()) / fmt.highest
-        return Room(parameters=weights_used(layer), inputs=used, lowered=self.lowered)
+    def _count(self, name: str, codes: list[np.ndarray]) -> Count:
+        """Events of one layer for its codes."""
+        layer = self.network.layers[name]
+        with torch.no_grad():
+            weights = layer.weights.integers().numpy().astype(np.int64)
+        weights = weights.reshape(len(codes[0]), len(weights) // len(codes[0]), -1)
+        start = start_values(weights, layer.input_format, True)
 
-    def _operands(self, index: int, inputs) -> tuple[np.ndarray, np.ndarray]:
-        """Integer weights[groups, rows, columns] and codes[groups, samples, columns] of one layer."""
-        layer, seen = self.layers[index], []
+        def of(part: np.ndarray) -> Count:
+            groups = zip(weights, part, start, strict=True)
+            return reduce(Count.beside, (count(*group, self.widths) for group in groups))
 
-        def look(module, arguments):
-            seen.append(self.codes(layer, arguments[0]))
+        return reduce(Count.__add__, map(of, codes))
 
-        handle = layer.register_forward_pre_hook(look)
-        try:
-            with torch.no_grad():
-                self.network(inputs, lowered=True)
-                weights = layer.integers().numpy().astype(np.int64)
-        finally:
-            handle.remove()
-        codes = np.concatenate([part.reshape(-1, *part.shape[-2:]) for part in seen], axis=1)
-        return weights.reshape(len(codes), len(weights) // len(codes), -1), codes
+    def _codes(self, name: str, inputs: torch.Tensor) -> list[np.ndarray]:
+        """int16[groups, samples * places, columns], as they travel, of some samples after others."""
+        zero = self.network.layers[name].input_format.zero
+        with torch.no_grad():
+            return [(self.network.codes(name, part) - zero).to(torch.int16).numpy() for part in inputs.split(TOGETHER)]
 
 
-def _slower(factors: Factors) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Gradients of weights whose steps are a1 times as large: divided by a1, so that integers move as before.
+def kind(network: QuantisedNetwork) -> NetworkKind:
+    """Of a network with convolutions, or of dense layers alone."""
+    return NetworkKind.DNN if all(layer.geometry.dense for layer in network.layers.values()) else NetworkKind.CNN
+
+
+def settled(
+    network: QuantisedNetwork, inputs: torch.Tensor, widths: Widths, methods: Methods, progress: Progress = silent
+) -> Predictor:
+    """A predictor by the defaults of a network's kind, after its first run; what that did to each layer is told.
+
+    Args:
+        methods: Whether rows have scales of their own, so that they can have factors.
+        Others:  As in `Predictor`.
+
+    Raises:
+        ValueError: as in `Predictor`.
+    """
+    steps = replace(STEPS[kind(network)], rows=not methods.tensor)
+    predictor = Predictor(network, inputs, widths, steps)
+    for layer in predictor.run().layers:
+        progress(f"overflow {layer.name}:", 1, 1, str(layer))
+    return predictor
+
+
+def _as_before(factors: Factors, in_real_units: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Gradients of weights whose steps are a1 times as large, so that integers move as before: divided by a1, or times
+    a1 for weights in real units.
 
     Real weights then move a1 times as far. Where they moved as before, coarse integers would hardly ever change.
     """
 
     def hook(gradient):
-        scale = torch.from_numpy(factors.parameters).to(gradient.dtype)
-        return gradient / scale.reshape(-1, *[1] * (gradient.dim() - 1))
+        scale = torch.from_numpy(factors.parameters).to(gradient.dtype)[:, None]
+        return gradient * scale if in_real_units else gradient / scale
 
     return hook

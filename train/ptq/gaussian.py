@@ -6,10 +6,9 @@ Source: S0.c, half-wave Gaussian quantisation (Cai et al., 2017).
 from functools import cache
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 
 REACH = 8.0  #: Standard deviations of the distribution that count.
-NODES = 4000  #: Of the integral.
+NODES = 20_000  #: Of the integral, evenly apart.
 
 
 def gaussian(samples: np.ndarray, levels: int, offset: float | None = None) -> tuple[float, float]:
@@ -26,9 +25,8 @@ def gaussian(samples: np.ndarray, levels: int, offset: float | None = None) -> t
 @cache
 def unit_step(levels: int) -> float:
     """The step whose multiples 0..levels lose least of relu(N(0, 1)), by a grid and a finer one around its best."""
-    x, weight = leggauss(NODES)
-    x = (x + 1) / 2 * REACH
-    density = weight * np.exp(-x * x / 2)
+    x = (np.arange(NODES) + 0.5) / NODES * REACH
+    density = np.exp(-x * x / 2)
 
     def best(steps):
         errors = [(density * np.square(x - step * np.clip(np.rint(x / step), 0, levels))).sum() for step in steps]

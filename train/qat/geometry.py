@@ -45,6 +45,12 @@ class Geometry:
             return functional.pad(x, (self.padding,) * 4, value=border), 0
         return x, self.padding
 
+    def patches(self, x, border: float):
+        """What each place of a convolution sees, [groups, samples * places, columns]."""
+        padded = functional.pad(x, (self.padding,) * 4, value=border)
+        seen = functional.unfold(padded, self.shape[2:], stride=self.stride)
+        return seen.unflatten(1, (self.groups, -1)).permute(1, 0, 3, 2).flatten(1, 2)
+
     def product_back(self, gradient, x, weights, border: float, wanted: tuple[bool, bool, bool]):
         """Gradients of the input, the weights and a constant for each row, those that are wanted."""
         if self.dense:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from golden import lowering
+from golden.overflow import wrap
 from spec.formats import Format
 from train import ptq
 from train.methods import Recipe
@@ -38,6 +39,7 @@ class QuantisedLayer(nn.Module):
         in_steps: Whether its input arrives in steps of its code.
         relu:     Applied to the result in real units.
         loss:     What quantisation costs.
+        sum_bits: Of an accumulator that wraps, in the machine's arithmetic; None for one that holds every sum.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class QuantisedLayer(nn.Module):
         super().__init__()
         self.geometry = Geometry(layer)
         self.name, self.after, self.in_steps, self.relu = name, None, False, False
+        self.sum_bits = None
         real = layer.weight.detach().double()
         bias = torch.zeros(len(real)) if layer.bias is None else layer.bias.detach().clone()
         self.fp32 = {"weights": real.numpy(), "bias": bias.numpy().copy()}
@@ -110,6 +113,8 @@ class QuantisedLayer(nn.Module):
         if not exact:
             codes, integers = codes.double(), integers.double()
         sums = self.geometry.product(codes, integers, None, self._border()) + 0.0
+        if self.sum_bits is not None:
+            sums = wrap(sums.long(), self.sum_bits).to(sums.dtype)
         row_sums = total(integers).double()
         gain, constant = self.folded(row_sums)
         scale, offset = lowering.requantisation(
@@ -180,6 +185,13 @@ class QuantisedLayer(nn.Module):
         """Of the integers."""
         grid = self.weights.grid
         return Format(bits=grid.highest.bit_length() + 1, symmetric=grid.lowest == -grid.highest)
+
+    def patches(self, x: torch.Tensor) -> torch.Tensor:
+        """Unsigned codes float32[groups, samples * places, columns] that rows meet in the machine, those of the border
+        among them, for an input of `forward`."""
+        if self.geometry.dense:
+            return self._codes(x.flatten(1))[None]
+        return self.geometry.patches(self._codes(x), self._border())
 
     def parts(self) -> tuple[list, list]:
         """What is trained: parameters of the layer, and those of its quantiser of inputs that want to go slowly."""

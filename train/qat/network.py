@@ -74,16 +74,24 @@ class QuantisedNetwork(nn.Module):
     def forward(self, x: torch.Tensor, lowered: bool = False):
         return self.trace(x, lowered)[self.nodes[-1].name]
 
-    def trace(self, x: torch.Tensor, lowered: bool = False) -> dict[str, torch.Tensor]:
-        """What every node makes, by name; `lowered` as in `QuantisedLayer.forward`."""
+    def trace(self, x: torch.Tensor, lowered: bool = False, before: str = "") -> dict[str, torch.Tensor]:
+        """What every node makes, by name; `lowered` as in `QuantisedLayer.forward`; only of those before one of them,
+        where it is named."""
         made = {INPUT: x}
         for node in self.nodes:
+            if node.name == before:
+                break
             inputs = [made[name] for name in node.sources]
             if node.kind is Kind.LAYER:
                 made[node.name] = self.layers[node.name](*inputs, lowered)
             else:
                 made[node.name] = _lowered(node, inputs) if lowered else _real(node, inputs)
         return made
+
+    def codes(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        """What the rows of a layer meet in the machine, as `QuantisedLayer.patches` lays it out."""
+        (source,) = next(node.sources for node in self.nodes if node.name == name)
+        return self.layers[name].patches(self.trace(x, True, before=name)[source])
 
     def bound(self):
         """Keep the quantisers legal."""
