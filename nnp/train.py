@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from nnp.errors import sentences
+from nnp.storage import written
 from spec.formats import Format
 from train.methods import (
     ActivationMethod,
@@ -27,7 +28,7 @@ from train.methods import (
 app = typer.Typer(help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
 
 Seed = Annotated[int, typer.Option("--seed", help="Of every random choice.")]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Model file.")]
+Out = Annotated[str, typer.Option("--out", "-o", help="Model file: a path or URL.")]
 Data = Annotated[Path | None, typer.Option("--data", help="Folder of the training data.")]
 
 
@@ -41,7 +42,7 @@ class Arithmetic(StrEnum):
 @app.command()
 @sentences
 def mlp(
-    out: Out = Path("fashion-mlp.safetensors"),
+    out: Out = "fashion-mlp.safetensors",
     seed: Seed = 0,
     data: Data = None,
     arithmetic: Annotated[
@@ -74,7 +75,7 @@ def mlp(
 @app.command()
 @sentences
 def lstm(
-    out: Out = Path("vowels-lstm.safetensors"),
+    out: Out = "vowels-lstm.safetensors",
     seed: Seed = 0,
     data: Data = None,
     bits: Annotated[int, typer.Option(help="Width of weights, inputs and hidden vectors, 2 to 16.")] = 8,
@@ -103,7 +104,7 @@ def lstm(
 @sentences
 def image(
     network: Annotated[str, typer.Argument(help="mlp, resnet, mobilenet or inception.")] = "resnet",
-    out: Out = Path("fashion-image.safetensors"),
+    out: Out = "fashion-image.safetensors",
     seed: Seed = 0,
     data: Data = None,
     weights_bits: Annotated[int, typer.Option(help="1 to 8, or 16.")] = 4,
@@ -142,14 +143,14 @@ def _layer_bits(text: str) -> tuple[str, tuple[int, int]]:
     return name, (int(parts[0]), int(parts[1]))
 
 
-def _train(kind: str, out: Path, **options):
+def _train(kind: str, out: str, **options):
     """Call the trainer with a progress bar for each phase."""
     from rich.console import Console
     from rich.progress import Progress
 
     train = _trainer(kind)
     command = shlex.join(["nnp", *sys.argv[1:]])
-    with Progress() as bars:
+    with written(out) as path, Progress() as bars:
         tasks = {}
 
         def progress(phase: str, step: int, steps: int, note: str):
@@ -157,7 +158,7 @@ def _train(kind: str, out: Path, **options):
                 tasks[phase] = bars.add_task(phase, total=steps)
             bars.update(tasks[phase], completed=step, description=f"{phase} {note}")
 
-        model = train(out, command=command, progress=progress, **options)
+        model = train(path, command=command, progress=progress, **options)
     made = model.provenance
     Console().print(
         f"{out}: accuracy FP32 {made.fp32_accuracy:.2%}, QAT {made.qat_accuracy:.2%}, golden {made.golden_accuracy:.2%}"

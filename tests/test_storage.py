@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from golden.dataset import DATA
-from golden.model_file import load_model
+from golden.model_file import load_model, save_model
 from nnp import storage
 from nnp.main import app
 
@@ -82,6 +82,16 @@ def test_export_writes_to_urls(memory):
     graph = onnx.load_from_string(memory.cat_file("/models/mlp.onnx")).graph
     assert graph.input[0].type.tensor_type.shape.dim[0].dim_value == 5
     assert nnp("predict", "memory://models/mlp.safetensors") == nnp("predict", MLP)
+
+
+def test_training_writes_to_a_url(memory, monkeypatch):
+    def train(out, **_):
+        save_model(load_model(LSTM), out)
+        return load_model(out)
+
+    monkeypatch.setattr("train.lstm.train_lstm", train)
+    assert "memory://models/new: accuracy FP32" in nnp("train", "lstm", "--out", "memory://models/new")
+    assert storage.read_model("memory://models/new").name == "vowels-lstm-w8"
 
 
 def test_file_urls(tmp_path):
