@@ -127,17 +127,12 @@ def _product(nodes: Nodes, layer: Dense | Conv, x: Tensor) -> Tensor:
     if layer.quant_offset is not None:
         value = nodes.binary16("Add", f"{name}.shifted", value, nodes.halves(f"{name}.O", layer.quant_offset, into))
     codes = nodes.quant(f"{name}.codes", value, layer.input_format, unsigned=layer.unsigned)
-    total, minus_zero = product(nodes, layer, codes), bool((layer.offset == MINUS_ZERO).any())
-    if minus_zero:
-        # A runtime may sum products of -0 to -0; elsewhere the offset makes it +0.
-        none = nodes.constant(f"{name}.none", 0)
-        total = nodes.add("Where", f"{name}.signed", nodes.add("Equal", f"{name}.zero", total, none), none, total)
     places = nodes.constant(f"{name}.places", 2.0**-layer.p)
-    a = nodes.rounded(f"{name}.a", nodes.add("Mul", f"{name}.moved", total, places))
+    a = nodes.rounded(f"{name}.a", nodes.add("Mul", f"{name}.moved", product(nodes, layer, codes), places))
     gained = nodes.binary16("Mul", f"{name}.gained", a, nodes.halves(f"{name}.S", layer.scale, out))
     y = nodes.binary16("Add", f"{name}.y", gained, nodes.halves(f"{name}.T", layer.offset, out))
     made = layer.made if isinstance(layer, Conv) else (layer.outputs,)
-    return Tensor(name=y, shape=made, minus_zero=minus_zero)
+    return Tensor(name=y, shape=made, minus_zero=bool((layer.offset == MINUS_ZERO).any()))
 
 
 def _padded(nodes: Nodes, layer: Conv, x: str) -> str:

@@ -13,8 +13,10 @@ def is_url(place: str) -> bool:
 
 
 def file_name(place: str) -> str:
-    """The last part of a path or URL."""
-    return PurePosixPath(place.partition("?")[0]).name if is_url(place) else Path(place).name
+    """The last part of a path or URL, fit for a file here."""
+    if not is_url(place):
+        return Path(place).name
+    return PurePosixPath(place.partition("?")[0]).name.lstrip(".") or "file"
 
 
 @contextmanager
