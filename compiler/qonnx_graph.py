@@ -53,9 +53,7 @@ def qonnx_graph(model: Model, batch: int = 1) -> ModelProto:
     """
     for layer in model.layers:
         _check(layer)
-    nodes, first = Nodes(), model.layers[0]
-    shape = first.shape if isinstance(first, Conv | Pool) else (first.sizes[0],) if isinstance(first, Concat) else (
-        first.inputs,)
+    nodes, shape = Nodes(), _entering(model.layers[0])
     entry = nodes.add("Cast", "input.float32", "input", to=TensorProto.FLOAT)
     made = {INPUT: Tensor(name=entry, shape=shape, minus_zero=True)}
     for layer in model.layers:
@@ -76,6 +74,16 @@ def _check(layer: Layer):
     if isinstance(layer, Dense | Conv) and largest(layer).bit_length() > FLOAT64_BITS:
         raise ValueError(f"layer {layer.name!r}: its sums need {largest(layer).bit_length()} bits, and float64 holds "
                          f"{FLOAT64_BITS}; use fewer bits")
+
+
+def _entering(layer: Layer) -> tuple[int, ...]:
+    """The shape of one sample at a layer's first input."""
+    match layer:
+        case Conv() | Pool():
+            return layer.shape
+        case Concat():
+            return layer.sizes[:1]
+    return (layer.inputs,)
 
 
 def _packed(model: Model, nodes: Nodes, entry, result) -> ModelProto:
@@ -120,7 +128,7 @@ def _product(nodes: Nodes, layer: Dense | Conv, x: Tensor) -> Tensor:
     name = layer.name
     # Along the channels of what enters and of what leaves.
     into, out = ((-1, 1, 1), (-1, 1, 1)) if isinstance(layer, Conv) else ((-1,), (-1,))
-    x = _shaped(nodes, f"{name}.input", x, layer.shape if isinstance(layer, Conv) else (layer.inputs,))
+    x = _shaped(nodes, f"{name}.input", x, _entering(layer))
     value = _padded(nodes, layer, x.name) if isinstance(layer, Conv) and layer.padding else x.name
     if layer.quant_scale is not None:
         value = nodes.binary16("Mul", f"{name}.scaled", value, nodes.halves(f"{name}.R", layer.quant_scale, into))

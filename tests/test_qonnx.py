@@ -215,6 +215,12 @@ def test_weights_have_their_width():
     assert kinds == {"INT4", "UINT4"}
 
 
+def test_sums_beyond_float64_are_refused():
+    layer = replace(dense("huge", 4, 3), start=np.full(3, 1 << 60))
+    with pytest.raises(ValueError, match="layer 'huge': its sums need 61 bits, and float64 holds 53"):
+        qonnx_graph(networks.model([layer]))
+
+
 @pytest.mark.parametrize("name", ["vowels-lstm-w8", "fashion-mlp-bfp8"])
 def test_what_has_no_such_form_is_named(name):
     model = load_model(MLP.with_name(f"{name}.safetensors"))
