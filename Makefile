@@ -17,5 +17,5 @@ test: .venv/test
 	touch $@
 
 .venv/test: .venv/run
-	.venv/bin/pip install --quiet --group test --group lint --group prove --group train --group logs
+	.venv/bin/pip install --quiet --group test --group lint --group prove --group train --group logs --group export
 	touch $@

@@ -44,7 +44,8 @@ def perceptrons(name: str) -> list[tuple[str, str, Recipe]]:
 def mismatches(path: Path, name: str, builds: Builds, samples: int) -> int:
     """Bits and event counters that differ on the simulated machine."""
     request = Request(
-        path=path, samples=str(samples), first=0, preset=name, kind=MachineKind.LIBRARY, jobs=1, folder=OUT)
+        path=path, place=str(path), samples=str(samples), first=0, preset=name, kind=MachineKind.LIBRARY, jobs=1,
+        folder=OUT)
     done = verify_model(request, builds, Console(file=io.StringIO()))
     return done.bits + done.reference_bits + len(done.events)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from nnp.options import Model, Preset
+from nnp.storage import file_name, read_model
 
 
 def compile_model(
@@ -20,12 +21,11 @@ def compile_model(
     from rich.console import Console
 
     from golden.firmware_file import save_firmware
-    from golden.model_file import load_model
     from nnp.presets import compile_for
     from nnp.tables import bound_table, usage_table
 
-    name, compiled = compile_for(load_model(model), preset)
-    output = output or Path(f"{model.stem}.{name}.safetensors")
+    name, compiled = compile_for(read_model(model), preset)
+    output = output or Path(f"{Path(file_name(model)).stem}.{name}.safetensors")
     save_firmware(compiled.firmware, output)
     if listing:
         typer.echo(compiled.firmware.text)

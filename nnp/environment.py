@@ -35,7 +35,7 @@ class Finding:
 
 def findings() -> list[Finding]:
     """Everything, in the order of a first installation."""
-    return [_python(), *_programs(), *_packages(), _verilator(), _torch(), _build_folder()]
+    return [_python(), *_programs(), *_packages(), _verilator(), *_optional(), _build_folder()]
 
 
 def _python() -> Finding:
@@ -112,12 +112,16 @@ def _verilator() -> Finding:
     )
 
 
-def _torch() -> Finding:
-    try:
-        found = version("torch")
-    except PackageNotFoundError:
-        found = ""
-    return Finding(what="torch", found=found, purpose="nnp train only", good=bool(found), needed=False)
+def _optional() -> list[Finding]:
+    """Packages of single commands."""
+    result = []
+    for name, purpose in (("torch", "nnp train only"), ("onnx", "nnp export --qonnx only")):
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            found = ""
+        result.append(Finding(what=name, found=found, purpose=purpose, good=bool(found), needed=False))
+    return result
 
 
 def _build_folder() -> Finding:

@@ -8,6 +8,7 @@ from nnp.compile import compile_model
 from nnp.disasm import disasm
 from nnp.doctor import doctor
 from nnp.errors import sentences
+from nnp.export import export
 from nnp.overflow import overflow
 from nnp.predict import predict
 from nnp.quantize import quantize
@@ -30,6 +31,7 @@ for name, command in (
     ("compare", compare),
     ("predict", predict),
     ("overflow", overflow),
+    ("export", export),
     ("verilog", verilog),
     ("asm", asm),
     ("disasm", disasm),

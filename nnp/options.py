@@ -1,7 +1,6 @@
 """Options that several commands share."""
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,7 +18,7 @@ Machine = Annotated[MachineKind, typer.Option("--machine", help="What runs the f
 Preset = Annotated[str, typer.Option("--preset", help="Machine configuration; the first that fits, if not given.")]
 Samples = Annotated[str, typer.Option("--samples", help="How many samples, or 'all'.")]
 First = Annotated[int, typer.Option("--first", help="Index of the first sample.")]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Quantised model file.", show_default=False)]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Quantised model file, or its URL.", show_default=False)]
 
 
 def sample_range(text: str, first: int, available: int) -> slice:

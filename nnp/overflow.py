@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from nnp.options import First, Model, Samples
+from nnp.storage import read_model
 
 
 def overflow(
@@ -22,7 +23,6 @@ def overflow(
     from golden import dataset, network
     from golden.layer_overflow import Widths
     from golden.layers import LSTM
-    from golden.model_file import load_model
     from golden.model_overflow import dry_run, wrapped
     from nnp.options import sample_range
 
@@ -30,7 +30,7 @@ def overflow(
         if not 1 <= value <= 64:
             raise ValueError(f"--{option} {value} is no width: storage has 1 to 64 bits")
     widths = Widths(sum_bits=accumulator, product_bits=product, output_bits=output, lanes=lanes)
-    loaded = load_model(model)
+    loaded = read_model(model)
     data = dataset.load(loaded.data)
     chosen = sample_range(samples, first, len(data.labels))
     inputs, labels = data.inputs[chosen], data.labels[chosen]

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from nnp.options import First, Model, Samples
+from nnp.storage import read_model
 
 
 def predict(
@@ -23,12 +24,11 @@ def predict(
     import numpy as np
 
     from golden import dataset, network
-    from golden.model_file import load_model
     from nnp.files import write_all
     from nnp.inputs import read_array
     from nnp.options import sample_range
 
-    loaded = load_model(model)
+    loaded = read_model(model)
     if inputs:
         x, lengths, labels = read_array(loaded, inputs), None, None
     else:

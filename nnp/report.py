@@ -27,7 +27,7 @@ def record(verified: Verified) -> dict:
     """Everything about one model, as JSON values."""
     firmware, model = verified.compiled.firmware, verified.model
     return {
-        "model": str(verified.request.path),
+        "model": verified.request.place,
         "preset": verified.preset,
         "digest": f"{firmware.config.digest:08x}",
         "machine": str(verified.request.kind),

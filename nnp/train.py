@@ -11,6 +11,7 @@ import typer
 from nnp import recipe_options as options
 from nnp.errors import sentences
 from nnp.files import check_writable
+from nnp.storage import written
 from nnp.training import Checkpoint, Log, followed, needing_torch, settings
 from spec.formats import Format
 from train.methods import (
@@ -27,7 +28,7 @@ from train.methods import (
 app = typer.Typer(help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
 
 Seed = Annotated[int, typer.Option("--seed", help="Of every random choice.")]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Model file.")]
+Out = Annotated[str, typer.Option("--out", "-o", help="Model file: a path or URL.")]
 Accumulator = Annotated[
     int | None, typer.Option("--accumulator", help="Bits of the sums: ranges grow until none overflows.",
                              show_default="any")]
@@ -47,7 +48,7 @@ class Arithmetic(StrEnum):
 @app.command()
 @sentences
 def mlp(
-    out: Out = Path("fashion-mlp.safetensors"),
+    out: Out = "fashion-mlp.safetensors",
     seed: Seed = 0,
     data: Data = None,
     arithmetic: Annotated[
@@ -81,7 +82,7 @@ def mlp(
 @app.command()
 @sentences
 def lstm(
-    out: Out = Path("vowels-lstm.safetensors"),
+    out: Out = "vowels-lstm.safetensors",
     seed: Seed = 0,
     data: Data = None,
     bits: Annotated[int, typer.Option(help="Width of weights, inputs and hidden vectors, 2 to 16.")] = 8,
@@ -110,7 +111,7 @@ def lstm(
 @sentences
 def image(
     network: options.Network = "resnet",
-    out: Out = Path("fashion-image.safetensors"),
+    out: Out = "fashion-image.safetensors",
     seed: Seed = 0,
     data: Data = None,
     weights_bits: options.WeightsBits = 4,
@@ -149,15 +150,16 @@ def _check_width(accumulator: int | None):
         raise ValueError(f"--accumulator {accumulator} is no width: storage has 1 to 64 bits")
 
 
-def _train(kind: str, out: Path, log: Path | None, checkpoint: Path | None, **chosen):
+def _train(kind: str, out: str, log: Path | None, checkpoint: Path | None, **chosen):
     """Call the trainer with a progress bar for each phase."""
     from rich.console import Console
 
     train = getattr(needing_torch(f"train.{kind}"), f"train_{kind}")
-    check_writable(out)
     deciding = {name: value for name, value in chosen.items() if name != "fp32"}
-    with followed(log, checkpoint, settings(kind, deciding)) as progress:
-        model = train(out, command=shlex.join(["nnp", *sys.argv[1:]]), progress=progress, **chosen)
+    with written(out) as path:
+        check_writable(path)
+        with followed(log, checkpoint, settings(kind, deciding)) as progress:
+            model = train(path, command=shlex.join(["nnp", *sys.argv[1:]]), progress=progress, **chosen)
     made = model.provenance
     Console().print(
         f"{out}: accuracy FP32 {made.fp32_accuracy:.2%}, QAT {made.qat_accuracy:.2%}, golden {made.golden_accuracy:.2%}"

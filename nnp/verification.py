@@ -34,6 +34,7 @@ class Request:
 
     Attributes:
         path:    The model.
+        place:   The path or URL that it is known by.
         samples: As `--samples` says.
         first:   Index of the first sample.
         preset:  Empty for the first that fits.
@@ -43,6 +44,7 @@ class Request:
     """
 
     path: Path
+    place: str
     samples: str
     first: int
     preset: str
@@ -213,7 +215,7 @@ def _fault(compiled: Compiled, samples: Samples, index: int, preset: str, reques
         waves = request.folder / f"{request.path.stem}-{number}.vcd"
         with machine(request.kind, firmware.config, trace=waves) as traced:
             Session(traced, firmware).infer(sample)
-    words = ["nnp", "verify", str(request.path), "--preset", preset, "--machine", str(request.kind)]
+    words = ["nnp", "verify", request.place, "--preset", preset, "--machine", str(request.kind)]
     return Fault(
         difference=difference, waves=waves, command=shlex.join([*words, "--first", str(number), "--samples", "1"])
     )

@@ -1,17 +1,20 @@
 """`nnp verify`: the main job."""
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nnp.options import First, Machine, MachineKind, Preset, Samples
+from nnp.storage import fetched
 
 
 def verify(
     models: Annotated[
-        list[Path] | None, typer.Argument(metavar="[MODEL]...", show_default="the shipped models")
+        list[str] | None,
+        typer.Argument(metavar="[MODEL]...", help="Model files or URLs.", show_default="the shipped models"),
     ] = None,
     samples: Samples = "200",
     first: First = 0,
@@ -37,17 +40,20 @@ def verify(
     from nnp.verification import Request, verify_model
 
     console = Console()
-    paths = models or sorted((DATA / "models").glob("*.safetensors"))
-    if not paths:
+    places = models or [str(path) for path in sorted((DATA / "models").glob("*.safetensors"))]
+    if not places:
         raise ValueError(f"{DATA / 'models'} holds no models: name one, or train one with `nnp train`")
-    # What cannot be compiled is told before any slow work.
-    configs = [compile_for(load_model(path), preset)[1].firmware.config for path in paths]
-    requests = [
-        Request(path=path, samples=samples, first=first, preset=preset, kind=machine, jobs=jobs, folder=report)
-        for path in paths
-    ]
-    with Builds(machine, configs, jobs) as builds:
-        done = [verify_model(request, builds, console) for request in requests]
+    with ExitStack() as files:
+        paths = [files.enter_context(fetched(place)) for place in places]
+        # What cannot be compiled is told before any slow work.
+        configs = [compile_for(load_model(path), preset)[1].firmware.config for path in paths]
+        requests = [
+            Request(path=path, place=place, samples=samples, first=first, preset=preset, kind=machine, jobs=jobs,
+                    folder=report)
+            for path, place in zip(paths, places, strict=True)
+        ]
+        with Builds(machine, configs, jobs) as builds:
+            done = [verify_model(request, builds, console) for request in requests]
     console.print(verify_table(done))
     written = write_report(done, report)
     console.print("report: " + ", ".join(str(path) for path in written))

@@ -10,8 +10,8 @@ from spec.config import Config
 NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
 
 
-def model(layers: list[Layer], name: str = "random") -> Model:
-    """A model of these layers."""
+def model(layers: list[Layer], name: str = "random", sources: dict[str, tuple[str, ...]] | None = None) -> Model:
+    """A model of these layers, in a chain but for `sources`."""
     none = np.zeros(0, np.uint8)
     return Model(
         name=name,
@@ -22,6 +22,7 @@ def model(layers: list[Layer], name: str = "random") -> Model:
         provenance=NOWHERE,
         fp32_predictions=none,
         qat_predictions=none,
+        sources=sources or {},
     )
 
 

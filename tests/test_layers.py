@@ -21,7 +21,7 @@ MAY_IMPORT = {
 PACKAGES = {
     "spec": set(),
     "golden": {"numpy", "safetensors"},
-    "compiler": {"numpy"},
+    "compiler": {"numpy", "onnx"},
 }
 STANDARD = sys.stdlib_module_names
 
