@@ -29,6 +29,7 @@ Tensor = Annotated[bool, typer.Option("--tensor", help="One scale a layer, not o
 Weights = Annotated[WeightTraining, typer.Option("--weights", help="QAT of weights, which gives the integers.")]
 Activations = Annotated[ActivationTraining, typer.Option("--activations", help="QAT of activations.")]
 Begin = Annotated[Start, typer.Option("--start", help="Where QAT starts.")]
+BatchNorm = Annotated[bool, typer.Option("--batch-norm", help="Keep batch normalisation under QAT; fold it after.")]
 Data = Annotated[Path | None, typer.Option("--data", help="Folder of the training data.")]
 
 
@@ -43,6 +44,7 @@ def recipe(
     weights: WeightTraining,
     activations: ActivationTraining,
     start: Start = Start.PTQ,
+    batch_norm: bool = False,
 ) -> Recipe:
     """What the options mean together.
 
@@ -51,7 +53,8 @@ def recipe(
     """
     return Recipe(
         weights_bits=weights_bits, input_bits=input_bits, symmetric=(True, symmetric), weights=weights,
-        activations=activations, start=start, bits=dict(_layer_bits(text) for text in layer or ()),
+        activations=activations, start=start, normalise=batch_norm,
+        bits=dict(_layer_bits(text) for text in layer or ()),
         methods=Methods(weights=ptq_weights, tensor=tensor, activations=ptq_activations))
 
 

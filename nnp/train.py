@@ -124,6 +124,7 @@ def image(
     weights: options.Weights = WeightTraining.WRPN,
     activations: options.Activations = ActivationTraining.UNIFORM,
     start: options.Begin = Start.PTQ,
+    batch_norm: options.BatchNorm = False,
     epochs: Epochs = (8, 4, 1),
     accumulator: Accumulator = None,
     samples: Annotated[int, typer.Option(help="Training images.")] = 60_000,
@@ -136,7 +137,7 @@ def image(
     """A small image network on Fashion-MNIST, by any method at any width."""
     _check_width(accumulator)
     recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, tensor, weights,
-                            activations, start)
+                            activations, start, batch_norm)
     if samples < 1:
         raise ValueError(f"--samples {samples}: one training image at least")
     if fp32:
