@@ -32,7 +32,7 @@ from train.methods import ActivationTraining, WeightTraining
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
-SAMPLES, FLOAT_EPOCHS, EPOCHS, SEEDS = 10_000, 8, 4, 3
+SAMPLES, FULL_SAMPLES, FLOAT_EPOCHS, EPOCHS, SEEDS = 6_000, 10_000, 8, 4, 3
 OUT = Path("build/bench_train")
 #: Widths of the ResNet-style network beside each other, and how it is trained there.
 WIDTHS = (4, 3, 2)
@@ -150,7 +150,8 @@ def picture(results: list, path: Path):
 def main(
     speed: Annotated[bool, typer.Option("--speed", help="Measure a training step instead.")] = False,
     seeds: Annotated[int, typer.Option(help="How many.")] = SEEDS,
-    samples: Annotated[int, typer.Option(help="Training images.")] = SAMPLES,
+    full: Annotated[bool, typer.Option("--full", help=f"{FULL_SAMPLES} training images, not {SAMPLES}.")] = False,
+    samples: Annotated[int | None, typer.Option(help="Training images.", show_default=str(SAMPLES))] = None,
     epochs: Annotated[int, typer.Option(help="Of quantisation-aware training.")] = EPOCHS,
 ) -> None:
     """Train all, print tables, write a picture and JSON; exit code 1 where a goal is missed."""
@@ -158,6 +159,7 @@ def main(
     if speed:
         train_speed.report(console)
         return
+    samples = samples or (FULL_SAMPLES if full else SAMPLES)
     began = time.perf_counter()
     networks = sorted({setting.network for setting in FIGURE})
     side_by_side("FP32", prepare, [(name, seed, samples) for name in networks for seed in range(seeds)], console)
