@@ -7,9 +7,7 @@ plain SGD, and is measured on all 10,000 test images.
 import json
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
@@ -18,10 +16,10 @@ import numpy as np
 import torch
 import typer
 from rich.console import Console
-from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
 
 from benchmarks import lazy_speed
+from benchmarks.side_by_side import side_by_side
 from golden import dataset
 from golden.block_training import Rates
 from train import block_fit, block_network, data
@@ -87,15 +85,7 @@ def all_runs(seeds: int, samples: int, epochs: int, console: Console) -> list[Ru
     """Every arm, two side by side."""
     jobs = [(arm, rate, seed) for seed in range(seeds) for arm in ARMS for rate in RATES]
     jobs += [(arm, rate, 0) for arm in ONCE for rate in RATES]
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool, \
-            Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=console) as progress:
-        task = progress.add_task("training", total=len(jobs))
-        waiting = [pool.submit(train, *job, samples, epochs) for job in jobs]
-        runs = []
-        for done in as_completed(waiting):
-            runs.append(done.result())
-            progress.advance(task)
-    return runs
+    return side_by_side("training", train, [(*job, samples, epochs) for job in jobs], console)
 
 
 def chosen(runs: list[Run], arm: Arm, rate: float) -> list[Run]:

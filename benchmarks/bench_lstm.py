@@ -9,9 +9,8 @@ import json
 import sys
 import time
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -19,9 +18,9 @@ import numpy as np
 import torch
 import typer
 from rich.console import Console
-from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
 
+from benchmarks.side_by_side import side_by_side
 from golden import dataset
 from spec.formats import Format
 from train import data, lstm
@@ -130,17 +129,10 @@ def quantise(folder: Path | None, setting: Setting, seed: int, parameters: dict[
 
 def all_runs(folder: Path | None, seeds: int, console: Console) -> tuple[list[float], list[Run]]:
     """FP32 accuracy of each seed, and every setting of every seed; two processes."""
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool, \
-            Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=console) as progress:
-        task = progress.add_task("training", total=seeds * (1 + len(SETTINGS)))
-        fp32, waiting, runs = [0.0] * seeds, [], []
-        for done in as_completed([pool.submit(train_float, folder, seed) for seed in range(seeds)]):
-            seed, parameters, fp32[seed] = done.result()
-            waiting += [pool.submit(quantise, folder, setting, seed, parameters) for setting in SETTINGS]
-            progress.advance(task)
-        for done in as_completed(waiting):
-            runs.append(done.result())
-            progress.advance(task)
+    trained = side_by_side("FP32", train_float, [(folder, seed) for seed in range(seeds)], console)
+    fp32 = [right for *_, right in sorted(trained, key=itemgetter(0))]
+    runs = side_by_side("in integers", quantise, [
+        (folder, setting, seed, parameters) for seed, parameters, _ in trained for setting in SETTINGS], console)
     return fp32, sorted(runs, key=lambda run: (SETTINGS.index(run.setting), run.seed))
 
 

@@ -11,10 +11,8 @@ import json
 import sys
 import time
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cache, reduce
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
@@ -22,9 +20,9 @@ import numpy as np
 import torch
 import typer
 from rich.console import Console
-from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
 
+from benchmarks.side_by_side import side_by_side
 from golden.layer_overflow import Count, Widths
 from golden.model import Model, Provenance
 from golden.model_overflow import wrapped
@@ -115,11 +113,10 @@ def images(samples: int, folder: Path | None) -> Images:
     return Images.load(samples, folder)
 
 
-def prepare(network: str, seed: int, folder: Path | None) -> tuple[str, int]:
+def prepare(network: str, seed: int, folder: Path | None):
     """Train an FP32 network, so that `quantise` finds it."""
     reproducible(seed)
     compare.trained(network, images(PLANS[network].samples, folder), seed, PLANS[network].epochs[0], OUT)
-    return network, seed
 
 
 def quantise(network: str, bits: int, accumulator: int, seed: int, folder: Path | None) -> Run:
@@ -180,18 +177,10 @@ def _model(net: QuantisedNetwork) -> Model:
 
 def all_runs(networks: Iterable[str], folder: Path | None, seeds: int, console: Console) -> list[Run]:
     """Every setting of every network and seed; two processes."""
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool, \
-            Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=console) as progress:
-        task = progress.add_task("training", total=seeds * sum(1 + len(PLANS[name].settings) for name in networks))
-        waiting, runs = [], []
-        first = [pool.submit(prepare, name, seed, folder) for name in networks for seed in range(seeds)]
-        for done in as_completed(first):
-            network, seed = done.result()
-            waiting += [pool.submit(quantise, network, *setting, seed, folder) for setting in PLANS[network].settings]
-            progress.advance(task)
-        for done in as_completed(waiting):
-            runs.append(done.result())
-            progress.advance(task)
+    first = [(name, seed, folder) for name in networks for seed in range(seeds)]
+    side_by_side("FP32", prepare, first, console)
+    runs = side_by_side("in narrow accumulators", quantise, [
+        (name, *setting, seed, folder) for name, seed, _ in first for setting in PLANS[name].settings], console)
     return sorted(runs, key=lambda run: (run.network, -run.bits, -run.accumulator, run.seed))
 
 

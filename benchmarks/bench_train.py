@@ -6,11 +6,8 @@ Networks learn images of Fashion-MNIST in FP32, then behind quantisers, and are 
 import json
 import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
 from importlib.util import find_spec
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
@@ -19,10 +16,10 @@ import numpy as np
 import torch
 import typer
 from rich.console import Console
-from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
 
 from benchmarks import peers, train_speed
+from benchmarks.side_by_side import side_by_side
 from nnp.curves import draw
 from train import compare
 from train.compare import FIGURE, STARTS, Images, Setting
@@ -71,18 +68,6 @@ def prepare(network: str, seed: int, samples: int):
     """Train an FP32 network, so that jobs find it."""
     reproducible(seed)
     compare.trained(network, images(samples), seed, FLOAT_EPOCHS, OUT)
-
-
-def side_by_side(title: str, call: Callable, jobs: list[tuple], console: Console) -> list:
-    """Results of calls, two at a time."""
-    columns = (*Progress.get_default_columns(), TimeElapsedColumn())
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool, Progress(*columns, console=console) as progress:
-        task = progress.add_task(title, total=len(jobs))
-        results = []
-        for done in as_completed([pool.submit(call, *job) for job in jobs]):
-            results.append(done.result())
-            progress.advance(task)
-    return results
 
 
 def curves(results: list, setting: Setting, name: str) -> list[list[float]]:

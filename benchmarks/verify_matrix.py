@@ -3,20 +3,23 @@
 import io
 import os
 import sys
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
+from torch import nn
 
+from benchmarks.side_by_side import side_by_side
 from nnp.builds import Builds
 from nnp.options import MachineKind
 from nnp.verification import Request, verify_model
 from spec.config import preset
 from spec.formats import Format
+from train import networks
 from train.image import train_image
 from train.lstm import train_lstm
 from train.methods import ActivationTraining, Gates, Recipe, WeightTraining
@@ -24,7 +27,12 @@ from train.methods import ActivationTraining, Gates, Recipe, WeightTraining
 OUT = Path("build/verify_matrix")
 #: Presets, and what they take: bits of weights, bits of input codes.
 MACHINES = {"ulx3s": (4, 4), "speech": (8, 8)}
-EPOCHS, SAMPLES = (1, 1, 1), 1000
+EPOCHS, LSTM_EPOCHS, SAMPLES = (1, 1, 1), (4, 1, 1), 1000
+
+
+def small() -> nn.Module:
+    """A perceptron that both machines hold."""
+    return networks.perceptron((64, 32))
 
 
 def perceptrons(name: str) -> list[tuple[str, str, Recipe]]:
@@ -41,45 +49,51 @@ def perceptrons(name: str) -> list[tuple[str, str, Recipe]]:
     return found
 
 
-def mismatches(path: Path, name: str, builds: Builds, samples: int) -> int:
+@cache
+def builds() -> Builds:
+    """Of both machines, found once a process."""
+    return Builds(MachineKind.LIBRARY, [preset(name) for name in MACHINES], len(MACHINES))
+
+
+def mismatches(path: Path, name: str, samples: int) -> int:
     """Bits and event counters that differ on the simulated machine."""
     request = Request(
         path=path, place=str(path), samples=str(samples), first=0, preset=name, kind=MachineKind.LIBRARY, jobs=1,
         folder=OUT)
-    done = verify_model(request, builds, Console(file=io.StringIO()))
+    done = verify_model(request, builds(), Console(file=io.StringIO()))
     return done.bits + done.reference_bits + len(done.events)
 
 
-def image_table(name: str, builds: Builds, samples: int, console: Console) -> int:
-    """Train and verify perceptrons for one machine, and print; the sum of mismatches."""
-    cells = {}
-    for column, row, recipe in track(perceptrons(name), description=f"MLP, {name}", console=console):
-        train_image(OUT / "mlp.safetensors", network="mlp", recipe=recipe, epochs=EPOCHS, samples=SAMPLES)
-        cells[row, column] = mismatches(OUT / "mlp.safetensors", name, builds, samples)
-    return _print(f"MLP on {name}: mismatching bits over {samples} images", cells, console)
+def perceptron(name: str, row: str, column: str, recipe: Recipe, samples: int) -> tuple[str, str, int]:
+    """Train a network and verify it: where it stands in the table, and its mismatches."""
+    path = OUT / f"mlp-{os.getpid()}.safetensors"
+    train_image(path, network="benchmarks.verify_matrix:small", recipe=recipe, epochs=EPOCHS, samples=SAMPLES)
+    return row, column, mismatches(path, name, samples)
 
 
-def lstm_table(builds: Builds, samples: int, folder: Path | None, console: Console) -> int:
-    """Train and verify LSTMs on `speech`, and print; the sum of mismatches."""
-    cells, inputs = {}, Format(bits=8, symmetric=True)
+def lstm(gates: Gates, bits: int, folder: Path | None, samples: int) -> tuple[str, str, int]:
+    """The same of an LSTM."""
+    path = OUT / f"lstm-{os.getpid()}.safetensors"
+    train_lstm(path, weights_format=Format(bits=bits, symmetric=True), input_format=Format(bits=8, symmetric=True),
+               gates=gates, epochs=LSTM_EPOCHS, folder=folder)
+    return str(gates), f"W{bits}/A8", mismatches(path, "speech", samples)
+
+
+def lstms() -> list[tuple[Gates, int]]:
+    """Forms and widths; asymmetric weights of 8 bits have 9, which the machine has not."""
     forms = [Gates(asymmetric=a, shared=s) for a, s in product((False, True), repeat=2)]
-    for gates, bits in track(list(product(forms, range(2, 9))), description="LSTM, speech", console=console):
-        if gates.asymmetric and bits == 8:
-            continue  # 9 bits, which the machine has not
-        train_lstm(OUT / "lstm.safetensors", weights_format=Format(bits=bits, symmetric=True), input_format=inputs,
-                   gates=gates, epochs=(4, 1, 1), folder=folder)
-        cells[str(gates), f"W{bits}/A8"] = mismatches(OUT / "lstm.safetensors", "speech", builds, samples)
-    return _print(f"LSTM on speech: mismatching bits over {samples} utterances", cells, console)
+    return [(gates, bits) for gates in forms for bits in range(2, 9 - gates.asymmetric)]
 
 
-def _print(title: str, cells: dict[tuple[str, str], int], console: Console) -> int:
-    rows, columns = (list(dict.fromkeys(key[place] for key in cells)) for place in (0, 1))
-    columns.sort()
-    table = Table("training", *columns, title=title)
+def table(title: str, cells: list[tuple[str, str, int]], console: Console) -> int:
+    """Print; the sum of mismatches."""
+    found = {(row, column): value for row, column, value in cells}
+    rows, columns = (sorted({key[place] for key in found}) for place in (0, 1))
+    made = Table("training", *columns, title=title)
     for row in rows:
-        table.add_row(row, *(str(cells.get((row, column), "-")) for column in columns))
-    console.print(table)
-    return sum(cells.values())
+        made.add_row(row, *(str(found.get((row, column), "-")) for column in columns))
+    console.print(made)
+    return sum(found.values())
 
 
 def main(
@@ -89,9 +103,15 @@ def main(
     """Train, verify and print; exit code 1 where a bit differs."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     OUT.mkdir(parents=True, exist_ok=True)
-    with Builds(MachineKind.LIBRARY, [preset(name) for name in MACHINES], os.cpu_count() or 1) as builds:
-        found = sum(image_table(name, builds, samples, console) for name in MACHINES)
-        found += lstm_table(builds, samples, vowels, console)
+    for name in MACHINES:  # before two processes want them
+        builds().wait(preset(name))
+    found = 0
+    for name in MACHINES:
+        jobs = [(name, row, column, recipe, samples) for column, row, recipe in perceptrons(name)]
+        cells = side_by_side(f"MLP, {name}", perceptron, jobs, console)
+        found += table(f"MLP on {name}: mismatching bits over {samples} images", cells, console)
+    cells = side_by_side("LSTM, speech", lstm, [(*kind, vowels, samples) for kind in lstms()], console)
+    found += table(f"LSTM on speech: mismatching bits over {samples} utterances", cells, console)
     raise typer.Exit(0 if not found else 1)
 
 

@@ -1,0 +1,26 @@
+"""Calls of a long session, two at a time, behind a progress bar."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+
+from rich.console import Console
+from rich.progress import Progress, TimeElapsedColumn
+
+
+def side_by_side(title: str, call: Callable, jobs: Sequence[tuple], console: Console, processes: int = 2) -> list:
+    """What a call gives for each job, in the order in which they end; each process is fresh at first.
+
+    Args:
+        call: Of a module, so that another process finds it.
+        jobs: Its arguments.
+    """
+    columns = (*Progress.get_default_columns(), TimeElapsedColumn())
+    with (ProcessPoolExecutor(processes, get_context("spawn")) as pool,
+          Progress(*columns, console=console) as progress):
+        task = progress.add_task(title, total=len(jobs))
+        results = []
+        for done in as_completed([pool.submit(call, *job) for job in jobs]):
+            results.append(done.result())
+            progress.advance(task)
+    return results
