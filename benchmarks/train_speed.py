@@ -24,6 +24,7 @@ RECIPES = {
     "W4/A4, WRPN": Recipe(),
     "W4/A4, learned step": Recipe(**LEARNED),
     "W4/A4, learned step, normalised": Recipe(**LEARNED, normalise=True),
+    "W4/A4, learned step, input kept": Recipe(**LEARNED, input_kept=True),
     "W8/A8, WRPN": Recipe(weights_bits=8, input_bits=8),
 }
 PEERS = {

@@ -30,6 +30,7 @@ Weights = Annotated[WeightTraining, typer.Option("--weights", help="QAT of weigh
 Activations = Annotated[ActivationTraining, typer.Option("--activations", help="QAT of activations.")]
 Begin = Annotated[Start, typer.Option("--start", help="Where QAT starts.")]
 BatchNorm = Annotated[bool, typer.Option("--batch-norm", help="Keep batch normalisation under QAT; fold it after.")]
+KeepInput = Annotated[bool, typer.Option("--keep-input", help="Do not train the range of the images: QAT is faster.")]
 Data = Annotated[Path | None, typer.Option("--data", help="Folder of the training data.")]
 
 
@@ -45,6 +46,7 @@ def recipe(
     activations: ActivationTraining,
     start: Start = Start.PTQ,
     batch_norm: bool = False,
+    keep_input: bool = False,
 ) -> Recipe:
     """What the options mean together.
 
@@ -53,7 +55,7 @@ def recipe(
     """
     return Recipe(
         weights_bits=weights_bits, input_bits=input_bits, symmetric=(True, symmetric), weights=weights,
-        activations=activations, start=start, normalise=batch_norm,
+        activations=activations, start=start, normalise=batch_norm, input_kept=keep_input,
         bits=dict(_layer_bits(text) for text in layer or ()),
         methods=Methods(weights=ptq_weights, tensor=tensor, activations=ptq_activations))
 

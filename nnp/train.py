@@ -125,6 +125,7 @@ def image(
     activations: options.Activations = ActivationTraining.UNIFORM,
     start: options.Begin = Start.PTQ,
     batch_norm: options.BatchNorm = False,
+    keep_input: options.KeepInput = False,
     epochs: Epochs = (8, 4, 1),
     accumulator: Accumulator = None,
     samples: Annotated[int, typer.Option(help="Training images.")] = 60_000,
@@ -137,7 +138,7 @@ def image(
     """A small image network on Fashion-MNIST, by any method at any width."""
     _check_width(accumulator)
     recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, tensor, weights,
-                            activations, start, batch_norm)
+                            activations, start, batch_norm, keep_input)
     if samples < 1:
         raise ValueError(f"--samples {samples}: one training image at least")
     if fp32:

@@ -171,6 +171,16 @@ def test_weights_or_inputs_alone(net, images):
         assert (whole(images) - real).abs().max() < 1e-5
 
 
+def test_the_range_of_the_input_may_stay(net, images):
+    quantised = QuantisedNetwork(net, images, Recipe(input_kept=True))
+    layers = quantised.layers.values()
+    before = [layer.inputs.saturation.item() for layer in layers]
+    step(quantised, images)
+    same = [layer.inputs.saturation.item() == b for layer, b in zip(layers, before, strict=True)]
+    assert same == [True] + 5 * [False]
+    equal_to_golden(quantised, images)
+
+
 def test_layers_may_have_bits_of_their_own(net, images):
     quantised = QuantisedNetwork(net, images, Recipe(bits={"first": (8, 6), "last": (3, 8)}))
     formats = {layer.name: (layer.weights_format.bits, layer.input_format) for layer in quantised.layers.values()}

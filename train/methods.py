@@ -127,6 +127,8 @@ class Recipe:
         frozen:          Leave FP32 weights as they are.
         normalise:       Keep batch normalisation under training, by the statistics of each batch, where inputs have
             codes; else it is folded before.
+        input_kept:      Leave the range of the network's own input as it is found: that of images is known, and the
+            first layer's gradient by its input takes long.
         bits:            (weights_bits, input_bits) of layers by name, where they differ.
     """
 
@@ -140,6 +142,7 @@ class Recipe:
     unrounded: bool = True
     frozen: bool = False
     normalise: bool = False
+    input_kept: bool = False
     bits: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -162,6 +165,7 @@ class Recipe:
             f"weights of {width(self.weights_bits)} by {self.weights}, inputs of {width(self.input_bits)} by "
             f"{self.activations}, from {begun if self.start is Start.PTQ else 'FP32'}"
             + ", batch normalisation kept under training" * self.normalise
+            + ", range of the input kept" * self.input_kept
             + "".join(f", {name} {width(w)} and {width(i)}" for name, (w, i) in self.bits.items())
         )
 

@@ -87,19 +87,21 @@ class Affine(Function):
             unit = into.step
             offset = torch.addcmul(constant, gain, total(integers), value=into.offset) if into.offset else constant
         scale = gain * unit / out.step
-        offset = (offset - out.offset) / out.step
-        results = geometry.scaled(codes, integers, scale.float(), offset.float(), place.border, norm)
-        ctx.save_for_backward(y, codes, integers, gain, scale, offset, *results[1:])
+        if out.levels:
+            offset = (offset - out.offset) / out.step
+        small = scale.float(), offset.float()
+        results = geometry.scaled(codes, integers, *small, place.border, norm)
+        ctx.save_for_backward(y, codes, integers, gain, scale, offset, small[0], *results[1:])
         ctx.place = place
         return results[0]
 
     @staticmethod
     def backward(ctx, gradient):
-        y, codes, integers, gain, scale, offset, *kept = ctx.saved_tensors
+        y, codes, integers, gain, scale, offset, narrow, *kept = ctx.saved_tensors
         place, needs = ctx.place, ctx.needs_input_grad
         into, out, norm = place.into, place.out, place.norm
         of_codes, of_integers, of_scale, of_offset = place.geometry.scaled_back(
-            gradient, codes, integers, scale.float(), place.border, norm, kept,
+            gradient, codes, integers, narrow, place.border, norm, kept,
             (needs[0] or needs[4] or needs[5], needs[1]))
         of_scale, of_offset = of_scale.double(), of_offset.double()
         of_gain = of_scale * ((norm.spread if norm else into.step) / out.step)
@@ -110,7 +112,7 @@ class Affine(Function):
         if norm:
             of_gain = torch.addcmul(of_gain, of_offset, norm.centre)
             along = 0.0
-        elif into.levels:
+        elif into.offset or needs[5]:
             sums = total(integers).double()
             of_m_in = torch.dot(of_offset * gain, sums)
             if into.offset:

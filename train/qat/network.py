@@ -54,6 +54,8 @@ class QuantisedNetwork(nn.Module):
                     self.layers[node.name].relu = node.relu
                 made[node.name] = _real(node, x)
                 self.shapes[node.name] = made[node.name].shape[1:]
+                if recipe.input_kept and INPUT in node.sources and node.kind is Kind.LAYER:
+                    self.layers[node.name].inputs.requires_grad_(False)
         self._join()
 
     def _join(self):
