@@ -137,11 +137,10 @@ def _back(of_codes, y, codes, along, place: Place, needs):
     gradient = passed(of_codes, y, 0, into.levels)
     of_in, of_m = None, torch.zeros(())
     if needs[4]:
-        of_in = along
-        if not into.learned_step:
-            of_in = of_in - inner(codes - y, gradient)  # where codes are clipped, the gradient is 0
-        if not place.in_steps:
-            of_in = of_in - inner(gradient, y)
+        # The gradient is 0 where codes are clipped; inside, y is the share of the step's reciprocal in real units.
+        rounded, real = not into.learned_step, not place.in_steps
+        lost = codes if rounded and real else codes - y if rounded else y if real else None
+        of_in = along - (inner(lost, gradient) if lost is not None else 0.0)
         of_in = torch.as_tensor(of_in * (into.damping / into.saturation), dtype=torch.float32)
     if place.in_steps:
         return gradient, of_in, of_m
