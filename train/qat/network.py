@@ -40,6 +40,9 @@ class QuantisedNetwork(nn.Module):
         ValueError: a method cannot do a width.
     """
 
+    #: What a convolution or dense layer becomes.
+    layer = QuantisedLayer
+
     def __init__(self, network: nn.Module, images: torch.Tensor, recipe: Recipe):
         super().__init__()
         self.nodes, self.layers, self.shapes = nodes(network), nn.ModuleDict(), {INPUT: images.shape[1:]}
@@ -52,7 +55,7 @@ class QuantisedNetwork(nn.Module):
             for node in self.nodes:
                 x = [made[name] for name in node.sources]
                 if node.kind is Kind.LAYER:
-                    self.layers[node.name] = QuantisedLayer(node.module, x[0], recipe, node.name)
+                    self.layers[node.name] = self.layer(node.module, x[0], recipe, node.name)
                     self.layers[node.name].relu = node.relu
                 made[node.name] = _real(node, x)
                 self.shapes[node.name] = made[node.name].shape[1:]
@@ -113,7 +116,7 @@ class QuantisedNetwork(nn.Module):
         activation = Activation.RELU if node.relu else Activation.NONE
         match node.kind:
             case Kind.LAYER:
-                return lower_layer(self.layers[node.name], shape, ranges)
+                return self._lower_layer(self.layers[node.name], shape, ranges)
             case Kind.ADD:
                 return Add(name=node.name, inputs=int(np.prod(shape)), activation=activation)
             case Kind.CONCAT:
@@ -123,6 +126,9 @@ class QuantisedNetwork(nn.Module):
         reduction = Reduction.MAX if node.kind is Kind.MAX else Reduction.AVERAGE
         return Pool(name=node.name, reduction=reduction, shape=shape, size=size, stride=stride, padding=padding,
                     activation=activation)
+
+    def _lower_layer(self, layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> Layer:
+        return lower_layer(layer, shape, ranges)
 
 
 def lower_layer(layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> Dense | Conv:
