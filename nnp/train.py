@@ -12,6 +12,7 @@ import typer
 
 from nnp.errors import sentences
 from spec.formats import Format
+from train.block_recipe import BlockRecipe
 from train.methods import (
     ActivationMethod,
     ActivationTraining,
@@ -36,6 +37,13 @@ class Arithmetic(StrEnum):
 
     INTEGER = "integer"
     BFP_LAZY = "bfp-lazy"
+
+
+class ImageArithmetic(StrEnum):
+    """What an image network computes in."""
+
+    INTEGER = "integer"
+    BFP = "bfp"
 
 
 @app.command()
@@ -106,6 +114,10 @@ def image(
     out: Out = Path("fashion-image.safetensors"),
     seed: Seed = 0,
     data: Data = None,
+    arithmetic: Annotated[
+        ImageArithmetic, typer.Option(help="Integers, or block floating point, whose mantissas have 2 to 8 bits.")
+    ] = ImageArithmetic.INTEGER,
+    block: Annotated[int, typer.Option(help="Elements that share an exponent in block floating point.")] = 16,
     weights_bits: Annotated[int, typer.Option(help="1 to 8, or 16.")] = 4,
     input_bits: Annotated[int, typer.Option(help="2 to 8, or 16.")] = 4,
     layer: Annotated[
@@ -126,10 +138,18 @@ def image(
     samples: Annotated[int, typer.Option(help="Training images.")] = 60_000,
 ):
     """A small image network on Fashion-MNIST, by any method at any width."""
-    recipe = Recipe(
-        weights_bits=weights_bits, input_bits=input_bits, symmetric=(True, symmetric), weights=weights,
-        activations=activations, start=start, bits=dict(_layer_bits(text) for text in layer or ()),
-        methods=Methods(weights=ptq_weights, tensor=tensor, activations=ptq_activations))
+    bits = {"weights_bits": weights_bits, "input_bits": input_bits,
+            "bits": dict(_layer_bits(text) for text in layer or ())}
+    methods = Methods(weights=ptq_weights, tensor=tensor, activations=ptq_activations)
+    recipe = Recipe(**bits, symmetric=(True, symmetric), weights=weights, activations=activations, start=start,
+                    methods=methods)
+    if arithmetic is ImageArithmetic.BFP:
+        if recipe != Recipe(**bits):
+            raise ValueError("bfp finds its own exponents: --symmetric, --ptq-weights, --ptq-activations, --tensor, "
+                             "--weights, --activations and --start are for integer")
+        recipe = BlockRecipe(**bits, block=block)
+    elif block != 16:
+        raise ValueError("--block is for --arithmetic bfp")
     _train("image", out, network=network, recipe=recipe, seed=seed, folder=data, epochs=epochs, samples=samples)
 
 

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from golden import network, quantizer
+from golden import dataset, network, quantizer
 from golden.block_conv import Along, BlockConv
 from golden.layers import BlockDense
+from golden.model_file import load_model
+from nnp.main import app
 from spec.formats import Format, Rule
 from train.block_recipe import BlockRecipe
 
@@ -13,6 +16,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group 
 
 from torch import nn  # noqa: E402
 
+from train import data  # noqa: E402
 from train.export import patterns  # noqa: E402
 from train.fit import cross_entropy  # noqa: E402
 from train.networks import Branches, Residual, convolution  # noqa: E402
@@ -21,7 +25,7 @@ from train.quantizer import Blocks, quantize_block  # noqa: E402
 
 FORMATS = [
     *(Format(bits=bits, symmetric=True, e_min=-11, e_max=4) for bits in range(2, 9)), Format(bits=8, rule=Rule.CEIL),
-    Format(bits=16), Format(bits=5, e_min=-3, e_max=-3), Format(bits=12, rule=Rule.CEIL, e_min=9)]
+    Format(bits=11), Format(bits=5, e_min=-3, e_max=-3), Format(bits=11, rule=Rule.CEIL, e_min=9)]
 
 
 @pytest.fixture(autouse=True)
@@ -66,14 +70,21 @@ def test_the_last_block_may_be_shorter():
 
 
 def test_the_gradient_by_hand():
-    """Blocks of two, 3 bits, exponents up to 2: 3.9 is clipped to 3, where growing would move the exponent, and has its
-    gradient; 4, 5 and -9 are beyond the exponents."""
-    fmt = Format(bits=3, symmetric=True, e_min=-2, e_max=2)
-    x = torch.tensor([[3.9, 0.4, 5.0, 1.0, -9.0, 4.0, 0.02, 0.0]], requires_grad=True)
+    """Blocks of two, 3 bits, exponents up to 2, the last units 1/16 and 1/64, the others 1: above 3 clips."""
+    fmt = Format(bits=3, symmetric=True, e_min=-4, e_max=2)
+    x = torch.tensor([[3.9, 0.4, 3.0, -3.1, -9.0, 4.0, 0.15, 0.19, 0.06]], requires_grad=True)
     y = Blocks.apply(x, fmt, 2, 1)
-    assert y.tolist() == [[3.0, 0.0, 3.0, 1.0, -3.0, 3.0, 0.0, 0.0]]
-    y.backward(torch.arange(1.0, 9.0)[None])
-    assert x.grad.tolist() == [[1.0, 2.0, 0.0, 4.0, 0.0, 0.0, 7.0, 8.0]]
+    assert y.tolist() == [[3.0, 0.0, 3.0, -3.0, -3.0, 3.0, 0.125, 0.1875, 0.046875]]
+    y.backward(torch.arange(1.0, 10.0)[None])
+    assert x.grad.tolist() == [[0.0, 2.0, 3.0, 0.0, 0.0, 0.0, 7.0, 0.0, 0.0]]
+    x.grad = None
+    Blocks.apply(x, fmt, 2, 1, False).backward(torch.arange(1.0, 10.0)[None])
+    assert x.grad.tolist() == [list(range(1, 10))]
+
+
+def test_wide_mantissas_are_refused():
+    with pytest.raises(ValueError, match="mantissas of 12 bits: training in PyTorch takes at most 11"):
+        quantize_block(torch.zeros(1, 4), Format(bits=12), 4)
 
 
 def residual():
@@ -183,3 +194,31 @@ def test_a_recipe_in_words():
     text = str(BlockRecipe(bits={"first": (8, 6)}))
     assert text == ("block floating point in blocks of 16, mantissas of 4 bits for weights and 4 for inputs, exponents "
                     "-11..4, first 8 and 6 bits")
+
+
+def test_a_model(tmp_path, monkeypatch):
+    """From training to golden's own predictions, by the command."""
+    few = dataset.load("fashion-mnist").first(60)
+    monkeypatch.setattr(data, "fashion_mnist", lambda folder: few)
+    monkeypatch.setattr(dataset, "load", lambda name: few)
+    path = tmp_path / "model.safetensors"
+    words = ["train", "image", "resnet", "-o", path, "--arithmetic", "bfp", "--weights-bits", 3, "--layer", "0_0=8,8",
+             "--epochs", 1, 1, 1, "--samples", 60]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    made = load_model(path)
+    assert made.layers[0].weights_format.bits == 8
+    assert made.layers[1].weights_format == Format(bits=3, symmetric=True, e_min=-11, e_max=4)
+    assert "block floating point in blocks of 16, mantissas of 3 bits for weights" in made.provenance.method
+    right = network.predict(made, few.inputs) == few.labels
+    assert right.mean() == made.provenance.golden_accuracy
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--arithmetic", "bfp", "--tensor"], "bfp finds its own exponents"),
+    (["--arithmetic", "bfp", "--weights-bits", "16"], "mantissas of 16 bits: choose 2 to 8"),
+    (["--block", "8"], "--block is for --arithmetic bfp")])
+def test_wrong_options(words, message):
+    result = CliRunner().invoke(app, ["train", "image", *words])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())

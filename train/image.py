@@ -9,10 +9,12 @@ import torch
 
 from golden import dataset
 from golden.model import Model
+from train.block_recipe import BlockRecipe
 from train.compare import BATCH, CALIBRATION, Images, trained
 from train.export import finish
 from train.fit import Progress, cross_entropy, fit, reproducible, silent
 from train.methods import Recipe
+from train.qat.block import BlockNetwork
 from train.qat.network import QuantisedNetwork
 
 #: All layers in 4 bits, from PTQ.
@@ -23,7 +25,7 @@ def train_image(
     out: Path,
     *,
     network: str = "resnet",
-    recipe: Recipe = W4A4,
+    recipe: Recipe | BlockRecipe = W4A4,
     seed: int = 0,
     folder: Path | None = None,
     epochs: tuple[int, int, int] = (8, 4, 1),
@@ -45,7 +47,8 @@ def train_image(
     reproducible(seed)
     images = Images.load(samples or 60_000, folder)
     net = trained(network, images, seed, epochs[0], None, progress)
-    quantised = QuantisedNetwork(net, images.x[:CALIBRATION], recipe)
+    kind = BlockNetwork if isinstance(recipe, BlockRecipe) else QuantisedNetwork
+    quantised = kind(net, images.x[:CALIBRATION], recipe)
     for name, layer in quantised.layers.items():
         progress(f"PTQ {name}:", 1, 1, layer.lost)
     _fit(quantised, images, lowered=False, rate=0.01, epochs=epochs[1], seed=seed, progress=progress)

@@ -102,7 +102,8 @@ class BlockLayer(nn.Module):
             return Blocks.apply(weights, self.weights_format, self.block, 1)
         columns = self.columns.expand_as(weights)
         placed = weights.new_zeros(len(weights), weights.shape[1] * self.geometry.groups, *weights.shape[2:])
-        placed = Blocks.apply(placed.scatter(1, columns, weights), self.weights_format, self.block, 1)
+        # A weight that is alone in its block is always the largest: if its gradient stopped there, it would stay there.
+        placed = Blocks.apply(placed.scatter(1, columns, weights), self.weights_format, self.block, 1, False)
         return placed.gather(1, columns)
 
     def _product(self, x, weights, constant):
