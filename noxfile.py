@@ -68,6 +68,12 @@ def bench(session):
 
 
 @nox.session(default=False)
+def bench_block(session):
+    """Block floating point of 8 to 3 bits beside FP32, before and after training: accuracy; `--speed`."""
+    python(session, "benchmarks.bench_block")
+
+
+@nox.session(default=False)
 def bench_lazy(session):
     """Training with the lazy update beside FP32 and others: accuracy, bytes, `--speed`."""
     python(session, "benchmarks.bench_lazy")

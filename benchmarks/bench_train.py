@@ -29,7 +29,8 @@ from train.methods import ActivationTraining, WeightTraining
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
-SAMPLES, FULL_SAMPLES, FLOAT_EPOCHS, EPOCHS, SEEDS = 6_000, 10_000, 8, 4, 3
+SAMPLES, EPOCHS, FLOAT_EPOCHS, SEEDS = 4_000, 3, 8, 3
+FULL = 10_000, 4  #: Training images, and epochs of quantisation-aware training.
 OUT = Path("build/bench_train")
 #: Widths of the ResNet-style network beside each other, and how it is trained there.
 WIDTHS = (4, 3, 2)
@@ -135,16 +136,17 @@ def picture(results: list, path: Path):
 def main(
     speed: Annotated[bool, typer.Option("--speed", help="Measure a training step instead.")] = False,
     seeds: Annotated[int, typer.Option(help="How many.")] = SEEDS,
-    full: Annotated[bool, typer.Option("--full", help=f"{FULL_SAMPLES} training images, not {SAMPLES}.")] = False,
-    samples: Annotated[int | None, typer.Option(help="Training images.", show_default=str(SAMPLES))] = None,
+    samples: Annotated[int, typer.Option(help="Training images.")] = SAMPLES,
     epochs: Annotated[int, typer.Option(help="Of quantisation-aware training.")] = EPOCHS,
+    full: Annotated[bool, typer.Option("--full", help=f"{FULL[0]} training images and {FULL[1]} epochs.")] = False,
 ) -> None:
     """Train all, print tables, write a picture and JSON; exit code 1 where a goal is missed."""
     console = Console(width=None if sys.stdout.isatty() else 130)
     if speed:
         train_speed.report(console)
         return
-    samples = samples or (FULL_SAMPLES if full else SAMPLES)
+    if full:
+        samples, epochs = FULL
     began = time.perf_counter()
     networks = sorted({setting.network for setting in FIGURE})
     side_by_side("FP32", prepare, [(name, seed, samples) for name in networks for seed in range(seeds)], console)

@@ -10,20 +10,20 @@ from rich.table import Table
 WARM = 2
 
 
-def columns(of: str, kind: str, title: str) -> Table:
+def columns(of: str, kind: str, title: str, base: str = "FP32") -> Table:
     """An empty table for `rows`."""
-    return Table(of, kind, "ms a step, median", "ms, least", "multiple of FP32", title=title)
+    return Table(of, kind, "ms, median", "ms, least", f"multiple of {base}", title=title)
 
 
-def rows(table: Table, name: str, calls: dict[str, Callable[[], None]], rounds: int):
-    """Measure, and add a row for each call, as multiples of the one called FP32."""
+def rows(table: Table, name: str, calls: dict[str, Callable[[], object]], rounds: int, base: str = "FP32"):
+    """Measure, and add a row for each call, as multiples of the base, which is one of them."""
     times = {key: [] for key in calls}
     for _ in range(rounds):
         for key, call in calls.items():
             began = time.perf_counter()
             call()
             times[key].append(1000 * (time.perf_counter() - began))
-    base = np.median(times["FP32"][WARM:])
+    whole = np.median(times[base][WARM:])
     for key, found in times.items():
         middle = np.median(found[WARM:])
-        table.add_row(name, key, f"{middle:.2f}", f"{min(found):.2f}", f"{middle / base:.2f}")
+        table.add_row(name, key, f"{middle:.2f}", f"{min(found):.2f}", f"{middle / whole:.2f}")

@@ -1,6 +1,7 @@
 """What a machine can compute of a model: every layer that it cannot, with the reason and what to do."""
 
 from compiler import tiling
+from golden.block_conv import BlockConv
 from golden.image_layers import Add, Concat, Conv, Pool
 from golden.layers import LSTM, BlockDense, BlockLSTM, Dense, Layer, Unknown
 from golden.model import Model
@@ -25,6 +26,7 @@ def kind_name(layer: Layer) -> str:
         LSTM: "LSTM, integer",
         BlockLSTM: "LSTM, block floating point",
         Conv: "convolution, integer",
+        BlockConv: "convolution, block floating point",
         Pool: "pooling",
         Add: "sum",
         Concat: "concatenation",

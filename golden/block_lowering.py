@@ -3,6 +3,7 @@
 import numpy as np
 
 from golden import quantizer
+from golden.block_conv import Along, BlockConv, native, seen
 from golden.layers import Activation, BlockDense, BlockLSTM
 from golden.lowering import binary16, recorded
 from spec.formats import Format
@@ -20,12 +21,9 @@ def blocks(weights: np.ndarray, fmt: Format, block: int) -> tuple[np.ndarray, np
         int16[..., columns] mantissas, and int8[..., ceil(columns / block)] exponents E.
     """
     bits = binary16(weights, "a weight")
-    columns = bits.shape[-1]
-    count = -(-columns // block)
-    padded = np.zeros((*bits.shape[:-1], count * block), np.uint16)
-    padded[..., :columns] = bits
-    mantissas, exponents = quantizer.quantize_block(padded.reshape(*bits.shape[:-1], count, block), fmt)
-    return mantissas.reshape(padded.shape)[..., :columns].astype(np.int16), exponents.astype(np.int8)
+    mantissas, exponents = quantizer.quantize_block(quantizer.split(bits, block), fmt)
+    mantissas = mantissas.reshape(*bits.shape[:-1], -1)[..., : bits.shape[-1]]
+    return mantissas.astype(np.int16), exponents.astype(np.int8)
 
 
 def block_dense(
@@ -51,6 +49,59 @@ def block_dense(
         activation=activation,
         real=recorded({"weights": weights, "bias": bias}),
     )
+
+
+def block_conv(
+    *,
+    name: str,
+    weights: np.ndarray,
+    bias: np.ndarray,
+    shape: tuple[int, int, int],
+    stride: int = 1,
+    padding: int = 0,
+    groups: int = 1,
+    weights_format: Format,
+    input_format: Format,
+    block: int,
+    activation: Activation = Activation.NONE,
+) -> BlockConv:
+    """Quantise real weights[outputs, channels / groups, rows, columns] and bias[outputs] for a native dimension.
+
+    Raises:
+        ValueError: the shapes do not fit, or a value is beyond binary16.
+    """
+    if np.ndim(weights) != 4 or groups < 1 or len(weights) % groups or np.shape(weights)[1] * groups != shape[0]:
+        raise ValueError(f"layer {name!r}: kernels {np.shape(weights)} in {groups} groups do not see {shape[0]} "
+                         "channels; check the layer")
+    outputs, window = len(weights), np.shape(weights)[2:]
+    along = choose_along(shape[0], groups, block)
+    columns = seen(outputs, shape[0], groups)[:, None, None]
+    rows = np.zeros((outputs, *window, shape[0]))
+    np.put_along_axis(rows, columns, np.moveaxis(weights, 1, -1), -1)
+    placed = rows.reshape(outputs, *native(shape[0], window, along))
+    mantissas, exponents = blocks(placed, weights_format, block)
+    mantissas = np.take_along_axis(mantissas.reshape(rows.shape), columns, -1)
+    return BlockConv(
+        name=name,
+        weights_format=weights_format,
+        input_format=input_format,
+        block=block,
+        along=along,
+        shape=shape,
+        stride=stride,
+        padding=padding,
+        groups=groups,
+        mantissas=np.ascontiguousarray(np.moveaxis(mantissas, -1, 1)),
+        exponents=exponents,
+        bias=binary16(bias, f"layer {name!r}, bias"),
+        activation=activation,
+        real=recorded({"weights": weights, "bias": bias}),
+    )
+
+
+def choose_along(channels: int, groups: int, block: int) -> Along:
+    """What lies in one block: along channels, unless these would leave more than half of it empty."""
+    return Along.PATCH if groups == 1 and 2 * channels < block else Along.CHANNELS
 
 
 def block_lstm(

@@ -50,6 +50,19 @@ def windows(layer, size: tuple[int, int]):
             f"have no place in an input of {layer.shape[1]} x {layer.shape[2]}; check the layer's shape")
 
 
+def kernels(layer, name: str) -> tuple[int, int, int, int]:
+    """Check the kernels of a convolution, its groups and its windows; the shape that its kernels must have."""
+    channels, shape = image_shape(layer), np.shape(getattr(layer, name))
+    if len(shape) != 4 or 0 in shape:
+        raise ValueError(f"layer {layer.name!r}, {name}: [outputs, channels, rows, columns] is needed, not the "
+                         f"shape {shape}; export the model again")
+    if layer.groups < 1 or channels % layer.groups or shape[0] % layer.groups:
+        raise ValueError(f"layer {layer.name!r}: {layer.groups} groups do not divide {channels} channels and "
+                         f"{shape[0]} outputs")
+    windows(layer, shape[2:])
+    return shape[0], channels // layer.groups, *shape[2:]
+
+
 def array(
     layer, name, dtype, shape, *, optional=False, mantissas: Format | None = None, exponents: Format | None = None
 ):

@@ -92,21 +92,13 @@ class Conv(Windows):
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self):
-        channels, size = checks.image_shape(self), np.shape(self.weights)[2:]
-        if len(size) != 2 or 0 in np.shape(self.weights):
-            raise ValueError(f"layer {self.name!r}, weights: [outputs, channels, rows, columns] is needed, not the "
-                             f"shape {np.shape(self.weights)}; export the model again")
-        if self.groups < 1 or channels % self.groups or len(self.weights) % self.groups:
-            raise ValueError(f"layer {self.name!r}: {self.groups} groups do not divide {channels} channels and "
-                             f"{len(self.weights)} outputs")
-        checks.windows(self, size)
-        rows = len(self.weights)
-        checks.array(self, "weights", np.int16, (rows, channels // self.groups, *size), mantissas=self.weights_format)
-        checks.array(self, "start", np.int64, (rows,))
+        shape = checks.kernels(self, "weights")
+        checks.array(self, "weights", np.int16, shape, mantissas=self.weights_format)
+        checks.array(self, "start", np.int64, shape[:1])
         for name in "scale", "offset":
-            checks.array(self, name, np.uint16, (rows,))
+            checks.array(self, name, np.uint16, shape[:1])
         for name in "quant_scale", "quant_offset":
-            checks.array(self, name, np.uint16, (channels,), optional=True)
+            checks.array(self, name, np.uint16, (self.shape[0],), optional=True)
         checks.places(self, "p")
         checks.real(self)
 

@@ -21,22 +21,21 @@ def windows(x: np.ndarray, size: tuple[int, int], stride: int, padding: int, bor
 
 
 def convolve(weights: np.ndarray, codes: np.ndarray, stride: int, groups: int, largest: int) -> np.ndarray:
-    """Exact sums int64[samples, outputs, *places].
+    """Exact sums int64[samples, outputs, *places], or Python integers where float64 would not be exact.
 
     Args:
         weights: int16[outputs, channels / groups, rows, columns].
         codes:   Integer[samples, channels, rows, columns], padding among them.
         largest: No sum of magnitudes is above it.
     """
-    dtype = np.float32 if largest < FLOAT32_EXACT else np.float64
-    if largest >= FLOAT64_EXACT:
-        raise ValueError(f"sums of up to {largest} are not exact in float64; use fewer bits")
+    dtype = np.float32 if largest < FLOAT32_EXACT else np.float64 if largest < FLOAT64_EXACT else object
     outputs, _, *size = weights.shape
     seen = windows(codes.astype(dtype), tuple(size), stride, 0, 0)
     samples, channels, rows, columns = seen.shape[:4]
     parts = np.ascontiguousarray(seen.transpose(1, 4, 5, 0, 2, 3)).reshape(groups, -1, samples * rows * columns)
     sums = weights.reshape(groups, outputs // groups, -1).astype(dtype) @ parts
-    return sums.reshape(outputs, samples, rows, columns).transpose(1, 0, 2, 3).astype(np.int64)
+    sums = sums.reshape(outputs, samples, rows, columns).transpose(1, 0, 2, 3)
+    return sums if dtype is object else sums.astype(np.int64)
 
 
 def pool(layer: Pool, x: np.ndarray) -> np.ndarray:

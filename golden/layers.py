@@ -10,6 +10,7 @@ import numpy as np
 
 from golden import checks
 from golden.activation import Activation
+from golden.block_conv import BlockConv
 from golden.image_layers import Add, Concat, Conv, Pool
 from spec.formats import Format
 
@@ -274,4 +275,4 @@ class Unknown:
     kind: str
 
 
-Layer = Dense | BlockDense | LSTM | BlockLSTM | Conv | Pool | Add | Concat | Unknown
+Layer = Dense | BlockDense | LSTM | BlockLSTM | Conv | BlockConv | Pool | Add | Concat | Unknown

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from golden import tensor_file
+from golden.block_conv import Along, BlockConv
 from golden.image_layers import Add, Concat, Conv, Pool, Reduction
 from golden.layers import LSTM, Activation, BlockDense, BlockLSTM, Dense, Layer, Unknown
 from golden.model import Model, Provenance
@@ -14,7 +15,7 @@ from spec.formats import Format, Rule
 KIND = tensor_file.Kind(
     key="concord quantised model", version=1, name="model", remedy="copy it again, or train again",
     command="`nnp train`")
-KINDS = {cls.__name__: cls for cls in (Dense, BlockDense, LSTM, BlockLSTM, Conv, Pool, Add, Concat)}
+KINDS = {cls.__name__: cls for cls in (Dense, BlockDense, LSTM, BlockLSTM, Conv, BlockConv, Pool, Add, Concat)}
 
 
 def save_model(model: Model, path: Path):
@@ -117,7 +118,7 @@ def _parse(where: str, kind: type, value):
     """A JSON value as the type of its field."""
     if kind is Format and isinstance(value, dict):
         return Format(**{**value, "rule": Rule(value["rule"])})
-    if kind in (Activation, Reduction):
+    if kind in (Activation, Reduction, Along):
         return kind(value)
     if isinstance(value, list) and all(type(item) is int for item in value):
         return tuple(value)

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from golden import activation, float16, images, quantizer
+from golden import activation, block_conv, float16, images, quantizer
+from golden.block_conv import BlockConv
 from golden.image_layers import Add, Concat, Conv, Pool
 from golden.layers import GATES, LSTM, BlockDense, BlockLSTM, Dense, Layer
 from golden.model import INPUT, Model
@@ -62,6 +63,8 @@ def run(layer: Layer, x: list[np.ndarray], lengths: np.ndarray) -> Trace:
             return recurrent(layer, *x, lengths)
         case Conv():
             return convolution(layer, *x)
+        case BlockConv():
+            return Trace(outputs=block_conv.run(layer, *x))
         case Pool():
             return Trace(outputs=activation.apply(layer.activation, images.pool(layer, *x)))
         case Add():
@@ -212,8 +215,8 @@ def _block_product(parts, weights_format: Format, input_format: Format, block: i
     """
     sums, weights = [], []
     for mantissas, exponents, x in parts:
-        x_mantissas, x_exponents = quantizer.quantize_block(_split(x, block), input_format)
-        operands = (np.asarray(a, np.float64) for a in (_split(mantissas, block), x_mantissas))
+        x_mantissas, x_exponents = quantizer.quantize_block(quantizer.split(x, block), input_format)
+        operands = (np.asarray(a, np.float64) for a in (quantizer.split(mantissas, block), x_mantissas))
         sums.append(np.einsum("rcn,scn->src", *operands, optimize=True).astype(np.int64))
         weights.append(exponents.astype(np.int64) + x_exponents[:, None])
     sums, weights = np.concatenate(sums, axis=2), np.concatenate(weights, axis=2)
@@ -224,11 +227,3 @@ def _block_product(parts, weights_format: Format, input_format: Format, block: i
         sums, shifts = sums.astype(object), shifts.astype(object)
     total = (sums << shifts).sum(axis=2)
     return float16.from_integer(total, (weights_format.bits - 1) + (input_format.bits - 1) - lowest)
-
-
-def _split(x: np.ndarray, block: int) -> np.ndarray:
-    """Pad the last axis with zeros and cut it into blocks."""
-    count = -(-x.shape[-1] // block)
-    padded = np.zeros((*x.shape[:-1], count * block), x.dtype)
-    padded[..., : x.shape[-1]] = x
-    return padded.reshape(*x.shape[:-1], count, block)

@@ -52,6 +52,14 @@ def quantize_integer(bits, fmt: Format, *, unsigned: bool):
     return np.clip(value, fmt.lowest, fmt.highest).astype(np.int64)
 
 
+def split(x, block: int):
+    """Pad the last axis with zeros and cut it into blocks: [..., n] to [..., ceil(n / block), block]."""
+    count = -(-x.shape[-1] // block)
+    padded = np.zeros((*x.shape[:-1], count * block), x.dtype)
+    padded[..., : x.shape[-1]] = x
+    return padded.reshape(*x.shape[:-1], count, block)
+
+
 def _values(bits):
     """float64 values, NaN as 0."""
     bits = np.asarray(bits)

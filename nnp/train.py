@@ -14,12 +14,14 @@ from nnp.files import check_writable
 from nnp.storage import written
 from nnp.training import Checkpoint, Log, followed, needing_torch, settings
 from spec.formats import Format
+from train.block_recipe import BlockRecipe
 from train.methods import (
     ActivationMethod,
     ActivationTraining,
     Gates,
     InitialState,
     Methods,
+    Recipe,
     Start,
     WeightMethod,
     WeightTraining,
@@ -43,6 +45,13 @@ class Arithmetic(StrEnum):
 
     INTEGER = "integer"
     BFP_LAZY = "bfp-lazy"
+
+
+class ImageArithmetic(StrEnum):
+    """What an image network computes in."""
+
+    INTEGER = "integer"
+    BFP = "bfp"
 
 
 @app.command()
@@ -114,6 +123,10 @@ def image(
     out: Out = "fashion-image.safetensors",
     seed: Seed = 0,
     data: Data = None,
+    arithmetic: Annotated[
+        ImageArithmetic, typer.Option(help="Integers, or block floating point, whose mantissas have 2 to 8 bits.")
+    ] = ImageArithmetic.INTEGER,
+    block: Annotated[int, typer.Option(help="Elements that share an exponent in block floating point.")] = 16,
     weights_bits: options.WeightsBits = 4,
     input_bits: options.InputBits = 4,
     layer: options.Layer = None,
@@ -139,6 +152,15 @@ def image(
     _check_width(accumulator)
     recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, tensor, weights,
                             activations, start, batch_norm, keep_input)
+    if arithmetic is ImageArithmetic.BFP:
+        bits = {"weights_bits": weights_bits, "input_bits": input_bits, "bits": recipe.bits}
+        if recipe != Recipe(**bits) or accumulator is not None:
+            raise ValueError(
+                "bfp finds its own exponents: --symmetric, --ptq-weights, --ptq-activations, --tensor, --weights, "
+                "--activations, --start, --batch-norm, --keep-input and --accumulator are for integer")
+        recipe = BlockRecipe(**bits, block=block)
+    elif block != 16:
+        raise ValueError("--block is for --arithmetic bfp")
     if samples < 1:
         raise ValueError(f"--samples {samples}: one training image at least")
     if fp32:

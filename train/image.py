@@ -11,6 +11,7 @@ from golden import dataset
 from golden.layer_overflow import Widths
 from golden.model import Model
 from train import fp32_file
+from train.block_recipe import BlockRecipe
 from train.compare import BATCH, CALIBRATION, Images, trained
 from train.export import finish
 from train.factory import build
@@ -18,6 +19,7 @@ from train.fit import Progress, check_epochs, cross_entropy, fit, reproducible, 
 from train.methods import Recipe
 from train.networks import CLASSES, SHAPE
 from train.overflow.predictor import settled
+from train.qat.block import BlockNetwork
 from train.qat.check import check
 from train.qat.network import QuantisedNetwork
 
@@ -29,7 +31,7 @@ def train_image(
     out: Path,
     *,
     network: str = "resnet",
-    recipe: Recipe = W4A4,
+    recipe: Recipe | BlockRecipe = W4A4,
     seed: int = 0,
     folder: Path | None = None,
     epochs: tuple[int, int, int] = (8, 4, 1),
@@ -61,7 +63,8 @@ def train_image(
     net = trained(network, images, seed, epochs[0], None, progress)
     if fp32:
         fp32_file.save(net, fp32)
-    quantised = QuantisedNetwork(net, images.x[:CALIBRATION], recipe)
+    kind = BlockNetwork if isinstance(recipe, BlockRecipe) else QuantisedNetwork
+    quantised = kind(net, images.x[:CALIBRATION], recipe)
     for name, layer in quantised.layers.items():
         progress(f"PTQ {name}:", 1, 1, layer.lost)
     options, predictor = {"seed": seed, "progress": progress}, None

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from train.block_recipe import BlockRecipe
 from train.methods import Recipe, Start, WeightMethod
 from train.ptq.mmse import searchable
 from train.qat.graph import Kind, Node, nodes
 from train.qat.weights import KINDS
 
 
-def layers(found: Sequence[Node], recipe: Recipe) -> dict[str, Node]:
+def layers(found: Sequence[Node], recipe: Recipe | BlockRecipe) -> dict[str, Node]:
     """The nodes that get quantisers, by name.
 
     Raises:
@@ -23,7 +24,7 @@ def layers(found: Sequence[Node], recipe: Recipe) -> dict[str, Node]:
     return names
 
 
-def check(network: nn.Module, recipe: Recipe, shape: Sequence[int], classes: int | None = None, *,
+def check(network: nn.Module, recipe: Recipe | BlockRecipe, shape: Sequence[int], classes: int | None = None, *,
           machine: bool = True):
     """Refuse what would fail later.
 
@@ -38,7 +39,8 @@ def check(network: nn.Module, recipe: Recipe, shape: Sequence[int], classes: int
         ValueError: it does not take such inputs, it gives another number of classes, the recipe names a layer that
             is not there, or a method cannot do a width.
     """
-    for name, node in layers(nodes(network), recipe).items():
+    found = layers(nodes(network), recipe)
+    for name, node in found.items() if isinstance(recipe, Recipe) else ():  # a BlockRecipe knows its own widths
         _check_bits(name, node.module, recipe, machine)
     _check_shapes(network, shape, classes)
 

@@ -50,13 +50,18 @@ class QuantisedNetwork(nn.Module):
             for node in self.nodes:
                 x = [made[name] for name in node.sources]
                 if node.kind is Kind.LAYER:
-                    self.layers[node.name] = QuantisedLayer(node.module, x[0], recipe, node.name, node.norm)
+                    self.layers[node.name] = self._layer(node, x[0], recipe)
                     self.layers[node.name].relu = node.relu
                 made[node.name] = _real(node, x)
                 self.shapes[node.name] = made[node.name].shape[1:]
-                if recipe.input_kept and INPUT in node.sources and node.kind is Kind.LAYER:
-                    self.layers[node.name].inputs.requires_grad_(False)
         self._join()
+
+    def _layer(self, node: Node, x: torch.Tensor, recipe: Recipe) -> nn.Module:
+        """What a convolution or dense layer becomes, for its inputs x."""
+        made = QuantisedLayer(node.module, x, recipe, node.name, node.norm)
+        if recipe.input_kept and INPUT in node.sources:
+            made.inputs.requires_grad_(False)
+        return made
 
     def _join(self):
         """Let a layer answer in the steps of the one behind it, where nobody else reads it."""
@@ -121,7 +126,7 @@ class QuantisedNetwork(nn.Module):
         activation = Activation.RELU if node.relu else Activation.NONE
         match node.kind:
             case Kind.LAYER:
-                return lower_layer(self.layers[node.name], shape, ranges)
+                return self._lower_layer(self.layers[node.name], shape, ranges)
             case Kind.ADD:
                 return Add(name=node.name, inputs=int(np.prod(shape)), activation=activation)
             case Kind.CONCAT:
@@ -131,6 +136,9 @@ class QuantisedNetwork(nn.Module):
         reduction = Reduction.MAX if node.kind is Kind.MAX else Reduction.AVERAGE
         return Pool(name=node.name, reduction=reduction, shape=shape, size=size, stride=stride, padding=padding,
                     activation=activation)
+
+    def _lower_layer(self, layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> Layer:
+        return lower_layer(layer, shape, ranges)
 
 
 def lower_layer(layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> Dense | Conv:

@@ -1,0 +1,104 @@
+"""Block floating point beside FP32: `nox -s bench_block`.
+
+A ResNet-style network learns 10,000 images of Fashion-MNIST in FP32, becomes block floating point in blocks of 16, and
+is measured on all 10,000 test images in the machine's own arithmetic: as it is, and after training behind the
+quantisers. `--speed` times the quantiser instead.
+"""
+
+import json
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import block_speed
+from benchmarks.side_by_side import side_by_side
+from train import compare
+from train.block_recipe import BlockRecipe
+from train.compare import BATCH, CALIBRATION, Images
+from train.fit import cross_entropy, fit, reproducible, share
+from train.qat.block import BlockNetwork
+
+NETWORK, SAMPLES, FLOAT_EPOCHS, EPOCHS, RATE = "resnet", 10_000, 8, 4, 0.01
+BITS = (8, 6, 5, 4, 3)
+OUT = Path("build/bench_block")
+
+
+@cache
+def images(samples: int) -> Images:
+    """Loaded once a process."""
+    return Images.load(samples)
+
+
+def prepare(seed: int, samples: int) -> tuple[int, float]:
+    """The FP32 network's accuracy in percent; jobs find what it learned."""
+    reproducible(seed)
+    net = compare.trained(NETWORK, images(samples), seed, FLOAT_EPOCHS, OUT)
+    return seed, 100 * images(samples).accuracy(net)
+
+
+def run(seed: int, bits: int, samples: int, epochs: int) -> tuple[int, int, float, float]:
+    """Accuracies in percent, before training and after it. One thread."""
+    reproducible(seed)
+    found = images(samples)
+    net = compare.trained(NETWORK, found, seed, FLOAT_EPOCHS, OUT)
+    blocks = BlockNetwork(net, found.x[:CALIBRATION], BlockRecipe(weights_bits=bits, input_bits=bits))
+    before = lowered(blocks, found)
+    fit(phase="QAT", net=blocks, loss=lambda index: cross_entropy(blocks(found.x[index]), found.labels[index]),
+        optimiser=torch.optim.SGD(blocks.groups(RATE), momentum=0.9), count=samples, batch=BATCH, epochs=epochs,
+        seed=seed)
+    return seed, bits, before, lowered(blocks, found)
+
+
+def lowered(net: BlockNetwork, found: Images) -> float:
+    """Accuracy in percent, in golden's bits; few images at a time stay in a core's cache."""
+    with torch.no_grad():
+        outputs = torch.cat([net(part, True) for part in found.test_x.split(BATCH)])
+    return 100 * share(outputs.argmax(1), found.test_labels)
+
+
+def report(real: list[tuple], runs: list[tuple], console: Console):
+    """Means over seeds, and each of them."""
+    table = Table("mantissas", "not retrained", "after QAT", "each seed, not retrained", "each seed, after QAT",
+                  title="ResNet-style in block floating point, accuracy in percent")
+    values = [value for _, value in real]
+    table.add_row("FP32", f"{np.mean(values):.2f}", "", " ".join(f"{value:.2f}" for value in values), "")
+    for bits in BITS:
+        before, after = zip(*(run[2:] for run in runs if run[1] == bits), strict=True)
+        table.add_row(f"{bits} bits", f"{np.mean(before):.2f}", f"{np.mean(after):.2f}",
+                      *(" ".join(f"{value:.2f}" for value in each) for each in (before, after)))
+    console.print(table)
+
+
+def main(
+    speed: Annotated[bool, typer.Option("--speed", help="Time the quantiser instead.")] = False,
+    seeds: Annotated[int, typer.Option(help="How many.")] = 2,
+    samples: Annotated[int, typer.Option(help="Training images.")] = SAMPLES,
+    epochs: Annotated[int, typer.Option(help="Of training behind the quantisers.")] = EPOCHS,
+    processes: Annotated[int, typer.Option(help="At a time.")] = 2,
+) -> None:
+    """Train all, print a table, write JSON."""
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    if speed:
+        block_speed.report(console)
+        return
+    began = time.perf_counter()
+    real = sorted(side_by_side("FP32", prepare, [(seed, samples) for seed in range(seeds)], console, processes))
+    jobs = [(seed, bits, samples, epochs) for seed in range(seeds) for bits in BITS]
+    runs = sorted(side_by_side("block floating point", run, jobs, console, processes))
+    report(real, runs, console)
+    (OUT / "runs.json").write_text(json.dumps(
+        {"fp32": real, "runs": [dict(zip(("seed", "bits", "before", "after"), run, strict=True)) for run in runs]},
+        indent=1))
+    console.print(f"{time.perf_counter() - began:.0f} s; {OUT / 'runs.json'}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,149 @@
+"""Any network of supported layers in block floating point: training behind its quantisers, and the model.
+
+Source: numerics.md of the specification, block floating point and matrix-vector product.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from golden import block_lowering
+from golden.activation import Activation
+from golden.block_conv import Along, BlockConv, seen
+from golden.layers import BlockDense
+from golden.lowering import recorded
+from train import ptq
+from train.block_recipe import BlockRecipe
+from train.qat.geometry import Geometry
+from train.qat.graph import Node
+from train.qat.network import QuantisedNetwork
+from train.quantizer import Blocks
+from train.straight_through import binary16
+
+#: Integers below this are exact in float64.
+FLOAT64_EXACT = 1 << 53
+
+
+class BlockLayer(nn.Module):
+    """A convolution or dense layer, in real numbers behind its quantisers or in the machine's arithmetic.
+
+    The real weights are what is trained; each forward pass brings them to binary16 and to blocks.
+
+    Args:
+        layer:   nn.Conv2d or nn.Linear, batch normalisation folded in.
+        samples: float32[samples, ...], its inputs for a calibration set.
+        recipe:  How it is quantised.
+        name:    For its bits, and for people.
+
+    Attributes:
+        relu: Applied to the result.
+        lost: What quantisation costs, in words.
+    """
+
+    #: Nothing is learned of a quantiser: exponents follow the numbers.
+    inputs = None
+
+    def __init__(self, layer: nn.Conv2d | nn.Linear, samples: torch.Tensor, recipe: BlockRecipe, name: str):
+        super().__init__()
+        self.geometry, self.name, self.relu, self.block = Geometry(layer), name, False, recipe.block
+        self.weights_format, self.input_format = recipe.formats(name)
+        self.weight = nn.Parameter(layer.weight.detach().clone())
+        self.bias = nn.Parameter(torch.zeros(len(self.weight)) if layer.bias is None else layer.bias.detach().clone())
+        self.fp32 = {"weights": self.weight.detach().numpy().copy(), "bias": self.bias.detach().numpy().copy()}
+        self.patch = False
+        if not self.geometry.dense:
+            groups, channels = self.geometry.groups, self.weight.shape[1] * self.geometry.groups
+            self.patch = block_lowering.choose_along(channels, groups, self.block) is Along.PATCH
+            self.columns = torch.from_numpy(seen(len(self.weight), channels, groups))[:, :, None, None]
+        with torch.no_grad():
+            self.lost = ", ".join(self._lost(samples))
+
+    def _lost(self, samples):
+        x = self._vectors(samples)
+        y = Blocks.apply(x, self.input_format, self.block, 1)
+        yield f"weights {ptq.decibels(self.weight.numpy(), self._weights().view(self.weight.shape).numpy()):.1f} dB"
+        yield f"inputs {ptq.decibels(x.numpy(), y.numpy()):.1f} dB"
+        yield f"{(x.abs() >= 2.0**self.input_format.e_max).double().mean():.1%} beyond the exponents"
+
+    def forward(self, x: torch.Tensor, lowered: bool = False):
+        """Real numbers behind every quantiser, or, `lowered`, the machine's."""
+        x = Blocks.apply(self._vectors(x), self.input_format, self.block, 1)
+        weights = self._weights()
+        if not lowered:
+            y = self._product(x, weights, self.bias)
+            return torch.relu(y) if self.relu else y
+        self._check(weights)
+        total = self._product(x.double(), weights.double(), None) + 0.0
+        bias = binary16(self.bias).view(-1, *[1] * (total.dim() - 2)) + 0.0  # -0 becomes +0
+        y = binary16(binary16(total) + bias)
+        return torch.relu(y) + 0.0 if self.relu else y
+
+    def _vectors(self, x):
+        """What blocks lie along, as axis 1."""
+        if self.geometry.dense:
+            return x.flatten(1)
+        return self._patches(x) if self.patch else x
+
+    def _patches(self, x):
+        """[samples, rows of a window * its columns * channels, *places]."""
+        size, stride, padding = self.weight.shape[2:], self.geometry.stride, self.geometry.padding
+        places = [(along + 2 * padding - window) // stride + 1
+                  for along, window in zip(x.shape[2:], size, strict=True)]
+        found = functional.unfold(x, tuple(size), padding=padding, stride=stride)
+        return found.unflatten(1, (x.shape[1], -1)).transpose(1, 2).flatten(1, 2).unflatten(2, places)
+
+    def _weights(self):
+        """The weights in blocks: float32 of their own shape, along a patch [outputs, columns, 1, 1]."""
+        weights = binary16(self.weight)
+        if self.patch:
+            weights = weights.permute(0, 2, 3, 1).flatten(1)[:, :, None, None]
+        if self.geometry.dense or self.geometry.groups == 1:
+            return Blocks.apply(weights, self.weights_format, self.block, 1)
+        columns = self.columns.expand_as(weights)
+        placed = weights.new_zeros(len(weights), weights.shape[1] * self.geometry.groups, *weights.shape[2:])
+        # A weight that is alone in its block is always the largest: if its gradient stopped there, it would stay there.
+        placed = Blocks.apply(placed.scatter(1, columns, weights), self.weights_format, self.block, 1, False)
+        return placed.gather(1, columns)
+
+    def _product(self, x, weights, constant):
+        if self.patch:
+            return functional.conv2d(x, weights, constant)
+        return self.geometry.product(x, weights, constant, 0.0)
+
+    def _check(self, weights):
+        """Refuse sums that float64 may not hold: of the largest inputs, in the smallest units."""
+        unit = sum(fmt.e_min - (fmt.bits - 1) for fmt in (self.weights_format, self.input_format))
+        with torch.no_grad():
+            largest = weights.double().abs().flatten(1).sum(1).max().item() * 2.0**self.input_format.e_max
+        if largest * 2.0**-unit >= FLOAT64_EXACT:
+            raise ValueError(f"layer {self.name!r}: sums up to {largest:.3g} in units of 2**{unit} are not exact in "
+                             "float64; use fewer bits or a smaller range of exponents")
+
+    def parts(self) -> tuple[list, list]:
+        """What is trained: parameters of the layer, and of its quantiser."""
+        return [self.weight, self.bias], []
+
+    def lower(self, shape: tuple[int, ...]) -> BlockDense | BlockConv:
+        """The layer of the model, as `forward` computes it for inputs of this shape."""
+        same = {
+            "name": self.name, "weights": self.weight.detach().numpy(), "bias": self.bias.detach().numpy(),
+            "weights_format": self.weights_format, "input_format": self.input_format, "block": self.block,
+            "activation": Activation.RELU if self.relu else Activation.NONE}
+        if self.geometry.dense:
+            made = block_lowering.block_dense(**same)
+        else:
+            geometry = {name: getattr(self.geometry, name) for name in ("stride", "padding", "groups")}
+            made = block_lowering.block_conv(**same, **geometry, shape=shape)
+        return replace(made, real=recorded(self.fp32))
+
+
+class BlockNetwork(QuantisedNetwork):
+    """A network whose layers are in block floating point. Arguments as for `QuantisedNetwork`, with a `BlockRecipe`."""
+
+    def _layer(self, node: Node, x: torch.Tensor, recipe: BlockRecipe) -> BlockLayer:
+        return BlockLayer(node.module, x, recipe, node.name)
+
+    def _lower_layer(self, layer: BlockLayer, shape: tuple[int, ...], ranges: dict) -> BlockDense | BlockConv:
+        return layer.lower(shape)
