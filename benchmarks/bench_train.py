@@ -116,7 +116,7 @@ def widths(results: list, console: Console) -> bool:
             table.add_row(f"W{bits}/A{bits}", name, f"{np.mean(found, axis=0)[0]:.2f}", f"{ends[bits, name]:.2f}",
                           " ".join(f"{curve[-1]:.2f}" for curve in found))
         ours = max(ends[bits, name] for name in WAYS if name != PEER)
-        met &= (bits, PEER) not in ends or ours >= ends[bits, PEER]
+        met &= (bits, PEER) not in ends or ours >= ends[bits, PEER] + (bits == min(WIDTHS)) * 0.01
     console.print(table)
     return bool(met)
 
@@ -150,13 +150,13 @@ def main(
     began = time.perf_counter()
     networks = sorted({setting.network for setting in FIGURE})
     side_by_side("FP32", prepare, [(name, seed, samples) for name in networks for seed in range(seeds)], console)
-    jobs = [(setting, name, options, seed) for seed in range(seeds) for setting in FIGURE
-            for name, options in STARTS.items()]
     ways = {name: options for name, options in WAYS.items() if name != PEER or find_spec("brevitas")}
     if PEER not in ways:
         console.print("Brevitas takes no part: pip install --group peers")
-    jobs += [(Setting(network="resnet", weights=bits, inputs=bits), name, options, seed) for seed in range(seeds)
-             for bits in WIDTHS for name, options in ways.items()]
+    jobs = [(Setting(network="resnet", weights=bits, inputs=bits), name, options, seed)
+            for name, options in reversed(ways.items()) for bits in WIDTHS for seed in range(seeds)]  # the longest first
+    jobs += [(setting, name, options, seed) for setting in FIGURE for seed in range(seeds)
+             for name, options in STARTS.items()]
     results = side_by_side("behind quantisers", run, [(job, samples, epochs) for job in jobs], console)
     met = figure(results, console)
     met &= widths(results, console)
