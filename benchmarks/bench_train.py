@@ -153,8 +153,8 @@ def main(
     ways = {name: options for name, options in WAYS.items() if name != PEER or find_spec("brevitas")}
     if PEER not in ways:
         console.print("Brevitas takes no part: pip install --group peers")
-    jobs = [(Setting(network="resnet", weights=bits, inputs=bits), name, options, seed)
-            for name, options in reversed(ways.items()) for bits in WIDTHS for seed in range(seeds)]  # the longest first
+    jobs = [(Setting(network="resnet", weights=bits, inputs=bits), name, options, seed)  # the longest first
+            for name, options in reversed(ways.items()) for bits in WIDTHS for seed in range(seeds)]
     jobs += [(setting, name, options, seed) for setting in FIGURE for seed in range(seeds)
              for name, options in STARTS.items()]
     results = side_by_side("behind quantisers", run, [(job, samples, epochs) for job in jobs], console)

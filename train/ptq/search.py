@@ -5,6 +5,9 @@ Source: S0, the search for (m*, b*).
 
 import numpy as np
 
+#: Ends of codes that are looked up at a time.
+TOGETHER = 1 << 20
+
 
 def quantised(x, saturation: float, offset: float, levels: int):
     """Q(x) = round(clip(x - m, 0, b) * s) / s + m with s = levels / b."""
@@ -34,10 +37,43 @@ def search(samples: np.ndarray, levels: int, offset: float | None = None, steps:
     if top <= 0:
         return 1.0, offset
 
+    errors = _Errors(values - offset, counts, levels)
+
     def best(candidates):
-        errors = [(counts * np.square(values - quantised(values, b, offset, levels))).sum() for b in candidates]
-        return candidates[int(np.argmin(errors))]
+        return candidates[int(np.argmin(errors(candidates)))]
 
     coarse = best(top * np.arange(1, steps + 1) / steps)
     fine = coarse + top / steps * np.arange(-steps + 1, steps) / steps
     return float(best(fine[fine > 0])), offset
+
+
+class _Errors:
+    """Squared errors for saturations: sums over the values of each code, by sums up to its ends, not value by value.
+
+    Args:
+        values: float64[n], sorted, less the offset.
+        counts: Of each.
+        levels: The largest code.
+    """
+
+    def __init__(self, values, counts, levels: int):
+        self.values, self.counts, self.levels = values, counts, levels
+        self.upto = [np.concatenate([[0.0], np.cumsum(part)])
+                     for part in (counts, counts * values, counts * np.square(values))]
+
+    def __call__(self, candidates: np.ndarray) -> np.ndarray:
+        if self.levels >= len(self.values):  # as many codes as values
+            return np.array([self._each(b) for b in candidates])
+        parts = np.array_split(candidates, -(-len(candidates) * self.levels // TOGETHER))
+        return np.concatenate([self._by_codes(part[:, None] / self.levels) for part in parts if len(part)])
+
+    def _by_codes(self, step: np.ndarray) -> np.ndarray:
+        # A value half way between two codes is as far from either.
+        ends = np.searchsorted(self.values, (np.arange(self.levels) + 0.5) * step)
+        ends = np.pad(ends, ((0, 0), (1, 1)), constant_values=((0, 0), (0, len(self.values))))
+        number, total, squares = (np.diff(part[ends]) for part in self.upto)
+        real = np.arange(self.levels + 1) * step
+        return (squares - 2 * real * total + np.square(real) * number).sum(axis=1)
+
+    def _each(self, b: float) -> float:
+        return float((self.counts * np.square(self.values - quantised(self.values, b, 0.0, self.levels))).sum())
