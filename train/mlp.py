@@ -63,7 +63,7 @@ def train_float(images, labels, sizes: Sequence[int], *, seed: int, epochs: int,
 
 
 def train_quantised(
-    net: QuantisedNetwork, images, labels, *, lowered: bool, seed: int, epochs: int, rate: float,
+    net: QuantisedNetwork, images, labels, *, lowered: bool, seed: int, epochs: int, rate: float, batch: int = 128,
     progress: Progress = silent, after_epoch: Callable[[], object] = lambda: None,
 ):
     """Quantisation-aware training, in real numbers or lowered; `after_epoch` may change the ranges of its layers."""
@@ -73,7 +73,7 @@ def train_quantised(
         return cross_entropy(net(images[index], lowered), labels[index])
 
     phase = "QAT, lowered" if lowered else "QAT"
-    options = {"count": len(images), "batch": 128, "epochs": epochs, "seed": seed, "progress": progress}
+    options = {"count": len(images), "batch": batch, "epochs": epochs, "seed": seed, "progress": progress}
     fit(phase=phase, loss=loss, optimiser=optimiser, after_step=net.bound, after_epoch=after_epoch, **options)
 
 
