@@ -27,7 +27,7 @@ from golden.layer_overflow import Count, Widths
 from golden.model import Model, Provenance
 from golden.model_overflow import wrapped
 from train import compare, data
-from train.compare import CALIBRATION, Images
+from train.compare import BATCH, CALIBRATION, Images
 from train.export import patterns
 from train.fit import reproducible, share
 from train.methods import Recipe
@@ -45,6 +45,7 @@ class Plan:
         title:    In the table.
         settings: Bits of weights and activations, and of the accumulator.
         samples:  Training images.
+        batch:    Of QAT.
         epochs:   Of FP32 training, of QAT, and of QAT in the machine's arithmetic.
         counted:  Test images on which overflows are counted.
     """
@@ -52,14 +53,16 @@ class Plan:
     title: str
     settings: tuple[tuple[int, int], ...]
     samples: int
+    batch: int
     epochs: tuple[int, int, int]
     counted: int
 
 
 PLANS = {
-    "resnet": Plan(title="ResNet-style", settings=((8, 16), (8, 14)), samples=20_000, epochs=(5, 1, 1), counted=1_000),
+    "resnet": Plan(title="ResNet-style", settings=((8, 16), (8, 14)), samples=20_000, batch=BATCH, epochs=(5, 3, 1),
+                   counted=1_000),
     "mlp": Plan(title="MLP", settings=tuple((bits, accumulator) for bits in (8, 4) for accumulator in (16, 14, 12)),
-                samples=60_000, epochs=(10, 4, 1), counted=10_000),
+                samples=60_000, batch=128, epochs=(10, 4, 1), counted=10_000),
 }
 #: Points that a network may lie below FP32, in the mean over the seeds, on accumulators of these bits.
 NEAR, BINDING = 0.5, (16, 14)
@@ -133,7 +136,7 @@ def quantise(network: str, bits: int, accumulator: int, seed: int, folder: Path 
     enlarged = stage(predictor, found)
     for lowered, epochs, rate in ((False, plan.epochs[1], 0.01), (True, plan.epochs[2], 0.001)):
         train_quantised(qat, found.x, found.labels, lowered=lowered, epochs=epochs, rate=rate, seed=seed,
-                        predictor=predictor)
+                        batch=plan.batch, predictor=predictor)
     test = counts(predictor, found.test_x[:plan.counted])
     return Run(
         network=network, bits=bits, accumulator=accumulator, seed=seed, fp32=100 * found.accuracy(net), before=before,

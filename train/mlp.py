@@ -63,7 +63,7 @@ def train_float(images, labels, sizes: Sequence[int], *, seed: int, epochs: int,
 
 
 def train_quantised(
-    net: QuantisedNetwork, images, labels, *, lowered: bool, seed: int, epochs: int, rate: float,
+    net: QuantisedNetwork, images, labels, *, lowered: bool, seed: int, epochs: int, rate: float, batch: int = 128,
     progress: Progress = silent, predictor: Predictor | None = None,
 ):
     """Quantisation-aware training, in real numbers or lowered; a predictor changes the ranges of its layers."""
@@ -73,7 +73,7 @@ def train_quantised(
         return cross_entropy(net(images[index], lowered), labels[index])
 
     phase = "QAT, lowered" if lowered else "QAT"
-    options = {"count": len(images), "batch": 128, "epochs": epochs, "seed": seed, "progress": progress}
+    options = {"count": len(images), "batch": batch, "epochs": epochs, "seed": seed, "progress": progress}
     if predictor:
         options |= {"after_epoch": predictor.run, "also": {"predictor": predictor}}
     fit(phase=phase, net=net, loss=loss, optimiser=optimiser, after_step=net.bound, **options)
