@@ -71,6 +71,11 @@ def prepare(network: str, seed: int, samples: int):
     compare.trained(network, images(samples), seed, FLOAT_EPOCHS, OUT)
 
 
+def _record(job: Job, fp32: float, curve: list[float]) -> dict:
+    """A result as JSON has it."""
+    return {"setting": str(job[0]), "way": job[1], "seed": job[3], "fp32": fp32, "curve": curve}
+
+
 def curves(results: list, setting: Setting, name: str) -> list[list[float]]:
     """Of each seed, in order."""
     found = [(job[3], curve) for job, _, curve in results if (job[0], job[1]) == (setting, name)]
@@ -157,15 +162,14 @@ def main(
             for name, options in reversed(ways.items()) for bits in WIDTHS for seed in range(seeds)]
     jobs += [(setting, name, options, seed) for setting in FIGURE for seed in range(seeds)
              for name, options in STARTS.items()]
-    results = side_by_side("behind quantisers", run, [(job, samples, epochs) for job in jobs], console)
+    OUT.mkdir(parents=True, exist_ok=True)
+    with (OUT / "runs.jsonl").open("w") as lines:
+        results = side_by_side("behind quantisers", run, [(job, samples, epochs) for job in jobs], console,
+                               each=lambda result: print(json.dumps(_record(*result)), file=lines, flush=True))
     met = figure(results, console)
     met &= widths(results, console)
-    OUT.mkdir(parents=True, exist_ok=True)
     picture(results, OUT / "figure11.png")
-    (OUT / "runs.json").write_text(json.dumps(
-        [{"setting": str(job[0]), "way": job[1], "seed": job[3], "fp32": value, "curve": curve}
-         for job, value, curve in results], indent=1))
-    console.print(f"{time.perf_counter() - began:.0f} s; {OUT / 'figure11.png'}, {OUT / 'runs.json'}")
+    console.print(f"{time.perf_counter() - began:.0f} s; {OUT / 'figure11.png'}, {OUT / 'runs.jsonl'}")
     raise typer.Exit(0 if met else 1)
 
 

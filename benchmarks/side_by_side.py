@@ -8,12 +8,16 @@ from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 
 
-def side_by_side(title: str, call: Callable, jobs: Sequence[tuple], console: Console, processes: int = 2) -> list:
+def side_by_side(
+    title: str, call: Callable, jobs: Sequence[tuple], console: Console, processes: int = 2,
+    each: Callable = lambda result: None,
+) -> list:
     """What a call gives for each job, in the order in which they end; each process is fresh at first.
 
     Args:
         call: Of a module, so that another process finds it.
         jobs: Its arguments.
+        each: Called with each result as it comes.
     """
     columns = (*Progress.get_default_columns(), TimeElapsedColumn())
     with (ProcessPoolExecutor(processes, get_context("spawn")) as pool,
@@ -22,5 +26,6 @@ def side_by_side(title: str, call: Callable, jobs: Sequence[tuple], console: Con
         results = []
         for done in as_completed([pool.submit(call, *job) for job in jobs]):
             results.append(done.result())
+            each(results[-1])
             progress.advance(task)
     return results

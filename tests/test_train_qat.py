@@ -161,6 +161,8 @@ def test_weights_or_inputs_alone(net, images):
     frozen = QuantisedNetwork(net, images, Recipe(weights_bits=None, frozen=True))
     assert not any(layer.weight.requires_grad for layer in frozen.layers.values())
     inputs_real = QuantisedNetwork(net, images, Recipe(input_bits=None))
+    for layer in frozen.layers.values():
+        layer.inputs.offset.data += 0.01
     for quantised in frozen, inputs_real:
         assert 0 < (quantised(images) - real).abs().max() < 1
         step(quantised, images)

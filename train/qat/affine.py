@@ -117,7 +117,8 @@ class Affine(Function):
             of_m_in = torch.dot(of_offset * gain, sums)
             if into.offset:
                 of_gain = torch.addcmul(of_gain, of_offset, sums, value=into.offset)
-                of_integers += _spread(of_offset * gain * into.offset, of_integers)
+                if needs[1]:
+                    of_integers += _spread(of_offset * gain * into.offset, of_integers)
         if of_codes is not None:
             of_x, of_in, below = _back(of_codes, y, codes, along, place, needs)
             of_m_in = of_m_in + below
