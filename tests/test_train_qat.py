@@ -173,6 +173,15 @@ def test_weights_or_inputs_alone(net, images):
         assert (whole(images) - real).abs().max() < 1e-5
 
 
+def test_a_start_from_fp32_takes_weights_before_normalisation(net, images):
+    quantised = QuantisedNetwork(net, images, Recipe(weights_bits=8, start=Start.FP32))
+    first = quantised.layers["first"].weights
+    assert torch.allclose(first.weight.data, net.first.weight.detach().flatten(1).clamp(-1, 127 / 128), atol=1e-6)
+    factor = net.norm.weight.detach() / (net.norm.running_var + net.norm.eps).sqrt()
+    assert torch.allclose(first.gain.float(), factor / 128)
+    equal_to_golden(quantised, images)
+
+
 def test_the_range_of_the_input_may_stay(net, images):
     quantised = QuantisedNetwork(net, images, Recipe(input_kept=True))
     layers = quantised.layers.values()

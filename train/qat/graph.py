@@ -37,6 +37,7 @@ class Node:
         module:  With its parameters, where it has some.
         relu:    Whether a relu follows that nobody else precedes.
         norm:    Mean and deviation, float64[rows], of what a layer makes, where batch normalisation told them.
+        fold:    float64[rows], by what batch normalisation multiplied the rows of a layer's weights.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Node:
     module: nn.Module | None = None
     relu: bool = False
     norm: tuple[torch.Tensor, torch.Tensor] | None = None
+    fold: torch.Tensor | float = 1.0
 
 
 MODULES = {
@@ -155,6 +157,8 @@ def _fold(node: fx.Node, norm: nn.Module, source: str, found: list[Node], passed
         return f"{node.target!r}: batch normalisation only folds into a layer that nobody else reads; put it behind one"
     fuse = fuse_conv_bn_eval if isinstance(before.module, nn.Conv2d) else fuse_linear_bn_eval
     before.module = fuse(before.module.eval(), deepcopy(norm).eval())
+    factor = (norm.running_var.double() + norm.eps).rsqrt()
+    before.fold = before.fold * factor * (norm.weight.detach().double() if norm.affine else 1.0)
     if norm.affine:
         before.norm = norm.bias.detach().double(), norm.weight.detach().double().abs()
     passed[node.name] = source

@@ -30,7 +30,7 @@ class QuantisedLayer(nn.Module):
         seen:   float32[samples, ...], its inputs for a calibration set.
         recipe: How it is quantised.
         name:   For its bits, and for people.
-        norm:   As in `graph.Node`.
+        norm, fold: As in `graph.Node`.
 
     Attributes:
         weights:  None where they stay in FP32.
@@ -44,7 +44,7 @@ class QuantisedLayer(nn.Module):
 
     def __init__(
         self, layer: nn.Conv2d | nn.Linear, seen: torch.Tensor, recipe: Recipe, name: str,
-        norm: tuple[torch.Tensor, torch.Tensor] | None = None,
+        norm: tuple[torch.Tensor, torch.Tensor] | None = None, fold: torch.Tensor | float = 1.0,
     ):
         super().__init__()
         self.geometry = Geometry(layer)
@@ -55,7 +55,7 @@ class QuantisedLayer(nn.Module):
         self.fp32 = {"weights": real.numpy(), "bias": bias.numpy().copy()}
         weights_bits, input_bits = recipe.bits_of(name)
         rows, samples = real.flatten(1).numpy(), seen.flatten(1).numpy()
-        self.weights = None if weights_bits is None else weights(rows, weights_bits, recipe)
+        self.weights = None if weights_bits is None else weights(rows, weights_bits, recipe, fold)
         self.inputs = None if input_bits is None else Activations(samples, input_bits, recipe)
         if self.weights is None:
             self.weight = nn.Parameter(real.float(), requires_grad=not recipe.frozen)

@@ -58,7 +58,7 @@ class QuantisedNetwork(nn.Module):
 
     def _layer(self, node: Node, x: torch.Tensor, recipe: Recipe) -> nn.Module:
         """What a convolution or dense layer becomes, for its inputs x."""
-        made = QuantisedLayer(node.module, x, recipe, node.name, node.norm)
+        made = QuantisedLayer(node.module, x, recipe, node.name, node.norm, node.fold)
         if recipe.input_kept and INPUT in node.sources:
             made.inputs.requires_grad_(False)
         return made

@@ -119,13 +119,14 @@ KINDS = {
     WeightTraining.DOREFA: DoReFa}
 
 
-def weights(rows: np.ndarray, bits: int, recipe: Recipe) -> Weights:
+def weights(rows: np.ndarray, bits: int, recipe: Recipe, fold: torch.Tensor | float = 1.0) -> Weights:
     """Weights that start from post-training quantisation on the grid of their training, or from FP32.
 
     Args:
         rows:   float64[rows, columns].
         bits:   Of their integers.
         recipe: For all else.
+        fold:   By what rows were multiplied: a start from FP32 takes them as they were before.
 
     Raises:
         ValueError: the method cannot search so many integers.
@@ -133,7 +134,8 @@ def weights(rows: np.ndarray, bits: int, recipe: Recipe) -> Weights:
     kind = KINDS[recipe.weights]
     grid = kind.grid_of(bits, recipe.symmetric[0])
     if recipe.start is Start.FP32:
-        scales = np.full(len(rows), 1 / (grid.highest + 2 - grid.step))
+        fold = np.broadcast_to(np.asarray(fold, np.float64), len(rows))
+        scales = np.where(fold == 0, 1.0, fold) / (grid.highest + 2 - grid.step)
         worth = np.clip(rows / scales[:, None], grid.lowest, grid.highest)
         return kind(grid.nearest(worth), scales, grid, worth - grid.nearest(worth))
     parts = np.zeros(len(rows), int) if recipe.methods.tensor else None
