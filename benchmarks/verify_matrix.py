@@ -51,8 +51,11 @@ def perceptrons(name: str) -> list[tuple[str, str, Recipe]]:
 
 @cache
 def builds() -> Builds:
-    """Of both machines, found once a process."""
-    return Builds(MachineKind.LIBRARY, [preset(name) for name in MACHINES], len(MACHINES))
+    """Of both machines, made or found once a process; theirs have ended, so that this one can end too."""
+    with Builds(MachineKind.LIBRARY, [preset(name) for name in MACHINES], len(MACHINES)) as found:
+        for name in MACHINES:
+            found.wait(preset(name))
+    return found
 
 
 def mismatches(path: Path, name: str, samples: int) -> int:
@@ -103,8 +106,7 @@ def main(
     """Train, verify and print; exit code 1 where a bit differs."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     OUT.mkdir(parents=True, exist_ok=True)
-    for name in MACHINES:  # before two processes want them
-        builds().wait(preset(name))
+    builds()  # before two processes want them
     found = 0
     for name in MACHINES:
         jobs = [(name, row, column, recipe, samples) for column, row, recipe in perceptrons(name)]
