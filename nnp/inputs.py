@@ -7,6 +7,7 @@ import numpy as np
 from golden import dataset
 from golden.firmware import Firmware
 from golden.model import Model
+from golden.number_file import read_numbers
 from nnp.batches import one_sample
 from nnp.options import sample_range
 
@@ -36,14 +37,9 @@ def read_array(network: Firmware | Model, path: Path) -> np.ndarray:
     Raises:
         ValueError: there is no such file, or its numbers have another shape.
     """
-    if not path.is_file():
-        raise ValueError(f"{path}: there is no such file")
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path}: not a whole .npy file of numbers ({error})") from error
+    array = read_numbers(path)
     wanted = 3 if network.recurrent else 2
-    if array.ndim != wanted or array.shape[-1] != network.inputs or array.dtype.kind not in "fiu" or 0 in array.shape:
+    if array.ndim != wanted or array.shape[-1] != network.inputs:
         shape = f"[samples, steps, {network.inputs}]" if network.recurrent else f"[samples, {network.inputs}]"
         raise ValueError(f"{path}: {network.name} takes numbers{shape}, not {array.dtype}{list(array.shape)}")
     with np.errstate(over="ignore"):

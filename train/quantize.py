@@ -13,6 +13,7 @@ from torch import nn
 from golden import dataset, network
 from golden.model import Model, Provenance
 from golden.model_file import save_model
+from golden.number_file import read_numbers
 from train import fp32_file
 from train.compare import CALIBRATION, MEASURED, Images
 from train.export import check_bits, finish, patterns
@@ -47,13 +48,8 @@ def samples(path: Path) -> torch.Tensor:
     Raises:
         ValueError: there is no such file, or it holds no such numbers.
     """
-    if not path.is_file():
-        raise ValueError(f"{path}: there is no such file")
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path}: not a whole .npy file of numbers ({error})") from error
-    if array.ndim < 2 or array.dtype.kind not in "fiu" or not array.size:
+    array = read_numbers(path)
+    if array.ndim < 2:
         raise ValueError(f"{path}: numbers[samples, ...] are needed, not {array.dtype}{list(array.shape)}")
     with np.errstate(over="ignore"):
         halves = array.astype(np.float16)
