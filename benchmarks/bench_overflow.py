@@ -31,10 +31,10 @@ from train.compare import BATCH, CALIBRATION, Images
 from train.export import patterns
 from train.fit import reproducible, share
 from train.methods import Recipe
-from train.mlp import train_quantised
 from train.overflow.defaults import STEPS
 from train.overflow.predictor import Predictor, kind
 from train.qat.network import QuantisedNetwork
+from train.qat.training import train_quantised
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -266,7 +266,7 @@ def test_convolutions_overflow_as_golden_counts_until_they_do_not(kind):
     x, widths = torch.rand(70, 1, 8, 8).half().float(), Widths(sum_bits=13, lanes=2)
     inputs = export.patterns(x.flatten(1))
     net = QuantisedNetwork(Convolutions(), x, Recipe(weights_bits=8, input_bits=8, weights=kind))
-    made = settled(net, x, widths, Methods())
+    made = settled(net, x, widths)
     assert net.layers["apart"]._border() > 0
     assert made.record.events == 0
     assert all(layer.before > 0 for layer in made.record.layers[:2])
@@ -393,7 +393,7 @@ def test_the_record_in_words():
 
 def test_one_range_for_the_matrix_where_it_has_one_scale(images):
     net = quantised(images, methods=Methods(tensor=True))
-    made = settled(net, export.floats(images.inputs), Widths(sum_bits=16), Methods(tensor=True))
+    made = settled(net, export.floats(images.inputs), Widths(sum_bits=16))
     (first, _), weights = made.record.layers, net.layers["hidden1"].weights
     assert (made.record.events, made.steps.rows) == (0, False)
     assert first.parameters[0] == first.parameters[1] > 1

@@ -173,7 +173,7 @@ def test_any_start_trains_to_golden_bits(weights, activations, training_folder, 
         tmp_path / "m", folder=training_folder, hidden=(16,), epochs=(2, 1, 1), samples=1500, methods=methods,
         progress=lambda *call: told.append(call))
     assert made.provenance.golden_accuracy > 0.5
-    assert f"by {weights} for each tensor" in made.provenance.method
+    assert f"from {weights} for each tensor, {activations}" in made.provenance.method
     (note,) = (call[3] for call in told if call[0] == "PTQ output:")
     assert note.startswith("weights ")
     assert note.endswith("clipped")

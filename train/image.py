@@ -5,8 +5,6 @@ Source: S0; numerics.md of the specification, integer mode, items 4 to 8.
 
 from pathlib import Path
 
-import torch
-
 from golden import dataset
 from golden.layer_overflow import Widths
 from golden.model import Model
@@ -15,13 +13,14 @@ from train.block_recipe import BlockRecipe
 from train.compare import BATCH, CALIBRATION, Images, trained
 from train.export import finish
 from train.factory import build
-from train.fit import Progress, check_epochs, cross_entropy, fit, reproducible, share, silent
+from train.fit import Progress, check_epochs, reproducible, share, silent
 from train.methods import Recipe
 from train.networks import CLASSES, SHAPE
 from train.overflow.predictor import settled
 from train.qat.block import BlockNetwork
 from train.qat.check import check
 from train.qat.network import QuantisedNetwork
+from train.qat.training import train_quantised
 
 #: All layers in 4 bits, from PTQ.
 W4A4 = Recipe()
@@ -67,13 +66,19 @@ def train_image(
     quantised = kind(net, images.x[:CALIBRATION], recipe)
     for name, layer in quantised.layers.items():
         progress(f"PTQ {name}:", 1, 1, layer.lost)
-    options, predictor = {"seed": seed, "progress": progress}, None
+    predictor = None
     if widths is not None:
-        predictor = settled(quantised, images.x[:CALIBRATION], widths, recipe.methods, progress)
-        options |= {"after_epoch": predictor.run, "also": {"predictor": predictor}}
-    _fit(quantised, images, lowered=False, rate=0.01, epochs=epochs[1], **options)
+        predictor = settled(quantised, images.x[:CALIBRATION], widths, progress)
+
+    def phase(lowered: bool, rate: float, count: int):
+        train_quantised(
+            quantised, images.x, images.labels, lowered=lowered, rate=rate, epochs=count, batch=BATCH, seed=seed,
+            progress=progress, predictor=predictor,
+            accuracy=lambda: share(images.outputs(quantised, lowered).argmax(1), images.test_labels))
+
+    phase(False, 0.01, epochs[1])
     real = images.outputs(quantised)
-    _fit(quantised, images, lowered=True, rate=0.001, epochs=epochs[2], **options)
+    phase(True, 0.001, epochs[2])
     layers, sources = quantised.lower()
     return finish(
         out,
@@ -90,10 +95,3 @@ def train_image(
         method=f"{network}: FP32, {epochs[0]} epochs of SGD; {recipe}; {epochs[1]} epochs of QAT; {epochs[2]} epochs "
                "more in the machine's arithmetic" + (f"; {predictor.record}" if predictor else ""),
     )
-
-
-def _fit(net: QuantisedNetwork, images: Images, *, lowered: bool, rate: float, **options):
-    optimiser = torch.optim.SGD(net.groups(rate), momentum=0.9)
-    fit(phase="QAT, lowered" if lowered else "QAT", net=net, optimiser=optimiser, count=len(images.x), batch=BATCH,
-        loss=lambda index: cross_entropy(net(images.x[index], lowered), images.labels[index]), after_step=net.bound,
-        accuracy=lambda: share(images.outputs(net, lowered).argmax(1), images.test_labels), **options)

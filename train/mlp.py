@@ -19,11 +19,13 @@ from train import data
 from train.export import finish, floats
 from train.fit import Progress, cross_entropy, fit, reproducible, silent
 from train.methods import Methods, Recipe
-from train.overflow.predictor import Predictor, settled
+from train.overflow.predictor import settled
 from train.qat.network import QuantisedNetwork
+from train.qat.training import train_quantised
 
 FOUR_BITS = Format(bits=4, symmetric=True)
 MMSE = Methods()
+CALIBRATION, BATCH = 512, 128
 
 
 class Float(nn.Sequential):
@@ -57,26 +59,9 @@ def train_float(images, labels, sizes: Sequence[int], *, seed: int, epochs: int,
     def loss(index):
         return cross_entropy(net(images[index]), labels[index])
 
-    options = {"count": len(images), "batch": 128, "epochs": epochs, "seed": seed, "progress": progress}
+    options = {"count": len(images), "batch": BATCH, "epochs": epochs, "seed": seed, "progress": progress}
     fit(phase="FP32 training", net=net, loss=loss, optimiser=optimiser, **options)
     return net
-
-
-def train_quantised(
-    net: QuantisedNetwork, images, labels, *, lowered: bool, seed: int, epochs: int, rate: float, batch: int = 128,
-    progress: Progress = silent, predictor: Predictor | None = None,
-):
-    """Quantisation-aware training, in real numbers or lowered; a predictor changes the ranges of its layers."""
-    optimiser = torch.optim.SGD(net.groups(rate), momentum=0.9)
-
-    def loss(index):
-        return cross_entropy(net(images[index], lowered), labels[index])
-
-    phase = "QAT, lowered" if lowered else "QAT"
-    options = {"count": len(images), "batch": batch, "epochs": epochs, "seed": seed, "progress": progress}
-    if predictor:
-        options |= {"after_epoch": predictor.run, "also": {"predictor": predictor}}
-    fit(phase=phase, net=net, loss=loss, optimiser=optimiser, after_step=net.bound, **options)
 
 
 def train_mlp(
@@ -125,37 +110,15 @@ def train_mlp(
     images, labels = floats(train.inputs), torch.from_numpy(train.labels.copy())
     sizes = (images.shape[1], *hidden, len(train.classes))
     net = train_float(images, labels, sizes, seed=seed, epochs=epochs[0], progress=progress)
-    calibration = images[:512]
-    method = f"FP32, {epochs[0]} epochs of SGD; "
-    x = floats(test.inputs)
-    with torch.no_grad():
-        fp32 = net(x)
-    lowered = None
+    fp32 = _outputs(net, floats(test.inputs))
     if block is None:
-        qat = QuantisedNetwork(net, calibration, recipe(weights_format, input_format, methods))
-        for name, layer in qat.layers.items():
-            progress(f"PTQ {name}:", 1, 1, layer.lost)
-        options = {"seed": seed, "progress": progress}
-        if widths is not None:
-            options["predictor"] = predictor = settled(qat, calibration, widths, methods, progress)
-        train_quantised(qat, images, labels, lowered=False, epochs=epochs[1], rate=0.01, **options)
-        with torch.no_grad():
-            real = qat(x)
-        train_quantised(qat, images, labels, lowered=True, epochs=epochs[2], rate=0.001, **options)
-        with torch.no_grad():
-            lowered = qat(x, lowered=True)
-        layers, _ = qat.lower(ranges(net, calibration))
-        method += (
-            f"weights of {weights_format.bits} bits by {methods.weights} for each "
-            f"{'tensor' if methods.tensor else 'row'}, saturation and offset of activations of {input_format.bits} "
-            f"bits by {methods.activations}; {epochs[1]} epochs of WRPN QAT with learned scales, saturations "
-            f"and offsets; {epochs[2]} epochs more in the machine's arithmetic"
-        )
-        if widths is not None:
-            method += f"; {predictor.record}"
+        qat = QuantisedNetwork(net, images[:CALIBRATION], recipe(weights_format, input_format, methods))
+        real, lowered, words = _train_integers(
+            qat, images, labels, floats(test.inputs), widths, seed=seed, epochs=epochs[1:], progress=progress)
+        layers, _ = qat.lower(ranges(net, images[:CALIBRATION]))
     else:
-        layers, real = blocks(net, weights_format, input_format, block), fp32
-        method += f"block floating point of {weights_format.bits} bits in blocks of {block}, not retrained"
+        layers, real, lowered = blocks(net, weights_format, input_format, block), fp32, None
+        words = f"block floating point of {weights_format.bits} bits in blocks of {block}, not retrained"
     return finish(
         out,
         layers,
@@ -167,8 +130,30 @@ def train_mlp(
         lowered=lowered,
         seed=seed,
         command=command,
-        method=method,
+        method=f"FP32, {epochs[0]} epochs of SGD; {words}",
     )
+
+
+def _train_integers(
+    qat: QuantisedNetwork, images, labels, x, widths: Widths | None, *, seed: int, epochs: tuple[int, int],
+    progress: Progress,
+) -> tuple[torch.Tensor, torch.Tensor, str]:
+    """Train behind quantisers: the outputs for x in real numbers and in the machine's, and what was done, in words."""
+    for name, layer in qat.layers.items():
+        progress(f"PTQ {name}:", 1, 1, layer.lost)
+    predictor = None if widths is None else settled(qat, images[:CALIBRATION], widths, progress)
+    options = {"seed": seed, "progress": progress, "predictor": predictor, "batch": BATCH}
+    train_quantised(qat, images, labels, lowered=False, epochs=epochs[0], rate=0.01, **options)
+    real = _outputs(qat, x)
+    train_quantised(qat, images, labels, lowered=True, epochs=epochs[1], rate=0.001, **options)
+    words = (f"{qat.recipe}; {epochs[0]} epochs of QAT; {epochs[1]} epochs more in the machine's arithmetic"
+             + (f"; {predictor.record}" if predictor else ""))
+    return real, _outputs(qat, x, True), words
+
+
+def _outputs(net: nn.Module, x, *lowered: bool) -> torch.Tensor:
+    with torch.no_grad():
+        return net(x, *lowered)
 
 
 def blocks(net: Float, weights_format: Format, input_format: Format, block: int) -> tuple:

@@ -13,7 +13,6 @@ import torch
 from golden.layer_overflow import Count, Widths, count
 from golden.lowering import start_values
 from train.fit import Progress, silent
-from train.methods import Methods
 from train.overflow.defaults import STEPS, NetworkKind, Steps
 from train.overflow.factors import Factors, Room
 from train.overflow.ranges import enlarge_inputs, enlarge_parameters, in_real_units, weights_used
@@ -143,18 +142,13 @@ def kind(network: QuantisedNetwork) -> NetworkKind:
 
 
 def settled(
-    network: QuantisedNetwork, inputs: torch.Tensor, widths: Widths, methods: Methods, progress: Progress = silent
+    network: QuantisedNetwork, inputs: torch.Tensor, widths: Widths, progress: Progress = silent
 ) -> Predictor:
     """A predictor by the defaults of a network's kind, after its first run; what that did to each layer is told.
 
-    Args:
-        methods: Whether rows have scales of their own, so that they can have factors.
-        Others:  As in `Predictor`.
-
-    Raises:
-        ValueError: as in `Predictor`.
+    Rows that have scales of their own have factors of their own. Arguments and errors as of `Predictor`.
     """
-    steps = replace(STEPS[kind(network)], rows=not methods.tensor)
+    steps = replace(STEPS[kind(network)], rows=not network.recipe.methods.tensor)
     predictor = Predictor(network, inputs, widths, steps)
     for layer in predictor.run().layers:
         progress(f"overflow {layer.name}:", 1, 1, str(layer))

@@ -35,6 +35,7 @@ class QuantisedNetwork(nn.Module):
     Attributes:
         nodes:  Its operations.
         layers: Those with quantisers, by name.
+        recipe: As given.
 
     Raises:
         Unsupported: the network does what cannot be quantised.
@@ -43,6 +44,7 @@ class QuantisedNetwork(nn.Module):
 
     def __init__(self, network: nn.Module, images: torch.Tensor, recipe: Recipe):
         super().__init__()
+        self.recipe = recipe
         self.nodes, self.layers, self.shapes = nodes(network), nn.ModuleDict(), {INPUT: images.shape[1:]}
         layers(self.nodes, recipe)
         made = {INPUT: images}
