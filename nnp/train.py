@@ -161,6 +161,8 @@ def image(
         recipe = BlockRecipe(**bits, block=block)
     elif block != 16:
         raise ValueError("--block is for --arithmetic bfp")
+    elif batch_norm and accumulator is not None:
+        raise ValueError("--accumulator changes ranges, which --batch-norm's statistics do not follow: leave one out")
     if samples < 1:
         raise ValueError(f"--samples {samples}: one training image at least")
     if fp32:
