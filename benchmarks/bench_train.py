@@ -36,8 +36,8 @@ OUT = Path("build/bench_train")
 WIDTHS = (4, 3, 2)
 PEER = "Brevitas"
 WAYS = {
-    "learned step, normalised": {
-        "weights": WeightTraining.LSQ, "activations": ActivationTraining.LSQ, "normalise": True},
+    "lsq, uniform": {"weights": WeightTraining.LSQ, "activations": ActivationTraining.UNIFORM},
+    "lsq-odd, lsq": {"weights": WeightTraining.LSQ_ODD, "activations": ActivationTraining.LSQ},
     PEER: None}
 NEAR = 0.5  #: Points from FP32 at most, ResNet-style W4/A4.
 
@@ -61,7 +61,7 @@ def run(job: Job, samples: int, epochs: int) -> tuple[Job, float, list[float]]:
         peer = peers.brevitas(net, found.x[:compare.CALIBRATION], setting.weights)
         curve = compare.followed(peer, peer.parameters(), found, seed, epochs)
     else:
-        curve = compare.curve(net, setting.recipe(**options), found, seed, epochs)
+        curve = compare.curve(net, setting.recipe(normalise=True, **options), found, seed, epochs)
     return job, 100 * found.accuracy(net.eval()), [100 * value for value in curve]
 
 

@@ -40,8 +40,7 @@ def perceptrons(name: str) -> list[tuple[str, str, Recipe]]:
     most, inputs = MACHINES[name]
     found = []
     for weights, activations in product(WeightTraining, ActivationTraining):
-        # Odd integers take a bit more.
-        widths = range(1, most) if weights is WeightTraining.DOREFA else range(2, most + 1)
+        widths = range(1, most) if weights.odd else range(2, most + 1)
         for bits in widths:
             recipe = Recipe(weights_bits=bits, input_bits=inputs, symmetric=(True, True), weights=weights,
                             activations=activations)

@@ -67,7 +67,7 @@ def steps_in(weights) -> torch.Tensor:
                 return weights.weight * 128
             case DoReFa():
                 return torch.tanh(weights.weight) / np.tanh(1) * 255
-        return weights.weight / weights.gain[:, None]
+        return weights.weight / weights.gain[:, None] * weights.fold[:, None]
 
 
 def seen(partial, total=0, *, product=0, events=None, additions=1000) -> Count:

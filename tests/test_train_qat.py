@@ -137,8 +137,9 @@ def test_training_starts_from_the_integers_of_ptq(of_weights, method, unrounded)
 
 
 @pytest.mark.parametrize("start", list(Start))
-def test_one_bit_by_dorefa(start, net, images):
-    recipe = Recipe(weights_bits=1, input_bits=2, weights=WeightTraining.DOREFA, start=start)
+@pytest.mark.parametrize("of_weights", [WeightTraining.DOREFA, WeightTraining.LSQ_ODD])
+def test_one_bit(of_weights, start, net, images):
+    recipe = Recipe(weights_bits=1, input_bits=2, weights=of_weights, start=start)
     quantised = QuantisedNetwork(net, images, recipe)
     assert all(set(layer.weights.integers().unique().tolist()) <= {-1, 1} for layer in quantised.layers.values())
     equal_to_golden(quantised, images)
@@ -219,10 +220,11 @@ def test_layers_answer_in_steps_where_nobody_else_reads_them(net, images):
 
 
 @pytest.mark.parametrize("of_weights", list(WeightTraining))
-def test_gradients_of_weights(of_weights):
+@pytest.mark.parametrize("fold", [1.0, -2.5])
+def test_gradients_of_weights(of_weights, fold):
     """What w moves inside its range, and what a scale does, by hand."""
     rows = np.array([[0.6, -0.2, 0.9, -1.3]])
-    made = weights(rows, 3, Recipe(weights=of_weights, unrounded=True))
+    made = weights(rows, 3, Recipe(weights=of_weights, unrounded=True), fold)
     n = made.integers()
     factor = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
     (made.gain.float()[:, None] * n * factor).sum().backward()
@@ -234,10 +236,13 @@ def test_gradients_of_weights(of_weights):
         t = torch.tanh(made.weight.detach())
         want = inside * made.most * (1 - t * t) / made.normaliser.float()
     else:
-        want = inside / gain
+        want = inside / (gain / fold)
     assert torch.allclose(made.weight.grad, want, rtol=1e-5)
-    moved = n - made.weight.detach() / gain if of_weights is WeightTraining.LSQ else n
-    damping = (4 * 3) ** -0.5 / scale**2 if of_weights is WeightTraining.LSQ else 1.0
+    moved, damping = n, 1.0
+    if of_weights in (WeightTraining.LSQ, WeightTraining.LSQ_ODD):
+        apart = made.grid.step  # of neighbours, in integers
+        moved = n - made.weight.detach() / (gain / fold)
+        damping = (4 * made.grid.highest / apart) ** -0.5 / (apart * scale / fold) ** 2
     assert made.change.grad.item() == pytest.approx((factor * moved).sum().item() * scale * damping, rel=1e-4)
 
 
@@ -286,7 +291,7 @@ def test_what_cannot_be_quantised_is_named_first():
         assert part in text, text
     with pytest.raises(ValueError, match="9 bits: choose 1 to 8, 16 or 24"):
         Recipe(weights_bits=9)
-    with pytest.raises(ValueError, match="wrpn cannot train weights of 1 bit, which have no zero: use dorefa"):
+    with pytest.raises(ValueError, match="wrpn cannot train weights of 1 bit, which have no zero: use dorefa or lsq-odd"):
         Recipe(weights_bits=1)
 
 
@@ -328,7 +333,7 @@ def formula(layer, x):
 
 
 @pytest.mark.parametrize(("of_weights", "of_activations"), [
-    ("wrpn", "uniform"), ("uniform", "pact"), ("dorefa", "hwgq"), ("lsq", "lsq"), ("lsq", "uniform")])
+    ("wrpn", "uniform"), ("uniform", "pact"), ("dorefa", "hwgq"), ("lsq", "lsq"), ("lsq", "uniform"), ("lsq-odd", "lsq")])
 @pytest.mark.parametrize("normalise", [False, True])
 def test_gradients_of_layers(of_weights, of_activations, normalise, net, images):
     """By hand in one function, and by PyTorch through the formula: with and without offsets, borders and groups."""

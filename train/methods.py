@@ -90,6 +90,12 @@ class WeightTraining(StrEnum):
     DOREFA = "dorefa"  #: behind a tanh, to odd integers
     UNIFORM = "uniform"  #: in real units, on a grid that stays
     LSQ = "lsq"  #: in real units, on a grid whose step is learned
+    LSQ_ODD = "lsq-odd"  #: the same, to odd integers
+
+    @property
+    def odd(self) -> bool:
+        """Whether there is no zero, and integers are a bit wider than the weights."""
+        return self in (WeightTraining.DOREFA, WeightTraining.LSQ_ODD)
 
 
 class ActivationTraining(StrEnum):
@@ -125,8 +131,8 @@ class Recipe:
         unrounded:       Keep what rounding cuts off the weights: the same network at first, but small gradients move it
             sooner.
         frozen:          Leave FP32 weights as they are.
-        normalise:       Keep batch normalisation under training, by the statistics of each batch, where inputs have
-            codes; else it is folded before.
+        normalise:       Keep batch normalisation under training, by the statistics of each batch, where weights are
+            trained; else it is folded before.
         input_kept:      Leave the range of the network's own input as it is found: that of images is known, and the
             first layer's gradient by its input takes long.
         bits:            (weights_bits, input_bits) of layers by name, where they differ.
@@ -152,8 +158,9 @@ class Recipe:
                     raise ValueError(f"{value} bits: choose 1 to 8, 16 or 24, or None for FP32")
             if pair[1] == 1 and self.symmetric[1]:
                 raise ValueError("symmetric codes of 1 bit are all zero: use 2 bits, or full codes")
-            if pair[0] == 1 and self.weights is not WeightTraining.DOREFA:
-                raise ValueError(f"{self.weights} cannot train weights of 1 bit, which have no zero: use dorefa")
+            if pair[0] == 1 and not self.weights.odd:
+                raise ValueError(f"{self.weights} cannot train weights of 1 bit, which have no zero: use dorefa or "
+                                 "lsq-odd")
 
     def __str__(self) -> str:
         def width(bits):

@@ -33,16 +33,8 @@ def in_real_units(weights: Weights) -> bool:
 
 def weights_used(layer: QuantisedLayer) -> np.ndarray:
     """float64[rows]: the largest weight of each row, in steps, over the largest integer that there is."""
-    weights = layer.weights
     with torch.no_grad():
-        match weights:
-            case Wrpn():
-                steps = weights.weight * weights.half
-            case DoReFa():
-                steps = torch.tanh(weights.weight) / weights.normaliser * weights.most
-            case _:
-                steps = weights.weight / weights.gain[:, None]
-        return steps.abs().amax(1).double().numpy() / weights.grid.highest
+        return layer.weights.steps().abs().amax(1).double().numpy() / layer.weights.grid.highest
 
 
 def enlarge_inputs(layer: QuantisedLayer, factor: float):

@@ -61,10 +61,10 @@ class QuantisedLayer(nn.Module):
             self.weight = nn.Parameter(real.float(), requires_grad=not recipe.frozen)
         self.constant = nn.Parameter(bias)
         self.norm = None
-        if recipe.normalise and norm and self.inputs and not recipe.frozen:
+        if recipe.normalise and norm and not recipe.frozen:
             with torch.no_grad():
-                self.norm = Normalisation(self._gain(), bias.double(), total(self._integers()), self.inputs.step,
-                                          self.inputs.offset.double(), *norm)
+                self.norm = Normalisation(
+                    self._gain(), bias.double(), total(self._integers()), *_units(self.inputs), *norm)
         self.loss = self._loss(rows, samples)
 
     @property
@@ -107,7 +107,7 @@ class QuantisedLayer(nn.Module):
     def _lowered(self, x):
         if not (self.weights and self.inputs):
             raise ValueError(f"layer {self.name!r} keeps FP32 weights or inputs, so it has no integer arithmetic")
-        integers, s_out_m_out = self._integers(), self._behind()
+        integers, (s_out, m_out) = self._integers(), self._behind()
         start, p, exact = self._bounds(integers)
         codes = self._codes(x)
         if not exact:
@@ -119,7 +119,7 @@ class QuantisedLayer(nn.Module):
         gain, constant = self.folded(row_sums)
         scale, offset = lowering.requantisation(
             gain, constant.double(), row_sums, s_in=self.inputs.step,
-            m_in=self.inputs.offset.double(), s_out=s_out_m_out[0], m_out=s_out_m_out[1], p=p)
+            m_in=self.inputs.offset.double(), s_out=s_out, m_out=m_out, p=p)
         shape = (-1, *[1] * (sums.dim() - 2))
         a = binary16(sums * 2.0**-p)
         y = binary16(binary16(a * binary16(scale).view(shape)) + (binary16(offset) + 0.0).view(shape))
@@ -135,7 +135,7 @@ class QuantisedLayer(nn.Module):
 
     def _behind(self):
         """Step and offset of what the result is measured in."""
-        return (self.after.inputs.step, self.after.inputs.offset.double()) if self.after else (1.0, 0.0)
+        return _units(self.after and self.after.inputs)
 
     def _gain(self):
         if self.norm:
@@ -145,8 +145,7 @@ class QuantisedLayer(nn.Module):
     def folded(self, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gain and constant of each row, normalisation folded in; `total` sums a row's integers."""
         gain, constant = self._gain(), self.constant
-        return self.norm.fold(gain, constant, total, self.inputs.step, self.inputs.offset.double()) if self.norm else (
-            gain, constant)
+        return self.norm.fold(gain, constant, total, *_units(self.inputs)) if self.norm else (gain, constant)
 
     def _integers(self):
         return self.geometry.shaped(self.weights.integers() if self.weights else self.weight)
@@ -199,3 +198,10 @@ class QuantisedLayer(nn.Module):
         slow = [p for p in self.inputs.parameters() if p.requires_grad] if own_pace else []
         apart = {id(p) for p in slow}
         return [p for p in self.parameters() if p.requires_grad and id(p) not in apart], slow
+
+
+def _units(quantiser: Activations | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Step and offset, float64, of a quantiser's codes; those of real units where there is none."""
+    if quantiser:
+        return quantiser.step, quantiser.offset.double()
+    return torch.ones((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
