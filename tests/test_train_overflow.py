@@ -67,7 +67,7 @@ def steps_in(weights) -> torch.Tensor:
                 return weights.weight * 128
             case DoReFa():
                 return torch.tanh(weights.weight) / np.tanh(1) * 255
-        return weights.weight / weights.gain[:, None] * weights.fold[:, None]
+        return weights.weight / (weights.unit * (1 + weights.change))[:, None]
 
 
 def seen(partial, total=0, *, product=0, events=None, additions=1000) -> Count:
@@ -194,18 +194,18 @@ def test_an_adversary_cannot_make_ranges_alternate_for_ever(seed):
 @pytest.mark.parametrize("kind", WeightTraining)
 def test_factors_change_steps_and_not_what_they_stand_for(kind, images):
     layer = quantised(images, weights=kind).layers["hidden1"]
-    gain, saturation = layer.weights.gain.detach(), layer.inputs.saturation.item()
-    steps, integers, used = steps_in(layer.weights), layer.weights.integers(), weights_used(layer)
+    gain, saturation = layer.weights()[1].detach(), layer.inputs.saturation.item()
+    steps, integers, used = steps_in(layer.weights), layer.weights()[0], weights_used(layer)
     factor = np.linspace(1, 4, 12)
     enlarge_parameters(layer, factor)
     enlarge_inputs(layer, 1.5)
-    torch.testing.assert_close(layer.weights.gain.detach(), gain * torch.from_numpy(factor))
+    torch.testing.assert_close(layer.weights()[1].detach(), gain * torch.from_numpy(factor))
     torch.testing.assert_close(steps_in(layer.weights), (steps / torch.from_numpy(factor)[:, None]).to(torch.float64),
                                check_dtype=False, rtol=1e-5, atol=1e-5)
     assert weights_used(layer) == pytest.approx(used / factor, rel=1e-5)
     assert layer.inputs.saturation.item() == pytest.approx(1.5 * saturation)
     enlarge_parameters(layer, 1 / factor)
-    assert (layer.weights.integers() != integers).float().mean() < 1e-3  # but for ties
+    assert (layer.weights()[0] != integers).float().mean() < 1e-3  # but for ties
 
 
 @pytest.mark.parametrize("sum_bits", [16, 13])
@@ -306,7 +306,7 @@ def test_too_large_ranges_shrink_until_the_steps_are_used(images):
     for layer, record in zip(net.layers.values(), made.layers, strict=True):
         assert 1 / 8 >= record.parameters[0] > 1 / 11
         assert record.inputs == pytest.approx(1 / 3, rel=0.2)
-        assert layer.weights.integers().abs().amax(1).min() >= 120
+        assert layer.weights()[0].abs().amax(1).min() >= 120
 
 
 def test_training_in_a_narrow_accumulator_from_end_to_end(tmp_path, monkeypatch):
@@ -351,7 +351,7 @@ def test_gradients_move_integers_as_before(kind, power, images):
     with torch.no_grad():  # even integers, which survive a halving, and none at the ends
         for net in one, other:
             layer = net.layers["hidden1"].weights
-            layer.weight.mul_((4 * torch.round(layer.integers() / 4).clamp(-28, 28)) / steps_in(layer))
+            layer.weight.mul_((4 * torch.round(layer()[0] / 4).clamp(-28, 28)) / steps_in(layer))
     factor = np.full(12, 2.0)
     made.factors["hidden1"].parameters *= factor
     enlarge_parameters(other.layers["hidden1"], factor)

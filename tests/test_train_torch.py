@@ -115,7 +115,8 @@ def test_gradients_of_saturation_and_offset_are_the_sources(images, network_of_i
     z = x
     for layer in layers:
         q = Source.apply(z, layer.inputs.saturation, layer.inputs.offset, fmt.levels)
-        z = q @ (layer.weights.gain.float()[:, None] * layer.weights.integers()).T + layer.constant
+        integers, gain = layer.weights()
+        z = q @ (gain.float()[:, None] * integers).T + layer.constant
     z.mul(weights).sum().backward()
     for of_layer, gradients in zip(parts, got, strict=True):
         for parameter, gradient in zip(of_layer, gradients, strict=True):

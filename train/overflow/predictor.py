@@ -119,7 +119,7 @@ class Predictor:
         """Events of one layer for its codes."""
         layer = self.network.layers[name]
         with torch.no_grad():
-            weights = layer.weights.integers().numpy().astype(np.int64)
+            weights = layer.weights()[0].numpy().astype(np.int64)
         weights = weights.reshape(len(codes[0]), len(weights) // len(codes[0]), -1)
         start = start_values(weights, layer.input_format, True)
 

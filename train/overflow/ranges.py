@@ -18,7 +18,7 @@ def enlarge_parameters(layer: QuantisedLayer, factor: np.ndarray):
     weights, factor = layer.weights, torch.from_numpy(np.asarray(factor, np.float64))
     share = factor.to(weights.weight.dtype)[:, None]
     with torch.no_grad():
-        weights.scale.mul_(factor)
+        weights.enlarge(factor)
         match weights:
             case Wrpn():
                 weights.weight.div_(share)
@@ -34,7 +34,8 @@ def in_real_units(weights: Weights) -> bool:
 def weights_used(layer: QuantisedLayer) -> np.ndarray:
     """float64[rows]: the largest weight of each row, in steps, over the largest integer that there is."""
     with torch.no_grad():
-        return layer.weights.steps().abs().amax(1).double().numpy() / layer.weights.grid.highest
+        steps = layer.weights.steps(1 + layer.weights.change.double())
+        return steps.abs().amax(1).double().numpy() / layer.weights.grid.highest
 
 
 def enlarge_inputs(layer: QuantisedLayer, factor: float):

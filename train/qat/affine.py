@@ -16,7 +16,7 @@ from train.qat.normalisation import Normalisation
 from train.straight_through import inner, passed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Range:
     """A quantiser's numbers: x = step * code + offset; those of real units by default."""
 
@@ -38,7 +38,7 @@ class Range:
         return self.saturation / (self.levels or 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Place:
     """Where a layer stands.
 
@@ -86,9 +86,9 @@ class Affine(Function):
         else:
             unit = into.step
             offset = torch.addcmul(constant, gain, total(integers), value=into.offset) if into.offset else constant
-        scale = gain * unit / out.step
+        scale = gain * unit
         if out.levels:
-            offset = (offset - out.offset) / out.step
+            scale, offset = scale / out.step, (offset - out.offset) / out.step
         small = scale.float(), offset.float()
         results = geometry.scaled(codes, integers, *small, place.border, norm)
         ctx.save_for_backward(y, codes, integers, gain, scale, offset, small[0], *results[1:])
@@ -105,10 +105,13 @@ class Affine(Function):
             (needs[0] or needs[4] or needs[5], needs[1]))
         of_scale, of_offset = of_scale.double(), of_offset.double()
         of_gain = of_scale * ((norm.spread if norm else into.step) / out.step)
-        along = torch.dot(of_scale, scale)
-        of_out = -(along + torch.dot(of_offset, offset)) * (out.damping / out.saturation) if needs[6] else None
-        of_offset = of_offset / out.step
-        of_in, of_m_in, of_x = None, torch.zeros(()), None
+        along = torch.dot(of_scale, scale) if needs[4] or needs[6] else None
+        of_b_in = of_m_in = of_b_out = of_m_out = of_x = None
+        if needs[6]:
+            of_b_out = -(along + torch.dot(of_offset, offset)) * (out.damping / out.saturation)
+        if out.levels:
+            of_offset = of_offset / out.step
+            of_m_out = -of_offset.sum() if needs[7] else None
         if norm:
             of_gain = torch.addcmul(of_gain, of_offset, norm.centre)
             along = 0.0
@@ -120,34 +123,34 @@ class Affine(Function):
                 if needs[1]:
                     of_integers += _spread(of_offset * gain * into.offset, of_integers)
         if of_codes is not None:
-            of_x, of_in, below = _back(of_codes, y, codes, along, place, needs)
-            of_m_in = of_m_in + below
-        found = of_x, of_integers, of_gain, of_offset.float(), of_in, of_m_in, of_out, -of_offset.sum(), None
-        return tuple(part if needed else None for part, needed in zip(found, needs, strict=True))
+            of_x, of_b_in, below = _back(of_codes, y, codes, along, place, needs)
+            if below is not None:
+                of_m_in = below if of_m_in is None else of_m_in + below
+        return of_x, of_integers, of_gain, of_offset.float(), of_b_in, of_m_in, of_b_out, of_m_out, None
 
 
 def _back(of_codes, y, codes, along, place: Place, needs):
-    """Gradients of what a quantiser takes, of its saturation and of its offset.
+    """Gradients of what a quantiser takes, of its saturation and of its offset, those that are wanted.
 
     Of its value Q = step * code + offset the source has dQ/dx = 1 inside the range, dQ/db = 1 above it, dQ/dm = 1
     outside; a learned step has dQ/ds = code - y inside. `along` is what the sum's scale already has of dQ/ds.
     """
     into = place.into
     if not into.levels:
-        return of_codes, None, torch.zeros(())
+        return of_codes, None, None
     gradient = passed(of_codes, y, 0, into.levels)
-    of_in, of_m = None, torch.zeros(())
+    of_b = of_m = None
     if needs[4]:
         # The gradient is 0 where codes are clipped; inside, y is the share of the step's reciprocal in real units.
         rounded, real = not into.learned_step, not place.in_steps
         lost = codes if rounded and real else codes - y if rounded else y if real else None
-        of_in = along - (inner(lost, gradient) if lost is not None else 0.0)
-        of_in = torch.as_tensor(of_in * (into.damping / into.saturation), dtype=torch.float32)
+        of_b = along - (inner(lost, gradient) if lost is not None else 0.0)
+        of_b = torch.as_tensor(of_b * (into.damping / into.saturation), dtype=torch.float32)
     if place.in_steps:
-        return gradient, of_in, of_m
+        return gradient, of_b, None
     if needs[5]:
         of_m = -gradient.sum() / into.step
-    return gradient / into.step if needs[0] else None, of_in, of_m
+    return gradient / into.step if needs[0] else None, of_b, of_m
 
 
 def total(integers):

@@ -63,8 +63,8 @@ class QuantisedLayer(nn.Module):
         self.norm = None
         if recipe.normalise and norm and not recipe.frozen:
             with torch.no_grad():
-                self.norm = Normalisation(
-                    self._gain(), bias.double(), total(self._integers()), *_units(self.inputs), *norm)
+                integers, gain = self._rows()
+                self.norm = Normalisation(gain, bias.double(), total(integers), *_units(self.inputs), *norm)
         self.loss = self._loss(rows, samples)
 
     @property
@@ -75,7 +75,8 @@ class QuantisedLayer(nn.Module):
     def _loss(self, rows, samples) -> Loss:
         found = {}
         if self.weights:
-            made = self.weights.gain.detach().numpy()[:, None] * self.weights.integers().detach().numpy()
+            integers, gain = (part.detach().numpy() for part in self.weights())
+            made = gain[:, None] * integers
             found["weights"] = ptq.decibels(rows, made)
         if self.inputs:
             b, m = self.inputs.saturation.item(), self.inputs.offset.item()
@@ -96,10 +97,12 @@ class QuantisedLayer(nn.Module):
         return self._lowered(x) if lowered else self._real(x)
 
     def _real(self, x):
-        integers, gain, constant = self._integers(), self._gain(), self.constant
+        (integers, gain), constant = self._rows(), self.constant
         norm = self.norm if self.training else None
-        if self.norm and not norm:
-            gain, constant = self.folded(total(integers))
+        if norm:
+            gain = norm.gain
+        elif self.norm:
+            gain, constant = self.folded(gain, total(integers))
         y = affine(x, integers, gain, constant, self.inputs, self.after and self.after.inputs, geometry=self.geometry,
                    in_steps=self.in_steps, border=self._border(), norm=norm)
         return torch.relu(y) if self.relu else y
@@ -107,7 +110,7 @@ class QuantisedLayer(nn.Module):
     def _lowered(self, x):
         if not (self.weights and self.inputs):
             raise ValueError(f"layer {self.name!r} keeps FP32 weights or inputs, so it has no integer arithmetic")
-        integers, (s_out, m_out) = self._integers(), self._behind()
+        (integers, gain), (s_out, m_out) = self._rows(), self._behind()
         start, p, exact = self._bounds(integers)
         codes = self._codes(x)
         if not exact:
@@ -116,7 +119,7 @@ class QuantisedLayer(nn.Module):
         if self.sum_bits is not None:
             sums = wrap(sums.long(), self.sum_bits).to(sums.dtype)
         row_sums = total(integers).double()
-        gain, constant = self.folded(row_sums)
+        gain, constant = self.folded(gain, row_sums)
         scale, offset = lowering.requantisation(
             gain, constant.double(), row_sums, s_in=self.inputs.step,
             m_in=self.inputs.offset.double(), s_out=s_out, m_out=m_out, p=p)
@@ -137,18 +140,15 @@ class QuantisedLayer(nn.Module):
         """Step and offset of what the result is measured in."""
         return _units(self.after and self.after.inputs)
 
-    def _gain(self):
-        if self.norm:
-            return self.norm.gain
-        return self.weights.gain if self.weights else torch.ones(len(self.constant), dtype=torch.float64)
-
-    def folded(self, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def folded(self, gain: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gain and constant of each row, normalisation folded in; `total` sums a row's integers."""
-        gain, constant = self._gain(), self.constant
-        return self.norm.fold(gain, constant, total, *_units(self.inputs)) if self.norm else (gain, constant)
+        return self.norm.fold(self.constant, total, *_units(self.inputs)) if self.norm else (gain, self.constant)
 
-    def _integers(self):
-        return self.geometry.shaped(self.weights.integers() if self.weights else self.weight)
+    def _rows(self):
+        """Integers, in the layer's own shape, and what they are worth in each row."""
+        integers, gain = self.weights() if self.weights else (
+            self.weight, torch.ones(len(self.constant), dtype=torch.float64))
+        return self.geometry.shaped(integers), gain
 
     def _codes(self, x):
         """What enters the machine's product."""

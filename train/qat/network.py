@@ -146,9 +146,10 @@ class QuantisedNetwork(nn.Module):
 def lower_layer(layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> Dense | Conv:
     """One layer of the model, as `QuantisedLayer.forward` computes it."""
     with torch.no_grad():
-        integers = layer.weights.integers().numpy()
+        integers, gain = layer.weights()
         s_out, m_out = layer._behind()
-        gain, constant = layer.folded(layer.weights.integers().double().sum(1))
+        gain, constant = layer.folded(gain, integers.double().sum(1))
+        integers = integers.numpy()
         dense = lowering.dense(
             name=layer.name, codes=integers, gain=gain.numpy(), constant=constant.double().numpy(),
             weights_format=layer.weights_format, input_format=layer.input_format, unsigned=True,

@@ -49,11 +49,11 @@ class Normalisation(nn.Module):
     def _deviation(self):
         return (self.variance.double() + EPSILON).sqrt()
 
-    def fold(self, gain, constant, total, step, offset) -> tuple[torch.Tensor, torch.Tensor]:
+    def fold(self, constant, total, step, offset) -> tuple[torch.Tensor, torch.Tensor]:
         """Gain and constant, float64[rows], of a layer without normalisation, by the running statistics.
 
         Those were taken in the present step, so it has no gradient here.
         """
-        step, offset = step.detach(), offset.detach()
+        gain, step, offset = self.gain, step.detach(), offset.detach()
         folded = gain * (self.spread / (step * self._deviation()))
         return folded, constant + gain * self.centre - folded * (step * self.mean.double() + offset * total)

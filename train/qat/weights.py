@@ -6,11 +6,12 @@ Source: S0 (WRPN, adjusted start), S0.c; DoReFa-Net (Zhou et al., 2016); learned
 import numpy as np
 import torch
 from torch import nn
+from torch.autograd import Function
 
 from train import ptq
 from train.methods import Recipe, Start, WeightTraining
 from train.ptq.grid import Grid
-from train.straight_through import Gain, Round
+from train.straight_through import passed
 
 #: Largest fraction that is kept of what rounding cuts off.
 NEARLY_HALF = 0.499
@@ -29,14 +30,16 @@ class Weights(nn.Module):
     Attributes:
         weight: What is trained, behind the quantiser.
         scale:  float64[rows], of the start.
+        unit:   float64[rows], the same before batch normalisation: there, one learning rate suits every row. None is 0.
         change: float32[rows]: gain = scale * (1 + change), so that one learning rate suits scales of any size.
     """
 
     def __init__(self, codes, scales, grid: Grid, fraction, fold):
         super().__init__()
         self.grid = grid
-        self.register_buffer("scale", torch.from_numpy(np.array(scales, np.float64)))
-        self.register_buffer("fold", torch.from_numpy(fold))
+        scales = np.array(scales, np.float64)
+        self.register_buffer("scale", torch.from_numpy(scales))
+        self.register_buffer("unit", torch.from_numpy(np.where(scales == 0, 1.0, scales / fold)))
         self.change = nn.Parameter(torch.zeros(len(scales)))
         self.weight = nn.Parameter(self.begin(codes, fraction).float())
 
@@ -46,31 +49,53 @@ class Weights(nn.Module):
         half = 1 << bits - 1
         return Grid(symmetric - half, half - 1)
 
+    def forward(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The integers, float32[rows, columns], and the gain, float64[rows]."""
+        return Rows.apply(self.weight, self.change, self)
+
+    def enlarge(self, factor: torch.Tensor):
+        """Let a step be worth factor[rows] times as much."""
+        self.scale.mul_(factor)
+        self.unit.mul_(factor)
+
     def begin(self, codes, fraction) -> torch.Tensor:
         """The weights whose integers are `codes`."""
         raise NotImplementedError
 
-    def steps(self) -> torch.Tensor:
-        """float32[rows, columns]: what is rounded to integers."""
+    def steps(self, grown: torch.Tensor) -> torch.Tensor:
+        """float32[rows, columns]: what is rounded to integers. No gradient is recorded.
+
+        Args:
+            grown: float64[rows], 1 + change.
+        """
         raise NotImplementedError
 
-    def integers(self) -> torch.Tensor:
-        """float32[rows, columns]."""
-        grid = self.grid
+    def back(self, of_steps, of_gain, steps, grown) -> tuple[torch.Tensor, torch.Tensor]:
+        """Gradients of `weight` and of `change`, float64[rows], by those of the steps and, scaled, of the gain."""
+        raise NotImplementedError
+
+
+class Rows(Function):
+    """Rounds to the grid; the gradient passes inside its range."""
+
+    @staticmethod
+    def forward(ctx, weight, change, kind: Weights):
+        grid, grown = kind.grid, 1 + change.double()
+        steps = kind.steps(grown)
         if grid.step == 1:
-            return Round.apply(self.steps(), grid.lowest, grid.highest)
-        ends = ((end - grid.least) / grid.step for end in (grid.lowest, grid.highest))
-        return Round.apply((self.steps() - grid.least) / grid.step, *ends) * grid.step + grid.least
+            integers = steps.round()
+        else:
+            integers = ((steps - grid.least) / grid.step).round_().mul_(grid.step).add_(grid.least)
+        ctx.kind = kind
+        ctx.save_for_backward(steps, grown)
+        return integers.clamp_(grid.lowest, grid.highest), kind.scale * grown
 
-    @property
-    def gain(self) -> torch.Tensor:
-        """float64[rows]."""
-        return Gain.apply(self.change, self.scale, 1.0)
-
-    @property
-    def unit(self) -> torch.Tensor:
-        """float64[rows], the scale before batch normalisation: there, one learning rate suits every row. None is 0."""
-        return torch.where(self.scale == 0, 1.0, self.scale / self.fold)
+    @staticmethod
+    def backward(ctx, of_integers, of_gain):
+        (steps, grown), kind = ctx.saved_tensors, ctx.kind
+        inside = passed(of_integers, steps, kind.grid.lowest, kind.grid.highest)
+        of_weight, of_change = kind.back(inside, of_gain * kind.scale, steps, grown)
+        return of_weight, of_change.float(), None
 
 
 class Wrpn(Weights):
@@ -80,8 +105,11 @@ class Wrpn(Weights):
         self.half = self.grid.highest + 1.0
         return torch.from_numpy((codes + fraction) / self.half)
 
-    def steps(self):
+    def steps(self, grown):
         return self.weight * self.half
+
+    def back(self, of_steps, of_gain, steps, grown):
+        return of_steps * self.half, of_gain
 
 
 class Uniform(Weights):
@@ -90,28 +118,30 @@ class Uniform(Weights):
     def begin(self, codes, fraction):
         return torch.from_numpy((codes + fraction) * self.unit.numpy()[:, None])
 
-    def steps(self):
+    def steps(self, grown):
         return self.weight / self.unit.float()[:, None]
+
+    def back(self, of_steps, of_gain, steps, grown):
+        return of_steps / self.unit.float()[:, None], of_gain
 
 
 class LearnedStep(Uniform):
     """Weights in real units on a grid whose step is learned: n = clip(round(w / step)), step = unit * (1 + change).
 
-    What a weight is worth moves with the step by n - w / step inside the range, by n outside.
+    What a weight is worth moves with the step by n - w / step inside the range, by n outside. The step moves by its
+    own gradient over sqrt(columns * highest), as the method has it.
     """
 
-    def steps(self):
-        return self.weight / self._moved(self.unit).float()[:, None]
+    def steps(self, grown):
+        return self.weight * self._per_step(grown)
 
-    @property
-    def gain(self):
-        return self._moved(self.scale)
+    def _per_step(self, grown):
+        return (self.unit * grown).reciprocal_().float()[:, None]
 
-    def _moved(self, start):
-        """The step moves by its own gradient over sqrt(columns * highest), as the method has it."""
-        grid = self.grid
-        damping = (self.weight.shape[1] * grid.highest / grid.step) ** -0.5
-        return Gain.apply(self.change, start, damping / (grid.step * self.unit).square())
+    def back(self, of_steps, of_gain, steps, grown):
+        damping = (steps.shape[1] * self.grid.highest / self.grid.step) ** -0.5 / self.grid.step**2
+        lost = (of_steps * steps).sum(1) / grown
+        return of_steps * self._per_step(grown), (of_gain - lost) * damping / self.unit.square()
 
 
 class LearnedOddStep(LearnedStep):
@@ -135,8 +165,12 @@ class DoReFa(Weights):
         share = np.clip((codes + fraction) / self.most, -1, 1)
         return torch.from_numpy(np.arctanh(share * self.normaliser.item()))
 
-    def steps(self):
+    def steps(self, grown):
         return torch.tanh(self.weight) / self.normaliser.float() * self.most
+
+    def back(self, of_steps, of_gain, steps, grown):
+        slope = 1 - torch.tanh(self.weight).square()
+        return of_steps * (self.most / self.normaliser.float()) * slope, of_gain
 
 
 KINDS = {
