@@ -23,6 +23,7 @@ def compare(
     input_bits: Annotated[int, typer.Option("--input-bits", help="1 to 8, 16, or 32: FP32.")] = 4,
     weights: options.Weights = WeightTraining.WRPN,
     activations: options.Activations = ActivationTraining.UNIFORM,
+    batch_norm: options.BatchNorm = False,
     seeds: Annotated[int, typer.Option("--seeds", help="How many.", min=1)] = 3,
     epochs: Annotated[int, typer.Option("--epochs", help="Of quantisation-aware training.", min=1)] = 4,
     fp32_epochs: Annotated[int, typer.Option("--fp32-epochs", help="Of the FP32 network's training.", min=0)] = 8,
@@ -51,7 +52,7 @@ def compare(
 
     setting = Setting(network=network, weights=None if weights_bits == FP32 else weights_bits,
                       inputs=None if input_bits == FP32 else input_bits)
-    ways = starts.recipes(setting, weights=weights, activations=activations)
+    ways = starts.recipes(setting, weights=weights, activations=activations, normalise=batch_norm)
     images = Images.load(samples, data)
     with followed() as progress:
         fp32, found = starts.curves(network, ways, images, seeds=seeds, fp32_epochs=fp32_epochs, epochs=epochs,
