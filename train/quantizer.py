@@ -18,7 +18,7 @@ WIDEST = 11  #: Bits of a mantissa for which the largest binary16 and an infinit
 
 
 def quantize_block(x: torch.Tensor, fmt: Format, block: int, axis: int = 1) -> torch.Tensor:
-    """mantissa * 2**(E - (bits - 1)) of every element: float32 of x's shape, itself exact, without a gradient.
+    """mantissa * 2**(E - (bits - 1)) of every element: float32 of x's shape, itself exact.
 
     mantissa = clip(round(x * 2**((bits - 1) - E)), lowest, highest), half to even. Exponents are read from the bits of
     float32, and powers of two written as such, so that nothing else rounds.
@@ -29,7 +29,7 @@ def quantize_block(x: torch.Tensor, fmt: Format, block: int, axis: int = 1) -> t
         block: Neighbours along the axis that share an exponent; the last ones may be fewer.
         axis:  Counted from the first.
     """
-    return _whole(_quantised(_cut(x.detach(), block, axis), fmt, axis + 1)[0], x, axis)
+    return _whole(_quantised(_cut(x, block, axis), fmt, axis + 1)[0], x, axis)
 
 
 def _cut(x: torch.Tensor, block: int, axis: int) -> torch.Tensor:
@@ -65,12 +65,9 @@ def _rounded(blocks: torch.Tensor, fmt: Format, axis: int) -> tuple[torch.Tensor
     below = FIELD_OF_ONE - 1  # 2**(E - 1) <= largest < 2**E
     fields = _fields(blocks, axis, fmt.rule).clamp(fmt.e_min + below << SIGNIFICAND, fmt.e_max + below << SIGNIFICAND)
     step = fields - (fmt.bits - 2 << SIGNIFICAND)
-    scale, worth = ((2 * FIELD_OF_ONE << SIGNIFICAND) - step).view(torch.float32), step.view(torch.float32)
-    # Beside so large a number the last place of a sum is a whole step.
-    far = 1.5 * (step + (SIGNIFICAND << SIGNIFICAND)).view(torch.float32)
-    y = (blocks + far).sub_(far)
-    torch.minimum(y, fmt.highest * worth, out=y)
-    return torch.maximum(y, fmt.lowest * worth, out=y), scale
+    scale = ((2 * FIELD_OF_ONE << SIGNIFICAND) - step).view(torch.float32)
+    y = blocks * scale
+    return y.round_().clamp_(fmt.lowest, fmt.highest).mul_(step.view(torch.float32)), scale
 
 
 def _fields(blocks: torch.Tensor, axis: int, rule: Rule) -> torch.Tensor:
