@@ -12,7 +12,7 @@ from benchmarks.interleaved import columns, rows
 from spec.formats import Format
 from train.quantizer import quantize_block
 
-SIZE, BLOCK, ROUNDS = 1024, 16, 100
+SIZE, BLOCK, ROUNDS = 1024, 16, 50
 FORMAT = Format(bits=8, symmetric=True)
 #: What a block lies along: the axis of neighbours in memory, or the other, as the channels of images do.
 AXES = {"16 neighbours of a row": 1, "16 neighbours of a column": 0}

@@ -1,4 +1,4 @@
-"""Times of several calls, taken in turn, so that what disturbs one disturbs all."""
+"""Times of several calls, a few of each in turn: what disturbs one disturbs all, and caches hold what is a call's own."""
 
 import time
 from collections.abc import Callable
@@ -8,6 +8,8 @@ from rich.table import Table
 
 #: Rounds that warm up.
 WARM = 2
+#: Calls in a row, of which the first is not timed.
+CALLS = 3
 
 
 def columns(of: str, kind: str, title: str, base: str = "FP32") -> Table:
@@ -20,9 +22,11 @@ def rows(table: Table, name: str, calls: dict[str, Callable[[], object]], rounds
     times = {key: [] for key in calls}
     for _ in range(rounds):
         for key, call in calls.items():
-            began = time.perf_counter()
             call()
-            times[key].append(1000 * (time.perf_counter() - began))
+            began = time.perf_counter()
+            for _ in range(CALLS - 1):
+                call()
+            times[key].append(1000 * (time.perf_counter() - began) / (CALLS - 1))
     whole = np.median(times[base][WARM:])
     for key, found in times.items():
         middle = np.median(found[WARM:])

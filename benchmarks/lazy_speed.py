@@ -20,7 +20,7 @@ from train import block_network
 from train.block_parameters import Arm
 from train.fit import cross_entropy
 
-ROUNDS = 30
+ROUNDS = 15
 
 
 def block(inputs: int, outputs: int, stride: int) -> tuple:

@@ -16,7 +16,7 @@ from train.methods import ActivationTraining, Recipe, WeightTraining
 from train.networks import NETWORKS
 from train.qat.network import QuantisedNetwork
 
-ROUNDS = 40
+ROUNDS = 20
 #: Images of a step.
 SIZES = {"resnet": 64, "mobilenet": 64, "mlp": 128}
 LEARNED = {"weights": WeightTraining.LSQ, "activations": ActivationTraining.LSQ}
