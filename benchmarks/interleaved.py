@@ -1,4 +1,4 @@
-"""Times of several calls, a few of each in turn: what disturbs one disturbs all, and caches hold what is a call's own."""
+"""Times of several calls, a few of each in turn: what disturbs one disturbs all, and caches hold a call's own."""
 
 import time
 from collections.abc import Callable

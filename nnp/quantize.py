@@ -29,7 +29,7 @@ def quantize(
     symmetric: options.Symmetric = False,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
     ptq_activations: options.PtqActivations = ActivationMethod.SEARCH,
-    tensor: options.Tensor = False,
+    rows: options.Rows = 1,
     weights: options.Weights = WeightTraining.WRPN,
     activations: options.Activations = ActivationTraining.UNIFORM,
 ):
@@ -42,7 +42,7 @@ def quantize(
     from nnp.files import check_writable
     from nnp.training import needing_torch
 
-    recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, tensor, weights,
+    recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, rows, weights,
                             activations)
     check_writable(out)
     train = needing_torch("train.quantize")

@@ -25,7 +25,8 @@ Symmetric = Annotated[bool, typer.Option("--symmetric", help="Leave out the lowe
 PtqWeights = Annotated[WeightMethod, typer.Option("--ptq-weights", help="Integers and scales before QAT.")]
 PtqActivations = Annotated[
     ActivationMethod, typer.Option("--ptq-activations", help="Saturations and offsets before QAT.")]
-Tensor = Annotated[bool, typer.Option("--tensor", help="One scale a layer, not one a row.")]
+Rows = Annotated[
+    int, typer.Option("--rows", help="Rows of weights that share a scale before QAT; 0: all of a layer.", min=0)]
 Weights = Annotated[WeightTraining, typer.Option("--weights", help="QAT of weights, which gives the integers.")]
 Activations = Annotated[ActivationTraining, typer.Option("--activations", help="QAT of activations.")]
 Begin = Annotated[Start, typer.Option("--start", help="Where QAT starts.")]
@@ -41,7 +42,7 @@ def recipe(
     symmetric: bool,
     ptq_weights: WeightMethod,
     ptq_activations: ActivationMethod,
-    tensor: bool,
+    rows: int,
     weights: WeightTraining,
     activations: ActivationTraining,
     start: Start = Start.PTQ,
@@ -57,7 +58,7 @@ def recipe(
         weights_bits=weights_bits, input_bits=input_bits, symmetric=(True, symmetric), weights=weights,
         activations=activations, start=start, normalise=batch_norm, input_kept=keep_input,
         bits=dict(_layer_bits(text) for text in layer or ()),
-        methods=Methods(weights=ptq_weights, tensor=tensor, activations=ptq_activations))
+        methods=Methods(weights=ptq_weights, rows=rows, activations=ptq_activations))
 
 
 def _layer_bits(text: str) -> tuple[str, tuple[int, int]]:

@@ -65,7 +65,7 @@ def mlp(
         typer.Option(help="FP32, then 4-bit integers; or 8-bit block floating point from the start, by lazy update."),
     ] = Arithmetic.INTEGER,
     weights: Annotated[WeightMethod, typer.Option(help="Integers and scales before QAT.")] = WeightMethod.MMSE,
-    tensor: Annotated[bool, typer.Option("--tensor", help="One scale a matrix, not one a row.")] = False,
+    rows: options.Rows = 1,
     activations: Annotated[
         ActivationMethod, typer.Option(help="Saturations and offsets before QAT.")
     ] = ActivationMethod.SEARCH,
@@ -75,7 +75,7 @@ def mlp(
 ):
     """A multi-layer perceptron on Fashion-MNIST."""
     _check_width(accumulator)
-    methods = Methods(weights=weights, tensor=tensor, activations=activations)
+    methods = Methods(weights=weights, rows=rows, activations=activations)
     if arithmetic is Arithmetic.INTEGER:
         _train("mlp", out, log, checkpoint, seed=seed, folder=data, methods=methods, accumulator=accumulator)
     elif checkpoint:
@@ -84,7 +84,7 @@ def mlp(
         _train("lazy_mlp", out, log, None, seed=seed, folder=data)
     else:
         raise ValueError(
-            "bfp-lazy trains from the start: --weights, --tensor, --activations and --accumulator are for integer"
+            "bfp-lazy trains from the start: --weights, --rows, --activations and --accumulator are for integer"
         )
 
 
@@ -133,7 +133,7 @@ def image(
     symmetric: options.Symmetric = False,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
     ptq_activations: options.PtqActivations = ActivationMethod.SEARCH,
-    tensor: options.Tensor = False,
+    rows: options.Rows = 1,
     weights: options.Weights = WeightTraining.WRPN,
     activations: options.Activations = ActivationTraining.UNIFORM,
     start: options.Begin = Start.PTQ,
@@ -150,13 +150,13 @@ def image(
 ):
     """A small image network on Fashion-MNIST, by any method at any width."""
     _check_width(accumulator)
-    recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, tensor, weights,
+    recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, rows, weights,
                             activations, start, batch_norm, keep_input)
     if arithmetic is ImageArithmetic.BFP:
         bits = {"weights_bits": weights_bits, "input_bits": input_bits, "bits": recipe.bits}
         if recipe != Recipe(**bits) or accumulator is not None:
             raise ValueError(
-                "bfp finds its own exponents: --symmetric, --ptq-weights, --ptq-activations, --tensor, --weights, "
+                "bfp finds its own exponents: --symmetric, --ptq-weights, --ptq-activations, --rows, --weights, "
                 "--activations, --start, --batch-norm, --keep-input and --accumulator are for integer")
         recipe = BlockRecipe(**bits, block=block)
     elif block != 16:

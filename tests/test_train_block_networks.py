@@ -215,7 +215,7 @@ def test_a_model(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (["--arithmetic", "bfp", "--tensor"], "bfp finds its own exponents"),
+    (["--arithmetic", "bfp", "--rows", "2"], "bfp finds its own exponents"),
     (["--arithmetic", "bfp", "--weights-bits", "16"], "mantissas of 16 bits: choose 2 to 8"),
     (["--block", "8"], "--block is for --arithmetic bfp")])
 def test_wrong_options(words, message):

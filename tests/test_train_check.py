@@ -94,7 +94,7 @@ DOREFA, NAMED = WeightTraining.DOREFA, {"bits": {"1": (4, 1)}}
     ({"input_bits": 24}, "layer '1': inputs of 24 bits, but a machine's operands have 2 to 16: choose another width"),
     ({"input_bits": 1}, "layer '1': inputs of 1 bits"),
     (NAMED, "layer '1': inputs of 1 bits"),
-    ({"weights_bits": 16, "methods": Methods(tensor=True)},
+    ({"weights_bits": 16, "methods": Methods(rows=0)},
      r"layer '1': mmse cannot search 65,535 integers for 100,352 weights that share a scale: use fewer bits"),
 ])
 def test_recipes_that_cannot_be_done(recipe, sentence, nothing_slow, tmp_path):
@@ -106,7 +106,7 @@ def test_what_can_be_done_passes_and_leaves_the_network():
     net = perceptron((16,)).train()
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     check(net, Recipe(weights_bits=1, weights=DOREFA), (1, 28, 28), 10)
-    check(net, Recipe(weights_bits=16, methods=Methods(weights=WeightMethod.UNIFORM, tensor=True)), (1, 28, 28))
+    check(net, Recipe(weights_bits=16, methods=Methods(weights=WeightMethod.UNIFORM, rows=0)), (1, 28, 28))
     uniform = Methods(weights=WeightMethod.UNIFORM)
     check(net, Recipe(weights_bits=24, input_bits=24, methods=uniform), (784,), machine=False)
     check(net, Recipe(weights_bits=None, input_bits=1, activations=ActivationTraining.PACT), (784,), machine=False)

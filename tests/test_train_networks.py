@@ -83,7 +83,7 @@ def test_an_image_model(tmp_path, monkeypatch):
     few = dataset.load("fashion-mnist").first(100)
     monkeypatch.setattr(data, "fashion_mnist", lambda folder: few)
     monkeypatch.setattr(dataset, "load", lambda name: few)
-    recipe = Recipe(bits={"0_0": (8, 8)}, methods=Methods(weights=WeightMethod.UNIFORM, tensor=True))
+    recipe = Recipe(bits={"0_0": (8, 8)}, methods=Methods(weights=WeightMethod.UNIFORM, rows=0))
     monkeypatch.setitem(NETWORKS, "small", lambda: nn.Sequential(
         convolution(1, 4, 3, 4), Residual(convolution(4, 4, 3, relu=False), nn.Identity(), relu=True), nn.Flatten(),
         nn.Linear(4 * 49, 10)))

@@ -392,7 +392,7 @@ def test_the_record_in_words():
 
 
 def test_one_range_for_the_matrix_where_it_has_one_scale(images):
-    net = quantised(images, methods=Methods(tensor=True))
+    net = quantised(images, methods=Methods(rows=0))
     made = settled(net, export.floats(images.inputs), Widths(sum_bits=16))
     (first, _), weights = made.record.layers, net.layers["hidden1"].weights
     assert (made.record.events, made.steps.rows) == (0, False)

@@ -130,11 +130,11 @@ def _wanted_mean(layer):
 def test_training_starts_from_the_integers_of_ptq(of_weights, method, unrounded):
     rows = np.random.default_rng(0).normal(size=(4, 30)) * np.array([[0.01], [1], [5], [0]])
     for bits in range(2, 9):
-        for tensor in (False, True):
-            recipe = Recipe(weights=of_weights, methods=Methods(weights=method, tensor=tensor), unrounded=unrounded)
+        for shared, parts in (1, None), (0, np.zeros(4, int)), (2, np.array([0, 0, 1, 1])), (3, np.array([0, 0, 0, 1])):
+            recipe = Recipe(weights=of_weights, methods=Methods(weights=method, rows=shared), unrounded=unrounded)
             made = weights(rows, bits, recipe)
             grid = KINDS[of_weights].grid_of(bits, True)
-            codes, scales = ptq.weights(rows, grid, method, np.zeros(4, int) if tensor else None)
+            codes, scales = ptq.weights(rows, grid, method, parts)
             integers, gain = (part.detach().numpy() for part in made())
             assert np.array_equal(integers, codes)
             assert np.array_equal(gain, scales)

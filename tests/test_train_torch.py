@@ -169,7 +169,7 @@ def training_folder(tmp_path_factory):
 @pytest.mark.parametrize(("weights", "activations"), list(zip(cycle(WeightMethod), ActivationMethod)))
 def test_any_start_trains_to_golden_bits(weights, activations, training_folder, tmp_path):
     """Each method; `finish` refuses a network whose golden outputs differ from PyTorch's in a bit."""
-    methods, told = Methods(weights=weights, activations=activations, tensor=True), []
+    methods, told = Methods(weights=weights, activations=activations, rows=0), []
     made = mlp.train_mlp(
         tmp_path / "m", folder=training_folder, hidden=(16,), epochs=(2, 1, 1), samples=1500, methods=methods,
         progress=lambda *call: told.append(call))

@@ -30,13 +30,17 @@ class Methods:
 
     Attributes:
         weights:     Integers and scales of weights.
-        tensor:      One scale for a whole matrix of weights, else one for each row.
+        rows:        Neighbours that share a scale at first: 1, a part of a matrix, or 0 for all of it.
         activations: Saturations and offsets.
     """
 
     weights: WeightMethod = WeightMethod.MMSE
-    tensor: bool = False
+    rows: int = 1
     activations: ActivationMethod = ActivationMethod.SEARCH
+
+    def __post_init__(self):
+        if self.rows < 0:
+            raise ValueError(f"{self.rows} rows share a scale: choose 1 or more, or 0 for all of a layer")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,7 +170,8 @@ class Recipe:
         def width(bits):
             return f"{bits} bits" if bits else "FP32"
 
-        scales = "tensor" if self.methods.tensor else "row"
+        rows = self.methods.rows
+        scales = f"{rows} rows" if rows > 1 else "row" if rows else "tensor"
         begun = f"{self.methods.weights} for each {scales}, {self.methods.activations}"
         return (
             f"weights of {width(self.weights_bits)} by {self.weights}, inputs of {width(self.input_bits)} by "

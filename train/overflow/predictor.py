@@ -148,7 +148,7 @@ def settled(
 
     Rows that have scales of their own have factors of their own. Arguments and errors as of `Predictor`.
     """
-    steps = replace(STEPS[kind(network)], rows=not network.recipe.methods.tensor)
+    steps = replace(STEPS[kind(network)], rows=network.recipe.methods.rows == 1)
     predictor = Predictor(network, inputs, widths, steps)
     for layer in predictor.run().layers:
         progress(f"overflow {layer.name}:", 1, 1, str(layer))

@@ -53,7 +53,7 @@ def _check_bits(name: str, layer: nn.Module, recipe: Recipe, machine: bool):
             raise ValueError(f"layer {name!r}: weights of {weights_bits} bits by {recipe.weights} multiply as integers "
                              f"of {width}, but a machine's operands have 2 to 16: choose another width")
         if recipe.start is Start.PTQ and recipe.methods.weights is not WeightMethod.UNIFORM:
-            shared = layer.weight if recipe.methods.tensor else layer.weight[0]
+            shared = layer.weight[:recipe.methods.rows or None]
             searchable(shared.numel(), grid, f"layer {name!r}: ")
     if machine and input_bits is not None and not 2 <= input_bits <= 16:
         raise ValueError(f"layer {name!r}: inputs of {input_bits} bits, but a machine's operands have 2 to 16: choose "

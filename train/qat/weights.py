@@ -198,7 +198,7 @@ def weights(rows: np.ndarray, bits: int, recipe: Recipe, fold: torch.Tensor | fl
         scales = fold / (grid.highest + 2 - grid.step)
         worth = np.clip(rows / scales[:, None], grid.lowest, grid.highest)
         return kind(grid.nearest(worth), scales, grid, worth - grid.nearest(worth), fold)
-    parts = np.zeros(len(rows), int) if recipe.methods.tensor else None
+    parts = np.arange(len(rows)) // (recipe.methods.rows or len(rows))
     codes, scales = ptq.weights(rows, grid, recipe.methods.weights, parts)
     worth = np.divide(rows, scales[:, None], out=np.zeros_like(rows), where=scales[:, None] != 0)
     limit = NEARLY_HALF * grid.step if recipe.unrounded else 0.0
