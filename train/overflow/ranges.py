@@ -34,8 +34,9 @@ def in_real_units(weights: Weights) -> bool:
 def weights_used(layer: QuantisedLayer) -> np.ndarray:
     """float64[rows]: the largest weight of each row, in steps, over the largest integer that there is."""
     with torch.no_grad():
-        steps = layer.weights.steps(1 + layer.weights.change.double())
-        return steps.abs().amax(1).double().numpy() / layer.weights.grid.highest
+        weights = layer.weights
+        steps = weights.bent() * weights.per_weight(1 + weights.change.double())
+        return steps.abs().amax(1).double().numpy() / weights.grid.highest
 
 
 def enlarge_inputs(layer: QuantisedLayer, factor: float):

@@ -62,40 +62,48 @@ class Weights(nn.Module):
         """The weights whose integers are `codes`."""
         raise NotImplementedError
 
-    def steps(self, grown: torch.Tensor) -> torch.Tensor:
-        """float32[rows, columns]: what is rounded to integers. No gradient is recorded.
+    def per_weight(self, grown: torch.Tensor) -> float | torch.Tensor:
+        """Steps of one weight, for each row a float32[rows, 1] or for all.
 
         Args:
             grown: float64[rows], 1 + change.
         """
         raise NotImplementedError
 
-    def back(self, of_steps, of_gain, steps, grown) -> tuple[torch.Tensor, torch.Tensor]:
-        """Gradients of `weight` and of `change`, float64[rows], by those of the steps and, scaled, of the gain."""
-        raise NotImplementedError
+    def bent(self) -> torch.Tensor:
+        """The weights, as far as they are not in proportion to their steps."""
+        return self.weight
+
+    def of_weight(self, of_bent) -> torch.Tensor:
+        """The gradient of `weight`."""
+        return of_bent
+
+    def of_change(self, of_gain, of_steps, steps, grown) -> torch.Tensor:
+        """The gradient of `change`, float64[rows], by those of the gain (times scale) and of what is rounded."""
+        return of_gain
 
 
 class Rows(Function):
-    """Rounds to the grid; the gradient passes inside its range."""
+    """Rounds steps to the grid; the gradient passes inside its range."""
 
     @staticmethod
     def forward(ctx, weight, change, kind: Weights):
         grid, grown = kind.grid, 1 + change.double()
-        steps = kind.steps(grown)
+        ctx.kind, ctx.per_weight = kind, kind.per_weight(grown)
+        steps = kind.bent() * ctx.per_weight
         if grid.step == 1:
             integers = steps.round()
         else:
             integers = ((steps - grid.least) / grid.step).round_().mul_(grid.step).add_(grid.least)
-        ctx.kind = kind
         ctx.save_for_backward(steps, grown)
         return integers.clamp_(grid.lowest, grid.highest), kind.scale * grown
 
     @staticmethod
     def backward(ctx, of_integers, of_gain):
         (steps, grown), kind = ctx.saved_tensors, ctx.kind
-        inside = passed(of_integers, steps, kind.grid.lowest, kind.grid.highest)
-        of_weight, of_change = kind.back(inside, of_gain * kind.scale, steps, grown)
-        return of_weight, of_change.float(), None
+        of_steps = passed(of_integers, steps, kind.grid.lowest, kind.grid.highest)
+        of_change = kind.of_change(of_gain * kind.scale, of_steps, steps, grown)
+        return kind.of_weight(of_steps * ctx.per_weight), of_change.float(), None
 
 
 class Wrpn(Weights):
@@ -105,11 +113,8 @@ class Wrpn(Weights):
         self.half = self.grid.highest + 1.0
         return torch.from_numpy((codes + fraction) / self.half)
 
-    def steps(self, grown):
-        return self.weight * self.half
-
-    def back(self, of_steps, of_gain, steps, grown):
-        return of_steps * self.half, of_gain
+    def per_weight(self, grown):
+        return self.half
 
 
 class Uniform(Weights):
@@ -118,11 +123,8 @@ class Uniform(Weights):
     def begin(self, codes, fraction):
         return torch.from_numpy((codes + fraction) * self.unit.numpy()[:, None])
 
-    def steps(self, grown):
-        return self.weight / self.unit.float()[:, None]
-
-    def back(self, of_steps, of_gain, steps, grown):
-        return of_steps / self.unit.float()[:, None], of_gain
+    def per_weight(self, grown):
+        return self.unit.reciprocal().float()[:, None]
 
 
 class LearnedStep(Uniform):
@@ -132,16 +134,13 @@ class LearnedStep(Uniform):
     own gradient over sqrt(columns * highest), as the method has it.
     """
 
-    def steps(self, grown):
-        return self.weight * self._per_step(grown)
-
-    def _per_step(self, grown):
+    def per_weight(self, grown):
         return (self.unit * grown).reciprocal_().float()[:, None]
 
-    def back(self, of_steps, of_gain, steps, grown):
-        damping = (steps.shape[1] * self.grid.highest / self.grid.step) ** -0.5 / self.grid.step**2
-        lost = (of_steps * steps).sum(1) / grown
-        return of_steps * self._per_step(grown), (of_gain - lost) * damping / self.unit.square()
+    def of_change(self, of_gain, of_steps, steps, grown):
+        apart = self.grid.step  # of neighbours, in units
+        damping = (steps.shape[1] * self.grid.highest / apart) ** -0.5 / apart**2
+        return (of_gain - (of_steps * steps).sum(1) / grown) * damping / self.unit.square()
 
 
 class LearnedOddStep(LearnedStep):
@@ -165,12 +164,14 @@ class DoReFa(Weights):
         share = np.clip((codes + fraction) / self.most, -1, 1)
         return torch.from_numpy(np.arctanh(share * self.normaliser.item()))
 
-    def steps(self, grown):
-        return torch.tanh(self.weight) / self.normaliser.float() * self.most
+    def per_weight(self, grown):
+        return self.most / self.normaliser.item()
 
-    def back(self, of_steps, of_gain, steps, grown):
-        slope = 1 - torch.tanh(self.weight).square()
-        return of_steps * (self.most / self.normaliser.float()) * slope, of_gain
+    def bent(self):
+        return torch.tanh(self.weight)
+
+    def of_weight(self, of_bent):
+        return of_bent * (1 - torch.tanh(self.weight).square())
 
 
 KINDS = {
