@@ -13,6 +13,7 @@ from torch.autograd import Function
 from train.qat.activations import Activations
 from train.qat.geometry import Geometry
 from train.qat.normalisation import Normalisation
+from train.qat.weights import Weights
 from train.straight_through import inner, passed
 
 
@@ -49,6 +50,7 @@ class Place:
         in_steps: Whether its input arrives in steps of its code.
         border:   The code of a real zero around the input.
         norm:     By the statistics of the batch, where there is one.
+        rows:     What makes integers of the weights; None where they are used as they are.
     """
 
     geometry: Geometry
@@ -57,6 +59,7 @@ class Place:
     in_steps: bool
     border: float
     norm: Normalisation | None
+    rows: Weights | None
 
 
 class Affine(Function):
@@ -66,16 +69,20 @@ class Affine(Function):
     """
 
     @staticmethod
-    def forward(ctx, x, integers, gain, constant, b_in, m_in, b_out, m_out, place: Place):
+    def forward(ctx, x, weight, change, gain, constant, b_in, m_in, b_out, m_out, place: Place):
         """
         Args:
             x:           float32[samples, ...], in real units or in steps.
-            integers:    Rows of weights, as the layer has them.
-            gain:        float64[rows].
+            weight, change: The parameters of `place.rows`; without it the weights as the layer has them, and None.
+            gain:        float64[rows]; None for that of `place.rows`.
             constant:    float32[rows].
             b_in, m_in, b_out, m_out: The parameters behind `place.into` and `place.out`, for their gradients.
         """
         into, out, norm, geometry = place.into, place.out, place.norm, place.geometry
+        integers = weight
+        if place.rows:
+            integers, own, ctx.rows = place.rows.quantised()
+            integers, gain = geometry.shaped(integers), own if gain is None else gain
         y = x if place.in_steps or not into.levels else x * (1 / into.step)
         if into.offset and not place.in_steps:
             y -= into.offset / into.step
@@ -102,31 +109,36 @@ class Affine(Function):
         into, out, norm = place.into, place.out, place.norm
         of_codes, of_integers, of_scale, of_offset = place.geometry.scaled_back(
             gradient, codes, integers, narrow, place.border, norm, kept,
-            (needs[0] or needs[4] or needs[5], needs[1]))
+            (needs[0] or needs[5] or needs[6], needs[1]))
         of_scale, of_offset = of_scale.double(), of_offset.double()
         of_gain = of_scale * ((norm.spread if norm else into.step) / out.step)
-        along = torch.dot(of_scale, scale) if needs[4] or needs[6] else None
+        along = torch.dot(of_scale, scale) if needs[5] or needs[7] else None
         of_b_in = of_m_in = of_b_out = of_m_out = of_x = None
-        if needs[6]:
+        if needs[7]:
             of_b_out = -(along + torch.dot(of_offset, offset)) * (out.damping / out.saturation)
         if out.levels:
             of_offset = of_offset / out.step
-            of_m_out = -of_offset.sum() if needs[7] else None
+            of_m_out = -of_offset.sum() if needs[8] else None
         if norm:
             of_gain = torch.addcmul(of_gain, of_offset, norm.centre)
             along = 0.0
-        elif into.offset or needs[5]:
+        elif into.offset or needs[6]:
             sums = total(integers).double()
             of_m_in = torch.dot(of_offset * gain, sums)
             if into.offset:
                 of_gain = torch.addcmul(of_gain, of_offset, sums, value=into.offset)
                 if needs[1]:
                     of_integers += _spread(of_offset * gain * into.offset, of_integers)
+        of_weight, of_change = of_integers, None
+        if place.rows:
+            own = torch.zeros_like(of_gain) if needs[3] else of_gain
+            of_weight, of_change = place.rows.back(of_integers.flatten(1), own, ctx.rows)
         if of_codes is not None:
             of_x, of_b_in, below = _back(of_codes, y, codes, along, place, needs)
             if below is not None:
                 of_m_in = below if of_m_in is None else of_m_in + below
-        return of_x, of_integers, of_gain, of_offset.float(), of_b_in, of_m_in, of_b_out, of_m_out, None
+        of_gain = of_gain if needs[3] else None
+        return of_x, of_weight, of_change, of_gain, of_offset.float(), of_b_in, of_m_in, of_b_out, of_m_out, None
 
 
 def _back(of_codes, y, codes, along, place: Place, needs):
@@ -140,7 +152,7 @@ def _back(of_codes, y, codes, along, place: Place, needs):
         return of_codes, None, None
     gradient = passed(of_codes, y, 0, into.levels)
     of_b = of_m = None
-    if needs[4]:
+    if needs[5]:
         # The gradient is 0 where codes are clipped; inside, y is the share of the step's reciprocal in real units.
         rounded, real = not into.learned_step, not place.in_steps
         lost = codes if rounded and real else codes - y if rounded else y if real else None
@@ -148,7 +160,7 @@ def _back(of_codes, y, codes, along, place: Place, needs):
         of_b = torch.as_tensor(of_b * (into.damping / into.saturation), dtype=torch.float32)
     if place.in_steps:
         return gradient, of_b, None
-    if needs[5]:
+    if needs[6]:
         of_m = -gradient.sum() / into.step
     return gradient / into.step if needs[0] else None, of_b, of_m
 
@@ -163,10 +175,10 @@ def _spread(rows, like):
     return rows.to(like.dtype).view(-1, *[1] * (like.dim() - 1))
 
 
-def affine(x, integers, gain, constant, inputs: Activations | None, after: Activations | None, **place):
+def affine(x, weight, change, gain, constant, inputs: Activations | None, after: Activations | None, **place):
     """`Affine` between two quantisers, or real units where there is none."""
     ranges = [value for part in (inputs, after) for value in (
         (part.saturation, part.offset) if part else (None, None))]
     place = Place(into=Range.of(inputs), out=Range.of(after), **place)
-    return Affine.apply(x, integers, gain, constant, *ranges, place)
+    return Affine.apply(x, weight, change, gain, constant, *ranges, place)
 

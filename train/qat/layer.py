@@ -97,14 +97,18 @@ class QuantisedLayer(nn.Module):
         return self._lowered(x) if lowered else self._real(x)
 
     def _real(self, x):
-        (integers, gain), constant = self._rows(), self.constant
         norm = self.norm if self.training else None
-        if norm:
-            gain = norm.gain
-        elif self.norm:
-            gain, constant = self.folded(gain, total(integers))
-        y = affine(x, integers, gain, constant, self.inputs, self.after and self.after.inputs, geometry=self.geometry,
-                   in_steps=self.in_steps, border=self._border(), norm=norm)
+        rows, change, constant = self.weights, None, self.constant
+        if rows and (norm or not self.norm):
+            weight, change, gain = rows.weight, rows.change, norm.gain if norm else None
+        else:
+            rows, (weight, gain) = None, self._rows()
+            if norm:
+                gain = norm.gain
+            elif self.norm:
+                gain, constant = self.folded(gain, total(weight))
+        y = affine(x, weight, change, gain, constant, self.inputs, self.after and self.after.inputs,
+                   geometry=self.geometry, in_steps=self.in_steps, border=self._border(), norm=norm, rows=rows)
         return torch.relu(y) if self.relu else y
 
     def _lowered(self, x):

@@ -53,6 +53,24 @@ class Weights(nn.Module):
         """The integers, float32[rows, columns], and the gain, float64[rows]."""
         return Rows.apply(self.weight, self.change, self)
 
+    def quantised(self) -> tuple[torch.Tensor, torch.Tensor, tuple]:
+        """As of `forward`, without a record of gradients, and what `back` needs."""
+        grid, grown = self.grid, 1 + self.change.detach().double()
+        per_weight = self.per_weight(grown)
+        steps = self.bent() * per_weight
+        if grid.step == 1:
+            integers = steps.round()
+        else:
+            integers = ((steps - grid.least) / grid.step).round_().mul_(grid.step).add_(grid.least)
+        return integers.clamp_(grid.lowest, grid.highest), self.scale * grown, (steps, grown, per_weight)
+
+    def back(self, of_integers, of_gain, kept: tuple) -> tuple[torch.Tensor, torch.Tensor]:
+        """Gradients of `weight`, which passes inside the range, and of `change`."""
+        steps, grown, per_weight = kept
+        of_steps = passed(of_integers, steps, self.grid.lowest, self.grid.highest)
+        of_change = self.of_change(of_gain * self.scale, of_steps, steps, grown)
+        return self.of_weight(of_steps * per_weight), of_change.float()
+
     def enlarge(self, factor: torch.Tensor):
         """Let a step be worth factor[rows] times as much."""
         self.scale.mul_(factor)
@@ -72,7 +90,7 @@ class Weights(nn.Module):
 
     def bent(self) -> torch.Tensor:
         """The weights, as far as they are not in proportion to their steps."""
-        return self.weight
+        return self.weight.detach()
 
     def of_weight(self, of_bent) -> torch.Tensor:
         """The gradient of `weight`."""
@@ -84,26 +102,17 @@ class Weights(nn.Module):
 
 
 class Rows(Function):
-    """Rounds steps to the grid; the gradient passes inside its range."""
+    """`Weights.quantised` with its gradients."""
 
     @staticmethod
     def forward(ctx, weight, change, kind: Weights):
-        grid, grown = kind.grid, 1 + change.double()
-        ctx.kind, ctx.per_weight = kind, kind.per_weight(grown)
-        steps = kind.bent() * ctx.per_weight
-        if grid.step == 1:
-            integers = steps.round()
-        else:
-            integers = ((steps - grid.least) / grid.step).round_().mul_(grid.step).add_(grid.least)
-        ctx.save_for_backward(steps, grown)
-        return integers.clamp_(grid.lowest, grid.highest), kind.scale * grown
+        integers, gain, ctx.kept = kind.quantised()
+        ctx.kind = kind
+        return integers, gain
 
     @staticmethod
     def backward(ctx, of_integers, of_gain):
-        (steps, grown), kind = ctx.saved_tensors, ctx.kind
-        of_steps = passed(of_integers, steps, kind.grid.lowest, kind.grid.highest)
-        of_change = kind.of_change(of_gain * kind.scale, of_steps, steps, grown)
-        return kind.of_weight(of_steps * ctx.per_weight), of_change.float(), None
+        return *ctx.kind.back(of_integers, of_gain, ctx.kept), None
 
 
 class Wrpn(Weights):
@@ -168,10 +177,10 @@ class DoReFa(Weights):
         return self.most / self.normaliser.item()
 
     def bent(self):
-        return torch.tanh(self.weight)
+        return torch.tanh(self.weight.detach())
 
     def of_weight(self, of_bent):
-        return of_bent * (1 - torch.tanh(self.weight).square())
+        return of_bent * (1 - self.bent().square())
 
 
 KINDS = {
