@@ -16,7 +16,7 @@ from train.methods import ActivationTraining, Recipe, WeightTraining
 from train.networks import NETWORKS
 from train.qat.network import QuantisedNetwork
 
-ROUNDS = 20
+ROUNDS = {"resnet": 20, "mobilenet": 20, "mlp": 100}
 #: Images of a step.
 SIZES = {"resnet": 64, "mobilenet": 64, "mlp": 128}
 LEARNED = {"weights": WeightTraining.LSQ, "activations": ActivationTraining.LSQ}
@@ -79,5 +79,5 @@ def report(console: Console):
     torch.manual_seed(0)
     table = columns("network", "training", "Training step, one thread")
     for name in SIZES:
-        rows(table, name, contestants(name, console), ROUNDS)
+        rows(table, name, contestants(name, console), ROUNDS[name])
     console.print(table)
