@@ -24,10 +24,12 @@ from torch import nn  # noqa: E402
 
 from train import ptq  # noqa: E402
 from train.export import patterns  # noqa: E402
+from train.fit import fit  # noqa: E402
 from train.qat.activations import Activations  # noqa: E402
 from train.qat.graph import Unsupported, nodes  # noqa: E402
 from train.qat.network import QuantisedNetwork  # noqa: E402
 from train.qat.weights import KINDS, weights  # noqa: E402
+from train.straight_through import Codes  # noqa: E402
 
 PAIRS = list(product(WeightTraining, ActivationTraining))
 
@@ -364,3 +366,19 @@ def test_gradients_of_layers(of_weights, of_activations, normalise, net, images)
                              for y in (made, wanted))
         for a, b in zip(by_hand, recorded, strict=True):
             assert torch.allclose(a, b, rtol=1e-3, atol=1e-3 * b.abs().max().item() + 1e-4), layer.name
+
+
+def test_infinite_results_leave_gradients_finite():
+    """Binary16 ends at 65504; what lies beyond is clipped, and moves the range."""
+    y = torch.tensor([np.inf, -np.inf, 1.2], requires_grad=True)
+    saturation = torch.tensor(2.0, requires_grad=True)
+    Codes.apply(y, saturation, 7).sum().backward()
+    assert y.grad.tolist() == [0, 0, 1]
+    assert saturation.grad.item() == pytest.approx(0.1)
+
+
+def test_training_that_diverges_ends_with_a_sentence():
+    net, losses = nn.Linear(1, 1), iter((1.0, 1.0, np.nan, 1.0))
+    with pytest.raises(ValueError, match="QAT, epoch 2: the loss is nan, since training has diverged: try more bits"):
+        fit(phase="QAT", net=net, optimiser=torch.optim.SGD(net.parameters(), lr=0.1), count=2, batch=1, epochs=3, seed=0,
+            loss=lambda index: net(torch.ones(1, 1)).sum() * next(losses))

@@ -1,5 +1,6 @@
 """The training loop that every phase shares."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -50,6 +51,9 @@ def fit(
         accuracy:    Share of the test set, measured after each epoch where a log wants it.
         noise:       Random numbers that `loss` draws.
         also:        What `after_epoch` changes beside `net`.
+
+    Raises:
+        ValueError: training has diverged.
     """
     steps = -(-count // batch)
     observer, order = Observer.of(progress), torch.Generator().manual_seed(seed)
@@ -72,6 +76,9 @@ def fit(
             total += value.item() * len(index)
             if done % 50 == 0:
                 progress(phase, done, epochs * steps, "")
+        if not math.isfinite(total):
+            raise ValueError(f"{phase}, epoch {epoch + 1}: the loss is {total}, since training has diverged: try more "
+                             "bits, a wider accumulator, or another seed")
         after_epoch()
         measured = _measured(net, accuracy) if accuracy and observer.measures else None
         row = Row(phase=phase, epoch=epoch + 1, step=done, rate=rate, loss=total / count, accuracy=measured)

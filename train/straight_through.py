@@ -112,7 +112,7 @@ class Codes(Function):
         gradient = passed(gradient, y, 0, ctx.levels)
         if not codes:
             return gradient, None, None
-        error = inner(codes[0] - y, gradient)  # where codes are clipped, the gradient is 0
+        error = inner(codes[0] - y.clamp(0, ctx.levels), gradient)  # y may be infinite, where the gradient is 0
         return gradient, -error / saturation, None
 
 
