@@ -383,3 +383,12 @@ def test_training_that_diverges_ends_with_a_sentence():
     with pytest.raises(ValueError, match="QAT, epoch 2: the loss is nan, since training has diverged: try more bits"):
         fit(phase="QAT", net=net, optimiser=optimiser, count=2, batch=1, epochs=3, seed=0,
             loss=lambda index: net(torch.ones(1, 1)).sum() * next(losses))
+
+
+def test_weights_that_stay_leave_the_rest_to_be_trained(net, images):
+    quantised = QuantisedNetwork(net, images, Recipe())
+    layer = quantised.layers["wide"]
+    layer.weights.requires_grad_(False)
+    quantised(images).sum().backward()
+    assert layer.weights.weight.grad is layer.weights.change.grad is None
+    assert layer.constant.grad.abs().sum() > 0

@@ -6,6 +6,7 @@ Source: S0 and its gradients; numerics.md of the specification, integer mode, it
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch.autograd import Function
@@ -62,6 +63,21 @@ class Place:
     rows: Weights | None
 
 
+class Wanted(NamedTuple):
+    """Whether `Affine` has to find each gradient."""
+
+    x: bool
+    weight: bool
+    change: bool
+    gain: bool
+    constant: bool
+    b_in: bool
+    m_in: bool
+    b_out: bool
+    m_out: bool
+    place: bool
+
+
 class Affine(Function):
     """y = S * (integers x codes) + T: S = gain * s_in / s_out, T = (constant + gain * m_in * total - m_out) / s_out.
 
@@ -72,10 +88,10 @@ class Affine(Function):
     def forward(ctx, x, weight, change, gain, constant, b_in, m_in, b_out, m_out, place: Place):
         """
         Args:
-            x:           float32[samples, ...], in real units or in steps.
+            x: float32[samples, ...], in real units or in steps.
             weight, change: The parameters of `place.rows`; without it the weights as the layer has them, and None.
-            gain:        float64[rows]; None for that of `place.rows`.
-            constant:    float32[rows].
+            gain: float64[rows]; None for that of `place.rows`.
+            constant: float32[rows].
             b_in, m_in, b_out, m_out: The parameters behind `place.into` and `place.out`, for their gradients.
         """
         into, out, norm, geometry = place.into, place.out, place.norm, place.geometry
@@ -105,39 +121,39 @@ class Affine(Function):
     @staticmethod
     def backward(ctx, gradient):
         y, codes, integers, gain, scale, offset, narrow, *kept = ctx.saved_tensors
-        place, needs = ctx.place, ctx.needs_input_grad
+        place, needs = ctx.place, Wanted(*ctx.needs_input_grad)
         into, out, norm = place.into, place.out, place.norm
         of_codes, of_integers, of_scale, of_offset = place.geometry.scaled_back(
             gradient, codes, integers, narrow, place.border, norm, kept,
-            (needs[0] or needs[5] or needs[6], needs[1]))
+            (needs.x or needs.b_in or needs.m_in, needs.weight or needs.change))
         of_scale, of_offset = of_scale.double(), of_offset.double()
         of_gain = of_scale * ((norm.spread if norm else into.step) / out.step)
-        along = torch.dot(of_scale, scale) if needs[5] or needs[7] else None
+        along = torch.dot(of_scale, scale) if needs.b_in or needs.b_out else None
         of_b_in = of_m_in = of_b_out = of_m_out = of_x = None
-        if needs[7]:
+        if needs.b_out:
             of_b_out = -(along + torch.dot(of_offset, offset)) * (out.damping / out.saturation)
         if out.levels:
             of_offset = of_offset / out.step
-            of_m_out = -of_offset.sum() if needs[8] else None
+            of_m_out = -of_offset.sum() if needs.m_out else None
         if norm:
             of_gain = torch.addcmul(of_gain, of_offset, norm.centre)
             along = 0.0
-        elif into.offset or needs[6]:
+        elif into.offset or needs.m_in:
             sums = total(integers).double()
             of_m_in = torch.dot(of_offset * gain, sums)
             if into.offset:
                 of_gain = torch.addcmul(of_gain, of_offset, sums, value=into.offset)
-                if needs[1]:
+                if of_integers is not None:
                     of_integers += _spread(of_offset * gain * into.offset, of_integers)
         of_weight, of_change = of_integers, None
-        if place.rows:
-            own = torch.zeros_like(of_gain) if needs[3] else of_gain
+        if place.rows and of_integers is not None:
+            own = torch.zeros_like(of_gain) if needs.gain else of_gain
             of_weight, of_change = place.rows.back(of_integers.flatten(1), own, ctx.rows)
         if of_codes is not None:
             of_x, of_b_in, below = _back(of_codes, y, codes, along, place, needs)
             if below is not None:
                 of_m_in = below if of_m_in is None else of_m_in + below
-        of_gain = of_gain if needs[3] else None
+        of_gain = of_gain if needs.gain else None
         return of_x, of_weight, of_change, of_gain, of_offset.float(), of_b_in, of_m_in, of_b_out, of_m_out, None
 
 
@@ -152,7 +168,7 @@ def _back(of_codes, y, codes, along, place: Place, needs):
         return of_codes, None, None
     gradient = passed(of_codes, y, 0, into.levels)
     of_b = of_m = None
-    if needs[5]:
+    if needs.b_in:
         # The gradient is 0 where codes are clipped; inside, y is the share of the step's reciprocal in real units.
         rounded, real = not into.learned_step, not place.in_steps
         lost = codes if rounded and real else codes - y if rounded else y if real else None
@@ -160,9 +176,9 @@ def _back(of_codes, y, codes, along, place: Place, needs):
         of_b = torch.as_tensor(of_b * (into.damping / into.saturation), dtype=torch.float32)
     if place.in_steps:
         return gradient, of_b, None
-    if needs[6]:
+    if needs.m_in:
         of_m = -gradient.sum() / into.step
-    return gradient / into.step if needs[0] else None, of_b, of_m
+    return gradient / into.step if needs.x else None, of_b, of_m
 
 
 def total(integers):
