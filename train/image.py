@@ -16,6 +16,7 @@ from train.factory import build
 from train.fit import Progress, check_epochs, reproducible, share, silent
 from train.methods import Recipe
 from train.networks import CLASSES, SHAPE
+from train.overflow.defaults import RATE
 from train.overflow.predictor import settled
 from train.qat.block import BlockNetwork
 from train.qat.check import check
@@ -76,9 +77,10 @@ def train_image(
             progress=progress, predictor=predictor,
             accuracy=lambda: share(images.outputs(quantised, lowered).argmax(1), images.test_labels))
 
-    phase(False, 0.01, epochs[1])
+    rate = RATE if predictor else 0.01
+    phase(False, rate, epochs[1])
     real = images.outputs(quantised)
-    phase(True, 0.001, epochs[2])
+    phase(True, rate / 10, epochs[2])
     layers, sources = quantised.lower()
     return finish(
         out,

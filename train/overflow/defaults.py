@@ -68,3 +68,5 @@ STEPS = {
     NetworkKind.RNN: Steps(inputs=0.0, step=0.1, shrink=0.8),
     NetworkKind.LSTM: Steps(inputs=0.0, step=0.1, shrink=0.8),
 }
+#: Learning rate of image networks: the real weights behind coarse integers move further than others do.
+RATE = 0.003
