@@ -31,7 +31,7 @@ from train.compare import BATCH, CALIBRATION, Images
 from train.export import patterns
 from train.fit import reproducible, share
 from train.methods import Recipe
-from train.overflow.defaults import RATE, STEPS
+from train.overflow.defaults import STEPS
 from train.overflow.predictor import Predictor, kind
 from train.qat.network import QuantisedNetwork
 from train.qat.training import train_quantised
@@ -47,7 +47,6 @@ class Plan:
         samples:  Training images.
         batch:    Of QAT.
         epochs:   Of FP32 training, of QAT, and of QAT in the machine's arithmetic.
-        rate:     Of QAT; a tenth of it in the machine's arithmetic.
         counted:  Test images on which overflows are counted.
     """
 
@@ -56,15 +55,14 @@ class Plan:
     samples: int
     batch: int
     epochs: tuple[int, int, int]
-    rate: float
     counted: int
 
 
 PLANS = {
     "resnet": Plan(title="ResNet-style", settings=((8, 16), (8, 14)), samples=20_000, batch=BATCH, epochs=(5, 3, 1),
-                   rate=RATE, counted=1_000),
+                   counted=1_000),
     "mlp": Plan(title="MLP", settings=tuple((bits, accumulator) for bits in (8, 4) for accumulator in (16, 14, 12)),
-                samples=60_000, batch=128, epochs=(10, 4, 1), rate=0.01, counted=10_000),
+                samples=60_000, batch=128, epochs=(10, 4, 1), counted=10_000),
 }
 #: Points that a network may lie below FP32, in the mean over the seeds, on accumulators of these bits.
 NEAR, BINDING = 0.5, (16, 14)
@@ -136,9 +134,10 @@ def quantise(network: str, bits: int, accumulator: int, seed: int, folder: Path 
     before = stage(predictor, found)
     predictor.run()
     enlarged = stage(predictor, found)
-    for lowered, epochs, rate in ((False, plan.epochs[1], plan.rate), (True, plan.epochs[2], plan.rate / 10)):
-        train_quantised(qat, found.x, found.labels, lowered=lowered, epochs=epochs, rate=rate, seed=seed,
-                        batch=plan.batch, predictor=predictor)
+    rate = predictor.rate(0.01)
+    for lowered, epochs, slower in ((False, plan.epochs[1], 1), (True, plan.epochs[2], 10)):
+        train_quantised(qat, found.x, found.labels, lowered=lowered, epochs=epochs, rate=rate / slower,
+                        seed=seed, batch=plan.batch, predictor=predictor)
     test = counts(predictor, found.test_x[:plan.counted])
     return Run(
         network=network, bits=bits, accumulator=accumulator, seed=seed, fp32=100 * found.accuracy(net), before=before,

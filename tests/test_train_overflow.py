@@ -398,3 +398,15 @@ def test_one_range_for_the_matrix_where_it_has_one_scale(images):
     assert (made.record.events, made.steps.rows) == (0, False)
     assert first.parameters[0] == first.parameters[1] > 1
     assert len(set(weights.scale.tolist())) == 1
+
+
+def test_convolutions_in_coarse_steps_are_trained_more_slowly(images):
+    made = predictor(quantised(images), images, Widths(sum_bits=40))
+    made.factors["hidden1"].parameters *= 1e6
+    assert made.rate(0.01) == 0.01  # dense layers
+    x = torch.rand(4, 1, 8, 8)
+    made = Predictor(QuantisedNetwork(Convolutions(), x, Recipe()), x, Widths(sum_bits=40), Steps())
+    for grown, rate in (1.0, 0.01), (9.0, 0.01), (11.0, 0.003):
+        for found in made.factors.values():
+            found.parameters[:] = grown
+        assert made.rate(0.01) == rate

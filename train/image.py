@@ -16,7 +16,6 @@ from train.factory import build
 from train.fit import Progress, check_epochs, reproducible, share, silent
 from train.methods import Recipe
 from train.networks import CLASSES, SHAPE
-from train.overflow.defaults import RATE
 from train.overflow.predictor import settled
 from train.qat.block import BlockNetwork
 from train.qat.check import check
@@ -77,7 +76,7 @@ def train_image(
             progress=progress, predictor=predictor,
             accuracy=lambda: share(images.outputs(quantised, lowered).argmax(1), images.test_labels))
 
-    rate = RATE if predictor else 0.01
+    rate = predictor.rate(0.01) if predictor else 0.01
     phase(False, rate, epochs[1])
     real = images.outputs(quantised)
     phase(True, rate / 10, epochs[2])

@@ -68,5 +68,6 @@ STEPS = {
     NetworkKind.RNN: Steps(inputs=0.0, step=0.1, shrink=0.8),
     NetworkKind.LSTM: Steps(inputs=0.0, step=0.1, shrink=0.8),
 }
-#: Learning rate of image networks: the real weights behind coarse integers move further than others do.
-RATE = 0.003
+#: Steps of convolutions that have grown more than so many times, in the geometric mean, are learned by this share of a
+#: learning rate: the real weights behind them move further than others do.
+COARSE, SLOWER = 10.0, 0.3

@@ -13,7 +13,7 @@ import torch
 from golden.layer_overflow import Count, Widths, count
 from golden.lowering import start_values
 from train.fit import Progress, silent
-from train.overflow.defaults import STEPS, NetworkKind, Steps
+from train.overflow.defaults import COARSE, SLOWER, STEPS, NetworkKind, Steps
 from train.overflow.factors import Factors, Room
 from train.overflow.ranges import enlarge_inputs, enlarge_parameters, in_real_units, weights_used
 from train.overflow.record import LayerRecord, Record
@@ -68,6 +68,12 @@ class Predictor:
                 bits=after.bits))
         self.record = Record(widths=self.widths, layers=tuple(made))
         return self.record
+
+    def rate(self, rate: float) -> float:
+        """A learning rate, or less of it where the steps of convolutions have become coarse."""
+        grown = np.concatenate([found.parameters for found in self.factors.values()])
+        coarse = kind(self.network) is NetworkKind.CNN and np.log(grown).mean() > np.log(COARSE)
+        return rate * SLOWER if coarse else rate
 
     def count(self, name: str, inputs: torch.Tensor | None = None) -> Count:
         """Events of one layer, on the calibration set or on other inputs."""
