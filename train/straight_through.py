@@ -76,19 +76,6 @@ class Damped(Function):
         return gradient * ctx.factor, None
 
 
-class Gain(Function):
-    """scale * (1 + change); the gradient of `change` times a factor."""
-
-    @staticmethod
-    def forward(ctx, change, scale, factor):
-        ctx.scale, ctx.factor = scale, factor
-        return scale * (1 + change.double())
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return (gradient * ctx.scale * ctx.factor).float(), None, None
-
-
 class Codes(Function):
     """Unsigned codes u = clip(round(y), 0, levels) of y = (x - m) / s, with the source's gradients for m and b.
 

@@ -6,8 +6,6 @@ Source: S0; Ioffe and Szegedy, 2015.
 import torch
 from torch import nn
 
-from train.straight_through import Gain
-
 #: Added to the variance of sums, which are of integers or of real weights.
 EPSILON = 1e-5
 #: Share of a batch in the running statistics.
@@ -44,7 +42,7 @@ class Normalisation(nn.Module):
     @property
     def gain(self) -> torch.Tensor:
         """float64[rows], in place of that of a layer without normalisation."""
-        return Gain.apply(self.change, self.start, 1.0)
+        return self.start * (1 + self.change.double())
 
     def _deviation(self):
         return (self.variance.double() + EPSILON).sqrt()
