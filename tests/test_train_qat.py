@@ -28,7 +28,7 @@ from train.fit import fit  # noqa: E402
 from train.qat.activations import Activations  # noqa: E402
 from train.qat.graph import Unsupported, nodes  # noqa: E402
 from train.qat.network import QuantisedNetwork  # noqa: E402
-from train.qat.weights import KINDS, weights  # noqa: E402
+from train.qat.weights import grid_of, weights  # noqa: E402
 from train.straight_through import Codes  # noqa: E402
 
 PAIRS = list(product(WeightTraining, ActivationTraining))
@@ -135,7 +135,7 @@ def test_training_starts_from_the_integers_of_ptq(of_weights, method, unrounded)
         for shared, parts in (1, None), (0, np.zeros(4, int)), (2, np.array([0, 0, 1, 1])), (3, np.array([0, 0, 0, 1])):
             recipe = Recipe(weights=of_weights, methods=Methods(weights=method, rows=shared), unrounded=unrounded)
             made = weights(rows, bits, recipe)
-            grid = KINDS[of_weights].grid_of(bits, True)
+            grid = grid_of(of_weights, bits, True)
             codes, scales = ptq.weights(rows, grid, method, parts)
             integers, gain = (part.detach().numpy() for part in made())
             assert np.array_equal(integers, codes)

@@ -9,7 +9,7 @@ from train.block_recipe import BlockRecipe
 from train.methods import Recipe, Start, WeightMethod
 from train.ptq.mmse import searchable
 from train.qat.graph import Kind, Node, nodes
-from train.qat.weights import KINDS
+from train.qat.weights import grid_of
 
 
 def layers(found: Sequence[Node], recipe: Recipe | BlockRecipe) -> dict[str, Node]:
@@ -48,7 +48,7 @@ def check(network: nn.Module, recipe: Recipe | BlockRecipe, shape: Sequence[int]
 def _check_bits(name: str, layer: nn.Module, recipe: Recipe, machine: bool):
     weights_bits, input_bits = recipe.bits_of(name)
     if weights_bits is not None:
-        grid = KINDS[recipe.weights].grid_of(weights_bits, recipe.symmetric[0])
+        grid = grid_of(recipe.weights, weights_bits, recipe.symmetric[0])
         if machine and not 2 <= (width := grid.highest.bit_length() + 1) <= 16:
             raise ValueError(f"layer {name!r}: weights of {weights_bits} bits by {recipe.weights} multiply as integers "
                              f"of {width}, but a machine's operands have 2 to 16: choose another width")

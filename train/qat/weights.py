@@ -43,12 +43,6 @@ class Weights(nn.Module):
         self.change = nn.Parameter(torch.zeros(len(scales)))
         self.weight = nn.Parameter(self.begin(codes, fraction).float())
 
-    @staticmethod
-    def grid_of(bits: int, symmetric: bool) -> Grid:
-        """The integers of a width."""
-        half = 1 << bits - 1
-        return Grid(symmetric - half, half - 1)
-
     def forward(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The integers, float32[rows, columns], and the gain, float64[rows]."""
         return Rows.apply(self.weight, self.change, self)
@@ -102,7 +96,7 @@ class Weights(nn.Module):
 
 
 class Rows(Function):
-    """`Weights.quantised` with its gradients."""
+    """`Weights.quantised` with its gradients; the parameters are arguments so that PyTorch asks for theirs."""
 
     @staticmethod
     def forward(ctx, weight, change, kind: Weights):
@@ -152,20 +146,8 @@ class LearnedStep(Uniform):
         return (of_gain - (of_steps * steps).sum(1) / grown) * damping / self.unit.square()
 
 
-class LearnedOddStep(LearnedStep):
-    """The same on odd integers: no zero, but as many levels as the bits have."""
-
-    @staticmethod
-    def grid_of(bits, symmetric):
-        return Grid.odd(bits)
-
-
 class DoReFa(Weights):
     """Weights behind a tanh: n is odd, round to (2**bits - 1) * tanh(w) / normaliser; the normaliser stays."""
-
-    @staticmethod
-    def grid_of(bits, symmetric):
-        return Grid.odd(bits)
 
     def begin(self, codes, fraction):
         self.most = self.grid.highest
@@ -185,7 +167,13 @@ class DoReFa(Weights):
 
 KINDS = {
     WeightTraining.WRPN: Wrpn, WeightTraining.UNIFORM: Uniform, WeightTraining.LSQ: LearnedStep,
-    WeightTraining.LSQ_ODD: LearnedOddStep, WeightTraining.DOREFA: DoReFa}
+    WeightTraining.LSQ_ODD: LearnedStep, WeightTraining.DOREFA: DoReFa}
+
+
+def grid_of(method: WeightTraining, bits: int, symmetric: bool) -> Grid:
+    """The integers of a width."""
+    half = 1 << bits - 1
+    return Grid.odd(bits) if method.odd else Grid(symmetric - half, half - 1)
 
 
 def weights(rows: np.ndarray, bits: int, recipe: Recipe, fold: torch.Tensor | float = 1.0) -> Weights:
@@ -201,7 +189,7 @@ def weights(rows: np.ndarray, bits: int, recipe: Recipe, fold: torch.Tensor | fl
         ValueError: the method cannot search so many integers.
     """
     kind = KINDS[recipe.weights]
-    grid = kind.grid_of(bits, recipe.symmetric[0])
+    grid = grid_of(recipe.weights, bits, recipe.symmetric[0])
     fold = np.broadcast_to(np.asarray(fold, np.float64), len(rows))
     fold = np.where(fold == 0, 1.0, fold)
     if recipe.start is Start.FP32:
