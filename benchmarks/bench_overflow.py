@@ -135,9 +135,9 @@ def quantise(network: str, bits: int, accumulator: int, seed: int, folder: Path 
     predictor.run()
     enlarged = stage(predictor, found)
     rate = predictor.rate(0.01)
-    for lowered, epochs, slower in ((False, plan.epochs[1], 1), (True, plan.epochs[2], 10)):
-        train_quantised(qat, found.x, found.labels, lowered=lowered, epochs=epochs, rate=rate / slower,
-                        seed=seed, batch=plan.batch, predictor=predictor)
+    for lowered, epochs, at in ((False, plan.epochs[1], rate), (True, plan.epochs[2], rate / 10)):
+        train_quantised(qat, found.x, found.labels, lowered=lowered, epochs=epochs, rate=at, seed=seed,
+                        batch=plan.batch, predictor=predictor)
     test = counts(predictor, found.test_x[:plan.counted])
     return Run(
         network=network, bits=bits, accumulator=accumulator, seed=seed, fp32=100 * found.accuracy(net), before=before,
