@@ -1,5 +1,7 @@
 """Everything between the message processors: sequencer, pipelines, memories, queues."""
 
+from itertools import product
+
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -22,6 +24,7 @@ from hw.vector_memories import READERS, VectorMemories
 from hw.writeback import Writeback
 from spec.config import Config
 from spec.isa import VRFS
+from spec.operations import MFUS, Stage
 from spec.registers import Counter
 
 __all__ = ["Core", "counted"]
@@ -217,8 +220,8 @@ class Core(wiring.Component):
                 reads.append(issue.go & issue.reads[OPERANDS.index(v)])
             m.d.comb += [events[f"read_{mem.name.lower()}"].eq(sum(reads)),
                          events[f"write_{mem.name.lower()}"].eq(self.back.writes[v].valid + copy.writes[v].valid)]
-        for k, stage in enumerate(("add0", "act0", "mul0", "add1", "act1", "mul1")):
-            m.d.comb += events[stage].eq(issue.go & issue.stages[k])
+        for k, (mfu, stage) in enumerate(product(range(MFUS), Stage)):
+            m.d.comb += events[f"{stage.name.lower()}{mfu}"].eq(issue.go & issue.stages[k])
         for name in ("beats", "tiles", "vectors", "rows_loaded"):
             m.d.comb += events[name].eq(mvm.events[name])
         for kind in ("partial", "product", "output"):

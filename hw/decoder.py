@@ -150,9 +150,9 @@ class Decoder(wiring.Component):
             place.writes.eq(place.writes + write), place.open.eq(f.op != Op.END_CHAIN),
             place.closed.eq(place.closed | (f.op == Op.M_WR) | (write & (f.mem == Mem.MVM_Q)))]
         for op, spec in isa.SPECS.items():
-            if spec.stage is not None:
+            if spec.operation:
                 with m.If(f.op == op):
-                    m.d.sync += place.position.eq(spec.stage + 1)
+                    m.d.sync += place.position.eq(spec.position + 1)
 
     def _between_chains(self, m):
         f, place, address = self.fields, self.place, self.i.p.address

@@ -16,10 +16,10 @@ Fields = data.FlexibleLayout(isa.WORD, {
     name: data.Field(unsigned(field.width), field.lo) for name, field in isa.FIELDS.items()})
 
 #: Where the decoder is. `open`: inside a chain, of `length` instructions so far; `closed`: it takes nothing but
-#: end_chain any more; `position`: stages passed, 0 before MFU 0, 6 behind MFU 1; `written`: the last instruction was
-#: a write; `writes`: writes so far; `loops`: loops that are open.
+#: end_chain any more; `position`: stages passed, 0 before MFU 0, `isa.STAGES` behind the last MFU; `written`: the last
+#: instruction was a write; `writes`: writes so far; `loops`: loops that are open.
 place = data.StructLayout({
-    "open": 1, "closed": 1, "length": 4, "position": 3, "written": 1, "writes": 2, "loops": 2})
+    "open": 1, "closed": 1, "length": 4, "position": range(isa.STAGES + 1), "written": 1, "writes": 2, "loops": 2})
 
 
 def one_of(signal, values):
@@ -97,7 +97,7 @@ class InstructionCheck(wiring.Component):
         """The instruction does not follow from the chain so far."""
         c, p = self.chain, self.place
         outside = [Op.V_RD, Op.M_RD, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END]
-        stages = Cat((f.op == op) & (p.position > s.stage) for op, s in isa.SPECS.items() if s.stage is not None)
+        stages = Cat((f.op == op) & (p.position > s.position) for op, s in isa.SPECS.items() if s.operation)
         again = Cat((f.mem == mem) & c.writes[k].valid for k, mem in enumerate(isa.VRFS)).any() | (
             (f.mem == Mem.NET_Q) & c.net)
         push = f.mem == Mem.MVM_Q

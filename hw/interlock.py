@@ -5,9 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.types import (
+    MEMORIES,
     NET,
     OPERANDS,
     TICKET,
+    Controls,
     Product,
     Select,
     Wait,
@@ -17,7 +19,6 @@ from hw.types import (
     reader,
     waiting,
 )
-from hw.types import Control as Stages
 from hw.types import write as write_layout
 from spec.config import Config
 from spec.isa import VRFS
@@ -35,7 +36,7 @@ def _iterations(config):
 def FetchJob(config: Config) -> data.StructLayout:
     """Operand fetch: the source of one `mv_mul`. `own`: iterations wait for this chain's earlier writes."""
     return data.StructLayout({
-        "memory": range(7), "source": reader(config), "words": 16, **_iterations(config),
+        "memory": MEMORIES, "source": reader(config), "words": 16, **_iterations(config),
         "integer": 1, "unsigned": 1, "mfu": Wait, "copy": Wait, "own": Wait})
 
 
@@ -47,10 +48,10 @@ def IssueJob(config: Config) -> data.StructLayout:
     """What enters the multi-function units. `targets`: its writes to the operands' memories. `serial`: each word waits
     for the one before it to land."""
     return data.StructLayout({
-        "memory": range(7), "source": reader(config), "words": 16, **_iterations(config),
+        "memory": MEMORIES, "source": reader(config), "words": 16, **_iterations(config),
         "stride_out": address_bits(config), "operands": data.ArrayLayout(reader(config), len(OPERANDS)),
         "targets": data.ArrayLayout(write_layout(config), len(OPERANDS)),
-        "control": data.ArrayLayout(Stages, 2), "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait})
+        "control": Controls, "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait})
 
 
 def WriteJob(config: Config) -> data.StructLayout:
@@ -63,7 +64,7 @@ def WriteJob(config: Config) -> data.StructLayout:
 def CopyJob(config: Config) -> data.StructLayout:
     """What enters the copy pipeline; `matrix`: native tiles from `tile` on, to MatrixRf."""
     return data.StructLayout({
-        "memory": range(7), "source": reader(config), "words": 16, **_iterations(config),
+        "memory": MEMORIES, "source": reader(config), "words": 16, **_iterations(config),
         "matrix": 1, "tile": 16, "integer": 1, "serial": 1, "fetch": Wait, "mfu": Wait, "product": Wait})
 
 

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.multifunction import MultiFunctionUnit
 from hw.pipeline import delay
-from hw.types import OPERANDS, Control, address_bits, word
+from hw.types import OPERANDS, Controls, address_bits, word
 from hw.writeback import results
 from spec.config import Config
 
@@ -37,7 +37,7 @@ class MfuPipeline(wiring.Component):
         self.units = MultiFunctionUnit(config.mfu_lanes), MultiFunctionUnit(config.mfu_lanes)
         addresses = data.ArrayLayout(address_bits(config), len(OPERANDS))
         super().__init__({
-            "go": In(1), "control": In(data.ArrayLayout(Control, 2)), "addresses": In(addresses),
+            "go": In(1), "control": In(Controls), "addresses": In(addresses),
             "word": In(word(config)), "reads": Out(addresses),
             "operands": In(data.ArrayLayout(word(config), len(OPERANDS))),
             "o": Out(results(config)), "valid": Out(1)})
@@ -56,7 +56,7 @@ class MfuPipeline(wiring.Component):
                      first.value.eq(value), second.value.eq(first.value_out), second.tap.eq(first.tap_out)]
         for unit, control, cycles in ((first, self.control[0], 2), (second, self.control[1], 2 + first.latency)):
             later = delay(m, control, cycles)
-            m.d.comb += [unit.control[name].eq(later[name]) for name in ("add", "act", "mul", "tap")]
+            m.d.comb += unit.control.eq(later)
         m.d.comb += [self.o.value.eq(second.value_out), self.o.taps.eq(second.tap_out)]
 
         valid = Signal(self.latency)

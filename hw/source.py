@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.types import MVM, NET, address_bits, blocked, progress, reader, word
+from hw.types import MEMORIES, MVM, NET, address_bits, blocked, progress, reader, word
 from spec.config import Config
 from spec.isa import VRFS
 
@@ -15,7 +15,7 @@ def walk(config: Config) -> data.StructLayout:
     """Where the words of a chain's source lie."""
     bits = address_bits(config)
     return data.StructLayout({
-        "valid": 1, "memory": range(7), "source": reader(config), "words": 16,
+        "valid": 1, "memory": MEMORIES, "source": reader(config), "words": 16,
         "iterations": 16, "iterations_x": 16, "stride_x": bits, "stride_y": bits})
 
 

@@ -5,14 +5,17 @@ from amaranth.lib import data
 from amaranth.utils import bits_for
 
 from spec.config import Config
-from spec.isa import VRFS, depth
-from spec.mfu import ACT_OP_BITS, ADD_OP_BITS, TAP_BITS, TAPS
+from spec.isa import OPERAND_MEMORIES, QUEUES, VRFS, depth
+from spec.mfu import TAP_BITS, TAPS
+from spec.operations import MFUS, Stage, code_bits
 
 TICKET = 7  #: Bits of a chain's number within its pipeline; the interlock keeps the numbers in use within half of it.
 
 #: Index of a vector memory or queue on the wires: its code less one.
-INITIAL, ADDSUB0, ADDSUB1, MULTIPLY0, MULTIPLY1, NET, MVM = range(7)
-OPERANDS = (ADDSUB0, ADDSUB1, MULTIPLY0, MULTIPLY1)  #: Memories with an operand port, in the order of their indices.
+INITIAL, ADDSUB0, ADDSUB1, MULTIPLY0, MULTIPLY1, NET, MVM = (mem - 1 for mem in (*VRFS, *QUEUES))
+MEMORIES = range(len(VRFS) + len(QUEUES))  #: The indices.
+#: Memories with an operand port: for each stage with operands those of MFU 0 and MFU 1.
+OPERANDS = tuple(mem - 1 for mems in OPERAND_MEMORIES.values() for mem in mems)
 
 
 def require_powers_of_two(config: Config) -> None:
@@ -54,8 +57,10 @@ def progress(config: Config) -> data.StructLayout:
 
 Wait = data.StructLayout({"valid": 1, "ticket": TICKET})  #: Start after this chain of another pipeline.
 
-Control = data.StructLayout({  #: Operations of one multi-function unit; `tap` as `MultiFunctionUnit` says.
-    "add": ADD_OP_BITS, "act": ACT_OP_BITS, "mul": 1, "tap": data.ArrayLayout(TAP_BITS, TAPS)})
+#: What one multi-function unit does: the code of each stage, called as the stage, and for each tap a `Tap`.
+Control = data.StructLayout({stage.name.lower(): code_bits(stage) for stage in Stage} | {
+    "tap": data.ArrayLayout(TAP_BITS, TAPS)})
+Controls = data.ArrayLayout(Control, MFUS)
 
 Select = data.StructLayout({"tapped": 1, "tap": range(TAPS)})  #: Written value: a tap, or the chain's last.
 
@@ -84,10 +89,10 @@ def chain(config: Config) -> data.StructLayout:
         "mv_mul": 1, "push": 1, "matrix": 1, "pointwise": 1,
         "vector_words": 16, "words": 16, "tail": range(config.mfu_lanes), "iterations": 16, "iterations_x": 16,
         "stride_x": bits, "stride_y": bits, "stride_out": bits,
-        "memory": range(7), "source": access(config),
+        "memory": MEMORIES, "source": access(config),
         "operands": data.ArrayLayout(access(config), len(OPERANDS)),
         "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select,
-        "control": data.ArrayLayout(Control, 2)})
+        "control": Controls})
 
 
 def reader(config: Config) -> data.StructLayout:

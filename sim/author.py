@@ -8,11 +8,11 @@ import numpy as np
 from spec.chain import Registers
 from spec.check import Sequencer
 from spec.config import Config
-from spec.isa import LOOP_DEPTH, QUEUES, SPECS, VRFS, Instruction, Mem, Op, Reg, Stage, depth, encode
+from spec.isa import LOOP_DEPTH, QUEUES, SPECS, STAGES, VRFS, Instruction, Mem, Op, Reg, depth, encode
 from spec.rules import Violation
 
 _HOT = 10  #: Most addresses lie below, so that chains meet.
-_STAGES = [[op for op, spec in SPECS.items() if spec.stage == stage] for stage in Stage]
+_STAGES = [[op for op, spec in SPECS.items() if spec.operation and spec.position == k] for k in range(STAGES)]
 
 
 class Author:

@@ -10,7 +10,7 @@ from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 
 from hw.interlock import IssueJob
-from hw.types import MVM, NET, OPERANDS, Control, address_bits, progress
+from hw.types import MVM, NET, OPERANDS, Controls, address_bits, progress
 from hw.types import chain as chain_layout
 from sim.chains import Word, feeds_itself, fields, pipelines, random_chains, words
 from sim.configs import from_text
@@ -23,7 +23,7 @@ from spec.chain import Chain
 CONFIG, LATENCY = from_text(os.environ["CONFIG"]), int(os.environ["LATENCY"])
 DUE = tuple(map(int, os.environ["DUE"].strip("()").split(",")))
 CHAIN = Record(chain_layout(CONFIG))
-JOB, CONTROL, PROGRESS = Record(IssueJob(CONFIG)), Record(data.ArrayLayout(Control, 2)), Record(progress(CONFIG))
+JOB, CONTROL, PROGRESS = Record(IssueJob(CONFIG)), Record(Controls), Record(progress(CONFIG))
 ADDRESSES = Record(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
 
 

@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant("counters", "hw/counters.py", "total[:BITS] | total[BITS].replicate(BITS)", "total[:BITS]"),
     Mutant("decoder", "hw/decoder.py", "total > self.config.mvmq_words", "total >= self.config.mvmq_words"),
     Mutant("decoder", "hw/chain_builder.py", "v.stride_out >= v.words", "v.stride_out > v.words"),
-    Mutant("decoder", "hw/instruction_check.py", "p.position > s.stage", "p.position > s.stage + 1"),
+    Mutant("decoder", "hw/instruction_check.py", "p.position > s.position", "p.position > s.position + 1"),
     Mutant("host_read", "hw/host_read.py", "(self.i.p.count - offset)[:32]", "self.i.p.count"),
     Mutant("interlock", "hw/interlock.py", "once & (write.lo <= read.lo)", "write.lo <= read.lo"),
     Mutant("interlock", "hw/interlock.py", 'y.mfu.eq(self._waits(m, c, "mfu", "copy_mfu", reads_net=net))',
