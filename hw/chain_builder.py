@@ -34,8 +34,8 @@ class ChainBuilder(wiring.Component):
         self.config = config
         super().__init__({
             "begin": In(1), "add": In(1), "fields": In(Fields), "end": In(35), "place": In(place),
-            "values": In(DERIVED), "parts": Out(chain(config)), "o": Out(chain(config)), "source": Out(16),
-            "source_end": Out(35)})
+            "values": In(DERIVED), "parts": Out(chain(config)), "o": Out(chain(config)),
+            "source": Out(isa.ADDRESS_BITS), "source_end": Out(35)})
 
     def elaborate(self, platform):
         m = Module()

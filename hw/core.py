@@ -23,7 +23,7 @@ from hw.types import OPERANDS, TICKET, waiting, word
 from hw.vector_memories import READERS, VectorMemories
 from hw.writeback import Writeback
 from spec.config import Config
-from spec.isa import VRFS
+from spec.isa import END_BITS, VRFS
 from spec.operations import MFUS, Stage
 from spec.registers import Counter
 
@@ -74,7 +74,7 @@ class Core(wiring.Component):
             "update": In(stream.Signature(messages.update(config))),
             "updated": Out(stream.Signature(messages.updated(config))),
             "start": In(1), "message_error": In(1), "sent": In(1), "running": Out(1), "done": Out(1), "error": Out(4),
-            "error_address": Out(17), "wait_input": Out(1), "wait_output": Out(1),
+            "error_address": Out(END_BITS), "wait_input": Out(1), "wait_output": Out(1),
             "invalid_vector": Out(1), "invalid_matrix": Out(1),
             "events": Out(data.StructLayout({c.name.lower(): bits for c, bits in counted(config).items()}))})
 

@@ -9,6 +9,7 @@ from hw.read_ahead import ReadAhead
 from hw.source import read_request
 from hw.types import word
 from spec.config import Config
+from spec.isa import ADDRESS_BITS
 
 __all__ = ["HostRead"]
 
@@ -33,8 +34,8 @@ class HostRead(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.ahead = ahead = ReadAhead(self.config, 4 + 16 + 32)
-        offset = Signal(16)
+        m.submodules.ahead = ahead = ReadAhead(self.config, 4 + ADDRESS_BITS + 32)
+        offset = Signal(ADDRESS_BITS)
         last = offset == self.i.p.count - 1
         go = self.i.valid & (self.i.p.count != 0) & ahead.room & self.grant
         m.d.comb += [

@@ -46,7 +46,7 @@ class InstructionCheck(wiring.Component):
         self.config = config
         super().__init__({
             "word": In(isa.WORD), "outside": In(1), "place": In(place), "chain": In(chain(config)),
-            "words": In(16), "iterations": In(16), "tiles": In(32), "span": In(32),
+            "words": In(isa.REGISTER_BITS), "iterations": In(isa.REGISTER_BITS), "tiles": In(32), "span": In(32),
             "error": Out(4), "end": Out(35), "beyond": Out(1)})
 
     def elaborate(self, platform):
@@ -64,7 +64,7 @@ class InstructionCheck(wiring.Component):
         refused = Cat((f.op == op) & ~one_of(f.mem, isa.SPECS[op].mems) for op in memory_kinds).any()
         queue_address = one_of(f.mem, isa.QUEUES) & ((f.a != 0) | f.inc)
         strange, misplaced = self._strange(m, f), self._misplaced(f)
-        far_scale = (f.mem == Reg.OUT_SCALE) & (f.a[5:] != f.a[5].replicate(11))
+        far_scale = (f.mem == Reg.OUT_SCALE) & (f.a[5:] != f.a[5].replicate(isa.REGISTER_BITS - 5))
         with m.If(self.outside):
             m.d.comb += error.eq(Error.END)
         with m.Elif(strange):
@@ -115,7 +115,7 @@ class InstructionCheck(wiring.Component):
     def _range(self, m, f):
         """Where the instruction's words end, and whether its memory ends before."""
         config = self.config
-        count, limit = Signal(32), Signal(17)
+        count, limit = Signal(32), Signal(isa.END_BITS)
         depths = {mem: isa.depth(config, mem) for mem in isa.VRFS}
         operands = {op: depths[spec.operand] for op, spec in isa.SPECS.items() if spec.operand is not None}
         m.d.comb += count.eq(self.words)

@@ -9,7 +9,7 @@ from hw.crc import CRC32
 from hw.message_items import MessageItems
 from hw.types import require_powers_of_two, word
 from spec.config import Config
-from spec.isa import VRFS, depth
+from spec.isa import ADDRESS_BITS, END_BITS, VRFS, depth
 from spec.messages import MessageKind
 from spec.training import LazyFormat
 
@@ -178,7 +178,7 @@ class MessageInput(wiring.Component):
                     header.wrong.eq(kind[4:].any() | memory[4:].any() | flags[1:].any() | zero.any()),
                 ]
             with m.Case(1):
-                m.d.sync += [header.address.eq(bits), header.wrong.eq(header.wrong | bits[16:].any())]
+                m.d.sync += [header.address.eq(bits), header.wrong.eq(header.wrong | bits[ADDRESS_BITS:].any())]
             with m.Case(2):
                 m.d.sync += header.count.eq(bits)
             with m.Case(3):
@@ -207,7 +207,7 @@ class MessageInput(wiring.Component):
                                          & ~header.address[8:].all())
             with m.Case(MessageKind.INPUT):
                 m.d.comb += known.eq((header.memory == 0) & (header.address == 0))
-        beyond = header.count[17:].any() | (header.address + header.count[:17] > limit)
+        beyond = header.count[END_BITS:].any() | (header.address + header.count[:END_BITS] > limit)
         return (~known | (header.count == 0)
                 | header.integer & (header.kind != MessageKind.PACKED)
                 | beyond & (header.kind != MessageKind.INPUT) & (header.kind != MessageKind.UPDATE))

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw import messages
 from hw.types import require_powers_of_two, word
 from spec.config import Config
+from spec.isa import ADDRESS_BITS
 from spec.messages import MessageKind, item_bytes
 
 __all__ = ["MessageItems"]
@@ -72,7 +73,7 @@ class MessageItems(wiring.Component):
         gathered = Signal(messages.UNIT * max(sizes.values()))
         part, final = Signal(range(max(sizes.values()))), Signal(range(max(sizes.values())))
         header, record = Signal(messages.Header), Signal(range(self.records))
-        item = Signal(data.StructLayout({"address": 16, "record": range(self.records), "left": 32}))
+        item = Signal(data.StructLayout({"address": ADDRESS_BITS, "record": range(self.records), "left": 32}))
         leaving = Signal()
 
         with m.Switch(header.kind):

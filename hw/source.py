@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.types import MEMORIES, MVM, NET, address_bits, blocked, progress, reader, word
 from spec.config import Config
-from spec.isa import VRFS
+from spec.isa import REGISTER_BITS, VRFS
 
 __all__ = ["Source", "read_request", "walk"]
 
@@ -15,8 +15,8 @@ def walk(config: Config) -> data.StructLayout:
     """Where the words of a chain's source lie."""
     bits = address_bits(config)
     return data.StructLayout({
-        "valid": 1, "memory": MEMORIES, "source": reader(config), "words": 16,
-        "iterations": 16, "iterations_x": 16, "stride_x": bits, "stride_y": bits})
+        "valid": 1, "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS,
+        "iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS, "stride_x": bits, "stride_y": bits})
 
 
 def read_request(config: Config) -> data.StructLayout:
@@ -48,7 +48,7 @@ class Source(wiring.Component):
             "job": In(walk(config)), "hold": In(1), "mfu": In(progress(config)), "copy": In(progress(config)),
             "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
             "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))),
-            "go": Out(1), "word": Out(word(config)), "index": Out(16), "iteration": Out(16),
+            "go": Out(1), "word": Out(word(config)), "index": Out(REGISTER_BITS), "iteration": Out(REGISTER_BITS),
             "last_word": Out(1), "last_iteration": Out(1), "last": Out(1), "starved": Out(1), "waits": Out(1)})
 
     def elaborate(self, platform):
@@ -83,7 +83,7 @@ class Source(wiring.Component):
         """Offset of the word at hand from the source's first address."""
         job, bits = self.job, address_bits(self.config)
         offset, along_x, along_y = Signal(bits), Signal(bits), Signal(bits)
-        x = Signal(16)
+        x = Signal(REGISTER_BITS)
         turn = x == job.iterations_x - 1
         following = Mux(turn, along_y + job.stride_y, along_x + job.stride_x)[:bits]
         m.d.comb += [self.last_word.eq(self.index == job.words - 1),

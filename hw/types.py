@@ -5,7 +5,7 @@ from amaranth.lib import data
 from amaranth.utils import bits_for
 
 from spec.config import Config
-from spec.isa import OPERAND_MEMORIES, QUEUES, VRFS, depth
+from spec.isa import ADDRESS_BITS, OPERAND_MEMORIES, QUEUES, REGISTER_BITS, VRFS, depth
 from spec.mfu import TAP_BITS, TAPS
 from spec.operations import MFUS, Stage, code_bits
 
@@ -52,7 +52,7 @@ def dependency(config: Config) -> data.StructLayout:
 def progress(config: Config) -> data.StructLayout:
     """How far a writing pipeline is: chains landed, and of the next one the lowest address not yet written."""
     return data.StructLayout({
-        "done": TICKET, "iteration": 16, "low": data.ArrayLayout(address_bits(config), len(VRFS))})
+        "done": TICKET, "iteration": REGISTER_BITS, "low": data.ArrayLayout(address_bits(config), len(VRFS))})
 
 
 Wait = data.StructLayout({"valid": 1, "ticket": TICKET})  #: Start after this chain of another pipeline.
@@ -65,8 +65,8 @@ Controls = data.ArrayLayout(Control, MFUS)
 Select = data.StructLayout({"tapped": 1, "tap": range(TAPS)})  #: Written value: a tap, or the chain's last.
 
 Product = data.StructLayout({  #: One `mv_mul`.
-    "tile": 16, "columns": 16, "row_tiles": 16, "words": 16, "rows": 16, "iterations": 16, "integer": 1, "unsigned": 1,
-    "out_scale": signed(6), "bias": 1, "bias_address": 16})
+    "tile": ADDRESS_BITS, **dict.fromkeys(("columns", "row_tiles", "words", "rows", "iterations"), REGISTER_BITS),
+    "integer": 1, "unsigned": 1, "out_scale": signed(6), "bias": 1, "bias_address": ADDRESS_BITS})
 
 
 def access(config: Config) -> data.StructLayout:
@@ -87,7 +87,8 @@ def chain(config: Config) -> data.StructLayout:
     return data.StructLayout({
         "product": Product,
         "mv_mul": 1, "push": 1, "matrix": 1, "pointwise": 1,
-        "vector_words": 16, "words": 16, "tail": range(config.mfu_lanes), "iterations": 16, "iterations_x": 16,
+        "vector_words": REGISTER_BITS, "words": REGISTER_BITS, "tail": range(config.mfu_lanes),
+        "iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS,
         "stride_x": bits, "stride_y": bits, "stride_out": bits,
         "memory": MEMORIES, "source": access(config),
         "operands": data.ArrayLayout(access(config), len(OPERANDS)),

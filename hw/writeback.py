@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.interlock import WriteJob
 from hw.types import address_bits, progress, word
 from spec.config import Config
-from spec.isa import VRFS
+from spec.isa import REGISTER_BITS, VRFS
 from spec.mfu import TAPS
 
 __all__ = ["Writeback", "results", "write_request"]
@@ -43,14 +43,14 @@ class Writeback(wiring.Component):
         super().__init__({
             "job": In(stream.Signature(WriteJob(config))), "i": In(stream.Signature(results(config))),
             "writes": Out(data.ArrayLayout(write_request(config), len(VRFS))), "free": In(len(VRFS)),
-            "net": Out(stream.Signature(data.StructLayout({"word": word(config), "remaining": 16}))),
+            "net": Out(stream.Signature(data.StructLayout({"word": word(config), "remaining": REGISTER_BITS}))),
             "progress": Out(progress(config)), "landed": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         config, job = self.config, self.job.p
         bits = address_bits(config)
-        index, moved = Signal(16), Signal(bits)
+        index, moved = Signal(REGISTER_BITS), Signal(bits)
         last_word = index == job.words - 1
         last_iteration = self.progress.iteration == job.iterations - 1
 

@@ -8,7 +8,7 @@ import numpy as np
 from spec.chain import Registers
 from spec.check import Sequencer
 from spec.config import Config
-from spec.isa import LOOP_DEPTH, QUEUES, SPECS, STAGES, VRFS, Instruction, Mem, Op, Reg, depth, encode
+from spec.isa import LOOP_DEPTH, QUEUES, REGISTER_BITS, SPECS, STAGES, VRFS, Instruction, Mem, Op, Reg, depth, encode
 from spec.rules import Violation
 
 _HOT = 10  #: Most addresses lie below, so that chains meet.
@@ -96,7 +96,8 @@ class Author:
         now = self.state().registers
         names = [name for name, value in wanted.items() if getattr(now, name) != value or self.rng.random() < 0.05]
         self.rng.shuffle(names)
-        return [encode(Instruction(op=Op.S_WR, mem=Reg[name.upper()], a=wanted[name] & 0xFFFF)) for name in names]
+        return [encode(Instruction(op=Op.S_WR, mem=Reg[name.upper()], a=wanted[name] % (1 << REGISTER_BITS)))
+                for name in names]
 
     def _chain(self) -> list[int]:
         held = self.state().held

@@ -22,12 +22,12 @@ from sim.stream import Sink, Source, reset, start
 from spec.assembler import assemble
 from spec.chain import Chain
 from spec.check import Sequencer
-from spec.isa import WORD, Error
+from spec.isa import ADDRESS_BITS, END_BITS, WORD, Error
 from spec.rules import Violation
 
 CONFIG = from_text(os.environ["CONFIG"])
-CHAIN, TILE = Record(chain_layout(CONFIG)), Record(data.StructLayout({"tile": 16, "integer": 1}))
-INSTRUCTION = Record(data.StructLayout({"address": 17, "word": WORD, "outside": 1}))
+CHAIN, TILE = Record(chain_layout(CONFIG)), Record(data.StructLayout({"tile": ADDRESS_BITS, "integer": 1}))
+INSTRUCTION = Record(data.StructLayout({"address": END_BITS, "word": WORD, "outside": 1}))
 MOST = 300  #: Chains of one program at most.
 
 

@@ -11,12 +11,12 @@ from hw import messages
 from sim.configs import from_text
 from sim.record import Record
 from sim.stream import Sink, Source, start
-from spec.isa import WORD
+from spec.isa import END_BITS, WORD
 
 CONFIG = from_text(os.environ["CONFIG"])
 SIZE = CONFIG.instructions
 WRITE = Record(messages.Program)
-INSTRUCTION = Record(data.StructLayout({"address": 17, "word": WORD, "outside": 1}))
+INSTRUCTION = Record(data.StructLayout({"address": END_BITS, "word": WORD, "outside": 1}))
 
 
 class Bench:

@@ -15,12 +15,12 @@ from sim.configs import from_text
 from sim.record import Record
 from sim.stream import Sink, Source, start
 from spec.chain import Chain
-from spec.isa import VRFS, Mem, Op
+from spec.isa import REGISTER_BITS, VRFS, Mem, Op
 
 CONFIG = from_text(os.environ["CONFIG"])
 JOB, RESULTS, PROGRESS = Record(WriteJob(CONFIG)), Record(results(CONFIG)), Record(progress(CONFIG))
 WRITES = Record(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
-NET = Record(data.StructLayout({"word": results(CONFIG)["value"].shape, "remaining": 16}))
+NET = Record(data.StructLayout({"word": results(CONFIG)["value"].shape, "remaining": REGISTER_BITS}))
 
 
 def chosen(select: dict, values: dict, lanes: int) -> dict:

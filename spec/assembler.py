@@ -18,6 +18,7 @@ and disassembling those gives the same text.
 from spec.isa import (
     FIELDS,
     MEMORY_NAMES,
+    REGISTER_BITS,
     REGISTER_NAMES,
     SPECS,
     WORD,
@@ -142,7 +143,8 @@ def _register(mnemonic, operands):
         raise ValueError(f"{mnemonic} takes a register and a value")
     reg = _named("register", REGISTER_NAMES, _REGISTERS, operands[0])
     if reg == Reg.OUT_SCALE:
-        return {"mem": reg, "a": _number(operands[1], -(1 << 15), (1 << 15) - 1) & 0xFFFF}
+        half = 1 << REGISTER_BITS - 1
+        return {"mem": reg, "a": _number(operands[1], -half, half - 1) % (2 * half)}
     return {"mem": reg, "a": _short(operands[1])}
 
 

@@ -131,6 +131,10 @@ FIELDS = {
     "b": Field(48, 16),
 }
 
+ADDRESS_BITS = FIELDS["a"].width  #: Bits of the address of a word, a tile or an instruction.
+END_BITS = ADDRESS_BITS + 1  #: Bits of an address that may also lie one past the last, and of a number of words.
+REGISTER_BITS = FIELDS["a"].width  #: Bits of a scalar register, and of the count of a loop.
+
 
 class Kind(Enum):
     """Shape of an instruction's operands: the fields that it takes."""
@@ -257,8 +261,8 @@ def decode(word: int) -> Instruction | None:
 
 
 def out_scale(value: int) -> int:
-    """OutScale from its 16 bits, two's complement."""
-    return value - (value >> 15 << 16)
+    """OutScale from its register's bits, two's complement."""
+    return value - (value >> REGISTER_BITS - 1 << REGISTER_BITS)
 
 
 def depth(config, mem: Mem) -> int:
