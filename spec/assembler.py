@@ -18,13 +18,13 @@ and disassembling those gives the same text.
 from spec.isa import (
     FIELDS,
     MEMORY_NAMES,
+    QUEUES,
     REGISTER_BITS,
     REGISTER_NAMES,
     SPECS,
     WORD,
     Instruction,
     Kind,
-    Mem,
     Op,
     Reg,
     decode,
@@ -100,7 +100,7 @@ def _vector(mnemonic, operands):
     if not operands:
         raise ValueError(f"{mnemonic} needs a memory")
     mem = _named("memory", MEMORY_NAMES, _MEMORIES, operands[0])
-    if mem in (Mem.NET_Q, Mem.MVM_Q):
+    if mem in QUEUES:
         if len(operands) > 1 or mnemonic.endswith("_inc"):
             raise ValueError(f"{MEMORY_NAMES[mem]} is a queue: it takes neither an address nor _inc")
         return {"mem": mem}
@@ -196,8 +196,9 @@ def _memory_text(instruction, *rest):
 
 
 def _vector_text(instruction):
-    queue = instruction.mem in (Mem.NET_Q, Mem.MVM_Q)
-    return _memory_text(instruction, *([] if queue else [str(instruction.a)]))
+    if instruction.mem not in QUEUES:
+        return _memory_text(instruction, str(instruction.a))
+    return None if instruction.a or instruction.inc else _memory_text(instruction)
 
 
 def _matrix_target_text(instruction):
