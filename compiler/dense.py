@@ -1,13 +1,12 @@
 """Integer dense layers: one pass of product, scale, offset, activation."""
 
 import numpy as np
-
-from compiler import bounds, tiling
-from compiler.allocation import NET, Place
-from compiler.build import Build
-from compiler.program import operate, read, write
-from golden.layers import Activation, Dense
-from spec.isa import Instruction, Mem, Op
+from concord.compiler import bounds, tiling
+from concord.compiler.allocation import NET, Place
+from concord.compiler.build import Build
+from concord.compiler.program import operate, read, write
+from concord.model.layers import Activation, Dense
+from concord.spec.isa import Instruction, Mem, Op
 
 #: The activation's operation in each multi-function unit.
 ACTIVATIONS = (

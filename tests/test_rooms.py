@@ -1,0 +1,168 @@
+"""The arrows between rooms and between their sub-rooms run one way, and a unit has one path in all of them."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+#: Rooms, and the rooms that each may import.
+MAY_IMPORT = {
+    "spec": set(),
+    "golden": {"spec"},
+    "model": {"spec", "golden"},
+    "hw": {"spec"},
+    "sim": {"spec", "golden", "hw"},
+    "train": {"spec", "golden", "model"},
+    "compiler": {"spec", "golden", "model"},
+    "nnp": {"spec", "golden", "model", "hw", "sim", "train", "compiler"},
+}
+#: Sub-rooms of each room, and the sub-rooms of the same room that each may import. Files beside them may import all.
+SUB_ROOMS = {
+    "golden": {
+        "lib": set(),
+        "mfu": {"lib"},
+        "mvm": {"lib"},
+        "lazy": {"lib"},
+        "host": {"lib", "mvm", "lazy"},
+        "schedule": {"lib", "mvm", "mfu", "host"},
+    },
+    "hw": {
+        "lib": set(),
+        "decode": {"lib"},
+        "lazy": {"lib"},
+        "mvm": {"lib"},
+        "schedule": {"lib"},
+        "mfu": {"lib", "schedule"},
+        "host": {"lib", "schedule"},
+    },
+    "sim": {
+        "drivers": set(),
+        "stimulus": set(),
+        "reference": {"drivers", "stimulus"},
+        "machines": {"drivers", "stimulus"},
+        **{name: {"drivers", "stimulus", "reference", "machines"}
+           for name in ("lib", "decode", "lazy", "mvm", "mfu", "schedule", "host")},
+        "campaigns": {"drivers", "stimulus", "machines", "units"},  # the registry is a file beside the sub-rooms
+    },
+    "train": {
+        "lib": set(),
+        "bfp": {"lib"},
+        "ptq": {"lib"},
+        "recurrent": {"lib", "ptq"},
+        "qat": {"lib", "ptq", "bfp"},
+        "overflow": {"lib", "qat"},
+        "runs": {"lib", "bfp", "ptq", "recurrent", "qat", "overflow"},
+    },
+    "compiler": {"qonnx": set()},
+    "nnp": {"lib": set(), "verify": {"lib"}, "commands": {"lib", "verify"}},
+}
+#: What each room may take from others' packages; the rest is the standard library.
+PACKAGES = {
+    "spec": set(),
+    "golden": {"numpy", "safetensors"},
+    "model": {"numpy", "safetensors"},
+    "compiler": {"numpy", "onnx"},
+}
+STANDARD = sys.stdlib_module_names
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of everything that a file imports, wherever it does."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def rooms_used(path: Path) -> set[str]:
+    """Rooms that a file imports from."""
+    return {name.split(".")[1] for name in imports(path) if name.startswith("concord.")} & MAY_IMPORT.keys()
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_arrows_between_rooms(room):
+    for path in (ROOT / room).rglob("*.py"):
+        used = rooms_used(path)
+        assert used <= MAY_IMPORT[room] | {room}, f"{path} imports {used}"
+
+
+@pytest.mark.parametrize("room", SUB_ROOMS)
+def test_every_folder_is_a_sub_room_with_its_arrows(room):
+    folders = {path.parent.name for path in (ROOT / room).glob("*/*.py")}
+    assert folders == SUB_ROOMS[room].keys()
+
+
+@pytest.mark.parametrize(("room", "sub_room"), [(room, name) for room, names in SUB_ROOMS.items() for name in names])
+def test_arrows_between_sub_rooms(room, sub_room):
+    allowed = SUB_ROOMS[room][sub_room] | {sub_room}
+    for path in (ROOT / room / sub_room).glob("*.py"):
+        mine = {name for name in imports(path) if name.startswith(f"concord.{room}.")}
+        used = {name.split(".")[2] for name in mine}
+        assert used <= allowed, f"{path} imports {used - allowed} of {room}"
+
+
+def test_arrows_of_sub_rooms_make_no_circle():
+    for names in SUB_ROOMS.values():
+        left = dict(names)
+        while left:
+            ends = [name for name, uses in left.items() if not uses & left.keys() - {name}]
+            assert ends, f"{', '.join(left)} import each other in a circle"
+            for name in ends:
+                del left[name]
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_rooms_are_imported_under_one_package(room):
+    for path in (ROOT / room).rglob("*.py"):
+        bare = {name.partition(".")[0] for name in imports(path)} & MAY_IMPORT.keys()
+        assert not bare, f"{path} imports {bare}, which may be somebody else's: import concord.{min(bare)}"
+
+
+@pytest.mark.parametrize("room", PACKAGES)
+def test_packages(room):
+    for path in (ROOT / room).rglob("*.py"):
+        used = {name.partition(".")[0] for name in imports(path)} - STANDARD - {"concord"}
+        assert used <= PACKAGES[room], f"{path} imports {used}"
+
+
+@pytest.mark.parametrize("room", ["spec", "golden", "model", "hw", "sim", "compiler", "nnp"])
+def test_init_files_are_empty(room):
+    assert not any(path.read_text() for path in (ROOT / room).rglob("__init__.py"))
+
+
+#: Units that are computed in numpy and in gates.
+SHARED = (
+    "host/counters",
+    "lazy/lazy_update",
+    "lib/float16",
+    "mfu/activation",
+    "mfu/multifunction",
+    "mvm/accumulator",
+    "mvm/converter",
+    "mvm/mvm",
+    "mvm/overflow",
+    "mvm/quantizer",
+    "mvm/tile_engine",
+)
+
+
+@pytest.mark.parametrize("unit", SHARED)
+def test_units_have_one_path_in_golden_and_hardware(unit):
+    assert (ROOT / "golden" / f"{unit}.py").exists()
+    assert (ROOT / "hw" / f"{unit}.py").exists()
+
+
+def test_testbenches_have_the_paths_of_units():
+    testbenches = {path.relative_to(ROOT / "sim") for path in (ROOT / "sim").rglob("*.py")
+                   if "\n@cocotb.test" in path.read_text()}
+    # The server is no testbench: it holds the machine that `sim.machines.cocotb_client` talks to.
+    testbenches -= {Path("machines", "cocotb_server.py")}
+    assert testbenches
+    missing = [str(path) for path in testbenches if not (ROOT / "hw" / path).exists()]
+    assert not missing, f"no such unit in hw: {', '.join(missing)}"
