@@ -106,7 +106,7 @@ def verify_matrix(session):
 @nox.session(default=False)
 def fingerprint(session):
     """Hashes of all that is computed, for `--against` those of another commit: no bit and no cycle has changed."""
-    python(session, "benchmarks.fingerprint")
+    python(session, "concord.benchmarks.fingerprint")
 
 
 @nox.session(default=False)

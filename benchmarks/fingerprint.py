@@ -15,22 +15,21 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from concord.benchmarks.side_by_side import side_by_side
+from concord.compiler.network import compile_network
+from concord.model import dataset
+from concord.model.model import Model
+from concord.model.model_file import load_model
+from concord.nnp.lib.presets import compile_for
+from concord.nnp.verify.batches import run_all
+from concord.sim.campaigns.random_regression import CHUNK, STALLS, case
+from concord.sim.machines.host import build, machine
+from concord.sim.machines.scoreboard import play
+from concord.sim.units import CONFIGURATIONS
+from concord.spec.config import PRESETS, preset
+from concord.spec.registers import EVENTS
 from rich.console import Console
 from rich.table import Table
-
-from benchmarks.side_by_side import side_by_side
-from compiler.network import compile_network
-from golden import dataset
-from golden.model import Model
-from golden.model_file import load_model
-from nnp.batches import run_all
-from nnp.presets import compile_for
-from sim.host import build, machine
-from sim.scoreboard import play
-from sim.units import CONFIGURATIONS
-from sim.volume import CHUNK, STALLS, case
-from spec.config import PRESETS, preset
-from spec.registers import EVENTS
 
 KINDS = ("golden", "library")
 #: What a machine leaves of a program; of a network `ends` and `memories` are not taken.
