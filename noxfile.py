@@ -40,79 +40,85 @@ def verify(session):
 @nox.session(default=False)
 def regress(session):
     """Every unit's cocotb testbench: a table, JUnit XML, line coverage and bins; `--help` tells the options."""
-    python(session, "sim.regress")
+    python(session, "concord.sim.campaigns.regress")
 
 
 @nox.session(default=False)
 def nightly(session):
     """Random programs on the Verilated machine, as many as `--programs` asks for."""
-    python(session, "sim.volume")
+    python(session, "concord.sim.campaigns.random_regression")
 
 
 @nox.session(default=False)
 def mutants(session):
     """Break one line after another: the testbench of just that unit must go red."""
-    python(session, "sim.mutants")
+    python(session, "concord.sim.campaigns.mutants")
 
 
 @nox.session(default=False)
 def prove(session):
     """What must hold of every step of the lazy update, by a solver, and the bugs that it must find."""
-    python(session, "sim.prove")
+    python(session, "concord.sim.campaigns.prove")
 
 
 @nox.session(default=False)
 def bench(session):
     """How fast the machine and its simulations are."""
-    python(session, "benchmarks.bench")
+    python(session, "concord.benchmarks.bench")
 
 
 @nox.session(default=False)
 def bench_block(session):
     """Block floating point of 8 to 3 bits beside FP32, before and after training: accuracy; `--speed`."""
-    python(session, "benchmarks.bench_block")
+    python(session, "concord.benchmarks.bench_block")
 
 
 @nox.session(default=False)
 def bench_lazy(session):
     """Training with the lazy update beside FP32 and others: accuracy, bytes, `--speed`."""
-    python(session, "benchmarks.bench_lazy")
+    python(session, "concord.benchmarks.bench_lazy")
 
 
 @nox.session(default=False)
 def bench_lstm(session):
     """LSTMs of 8, 6, 5 and 4 bits a gate beside FP32: accuracy."""
-    python(session, "benchmarks.bench_lstm")
+    python(session, "concord.benchmarks.bench_lstm")
 
 
 @nox.session(default=False)
 def bench_overflow(session):
     """ResNet-style networks and MLPs on accumulators of 16, 14 and 12 bits beside FP32: accuracy, overflow events."""
-    python(session, "benchmarks.bench_overflow")
+    python(session, "concord.benchmarks.bench_overflow")
 
 
 @nox.session(default=False)
 def bench_train(session):
     """Ways to start quantisation-aware training beside each other; `--speed`."""
-    python(session, "benchmarks.bench_train")
+    python(session, "concord.benchmarks.bench_train")
 
 
 @nox.session(default=False)
 def verify_matrix(session):
     """Networks trained by every method and width that a machine takes, on its gates, bit for bit."""
-    python(session, "benchmarks.verify_matrix")
+    python(session, "concord.benchmarks.verify_matrix")
+
+
+@nox.session(default=False)
+def fingerprint(session):
+    """Hashes of all that is computed, for `--against` those of another commit: no bit and no cycle has changed."""
+    python(session, "concord.benchmarks.fingerprint")
 
 
 @nox.session(default=False)
 def synth(session):
     """Gates, multipliers and memories of each unit on an ECP5."""
-    python(session, "benchmarks.synth")
+    python(session, "concord.benchmarks.synth")
 
 
 @nox.session(default=False)
 def synth_lazy(session):
     """Gates and clock of the lazy update at 1, 4 and 16 lanes on an ECP5, placed and routed."""
-    python(session, "benchmarks.lazy_area")
+    python(session, "concord.benchmarks.lazy_area")
 
 
 @nox.session(default=False)

@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from concord.benchmarks.workloads import Workload, both, deep, lstm, overlapping, products
+from concord.model import dataset
+from concord.model.model_file import load_model
+from concord.nnp.lib.presets import compile_for
+from concord.nnp.verify.batches import one_sample
+from concord.nnp.verify.session import Session
+from concord.sim.machines.host import Machine, build, machine
+from concord.spec.config import Config, preset
+from concord.spec.isa import Error
+from concord.spec.registers import Counter
 from rich.console import Console
 from rich.table import Table
-
-from benchmarks.workloads import Workload, both, deep, lstm, overlapping, products
-from golden import dataset
-from golden.model_file import load_model
-from nnp.batches import one_sample
-from nnp.presets import compile_for
-from nnp.session import Session
-from sim.host import Machine, build, machine
-from spec.config import Config, preset
-from spec.isa import Error
-from spec.registers import Counter
 
 PRESETS = ("ulx3s", "speech")
 SIZE, COUNT = 512, 8  #: Of the independent products.

@@ -15,16 +15,15 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
+from concord.benchmarks import block_speed
+from concord.benchmarks.side_by_side import side_by_side
+from concord.train.bfp.recipe import BlockRecipe
+from concord.train.lib.fit import cross_entropy, fit, reproducible, share
+from concord.train.qat.block import BlockNetwork
+from concord.train.runs import compare
+from concord.train.runs.compare import BATCH, CALIBRATION, Images
 from rich.console import Console
 from rich.table import Table
-
-from benchmarks import block_speed
-from benchmarks.side_by_side import side_by_side
-from train import compare
-from train.block_recipe import BlockRecipe
-from train.compare import BATCH, CALIBRATION, Images
-from train.fit import cross_entropy, fit, reproducible, share
-from train.qat.block import BlockNetwork
 
 NETWORK, SAMPLES, FLOAT_EPOCHS, EPOCHS, RATE = "resnet", 10_000, 8, 4, 0.01
 BITS = (8, 6, 5, 4, 3)

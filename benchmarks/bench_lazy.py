@@ -15,19 +15,19 @@ import matplotlib
 import numpy as np
 import torch
 import typer
+from concord.benchmarks import lazy_speed
+from concord.benchmarks.side_by_side import side_by_side
+from concord.golden.lazy.tensor_training import Rates
+from concord.model import dataset
+from concord.train.bfp import tensor_fit, tensor_network
+from concord.train.bfp.parameters import Arm, state_bytes
+from concord.train.lib import data
+from concord.train.lib.fit import reproducible
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import lazy_speed
-from benchmarks.side_by_side import side_by_side
-from golden import dataset
-from golden.block_training import Rates
-from train import block_fit, block_network, data
-from train.block_parameters import Arm, state_bytes
-from train.fit import reproducible
-
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot
 
 RATES = (0.02, 0.002)
 ARMS = (Arm.FP32, Arm.MASTER, Arm.LAZY, Arm.NONE, Arm.STOCHASTIC)
@@ -64,18 +64,18 @@ def train(arm: Arm, rate: float, seed: int, samples: int, epochs: int) -> Run:
     reproducible(seed)
     torch.utils.deterministic.fill_uninitialized_memory = False  # nothing reads what it has not written
     learn, test = data.fashion_mnist().first(samples), dataset.load("fashion-mnist")
-    x, y = (block_fit.images(part) for part in (learn, test))
-    values, began = block_network.start(block_fit.CLASSIFIER, seed), time.perf_counter()
+    x, y = (tensor_fit.images(part) for part in (learn, test))
+    values, began = tensor_network.start(tensor_fit.CLASSIFIER, seed), time.perf_counter()
     options = {"epochs": epochs, "batch_size": BATCH, "seed": seed}
     if arm is Arm.FP32:
-        net = block_network.float_network(block_fit.CLASSIFIER)
+        net = tensor_network.float_network(tensor_fit.CLASSIFIER)
         net.load_state_dict({name: torch.from_numpy(value) for name, value in values.items()})
-        block_fit.fit_float(net, torch.from_numpy(x), learn.labels, learning_rate=rate, **options)
-        share, changes, saturations = block_fit.float_accuracy(net, torch.from_numpy(y), test.labels), 0, 0
+        tensor_fit.fit_float(net, torch.from_numpy(x), learn.labels, learning_rate=rate, **options)
+        share, changes, saturations = tensor_fit.float_accuracy(net, torch.from_numpy(y), test.labels), 0, 0
     else:
-        net = block_network.network(block_fit.CLASSIFIER, arm, Rates(learning_rate=rate), seed=seed, values=values)
-        block_fit.fit(net, block_network.inputs(x), learn.labels, **options)
-        share = block_fit.accuracy(net, block_network.inputs(y), test.labels)
+        net = tensor_network.network(tensor_fit.CLASSIFIER, arm, Rates(learning_rate=rate), seed=seed, values=values)
+        tensor_fit.fit(net, tensor_network.inputs(x), learn.labels, **options)
+        share = tensor_fit.accuracy(net, tensor_network.inputs(y), test.labels)
         changes, saturations = net.counts().changes, net.counts().saturations
     return Run(arm=arm, rate=rate, seed=seed, accuracy=100 * share, changes=changes, saturations=saturations,
                seconds=time.perf_counter() - began)

@@ -17,16 +17,16 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
+from concord.benchmarks.side_by_side import side_by_side
+from concord.model import dataset
+from concord.spec.formats import Format
+from concord.train.lib import data
+from concord.train.lib.export import finish
+from concord.train.lib.fit import reproducible, share, silent
+from concord.train.lib.methods import Gates
+from concord.train.runs import lstm
 from rich.console import Console
 from rich.table import Table
-
-from benchmarks.side_by_side import side_by_side
-from golden import dataset
-from spec.formats import Format
-from train import data, lstm
-from train.export import finish
-from train.fit import reproducible, share, silent
-from train.methods import Gates
 
 #: Points that 8 bits may lie from FP32, in the mean over the seeds.
 NEAR = 0.3

@@ -19,22 +19,22 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
+from concord.benchmarks.side_by_side import side_by_side
+from concord.model.layer_overflow import Count, Widths
+from concord.model.model import Model, Provenance
+from concord.model.model_overflow import wrapped
+from concord.train.lib import data
+from concord.train.lib.export import patterns
+from concord.train.lib.fit import reproducible, share
+from concord.train.lib.methods import Recipe
+from concord.train.overflow.defaults import STEPS
+from concord.train.overflow.predictor import Predictor, kind
+from concord.train.qat.network import QuantisedNetwork
+from concord.train.runs import compare
+from concord.train.runs.compare import BATCH, CALIBRATION, Images
+from concord.train.runs.training import train_quantised
 from rich.console import Console
 from rich.table import Table
-
-from benchmarks.side_by_side import side_by_side
-from golden.layer_overflow import Count, Widths
-from golden.model import Model, Provenance
-from golden.model_overflow import wrapped
-from train import compare, data
-from train.compare import BATCH, CALIBRATION, Images
-from train.export import patterns
-from train.fit import reproducible, share
-from train.methods import Recipe
-from train.overflow.defaults import STEPS
-from train.overflow.predictor import Predictor, kind
-from train.qat.network import QuantisedNetwork
-from train.qat.training import train_quantised
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

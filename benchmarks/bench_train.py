@@ -15,19 +15,18 @@ import matplotlib
 import numpy as np
 import torch
 import typer
+from concord.benchmarks import peers, train_speed
+from concord.benchmarks.side_by_side import side_by_side
+from concord.nnp.lib.curves import draw
+from concord.train.lib.fit import reproducible
+from concord.train.lib.methods import ActivationTraining, WeightTraining
+from concord.train.runs import compare
+from concord.train.runs.compare import FIGURE, STARTS, Images, Setting
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import peers, train_speed
-from benchmarks.side_by_side import side_by_side
-from nnp.curves import draw
-from train import compare
-from train.compare import FIGURE, STARTS, Images, Setting
-from train.fit import reproducible
-from train.methods import ActivationTraining, WeightTraining
-
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot
 
 SAMPLES, EPOCHS, FLOAT_EPOCHS, SEEDS = 4_000, 3, 8, 3
 FULL = 10_000, 4  #: Training images, and epochs of quantisation-aware training.

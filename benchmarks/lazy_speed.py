@@ -9,16 +9,15 @@ from contextlib import suppress
 
 import numpy as np
 import torch
+from concord.benchmarks import peers
+from concord.benchmarks.interleaved import columns, rows
+from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, Relu, Residual
+from concord.golden.lazy.tensor_training import Rates
+from concord.train.bfp import tensor_network
+from concord.train.bfp.parameters import Arm
+from concord.train.lib.fit import cross_entropy
 from rich.console import Console
 from torch import nn
-
-from benchmarks import peers
-from benchmarks.interleaved import columns, rows
-from golden.block_network import AveragePool, Conv, Dense, Relu, Residual
-from golden.block_training import Rates
-from train import block_network
-from train.block_parameters import Arm
-from train.fit import cross_entropy
 
 ROUNDS = 15
 
@@ -51,15 +50,15 @@ def float_step(net: nn.Module, x: torch.Tensor, labels: np.ndarray) -> Callable[
 def contestants(layers, shape, rng) -> dict[str, Callable[[], None]]:
     """A training step of each arithmetic."""
     values, labels = rng.random(shape, np.float32), rng.integers(0, 10, shape[0])
-    x, exact = torch.from_numpy(values), block_network.inputs(values)
-    lazy = block_network.network(layers, Arm.LAZY, Rates(learning_rate=0.02))
-    steps = {"FP32": float_step(block_network.float_network(layers), x, labels),
+    x, exact = torch.from_numpy(values), tensor_network.inputs(values)
+    lazy = tensor_network.network(layers, Arm.LAZY, Rates(learning_rate=0.02))
+    steps = {"FP32": float_step(tensor_network.float_network(layers), x, labels),
              "BFP, lazy update": lambda: lazy.step(exact, labels)}
     if len(shape) == 4:
-        last = block_network.float_network(layers).to(memory_format=torch.channels_last)
+        last = tensor_network.float_network(layers).to(memory_format=torch.channels_last)
         steps["FP32, channels last"] = float_step(last, x.contiguous(memory_format=torch.channels_last), labels)
     with suppress(ImportError):
-        steps["QPyTorch BFP8"] = float_step(peers.qpytorch(block_network.float_network(layers)), x, labels)
+        steps["QPyTorch BFP8"] = float_step(peers.qpytorch(tensor_network.float_network(layers)), x, labels)
     return steps
 
 

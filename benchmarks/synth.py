@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from concord.hw.verilog import YOSYS, verilog
+from concord.nnp.lib.units import component
+from concord.spec.config import Config, preset
 from rich.console import Console
 from rich.table import Table
-
-from hw.verilog import YOSYS, verilog
-from nnp.units import component
-from spec.config import Config, preset
 
 DEVICE = {"LUT4": 84_000, "DSP": 156, "block RAM": 208}  #: An LFE5U-85F.
 

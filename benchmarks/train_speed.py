@@ -6,15 +6,14 @@ Other libraries take part where the group `peers` is installed.
 from collections.abc import Callable
 
 import torch
+from concord.benchmarks import peers
+from concord.benchmarks.interleaved import columns, rows
+from concord.train.lib.fit import cross_entropy
+from concord.train.lib.methods import ActivationTraining, Recipe, WeightTraining
+from concord.train.lib.networks import NETWORKS
+from concord.train.qat.network import QuantisedNetwork
 from rich.console import Console
 from torch import nn
-
-from benchmarks import peers
-from benchmarks.interleaved import columns, rows
-from train.fit import cross_entropy
-from train.methods import ActivationTraining, Recipe, WeightTraining
-from train.networks import NETWORKS
-from train.qat.network import QuantisedNetwork
 
 ROUNDS = {"resnet": 20, "mobilenet": 20, "mlp": 100}
 #: Images of a step.

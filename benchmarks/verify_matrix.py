@@ -9,20 +9,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from concord.benchmarks.side_by_side import side_by_side
+from concord.nnp.lib.options import MachineKind
+from concord.nnp.verify.builds import Builds
+from concord.nnp.verify.verification import Request, verify_model
+from concord.spec.config import preset
+from concord.spec.formats import Format
+from concord.train.lib import networks
+from concord.train.lib.methods import ActivationTraining, Gates, Recipe, WeightTraining
+from concord.train.runs.image import train_image
+from concord.train.runs.lstm import train_lstm
 from rich.console import Console
 from rich.table import Table
 from torch import nn
-
-from benchmarks.side_by_side import side_by_side
-from nnp.builds import Builds
-from nnp.options import MachineKind
-from nnp.verification import Request, verify_model
-from spec.config import preset
-from spec.formats import Format
-from train import networks
-from train.image import train_image
-from train.lstm import train_lstm
-from train.methods import ActivationTraining, Gates, Recipe, WeightTraining
 
 OUT = Path("build/verify_matrix")
 #: Presets, and what they take: bits of weights, bits of input codes.

@@ -3,11 +3,10 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-
-from golden.messages import input_message, packed_message, program_message, write_message
-from spec.assembler import assemble
-from spec.config import Config
-from spec.isa import VRFS, Mem, depth
+from concord.golden.host.messages import input_message, packed_message, program_message, write_message
+from concord.spec.assembler import assemble
+from concord.spec.config import Config
+from concord.spec.isa import VRFS, Mem, depth
 
 LSTM = """
 s_wr Columns, {columns}

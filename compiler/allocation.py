@@ -4,9 +4,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-
-from spec.config import Config
-from spec.isa import MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.config import Config
+from concord.spec.isa import MEMORY_NAMES, VRFS, Mem, depth
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

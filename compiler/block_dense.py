@@ -1,12 +1,12 @@
 """Dense layers in block floating point: one pass of product, bias, activation."""
 
-from compiler import bounds, tiling
-from compiler.allocation import NET, Place
-from compiler.build import Build
-from compiler.dense import activation
-from compiler.program import operate, read, write
-from golden.layers import BlockDense
-from spec.isa import Instruction, Mem, Op
+from concord.compiler import bounds, tiling
+from concord.compiler.allocation import NET, Place
+from concord.compiler.build import Build
+from concord.compiler.dense import activation
+from concord.compiler.program import operate, read, write
+from concord.model.layers import BlockDense
+from concord.spec.isa import Instruction, Mem, Op
 
 
 def compile_block_dense(build: Build, layer: BlockDense, source: Place, target: Place):

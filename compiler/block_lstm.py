@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-
-from compiler import bounds, tiling
-from compiler.allocation import Place
-from compiler.build import Build
-from compiler.gates import each_gate, pieces, select
-from compiler.program import operate, read, write
-from golden.layers import GATES, BlockLSTM
-from spec.isa import Instruction, Mem, Op
+from concord.compiler import bounds, tiling
+from concord.compiler.allocation import Place
+from concord.compiler.build import Build
+from concord.compiler.gates import each_gate, pieces, select
+from concord.compiler.program import operate, read, write
+from concord.model.layers import GATES, BlockLSTM
+from concord.spec.isa import Instruction, Mem, Op
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

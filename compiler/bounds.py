@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-
-from golden.lowering import largest_sum
-from spec.config import Config
-from spec.formats import Format
+from concord.model.lowering import largest_sum
+from concord.spec.config import Config
+from concord.spec.formats import Format
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,13 +1,12 @@
 """What grows while layers are compiled: program, places, matrices, biases and proofs."""
 
 import numpy as np
-
-from compiler import bounds, tiling
-from compiler.allocation import Allocator, Place
-from compiler.program import Program, operate, read, write
-from golden.firmware import Tiles
-from spec.config import Config
-from spec.isa import Mem, Op
+from concord.compiler import bounds, tiling
+from concord.compiler.allocation import Allocator, Place
+from concord.compiler.program import Program, operate, read, write
+from concord.golden.host.firmware import Tiles
+from concord.spec.config import Config
+from concord.spec.isa import Mem, Op
 
 
 class Build:

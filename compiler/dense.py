@@ -1,14 +1,13 @@
 """Integer dense layers: one pass of product, scale, offset, activation."""
 
 import numpy as np
-
-from compiler import bounds, tiling
-from compiler.allocation import NET, Place
-from compiler.build import Build
-from compiler.program import operate, read, write
-from golden.layers import Activation, Dense
-from spec.isa import Instruction, Mem, Op, opcode
-from spec.operations import Operation
+from concord.compiler import bounds, tiling
+from concord.compiler.allocation import NET, Place
+from concord.compiler.build import Build
+from concord.compiler.program import operate, read, write
+from concord.model.layers import Activation, Dense
+from concord.spec.isa import Instruction, Mem, Op, opcode
+from concord.spec.operations import Operation
 
 #: The operation of each activation but the identity.
 ACTIVATIONS = {

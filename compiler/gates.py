@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-
-from compiler import tiling
-from compiler.allocation import MVM, Place
-from compiler.build import Build
-from compiler.program import read, write
-from golden.layers import GATES
-from spec.config import Config
-from spec.isa import Instruction
+from concord.compiler import tiling
+from concord.compiler.allocation import MVM, Place
+from concord.compiler.build import Build
+from concord.compiler.program import read, write
+from concord.model.layers import GATES
+from concord.spec.config import Config
+from concord.spec.isa import Instruction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,7 +18,7 @@ class Piece:
     """Some words of one gate.
 
     Attributes:
-        gate: Index in `golden.layers.GATES`.
+        gate: Index in `model.layers.GATES`.
         word: First word within the gate.
         rows: Elements.
     """

@@ -3,16 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
-
-from compiler import bounds, tiling
-from compiler.allocation import NET, Place
-from compiler.build import Build
-from compiler.dense import padded
-from compiler.gates import each_gate, select
-from compiler.program import operate, read, write
-from golden import float16
-from golden.layers import GATES, LSTM
-from spec.isa import Instruction, Mem, Op
+from concord.compiler import bounds, tiling
+from concord.compiler.allocation import NET, Place
+from concord.compiler.build import Build
+from concord.compiler.dense import padded
+from concord.compiler.gates import each_gate, select
+from concord.compiler.program import operate, read, write
+from concord.golden.lib import float16
+from concord.model.layers import GATES, LSTM
+from concord.spec.isa import Instruction, Mem, Op
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,21 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-
-from compiler.allocation import NET, Place
-from compiler.block_dense import compile_block_dense
-from compiler.block_lstm import begin_block_lstm, step_block_lstm
-from compiler.bounds import Bound
-from compiler.build import Build
-from compiler.dense import compile_dense
-from compiler.lstm import begin_lstm, step_lstm
-from compiler.program import read, write
-from compiler.support import problems
-from golden.firmware import Firmware
-from golden.layers import LSTM, BlockLSTM, Dense
-from golden.model import Model
-from spec.config import Config
-from spec.isa import MEMORY_NAMES, VRFS, Mem, depth
+from concord.compiler.allocation import NET, Place
+from concord.compiler.block_dense import compile_block_dense
+from concord.compiler.block_lstm import begin_block_lstm, step_block_lstm
+from concord.compiler.bounds import Bound
+from concord.compiler.build import Build
+from concord.compiler.dense import compile_dense
+from concord.compiler.lstm import begin_lstm, step_lstm
+from concord.compiler.program import read, write
+from concord.compiler.support import problems
+from concord.golden.host.firmware import Firmware
+from concord.model.layers import LSTM, BlockLSTM, Dense
+from concord.model.model import Model
+from concord.spec.config import Config
+from concord.spec.isa import MEMORY_NAMES, VRFS, Mem, depth
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

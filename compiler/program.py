@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from compiler.allocation import Place
-from golden.firmware import Section
-from spec.assembler import disassemble_word
-from spec.isa import FIELDS, Instruction, Op, Reg, encode
+from concord.compiler.allocation import Place
+from concord.golden.host.firmware import Section
+from concord.spec.assembler import disassemble_word
+from concord.spec.isa import FIELDS, Instruction, Op, Reg, encode
 
 
 def read(place: Place) -> Instruction:

@@ -1,12 +1,12 @@
 """What a machine can compute of a model: every layer that it cannot, with the reason and what to do."""
 
-from compiler import tiling
-from golden.block_conv import BlockConv
-from golden.image_layers import Add, Concat, Conv, Pool
-from golden.layers import LSTM, BlockDense, BlockLSTM, Dense, Layer, Unknown
-from golden.model import Model
-from spec.config import Config
-from spec.formats import Format
+from concord.compiler import tiling
+from concord.model.block_conv import BlockConv
+from concord.model.image_layers import Add, Concat, Conv, Pool
+from concord.model.layers import LSTM, BlockDense, BlockLSTM, Dense, Layer, Unknown
+from concord.model.model import Model
+from concord.spec.config import Config
+from concord.spec.formats import Format
 
 
 def problems(model: Model, config: Config) -> list[str]:

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-
-from spec.config import Config
-from spec.isa import FIELDS
+from concord.spec.config import Config
+from concord.spec.isa import FIELDS
 
 #: Largest value of a scalar register.
 LARGEST = (1 << FIELDS["a"].width) - 1

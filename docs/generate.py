@@ -5,9 +5,8 @@ from dataclasses import asdict
 from enum import IntEnum
 from pathlib import Path
 
+from concord.spec import config, isa, messages, registers
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-from spec import config, isa, messages, registers
 
 HERE = Path(__file__).parent
 PAGES = ("isa.md", "host.md", "presets.md")

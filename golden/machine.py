@@ -3,20 +3,19 @@
 from collections.abc import Iterator
 
 import numpy as np
-
-from golden.chain import Executor
-from golden.counters import Counters
-from golden.lazy_update import one_pass
-from golden.memory import Memory
-from golden.messages import update_of, updated_message, words_of
-from golden.overflow import wrap
-from golden.packing import unpack_tiles
-from spec.check import Sequencer
-from spec.config import Config
-from spec.isa import Error, Mem
-from spec.messages import Message, MessageKind, pack, unpack
-from spec.registers import EVENTS, Control, Counter, Register, Status
-from spec.rules import Violation
+from concord.golden.host.counters import Counters
+from concord.golden.host.messages import update_of, updated_message, words_of
+from concord.golden.lazy.lazy_update import one_pass
+from concord.golden.mvm.overflow import wrap
+from concord.golden.mvm.packing import unpack_tiles
+from concord.golden.schedule.chain import Executor
+from concord.golden.schedule.memory import Memory
+from concord.spec.check import Sequencer
+from concord.spec.config import Config
+from concord.spec.isa import Error, Mem
+from concord.spec.messages import Message, MessageKind, pack, unpack
+from concord.spec.registers import EVENTS, Control, Counter, Register, Status
+from concord.spec.rules import Violation
 
 
 class Machine:

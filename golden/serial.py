@@ -1,8 +1,8 @@
 """The serial link of a golden machine."""
 
-from golden.machine import Machine
-from spec import serial
-from spec.serial import Frame, FrameKind
+from concord.golden.machine import Machine
+from concord.spec import serial
+from concord.spec.serial import Frame, FrameKind
 
 
 class SerialPort:

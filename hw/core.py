@@ -6,26 +6,25 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-
-from hw import messages
-from hw.copy import Copy
-from hw.decoder import Decoder
-from hw.host_read import HostRead
-from hw.interlock import CopyJob, FetchJob, Interlock, IssueJob, ProductJob, WriteJob
-from hw.issue import Issue
-from hw.mfu_pipeline import MfuPipeline
-from hw.mvm import MatrixVectorMultiplier
-from hw.operand_fetch import OperandFetch
-from hw.queue import Queue
-from hw.sequencer import Sequencer
-from hw.trainer import Trainer
-from hw.types import OPERANDS, TICKET, waiting, word
-from hw.vector_memories import READERS, VectorMemories
-from hw.writeback import Writeback
-from spec.config import Config
-from spec.isa import END_BITS, VRFS
-from spec.operations import MFUS, Stage
-from spec.registers import Counter
+from concord.hw.decode.decoder import Decoder
+from concord.hw.decode.instruction_fetch import InstructionFetch
+from concord.hw.host.host_read import HostRead
+from concord.hw.lazy.update_port import UpdatePort
+from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import OPERANDS, TICKET, waiting, word
+from concord.hw.lib.queue import Queue
+from concord.hw.mfu.mfu_pipeline import MfuPipeline
+from concord.hw.mvm.mvm import MatrixVectorMultiplier
+from concord.hw.schedule.copy import Copy
+from concord.hw.schedule.interlock import CopyJob, FetchJob, Interlock, IssueJob, ProductJob, WriteJob
+from concord.hw.schedule.issue import Issue
+from concord.hw.schedule.operand_fetch import OperandFetch
+from concord.hw.schedule.vector_memories import READERS, VectorMemories
+from concord.hw.schedule.writeback import Writeback
+from concord.spec.config import Config
+from concord.spec.isa import END_BITS, VRFS
+from concord.spec.operations import MFUS, Stage
+from concord.spec.registers import Counter
 
 __all__ = ["Core", "counted"]
 
@@ -66,13 +65,15 @@ class Core(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "net": In(stream.Signature(word(config))), "write": In(stream.Signature(messages.write(config))),
-            "program": In(stream.Signature(messages.Program)), "bias": In(stream.Signature(messages.bias(config))),
-            "packed": In(stream.Signature(messages.packed(config))), "read": In(stream.Signature(messages.Read)),
-            "out": Out(stream.Signature(messages.output(config))),
-            "reply": Out(stream.Signature(messages.reply(config))),
-            "update": In(stream.Signature(messages.update(config))),
-            "updated": Out(stream.Signature(messages.updated(config))),
+            "net": In(stream.Signature(word(config))), "write": In(stream.Signature(message_payloads.write(config))),
+            "program": In(stream.Signature(message_payloads.Program)),
+            "bias": In(stream.Signature(message_payloads.bias(config))),
+            "packed": In(stream.Signature(message_payloads.packed(config))),
+            "read": In(stream.Signature(message_payloads.Read)),
+            "out": Out(stream.Signature(message_payloads.output(config))),
+            "reply": Out(stream.Signature(message_payloads.reply(config))),
+            "update": In(stream.Signature(message_payloads.update(config))),
+            "updated": Out(stream.Signature(message_payloads.updated(config))),
             "start": In(1), "message_error": In(1), "sent": In(1), "running": Out(1), "done": Out(1), "error": Out(4),
             "error_address": Out(END_BITS), "wait_input": Out(1), "wait_output": Out(1),
             "invalid_vector": Out(1), "invalid_matrix": Out(1),
@@ -81,7 +82,7 @@ class Core(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.sequencer = self.sequencer = Sequencer(config)
+        m.submodules.sequencer = self.sequencer = InstructionFetch(config)
         m.submodules.decoder = self.decoder = Decoder(config)
         m.submodules.interlock = self.interlock = Interlock(config)
         m.submodules.fetch = self.fetch = OperandFetch(config)
@@ -93,7 +94,7 @@ class Core(wiring.Component):
         m.submodules.memories = self.memories = VectorMemories(config)
         m.submodules.host_read = self.host_read = HostRead(config)
         m.submodules.net_in = self.net_in = Queue(word(config), config.net_in)
-        m.submodules.net_out = self.net_out = Queue(messages.output(config), config.net_out)
+        m.submodules.net_out = self.net_out = Queue(message_payloads.output(config), config.net_out)
 
         self._sequencing(m)
         self._queues(m)
@@ -206,10 +207,10 @@ class Core(wiring.Component):
         wiring.connect(m, self.net_out.o, wiring.flipped(self.out))
 
     def _training(self, m):
-        m.submodules.trainer = trainer = Trainer(self.config)
-        wiring.connect(m, wiring.flipped(self.update), trainer.i)
-        wiring.connect(m, trainer.o, wiring.flipped(self.updated))
-        m.d.comb += [self.events[f"lazy_{name}"].eq(trainer.events[name]) for name in trainer.events.shape().members]
+        m.submodules.update_port = port = UpdatePort(self.config)
+        wiring.connect(m, wiring.flipped(self.update), port.i)
+        wiring.connect(m, port.o, wiring.flipped(self.updated))
+        m.d.comb += [self.events[f"lazy_{name}"].eq(port.events[name]) for name in port.events.shape().members]
 
     def _events(self, m):
         events, mvm, issue, fetch, copy = self.events, self.mvm, self.issue, self.fetch, self.copy

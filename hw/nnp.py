@@ -3,15 +3,14 @@
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-
-from hw.control import Control
-from hw.core import Core, counted
-from hw.counters import EventCounters
-from hw.message_input import MessageInput
-from hw.message_output import MessageOutput
-from hw.types import require_powers_of_two
-from spec.config import Config
-from spec.registers import Status
+from concord.hw.core import Core, counted
+from concord.hw.host.control import Control
+from concord.hw.host.counters import EventCounters
+from concord.hw.host.message_input import MessageInput
+from concord.hw.host.message_output import MessageOutput
+from concord.hw.lib.payloads import require_powers_of_two
+from concord.spec.config import Config
+from concord.spec.registers import Status
 
 __all__ = ["NNP"]
 

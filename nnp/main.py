@@ -1,21 +1,20 @@
 """The `nnp` command: one file for each of its commands; each imports what it needs only when it runs."""
 
 import typer
-
-from nnp.asm import asm
-from nnp.compare import compare
-from nnp.compile import compile_model
-from nnp.disasm import disasm
-from nnp.doctor import doctor
-from nnp.errors import sentences
-from nnp.export import export
-from nnp.overflow import overflow
-from nnp.predict import predict
-from nnp.quantize import quantize
-from nnp.run import run
-from nnp.train import app as train
-from nnp.verify import verify
-from nnp.verilog import verilog
+from concord.nnp.commands.asm import asm
+from concord.nnp.commands.compare import compare
+from concord.nnp.commands.compile import compile_model
+from concord.nnp.commands.disasm import disasm
+from concord.nnp.commands.doctor import doctor
+from concord.nnp.commands.export import export
+from concord.nnp.commands.overflow import overflow
+from concord.nnp.commands.predict import predict
+from concord.nnp.commands.quantize import quantize
+from concord.nnp.commands.run import run
+from concord.nnp.commands.train import app as train
+from concord.nnp.commands.verify import verify
+from concord.nnp.commands.verilog import verilog
+from concord.nnp.lib.errors import sentences
 
 app = typer.Typer(
     help="Concord: trained networks on a block floating point neural network processor, equal to the bit.",

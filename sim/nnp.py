@@ -12,14 +12,13 @@ from pathlib import Path
 import cocotb
 import numpy as np
 from cocotb.task import bridge
-
-from sim.bins import all_bins, bins
-from sim.bus import Blocking, Bus
-from sim.configs import from_text
-from sim.host import HardwareMachine
-from sim.programs import Case, random_illegal, random_program
-from sim.scoreboard import compare
-from spec.registers import Register
+from concord.sim.drivers.configs import from_text
+from concord.sim.machines.bus import Blocking, Bus
+from concord.sim.machines.host import HardwareMachine
+from concord.sim.machines.scoreboard import compare
+from concord.sim.stimulus.functional_coverage import all_bins, bins
+from concord.sim.stimulus.programs import Case, random_illegal, random_program
+from concord.spec.registers import Register
 
 CONFIG = from_text(os.environ.get("CONFIG", "tiny"))
 PROGRAMS = int(os.environ.get("PROGRAMS", "40"))

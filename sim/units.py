@@ -3,61 +3,63 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from amaranth.lib.wiring import Component
+from concord.hw.decode.chain_builder import ChainBuilder
+from concord.hw.decode.decoder import Decoder
+from concord.hw.decode.instruction_check import InstructionCheck
+from concord.hw.decode.instruction_fetch import InstructionFetch
+from concord.hw.decode.mode_table import ModeTable
+from concord.hw.decode.scalar_registers import ScalarRegisters
+from concord.hw.host.control import Control
+from concord.hw.host.counters import EventCounters
+from concord.hw.host.crc import CRC32
+from concord.hw.host.host_read import HostRead
+from concord.hw.host.message_input import MessageInput
+from concord.hw.host.message_items import MessageItems
+from concord.hw.host.message_output import MessageOutput
+from concord.hw.lazy.lazy_update import LazyUpdate
+from concord.hw.lazy.tensor_quantizer import TensorQuantizer
+from concord.hw.lazy.update_port import UpdatePort
+from concord.hw.lib.queue import Queue
+from concord.hw.lib.read_ahead import ReadAhead
+from concord.hw.mfu.activation import Activation
+from concord.hw.mfu.adder import FloatAdder
+from concord.hw.mfu.mfu_pipeline import MfuPipeline
+from concord.hw.mfu.multifunction import MultiFunctionUnit
+from concord.hw.mfu.multiplier import FloatMultiplier
+from concord.hw.mvm.accumulator import Accumulator
+from concord.hw.mvm.beat_sequencer import BeatSequencer
+from concord.hw.mvm.bias_rf import BiasRf
+from concord.hw.mvm.converter import Converter
+from concord.hw.mvm.matrix_loader import MatrixLoader
+from concord.hw.mvm.matrix_rf import MatrixRf
+from concord.hw.mvm.mvm import MatrixVectorMultiplier
+from concord.hw.mvm.normalizer import Normalizer
+from concord.hw.mvm.operand_buffer import OperandBuffer
+from concord.hw.mvm.operand_rotator import OperandRotator
+from concord.hw.mvm.overflow import OverflowCounter
+from concord.hw.mvm.quantizer import Quantizer
+from concord.hw.mvm.result_sequencer import ResultSequencer
+from concord.hw.mvm.row_tiles import RowTiles
+from concord.hw.mvm.tile_engine import TileEngine
+from concord.hw.nnp import NNP
+from concord.hw.schedule.address_generator import AddressGenerator
+from concord.hw.schedule.copy import Copy
+from concord.hw.schedule.interlock import Interlock
+from concord.hw.schedule.issue import Issue
+from concord.hw.schedule.operand_fetch import OperandFetch
+from concord.hw.schedule.vector_memories import VectorMemories
+from concord.hw.schedule.writeback import Writeback
+from concord.sim.drivers.axi_stream import AxiStream
+from concord.sim.host.counters import WIDTHS
+from concord.spec.config import Config, preset
+from concord.spec.training import LazyFormat
 
-from hw.accumulator import Accumulator
-from hw.activation import Activation
-from hw.adder import FloatAdder
-from hw.beat_sequencer import BeatSequencer
-from hw.bias_rf import BiasRf
-from hw.block_quantizer import BlockQuantizer
-from hw.chain_builder import ChainBuilder
-from hw.control import Control
-from hw.converter import Converter
-from hw.copy import Copy
-from hw.counters import EventCounters
-from hw.crc import CRC32
-from hw.decoder import Decoder
-from hw.host_read import HostRead
-from hw.instruction_check import InstructionCheck
-from hw.interlock import Interlock
-from hw.issue import Issue
-from hw.lazy_update import LazyUpdate
-from hw.matrix_loader import MatrixLoader
-from hw.matrix_rf import MatrixRf
-from hw.message_input import MessageInput
-from hw.message_items import MessageItems
-from hw.message_output import MessageOutput
-from hw.mfu_pipeline import MfuPipeline
-from hw.mode_table import ModeTable
-from hw.multifunction import MultiFunctionUnit
-from hw.multiplier import FloatMultiplier
-from hw.mvm import MatrixVectorMultiplier
-from hw.nnp import NNP
-from hw.normalizer import Normalizer
-from hw.operand_buffer import OperandBuffer
-from hw.operand_fetch import OperandFetch
-from hw.overflow import OverflowCounter
-from hw.quantizer import Quantizer
-from hw.queue import Queue
-from hw.read_ahead import ReadAhead
-from hw.result_sequencer import ResultSequencer
-from hw.row_tiles import RowTiles
-from hw.scalar_registers import ScalarRegisters
-from hw.sequencer import Sequencer
-from hw.source import Source
-from hw.steering import Steering
-from hw.tile_engine import TileEngine
-from hw.trainer import Trainer
-from hw.vector_memories import VectorMemories
-from hw.writeback import Writeback
-from sim.axi_stream import AxiStream
-from sim.counters import WIDTHS
-from spec.config import Config, preset
-from spec.training import LazyFormat
-
+HERE = Path(__file__).parent
+ROOMS = ("sim", "decode", "host", "lazy", "lib", "mfu", "mvm", "schedule")  #: Folders that hold testbenches.
 CONFIGURATIONS = ("tiny", "serial", "wide")  #: Presets that differ in every parameter.
 
 #: Widths of the lazy update, which presets do not have: the real ones, small ones, a residual of more than one unit.
@@ -96,8 +98,8 @@ UNITS = {
     "beat_sequencer": Unit(
         component=lambda config: BeatSequencer(config, 2 * config.words + 3), environment=_timing("space")),
     "bias_rf": Unit(component=BiasRf),
-    "block_quantizer": Unit(
-        component=lambda config: BlockQuantizer(BLOCK_SUMS[config], config.mfu_lanes),
+    "tensor_quantizer": Unit(
+        component=lambda config: TensorQuantizer(BLOCK_SUMS[config], config.mfu_lanes),
         environment=_timing("latency", "sum_bits", "lanes")),
     "chain_builder": Unit(component=ChainBuilder),
     "control": Unit(component=Control),
@@ -145,14 +147,20 @@ UNITS = {
     "row_tiles": Unit(component=RowTiles),
     # One engine has nothing to turn.
     "scalar_registers": Unit(component=ScalarRegisters),
-    "sequencer": Unit(component=Sequencer),
-    "source": Unit(component=Source),
-    "steering": Unit(component=Steering, configurations=("wide",), environment=_timing("latency")),
+    "instruction_fetch": Unit(component=InstructionFetch),
+    "address_generator": Unit(component=AddressGenerator),
+    "operand_rotator": Unit(component=OperandRotator, configurations=("wide",), environment=_timing("latency")),
     "tile_engine": Unit(component=TileEngine, environment=_timing("latency", "width")),
-    "trainer": Unit(component=Trainer, configurations=("tiny", "trainer")),
+    "update_port": Unit(component=UpdatePort, configurations=("tiny", "trainer")),
     "vector_memories": Unit(component=VectorMemories),
     "writeback": Unit(component=Writeback),
 }
+
+
+def testbench(name: str) -> str:
+    """The module of cocotb tests of the unit called `name`, which lies where the unit lies in hw."""
+    path, = (path for path in HERE.rglob(f"{name}.py") if path.parent.name in ROOMS)
+    return ".".join(("concord.sim", *path.relative_to(HERE).with_suffix("").parts))
 
 
 def unit(name: str) -> Unit:

@@ -15,7 +15,7 @@ One instruction a line, `#` starts a comment, upper and lower case are the same.
 and disassembling those gives the same text.
 """
 
-from spec.isa import (
+from concord.spec.isa import (
     FIELDS,
     MEMORY_NAMES,
     QUEUES,

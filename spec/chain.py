@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from spec.config import Config
-from spec.isa import VRFS, Instruction, Mem, Op, Reg, out_scale
+from concord.spec.config import Config
+from concord.spec.isa import VRFS, Instruction, Mem, Op, Reg, out_scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spec.chain import Chain, Registers
-from spec.config import Config
-from spec.isa import LOOP_DEPTH, Error, Instruction, Op
-from spec.rules import SOURCES, Violation, check_chain, check_order, check_state, check_word
+from concord.spec.chain import Chain, Registers
+from concord.spec.config import Config
+from concord.spec.isa import LOOP_DEPTH, Error, Instruction, Op
+from concord.spec.rules import SOURCES, Violation, check_chain, check_order, check_state, check_word
 
 
 def check(program: list[int], config: Config, modes: list[bool] | None = None) -> Violation | None:

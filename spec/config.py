@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 
-from spec.formats import Format, Rule
+from concord.spec.formats import Format, Rule
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, unique
 from itertools import product
 
-from spec.operations import MFUS, Operation, Stage
+from concord.spec.operations import MFUS, Operation, Stage
 
 WORD = 64  #: Bits of one instruction.
 LOOP_DEPTH = 2  #: Nested loops.

@@ -16,9 +16,9 @@ import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 
-from spec.config import Config
-from spec.isa import VRFS, Mem, depth
-from spec.training import E_MAX, E_MIN, LazyFormat
+from concord.spec.config import Config
+from concord.spec.isa import VRFS, Mem, depth
+from concord.spec.training import E_MAX, E_MIN, LazyFormat
 
 HEADER = struct.Struct("<BBBBIII")  #: kind, memory, flags, zero, address, count, digest
 

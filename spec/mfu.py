@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from spec.operations import Stage
+from concord.spec.operations import Stage
 
 
 class Tap(IntEnum):

@@ -1,8 +1,8 @@
 """The point-wise operations of a multi-function unit (MFU): the one table that all rooms read.
 
-A new operation is one row here, its function in `golden.multifunction`, and its gates in the unit of its stage:
-`hw.adder`, `hw.activation` or `hw.multiplier`. Instructions, assembler, checker, decoder, wire widths, random programs
-and pages follow from the row.
+A new operation is one row here, its function in `golden.mfu.multifunction`, and its gates in the unit of its stage:
+`hw.mfu.adder`, `hw.mfu.activation` or `hw.mfu.multiplier`. Instructions, assembler, checker, decoder, wire widths,
+random programs and pages follow from the row.
 """
 
 from collections.abc import Mapping

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
-from spec.chain import Chain
-from spec.config import Config
-from spec.isa import (
+from concord.spec.chain import Chain
+from concord.spec.config import Config
+from concord.spec.isa import (
     MEMORY_NAMES,
     QUEUES,
     SPECS,

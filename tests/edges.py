@@ -7,8 +7,7 @@ import numpy as np
 from amaranth.hdl import signed
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
-
-from sim.stream import Sink, Source, pack, start, unpack
+from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 
 PAIR = data.StructLayout({"left": signed(5), "right": data.ArrayLayout(3, 2), "wide": 70})
 

@@ -1,14 +1,13 @@
 """Helpers: a golden machine with memories written in ordinary numbers."""
 
 import numpy as np
-
-from golden.machine import Machine
-from golden.messages import input_message, program_message, words_of, write_message
-from spec.assembler import assemble
-from spec.config import Config
-from spec.isa import Mem
-from spec.messages import MessageKind, unpack
-from spec.registers import Register
+from concord.golden.host.messages import input_message, program_message, words_of, write_message
+from concord.golden.machine import Machine
+from concord.spec.assembler import assemble
+from concord.spec.config import Config
+from concord.spec.isa import Mem
+from concord.spec.messages import MessageKind, unpack
+from concord.spec.registers import Register
 
 
 def bits(values) -> np.ndarray:

@@ -1,11 +1,10 @@
 """Random small networks in the formats of a machine, for tests."""
 
 import numpy as np
-
-from golden import block_lowering, lowering
-from golden.layers import Activation, Layer
-from golden.model import Model, Provenance
-from spec.config import Config
+from concord.model import block_lowering, lowering
+from concord.model.layers import Activation, Layer
+from concord.model.model import Model, Provenance
+from concord.spec.config import Config
 
 NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
 

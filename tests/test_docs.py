@@ -5,10 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-
-from golden.layers import LSTM, BlockDense, BlockLSTM, Dense
-from spec.isa import Op
-from spec.registers import Counter, Register
+from concord.model.layers import LSTM, BlockDense, BlockLSTM, Dense
+from concord.spec.isa import Op
+from concord.spec.registers import Counter, Register
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("data/*.md")])

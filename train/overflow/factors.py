@@ -6,9 +6,8 @@ Source: S3, steps 203 and 205: by magnitude first, then by frequency; smaller wh
 from dataclasses import dataclass, field
 
 import numpy as np
-
-from golden.layer_overflow import Count, Widths
-from train.overflow.defaults import Steps
+from concord.model.layer_overflow import Count, Widths
+from concord.train.overflow.defaults import Steps
 
 MARGIN = 1.05  #: Ranges stay this much above those that overflowed; smaller shrinking is not worth a round.
 

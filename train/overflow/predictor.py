@@ -9,15 +9,14 @@ from functools import reduce
 
 import numpy as np
 import torch
-
-from golden.layer_overflow import Count, Widths, count
-from golden.lowering import start_values
-from train.fit import Progress, silent
-from train.overflow.defaults import COARSE, SLOWER, STEPS, NetworkKind, Steps
-from train.overflow.factors import Factors, Room
-from train.overflow.ranges import enlarge_inputs, enlarge_parameters, in_real_units, weights_used
-from train.overflow.record import LayerRecord, Record
-from train.qat.network import QuantisedNetwork
+from concord.model.layer_overflow import Count, Widths, count
+from concord.model.lowering import start_values
+from concord.train.lib.fit import Progress, silent
+from concord.train.overflow.defaults import COARSE, SLOWER, STEPS, NetworkKind, Steps
+from concord.train.overflow.factors import Factors, Room
+from concord.train.overflow.ranges import enlarge_inputs, enlarge_parameters, in_real_units, weights_used
+from concord.train.overflow.record import LayerRecord, Record
+from concord.train.qat.network import QuantisedNetwork
 
 TOGETHER = 64  #: Samples that run at once: the patches of a convolution are many.
 

@@ -5,9 +5,8 @@ Source: S3, first and second factor.
 
 import numpy as np
 import torch
-
-from train.qat.layer import QuantisedLayer
-from train.qat.weights import DoReFa, Uniform, Weights, Wrpn
+from concord.train.qat.layer import QuantisedLayer
+from concord.train.qat.weights import DoReFa, Uniform, Weights, Wrpn
 
 
 def enlarge_parameters(layer: QuantisedLayer, factor: np.ndarray):

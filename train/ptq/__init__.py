@@ -6,16 +6,15 @@ Source: S0.a and S0.b; S1, symmetric scales for each gate.
 from collections.abc import Callable
 
 import numpy as np
-
-from spec.formats import Format
-from train.methods import ActivationMethod, WeightMethod
-from train.ptq.divergence import divergence
-from train.ptq.gaussian import gaussian
-from train.ptq.grid import Grid
-from train.ptq.kmeans import kmeans
-from train.ptq.minmax import full_range, symmetric, uniform
-from train.ptq.mmse import mmse
-from train.ptq.search import quantised, search
+from concord.spec.formats import Format
+from concord.train.lib.methods import ActivationMethod, WeightMethod
+from concord.train.ptq.divergence import divergence
+from concord.train.ptq.gaussian import gaussian
+from concord.train.ptq.grid import Grid
+from concord.train.ptq.kmeans import kmeans
+from concord.train.ptq.minmax import full_range, symmetric, uniform
+from concord.train.ptq.mmse import mmse
+from concord.train.ptq.search import quantised, search
 
 __all__ = ["activations", "decibels", "quantised", "symmetric", "weights"]
 

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-from train.methods import Gates
+from concord.train.lib.methods import Gates
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

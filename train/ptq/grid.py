@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-
-from spec.formats import Format
+from concord.spec.formats import Format
 
 
 @dataclass(frozen=True, slots=True)

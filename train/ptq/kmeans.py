@@ -4,9 +4,8 @@ Source: S0.a and S0.c, k-means with its centroids projected to the grid.
 """
 
 import numpy as np
-
-from train.ptq.grid import Grid
-from train.ptq.mmse import mmse
+from concord.train.ptq.grid import Grid
+from concord.train.ptq.mmse import mmse
 
 ROUNDS = 100  #: At most; Lloyd's iteration ends long before.
 

@@ -4,10 +4,9 @@ Source: S0.a and S0.b, uniform; S1, symmetric.
 """
 
 import numpy as np
-
-from spec.formats import Format
-from train.ptq import gates
-from train.ptq.grid import Grid
+from concord.spec.formats import Format
+from concord.train.ptq import gates
+from concord.train.ptq.grid import Grid
 
 
 def uniform(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:

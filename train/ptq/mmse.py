@@ -4,8 +4,7 @@ Source: S0, post-training quantisation of weights.
 """
 
 import numpy as np
-
-from train.ptq.grid import Grid
+from concord.train.ptq.grid import Grid
 
 #: Steps of all magnitudes that are searched at most: 10 bits for a row of 100,000.
 MOST = 1 << 26

@@ -5,11 +5,10 @@ Source: S0, activations; S0.c; PACT (Choi et al., 2018); learned step size (Esse
 
 import numpy as np
 import torch
+from concord.train import ptq
+from concord.train.lib.methods import ActivationMethod, ActivationTraining, Recipe, Start
+from concord.train.lib.straight_through import Codes, Damped, Round
 from torch import nn
-
-from train import ptq
-from train.methods import ActivationMethod, ActivationTraining, Recipe, Start
-from train.straight_through import Codes, Damped, Round
 
 
 class Activations(nn.Module):

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from concord.train.lib.straight_through import inner, passed
+from concord.train.qat.activations import Activations
+from concord.train.qat.geometry import Geometry
+from concord.train.qat.normalisation import Normalisation
+from concord.train.qat.weights import Weights
 from torch.autograd import Function
-
-from train.qat.activations import Activations
-from train.qat.geometry import Geometry
-from train.qat.normalisation import Normalisation
-from train.qat.weights import Weights
-from train.straight_through import inner, passed
 
 
 @dataclass(slots=True)

@@ -6,21 +6,20 @@ Source: numerics.md of the specification, block floating point and matrix-vector
 from dataclasses import replace
 
 import torch
+from concord.golden.mfu.activation import Activation
+from concord.model import block_lowering
+from concord.model.block_conv import Along, BlockConv, seen
+from concord.model.layers import BlockDense
+from concord.model.lowering import recorded
+from concord.train import ptq
+from concord.train.bfp.recipe import BlockRecipe
+from concord.train.lib.straight_through import binary16
+from concord.train.qat.block_quantizer import Blocks
+from concord.train.qat.geometry import Geometry
+from concord.train.qat.graph import Node
+from concord.train.qat.network import QuantisedNetwork
 from torch import nn
 from torch.nn import functional
-
-from golden import block_lowering
-from golden.activation import Activation
-from golden.block_conv import Along, BlockConv, seen
-from golden.layers import BlockDense
-from golden.lowering import recorded
-from train import ptq
-from train.block_recipe import BlockRecipe
-from train.qat.geometry import Geometry
-from train.qat.graph import Node
-from train.qat.network import QuantisedNetwork
-from train.quantizer import Blocks
-from train.straight_through import binary16
 
 #: Integers below this are exact in float64.
 FLOAT64_EXACT = 1 << 53

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 
 import torch
+from concord.train.bfp.recipe import BlockRecipe
+from concord.train.lib.methods import Recipe, Start, WeightMethod
+from concord.train.ptq.mmse import searchable
+from concord.train.qat.graph import Kind, Node, nodes
+from concord.train.qat.weights import grid_of
 from torch import nn
-
-from train.block_recipe import BlockRecipe
-from train.methods import Recipe, Start, WeightMethod
-from train.ptq.mmse import searchable
-from train.qat.graph import Kind, Node, nodes
-from train.qat.weights import grid_of
 
 
 def layers(found: Sequence[Node], recipe: Recipe | BlockRecipe) -> dict[str, Node]:

@@ -3,10 +3,9 @@
 from math import prod
 
 import torch
+from concord.train.qat.normalisation import EPSILON, MOMENTUM, Normalisation
 from torch import nn
 from torch.nn import functional
-
-from train.qat.normalisation import EPSILON, MOMENTUM, Normalisation
 
 _BACK, _NORM_BACK = torch.ops.aten.convolution_backward, torch.ops.aten.native_batch_norm_backward
 

@@ -5,20 +5,19 @@ Source: S0; numerics.md of the specification, integer mode.
 
 import numpy as np
 import torch
+from concord.golden.mvm.overflow import wrap
+from concord.model import lowering
+from concord.spec.formats import Format
+from concord.train import ptq
+from concord.train.lib.methods import Recipe
+from concord.train.lib.straight_through import FLOAT32_EXACT, binary16
+from concord.train.qat.activations import Activations
+from concord.train.qat.affine import affine, total
+from concord.train.qat.geometry import Geometry
+from concord.train.qat.loss import Loss
+from concord.train.qat.normalisation import Normalisation
+from concord.train.qat.weights import weights
 from torch import nn
-
-from golden import lowering
-from golden.overflow import wrap
-from spec.formats import Format
-from train import ptq
-from train.methods import Recipe
-from train.qat.activations import Activations
-from train.qat.affine import affine, total
-from train.qat.geometry import Geometry
-from train.qat.loss import Loss
-from train.qat.normalisation import Normalisation
-from train.qat.weights import weights
-from train.straight_through import FLOAT32_EXACT, binary16
 
 
 class QuantisedLayer(nn.Module):

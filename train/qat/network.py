@@ -7,18 +7,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from concord.golden.mfu.activation import Activation
+from concord.model import lowering
+from concord.model.image_layers import Add, Concat, Conv, Pool, Reduction
+from concord.model.images import reciprocal
+from concord.model.layers import Dense, Layer
+from concord.train.lib.methods import Recipe
+from concord.train.lib.straight_through import binary16
+from concord.train.qat.check import layers
+from concord.train.qat.graph import INPUT, Kind, Node, nodes, users
+from concord.train.qat.layer import QuantisedLayer
 from torch import nn
-
-from golden import lowering
-from golden.activation import Activation
-from golden.image_layers import Add, Concat, Conv, Pool, Reduction
-from golden.images import reciprocal
-from golden.layers import Dense, Layer
-from train.methods import Recipe
-from train.qat.check import layers
-from train.qat.graph import INPUT, Kind, Node, nodes, users
-from train.qat.layer import QuantisedLayer
-from train.straight_through import binary16
 
 #: Learning rate of saturations and offsets, as a share of that of weights.
 QUANTISER_RATE = 0.1

@@ -5,13 +5,12 @@ Source: S0 (WRPN, adjusted start), S0.c; DoReFa-Net (Zhou et al., 2016); learned
 
 import numpy as np
 import torch
+from concord.train import ptq
+from concord.train.lib.methods import Recipe, Start, WeightTraining
+from concord.train.lib.straight_through import passed
+from concord.train.ptq.grid import Grid
 from torch import nn
 from torch.autograd import Function
-
-from train import ptq
-from train.methods import Recipe, Start, WeightTraining
-from train.ptq.grid import Grid
-from train.straight_through import passed
 
 #: Largest fraction that is kept of what rounding cuts off.
 NEARLY_HALF = 0.499

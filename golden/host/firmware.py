@@ -1,0 +1,226 @@
+"""Firmware: a program for one machine, with what its memories hold before it starts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from concord.golden.host import messages
+from concord.spec.assembler import assemble
+from concord.spec.check import check
+from concord.spec.config import PRESETS, Config
+from concord.spec.isa import MEMORY_NAMES, VRFS, Instruction, Mem, Op, decode, depth, encode
+from concord.spec.messages import MessageKind, unpack
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """The instructions of one layer.
+
+    Attributes:
+        layer: Its name.
+        first: First address.
+        last:  Last address, included.
+    """
+
+    layer: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Tiles:
+    """What goes to MatrixRf from tile 0 up.
+
+    Attributes:
+        mantissas: int16[tiles, N, N], row by row.
+        exponents: int8[tiles, N], E of each row; means nothing in integer mode.
+        integer:   bool[tiles], the mode.
+    """
+
+    mantissas: np.ndarray
+    exponents: np.ndarray
+    integer: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Firmware:
+    """A compiled network.
+
+    Attributes:
+        name:      Of the network.
+        config:    The machine that it is for.
+        data:      Name of the network's test set.
+        classes:   Names of the outputs; may be empty.
+        inputs:    Elements of one input vector.
+        outputs:   Elements of the result.
+        loop:      Address of the loop over time steps, or None where an input is one vector.
+        text:      Program text.
+        words:     uint64[instructions], the program; its loop makes one step.
+        sections:  Which instructions belong to which layer, in rising order of addresses; a layer may have several.
+        vectors:   uint16[words, M] of each vector memory in use, from address 0 up.
+        tiles:     Of MatrixRf.
+        biases:    int32[words, M] of BiasRf.
+
+    Raises:
+        ValueError: parts do not fit the machine or each other, or the program is not legal.
+    """
+
+    name: str
+    config: Config
+    data: str
+    classes: tuple[str, ...]
+    inputs: int
+    outputs: int
+    loop: int | None
+    text: str
+    words: np.ndarray
+    sections: tuple[Section, ...]
+    vectors: Mapping[Mem, np.ndarray]
+    tiles: Tiles
+    biases: np.ndarray
+
+    def __post_init__(self):
+        _check_shapes(self)
+        _check_program(self)
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether an input is a sequence of vectors."""
+        return self.loop is not None
+
+    def layer_at(self, address: int) -> str:
+        """Name of the layer that the instruction at `address` belongs to; empty where it belongs to none."""
+        return next((s.layer for s in self.sections if s.first <= address <= s.last), "")
+
+    def program(self, steps: int = 1) -> list[int]:
+        """The instruction words, with the loop over time set to `steps`."""
+        words = [int(word) for word in self.words]
+        if self.loop is None:
+            return words
+        if not 1 <= steps <= 65535:
+            raise ValueError(f"a sequence has 1 to 65535 time steps, not {steps}; cut it")
+        words[self.loop] = encode(Instruction(op=Op.LOOP, a=steps))
+        return words
+
+    def memory_messages(self) -> list[bytes]:
+        """The messages that fill the memories; the program comes behind them."""
+        sent = [messages.write_message(self.config, mem, words) for mem, words in self.vectors.items()]
+        for first, last in _runs(self.tiles.integer):
+            integer = bool(self.tiles.integer[first])
+            stored = self.tiles.exponents[first:last].astype(np.int64) - self.config.weights.e_min
+            sent.append(
+                messages.packed_message(
+                    self.config, self.tiles.mantissas[first:last], stored * (not integer), first, integer=integer
+                )
+            )
+        return sent + [messages.bias_message(self.config, self.biases)] * bool(len(self.biases))
+
+    def program_message(self, steps: int = 1) -> bytes:
+        """The message that brings the program."""
+        return messages.program_message(self.config, self.program(steps))
+
+    def input_message(self, sample: np.ndarray) -> bytes:
+        """The message that brings one input.
+
+        Args:
+            sample: uint16[inputs], or uint16[steps, inputs] where the network is recurrent.
+
+        Raises:
+            ValueError: it has another shape.
+        """
+        shape = (len(sample), self.inputs) if self.recurrent else (self.inputs,)
+        if sample.shape != shape or sample.dtype != np.uint16:
+            wanted = f"[steps, {self.inputs}]" if self.recurrent else f"[{self.inputs}]"
+            raise ValueError(f"{self.name} takes uint16{wanted}, not {sample.dtype}{list(sample.shape)}")
+        size = self.config.native_dim
+        padded = np.zeros((sample.size // self.inputs, -(-self.inputs // size) * size), np.uint16)
+        padded[:, : self.inputs] = sample
+        return messages.input_message(self.config, padded.reshape(-1, self.config.mfu_lanes))
+
+    def output(self, received: list[bytes]) -> np.ndarray:
+        """uint16[outputs] from the OUTPUT messages of one input.
+
+        Raises:
+            ValueError: they bring too few words or too many.
+        """
+        payloads = [unpack(self.config, data, to_machine=False) for data in received]
+        words = b"".join(message.payload for message in payloads if message.kind == MessageKind.OUTPUT)
+        values = np.frombuffer(words, "<u2").astype(np.uint16)
+        wanted = -(-self.outputs // self.config.mfu_lanes) * self.config.mfu_lanes
+        if len(values) != wanted:
+            raise ValueError(
+                f"{self.name} gives {wanted // self.config.mfu_lanes} words for one input, "
+                f"{len(values) // self.config.mfu_lanes} came"
+            )
+        return values[: self.outputs]
+
+
+def machine_name(config: Config) -> str:
+    """What people call a machine: its preset, if it is one, and its digest."""
+    names = [name for name, preset in PRESETS.items() if preset == config]
+    return f"{names[0]} ({config.digest:08x})" if names else f"{config.digest:08x}"
+
+
+def check_machine(firmware: Firmware, config: Config):
+    """Refuse firmware for another machine.
+
+    Raises:
+        ValueError: a sentence that names both.
+    """
+    if firmware.config.digest != config.digest:
+        raise ValueError(
+            f"firmware {firmware.name!r} is for machine {machine_name(firmware.config)}, "
+            f"this one is {machine_name(config)}: compile the model for it"
+        )
+
+
+def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
+    """[first, last) of each run of equal flags."""
+    cuts = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
+    return [(first, last) for first, last in zip(cuts, cuts[1:], strict=False) if last > first]
+
+
+def _check_shapes(firmware: Firmware):
+    config = firmware.config
+    size, lanes, tiles = config.native_dim, config.mfu_lanes, firmware.tiles
+    count = len(tiles.mantissas)
+    wanted = {
+        "words": (firmware.words, np.uint64, (len(firmware.words),)),
+        "tiles, mantissas": (tiles.mantissas, np.int16, (count, size, size)),
+        "tiles, exponents": (tiles.exponents, np.int8, (count, size)),
+        "tiles, integer": (tiles.integer, np.bool_, (count,)),
+        "biases": (firmware.biases, np.int32, (len(firmware.biases), lanes)),
+    } | {MEMORY_NAMES[mem]: (words, np.uint16, (len(words), lanes)) for mem, words in firmware.vectors.items()}
+    for name, (array, dtype, shape) in wanted.items():
+        if array.dtype != dtype or array.shape != shape:
+            raise ValueError(f"{name}: {np.dtype(dtype)}{list(shape)} is needed, not {array.dtype}{list(array.shape)}")
+    sizes = {Mem.MATRIX_RF: count, Mem.BIAS_RF: len(firmware.biases)} | {m: len(v) for m, v in firmware.vectors.items()}
+    for mem, used in sizes.items():
+        if used > depth(config, mem):
+            raise ValueError(f"{MEMORY_NAMES[mem]} holds {depth(config, mem)} items, the firmware brings {used}")
+    if not set(firmware.vectors) <= set(VRFS):
+        raise ValueError("vectors go to random-access vector memories only")
+    for what, array, low, high in (
+        ("mantissas", tiles.mantissas, config.weights.lowest, config.weights.highest),
+        ("exponents", tiles.exponents, config.weights.e_min, config.weights.e_max),
+        ("biases", firmware.biases, -(1 << config.bias_bits - 1), (1 << config.bias_bits - 1) - 1),
+    ):
+        if array.size and not low <= array.min() <= array.max() <= high:
+            raise ValueError(f"{what} lie in {array.min()}..{array.max()}, the machine takes {low}..{high}")
+
+
+def _check_program(firmware: Firmware):
+    if firmware.inputs < 1 or firmware.outputs < 1:
+        raise ValueError(f"inputs and outputs are 1 at least, not {firmware.inputs} and {firmware.outputs}")
+    words = [int(word) for word in firmware.words]
+    if assemble(firmware.text) != words:
+        raise ValueError("the program text does not mean the program's words; compile again")
+    if firmware.loop is not None:
+        instruction = decode(words[firmware.loop]) if 0 <= firmware.loop < len(words) else None
+        if instruction is None or instruction.op != Op.LOOP:
+            raise ValueError(f"instruction {firmware.loop} is not the loop over time steps; compile again")
+    modes = np.zeros(firmware.config.matrix_tiles, bool)
+    modes[: len(firmware.tiles.integer)] = firmware.tiles.integer
+    violation = check(words, firmware.config, modes.tolist())
+    if violation:
+        raise ValueError(f"the program is not legal: {violation}")

@@ -1,0 +1,74 @@
+"""Firmware as safetensors files with a JSON header: no pickle."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from concord.golden.host.firmware import Firmware, Section, Tiles, check_machine
+from concord.golden.lib import tensor_file
+from concord.spec.config import Config
+from concord.spec.formats import Format, Rule
+from concord.spec.isa import Mem
+
+KIND = tensor_file.Kind(
+    key="concord firmware", version=1, name="firmware", remedy="compile again", command="`nnp compile`")
+
+
+def save_firmware(firmware: Firmware, path: Path):
+    """Write firmware; the file appears whole or not at all."""
+    arrays = {f"vectors.{mem.name}": words for mem, words in firmware.vectors.items()}
+    arrays |= {f"tiles.{name}": getattr(firmware.tiles, name) for name in ("mantissas", "exponents", "integer")}
+    arrays |= {"words": firmware.words, "biases": firmware.biases}
+    header = {"digest": firmware.config.digest, "config": asdict(firmware.config)}
+    header |= {name: getattr(firmware, name) for name in ("name", "data", "inputs", "outputs", "loop", "text")}
+    header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
+    tensor_file.write(KIND, path, header, arrays)
+
+
+def load_firmware(path: Path, config: Config | None = None) -> Firmware:
+    """Read firmware and check all of it.
+
+    Args:
+        path:   The file.
+        config: The machine that shall run it; any by default.
+
+    Raises:
+        ValueError: the file is missing, truncated, of another kind or for another machine; an array is missing or of
+            the wrong type or shape; the program is not legal.
+    """
+    header, arrays = tensor_file.read(KIND, path)
+    try:
+        firmware = _unpack(header, arrays)
+        if config is not None:
+            check_machine(firmware, config)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = f"the file lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path}: {reason}") from error
+    return firmware
+
+
+def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
+    config = _config(header["config"])
+    if config.digest != header["digest"]:
+        raise ValueError(
+            f"it says that it is for machine {header['digest']:08x}, but describes {config.digest:08x}; compile again"
+        )
+    prefix = "vectors."
+    return Firmware(
+        config=config,
+        classes=tuple(header["classes"]),
+        sections=tuple(Section(**section) for section in header["sections"]),
+        vectors={Mem[name.removeprefix(prefix)]: array for name, array in arrays.items() if name.startswith(prefix)},
+        tiles=Tiles(**{name: arrays[f"tiles.{name}"] for name in ("mantissas", "exponents", "integer")}),
+        words=arrays["words"],
+        biases=arrays["biases"],
+        **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},
+    )
+
+
+def _config(record: dict) -> Config:
+    """The configuration in a JSON header."""
+    formats = {
+        name: Format(**record[name] | {"rule": Rule(record[name]["rule"])}) for name in ("weights", "activations")
+    }
+    return Config(**record | formats)

@@ -1,0 +1,94 @@
+"""Messages from arrays and back."""
+
+import numpy as np
+from concord.golden.lazy.lazy_update import Parameters, Pass
+from concord.golden.mvm.packing import pack_tiles
+from concord.spec.config import Config
+from concord.spec.isa import Mem
+from concord.spec.messages import Message, MessageKind, exponents, pack
+from concord.spec.training import E_MIN, Ask, LazyFormat
+
+
+def write_message(config: Config, mem: Mem, words: np.ndarray, address: int = 0) -> bytes:
+    """Write uint16[n, M] words to a random-access vector memory."""
+    return _message(config, MessageKind.WRITE, words.astype("<u2"), memory=mem, address=address)
+
+
+def read_message(config: Config, mem: Mem, count: int, address: int = 0) -> bytes:
+    """Ask for words of a random-access vector memory."""
+    return pack(config, Message(kind=MessageKind.READ, memory=mem, address=address, count=count))
+
+
+def packed_message(config: Config, mantissas: np.ndarray, stored_exponents: np.ndarray, address: int = 0, *,
+                   integer: bool = False) -> bytes:
+    """Fill native tiles with mantissas[tiles, N, N] and stored exponents[tiles, N]."""
+    return pack(config, Message(kind=MessageKind.PACKED, integer=integer, address=address, count=len(mantissas),
+                                payload=pack_tiles(config, mantissas, stored_exponents)))
+
+
+def bias_message(config: Config, biases: np.ndarray, address: int = 0) -> bytes:
+    """Write int[n, M] to BiasRf."""
+    return _message(config, MessageKind.BIAS, biases.astype("<i4"), address=address)
+
+
+def program_message(config: Config, program: list[int], address: int = 0) -> bytes:
+    """Write instruction words."""
+    return _message(config, MessageKind.PROGRAM, np.array(program, "<u8"), address=address)
+
+
+def input_message(config: Config, words: np.ndarray) -> bytes:
+    """Send uint16[n, M] words to NetQ."""
+    return _message(config, MessageKind.INPUT, words.astype("<u2"))
+
+
+def update_message(config: Config, old: Parameters, update: np.ndarray, update_exponent: int, change: int = 0) -> bytes:
+    """Send a block of parameters and its update, int64[n], through the lazy update once."""
+    fields = [old.mantissas, old.residuals, update, update >> 16]
+    words = np.stack([_padded(config, field) for field in fields], 1)
+    address = old.exponent - E_MIN | update_exponent - E_MIN << 8
+    return _message(config, MessageKind.UPDATE, words.astype("<u2"), memory=change + 1, address=address)
+
+
+def updated_message(config: Config, address: int, done: Pass) -> bytes:
+    """What the lazy update makes of that: mantissas, residuals, and what it asks for."""
+    words = np.stack([_padded(config, done.mantissas), _padded(config, done.residuals)], 1)
+    answer = np.pad([done.ask, done.change], (0, config.mfu_lanes - 2))
+    items = np.concatenate([words.reshape(-1, config.mfu_lanes), answer[None]])
+    return _message(config, MessageKind.UPDATED, items.astype("<u2"), address=address)
+
+
+def update_of(config: Config, message: Message) -> tuple[Parameters, np.ndarray, int, int]:
+    """Parameters, update, its exponent and the change of exponent that an UPDATE brings."""
+    mantissas, residuals, low, high = words_of(config, message).reshape(-1, 4, config.mfu_lanes).swapaxes(0, 1)
+    exponent, update_exponent = exponents(message.address)
+    update = (low.astype(np.uint32) | high.astype(np.uint32) << 16).view(np.int32)
+    old = Parameters(_signed(mantissas & 0xFF, 8), _signed(residuals, 16), exponent, LazyFormat())
+    return old, update.ravel().astype(np.int64), update_exponent, message.memory - 1
+
+
+def updated_of(config: Config, message: Message, size: int) -> tuple[np.ndarray, np.ndarray, Ask, int]:
+    """Mantissas and residuals int64[size], what the unit asks for, and the change, that an UPDATED brings."""
+    words = _signed(words_of(config, message), 16).reshape(-1, config.mfu_lanes)
+    mantissas, residuals = words[:-1].reshape(-1, 2, config.mfu_lanes).swapaxes(0, 1)
+    return mantissas.ravel()[:size], residuals.ravel()[:size], Ask(int(words[-1, 0])), int(words[-1, 1])
+
+
+def words_of(config: Config, message: Message) -> np.ndarray:
+    """uint16[n, M] words that any message of words carries."""
+    return np.frombuffer(message.payload, "<u2").astype(np.uint16).reshape(-1, config.mfu_lanes)
+
+
+def _padded(config, field):
+    """The low 16 bits of a vector as words uint16[n, M]."""
+    field = np.pad(np.asarray(field, np.int64), (0, -len(field) % config.mfu_lanes))
+    return (field & 0xFFFF).astype(np.uint16).reshape(-1, config.mfu_lanes)
+
+
+def _signed(values, bits):
+    """int64 of two's complement numbers."""
+    values = np.ravel(values).astype(np.int64)
+    return values - ((values >> bits - 1) << bits)
+
+
+def _message(config, kind, items, memory=0, address=0):
+    return pack(config, Message(kind=kind, memory=memory, address=address, count=len(items), payload=items.tobytes()))

@@ -1,0 +1,196 @@
+"""Networks under training in block floating point: their layers as data, run forward and backward by name.
+
+A convolution or dense layer gives 8-bit activations, except where it is the network's last: its 32-bit linear value is
+the output. The gradient of that arrives in 16 bits.
+"""
+
+from dataclasses import dataclass
+
+from concord.golden.lazy import tensor_layers
+from concord.golden.lazy.lazy_update import Parameters
+from concord.golden.lazy.tensor import Block
+from concord.golden.lazy.tensor_layers import Gradients
+from concord.spec.training import Width
+
+
+@dataclass(frozen=True, slots=True)
+class Conv:
+    """A convolution.
+
+    Attributes:
+        inputs, outputs: Channels.
+        size:            Rows and columns of a kernel.
+        stride, padding: As in `tensor_layers.convolve`.
+    """
+
+    inputs: int
+    outputs: int
+    size: int
+    stride: int = 1
+    padding: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the weights."""
+        return self.outputs, self.inputs, self.size, self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A fully connected layer; what comes from images is laid out by channels, rows, columns."""
+
+    inputs: int
+    outputs: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the weights."""
+        return self.outputs, self.inputs
+
+
+@dataclass(frozen=True, slots=True)
+class MaxPool:
+    """The largest of windows of `size` x `size`."""
+
+    size: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class AveragePool:
+    """Means of windows of `size` x `size`."""
+
+    size: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relu:
+    """max(x, 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """The sum of two branches; a branch of no layers is its input."""
+
+    body: tuple["Layer", ...]
+    shortcut: tuple["Layer", ...] = ()
+
+
+Layer = Conv | Dense | MaxPool | AveragePool | Relu | Residual
+
+
+def named(layers: tuple[Layer, ...], prefix: str = ""):
+    """Every layer that has parameters, with its name: its place, and those of the branches it is in."""
+    for place, layer in enumerate(layers):
+        name = f"{prefix}{place}"
+        match layer:
+            case Conv() | Dense():
+                yield name, layer
+            case Residual():
+                yield from named(layer.body, f"{name}.body.")
+                yield from named(layer.shortcut, f"{name}.shortcut.")
+
+
+def check(layers: tuple[Layer, ...]):
+    """Refuse what cannot be trained.
+
+    Raises:
+        ValueError: a network that does not end in a layer with parameters, or an empty branch on both sides.
+    """
+    if not layers or not isinstance(layers[-1], Conv | Dense):
+        raise ValueError("a network must end in a Conv or Dense layer, whose linear value is its output; add one")
+
+
+def block(parameters: Parameters) -> Block:
+    """What the forward pass sees of parameters."""
+    return tensor_layers.whole(parameters.mantissas, parameters.exponent, parameters.fmt.bits)
+
+
+def forward(layers: tuple[Layer, ...], parameters: dict[str, Parameters], x: Block) -> tuple[Block, list]:
+    """Run a network.
+
+    Args:
+        layers:     Checked.
+        parameters: By name, "0.weight" and "0.bias" for layer 0.
+        x:          8 bits, [samples, inputs] or [samples, channels, rows, columns].
+
+    Returns:
+        The linear value of the last layer, 32 bits, and what `backward` needs.
+    """
+    *inner, last = layers
+    y, tape = _branch(tuple(inner), parameters, x, "")
+    name = str(len(inner))
+    return _linear(last, parameters, y, name), [*tape, (last, name, y, None)]
+
+
+def backward(parameters: dict[str, Parameters], tape: list, gradient: Block) -> dict[str, Block]:
+    """Gradients of all parameters, by name, 32 bits, from that of the network's output, 16 bits."""
+    found = {}
+    _branch_back(parameters, tape, gradient, found, wanted=False)
+    return found
+
+
+def _branch(layers, parameters, x, prefix):
+    tape = []
+    for place, layer in enumerate(layers):
+        name, kept = f"{prefix}{place}", None
+        match layer:
+            case Conv() | Dense():
+                y = tensor_layers.activations(_linear(layer, parameters, x, name))
+            case MaxPool():
+                y, kept = tensor_layers.max_pool(x, layer.size, layer.stride)
+            case AveragePool():
+                y = tensor_layers.average_pool(x, layer.size, layer.stride)
+            case Relu():
+                y = kept = tensor_layers.relu(x)
+            case Residual():
+                body, one = _branch(layer.body, parameters, x, f"{name}.body.")
+                shortcut, other = _branch(layer.shortcut, parameters, x, f"{name}.shortcut.")
+                y, kept = tensor_layers.add(body, shortcut), (one, other)
+        tape.append((layer, name, x, kept))
+        x = y
+    return x, tape
+
+
+def _linear(layer, parameters, x: Block, name: str) -> Block:
+    weight, bias = (block(parameters[f"{name}.{part}"]) for part in ("weight", "bias"))
+    if isinstance(layer, Dense):
+        return tensor_layers.dense(_flat(x), weight, bias)
+    return tensor_layers.convolve(x, weight, bias, layer.stride, layer.padding)
+
+
+def _branch_back(parameters, tape, gradient: Block, found: dict, wanted: bool) -> Block | None:
+    for place, (layer, name, x, kept) in reversed(list(enumerate(tape))):
+        shape = x.mantissas.shape
+        match layer:
+            case Conv() | Dense():
+                gradient = _linear_back(layer, parameters, x, gradient, name, found, wanted or place > 0)
+            case MaxPool():
+                gradient = tensor_layers.max_pool_back(gradient, kept, shape, layer.size, layer.stride)
+            case AveragePool():
+                gradient = tensor_layers.average_pool_back(gradient, shape, layer.size, layer.stride)
+            case Relu():
+                gradient = tensor_layers.relu_back(gradient, kept)
+            case Residual():
+                branches = (_branch_back(parameters, branch, gradient, found, wanted or place > 0) for branch in kept)
+                one, other = branches
+                gradient = None if one is None or other is None else tensor_layers.add_gradients(one, other)
+    return gradient
+
+
+def _linear_back(layer, parameters, x: Block, gradient: Block, name: str, found: dict, wanted: bool) -> Block | None:
+    weight = block(parameters[f"{name}.weight"])
+    if isinstance(layer, Dense):
+        sent: Gradients = tensor_layers.dense_back(_flat(x), weight, gradient, wanted)
+        inputs = sent.inputs and Block(sent.inputs.mantissas.reshape(x.mantissas.shape),
+                                       sent.inputs.exponent.reshape(x.exponent.shape), Width.GRADIENT)
+    else:
+        sent = tensor_layers.convolve_back(x, weight, gradient, layer.stride, layer.padding, wanted)
+        inputs = sent.inputs
+    found |= {f"{name}.weight": sent.weight, f"{name}.bias": sent.bias}
+    return inputs
+
+
+def _flat(x: Block) -> Block:
+    return tensor_layers.whole(x.mantissas.reshape(len(x.mantissas), -1), x.exponent.item(), x.bits)

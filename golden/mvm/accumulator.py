@@ -1,0 +1,80 @@
+"""Sums of aligned dot products, modulo the accumulator's width."""
+
+import numpy as np
+from concord.golden.mvm.overflow import Events, misfits, partial_events, product_events, wrap
+from concord.golden.mvm.tile_engine import alignment, dot_products, lane_sums
+from concord.spec.config import Config
+
+_LIMB = 40  # bits of the lower limb, where 64 bits do not hold a sum
+
+
+def accumulate(config: Config, weights, weight_exponents, operand, operand_exponents, start=None, *, rows: int,
+               integer: bool):
+    """Add up one product, and start values after the last beat: wrap(start + sum of dot * 2**alignment).
+
+    Args:
+        config:            The machine.
+        weights:           Mantissas [row_tiles, columns, N, N]; float64 is fastest.
+        weight_exponents:  int64[row_tiles, columns, N], stored exponents E - e_min.
+        operand:           Mantissas int64[..., columns, N]; leading axes are iterations of the product.
+        operand_exponents: int64[..., columns], stored exponents.
+        start:             int64[rows] or None.
+        rows:              Rows of the result.
+        integer:           Integer mode: exponents are ignored.
+
+    Returns:
+        Totals [..., rows], wrapped to sum_bits: int64, or Python integers where they do not fit. And the partial-sum
+        and product events, none where the configuration does not count them.
+
+    Source: numerics.md of the specification, matrix-vector product and overflow events.
+    """
+    dots = dot_products(weights, operand)
+    shift = alignment(config, weight_exponents, operand_exponents[..., None, :], integer=integer)
+    bound = int(np.abs(dots).max()) << int(np.max(shift))
+    if bound * dots.shape[-2] < 1 << 62:
+        sums = (dots << shift).sum(-2).reshape(*dots.shape[:-3], -1)[..., :rows]
+        totals = wrap(sums if start is None else sums + start, config.sum_bits)
+    else:
+        totals = _two_limbs(config, dots, shift, start, rows)
+    events = Events()
+    if config.count_overflows:
+        for index in np.ndindex(operand.shape[:-2]):
+            events += _events(config, weights, weight_exponents, operand[index], operand_exponents[index], start, rows,
+                              integer)
+    return totals, events
+
+
+def _two_limbs(config, dots, shift, start, rows):
+    """The totals, each by two sums of 64 bits: high * 2**_LIMB + low."""
+    mask = (1 << _LIMB) - 1
+    small, rest = np.minimum(shift, _LIMB), np.clip(np.subtract(shift, _LIMB), 0, 63)
+    # What a left shift loses beyond 64 bits counts in no total of 80 bits.
+    low = (dots << small & mask).sum(-2)
+    high = np.where(np.greater(shift, _LIMB), dots << rest, dots >> (_LIMB - small)).sum(-2)
+    high, low = (limb.reshape(*dots.shape[:-3], -1)[..., :rows] for limb in (high, low))
+    if start is not None:
+        high, low = high + (start >> _LIMB), low + (start & mask)
+    totals = wrap((high.astype(object) << _LIMB) + low.astype(object), config.sum_bits)
+    count, _ = misfits(totals, 64)
+    return totals if count else totals.astype(np.int64)
+
+
+def _events(config, weights, weight_exponents, operand, operand_exponents, start, rows, integer):
+    """Events of one iteration."""
+    beats = lane_sums(weights, operand, config.lanes)
+    shift = alignment(config, weight_exponents, operand_exponents, integer=integer)
+    largest = int(np.abs(beats).max()) << int(shift.max())
+    first = 0 if start is None else int(np.abs(start).max())
+    events = product_events(config, weights, operand, rows)
+    if largest * beats.shape[1] * beats.shape[3] + first < 1 << config.sum_bits - 1:
+        return events
+    if config.sum_bits > 62 or largest * config.tile_engines >= 1 << 62:
+        beats, shift = beats.astype(object), shift.astype(object)
+    beats = beats << shift[..., None]
+    # The engines' columns of one step meet in one addition.
+    spare = -beats.shape[1] % config.tile_engines
+    beats = np.pad(beats, ((0, 0), (0, spare), (0, 0), (0, 0)))
+    tiles, columns, n, groups = beats.shape
+    beats = beats.reshape(tiles, -1, config.tile_engines, n, groups).sum(2)
+    beats = beats.transpose(0, 2, 1, 3).reshape(tiles * n, -1)[:rows]
+    return events + partial_events(config, beats, start)

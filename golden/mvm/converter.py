@@ -1,0 +1,19 @@
+"""Totals of the accumulator to binary16."""
+
+from concord.golden.lib.float16 import from_integer
+from concord.spec.config import Config
+
+
+def convert(config: Config, totals, *, integer: bool, out_scale: int = 0):
+    """Round totals once: totals * 2**-acc_frac, or totals * 2**-out_scale in integer mode.
+
+    Args:
+        config:    The machine.
+        totals:    int64[...], or Python integers.
+        integer:   Integer mode.
+        out_scale: OutScale, -32 to 31.
+
+    Returns:
+        uint16[...], binary16 patterns.
+    """
+    return from_integer(totals, out_scale if integer else config.acc_frac)

@@ -1,0 +1,110 @@
+"""Overflow events of a product: how many, and by how many bits at most."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from concord.golden.lib.float16 import INFINITY
+from concord.spec.config import Config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """Overflow events.
+
+    Attributes:
+        partial:        Beats of a row whose exact sum does not fit the accumulator.
+        product:        Products that do not fit `product_bits`.
+        output:         Totals that do not fit `output_bits`, or turn into an infinity.
+        excess_partial: Bits that the accumulator lacked at most; likewise the other two.
+    """
+
+    partial: int = 0
+    product: int = 0
+    output: int = 0
+    excess_partial: int = 0
+    excess_product: int = 0
+    excess_output: int = 0
+
+    def __add__(self, other):
+        """Events of both: counts add, the larger excess stays."""
+        return Events(
+            partial=self.partial + other.partial, product=self.product + other.product,
+            output=self.output + other.output,
+            excess_partial=max(self.excess_partial, other.excess_partial),
+            excess_product=max(self.excess_product, other.excess_product),
+            excess_output=max(self.excess_output, other.excess_output))
+
+
+def misfits(values, bits: int):
+    """Count of the integers that do not fit `bits` bits signed, and the bits that the widest lacks.
+
+    Args:
+        values: Integer array, of Python integers where 64 bits are not enough.
+        bits:   Bits of the range, sign included.
+    """
+    if not values.size:
+        return 0, 0
+    smallest, largest = min(int(values.min()), -1), max(int(values.max()), 0)
+    excess = max(largest.bit_length(), (~smallest).bit_length()) + 1 - bits
+    if excess <= 0:
+        return 0, 0
+    limit = 1 << bits - 1
+    return int(((values < -limit) | (values >= limit)).sum()), excess
+
+
+def product_events(config: Config, weights, operand, rows: int) -> Events:
+    """Products of mantissas that do not fit `product_bits`.
+
+    Args:
+        config:  The machine.
+        weights: Integers [row_tiles, columns, N, N].
+        operand: Integers [columns, N].
+        rows:    Rows that are output.
+    """
+    widest = max(config.weights.lowest * config.activations.lowest, -config.weights.lowest * config.activations.highest,
+                 -config.weights.highest * config.activations.lowest)
+    if widest < 1 << config.product_bits - 1:
+        return Events()
+    products = np.asarray(weights, np.int64) * np.asarray(operand, np.int64)[:, None]
+    products = products.transpose(0, 2, 1, 3).reshape(-1, operand.size)[:rows]
+    count, excess = misfits(products, config.product_bits)
+    return Events(product=count, excess_product=excess)
+
+
+def partial_events(config: Config, beats, start=None) -> Events:
+    """Additions whose exact result does not fit the accumulator, which wraps.
+
+    Args:
+        config: The machine.
+        beats:  Integers [rows, beats], what each beat adds, in order; Python integers where 62 bits are not enough.
+        start:  Integers [rows], added last.
+    """
+    if start is not None:
+        beats = np.concatenate([beats, start[:, None]], axis=1)
+    before = wrap(np.cumsum(beats, axis=1) - beats, config.sum_bits)
+    count, excess = misfits(before + beats, config.sum_bits)
+    return Events(partial=count, excess_partial=excess)
+
+
+def output_events(config: Config, totals, bits, *, integer: bool) -> Events:
+    """Totals that do not fit `output_bits` (integer mode), or whose binary16 is an infinity.
+
+    Args:
+        config:  The machine.
+        totals:  Integers, wrapped.
+        bits:    uint16 patterns of the same totals.
+        integer: Integer mode.
+    """
+    if integer:
+        count, excess = misfits(totals, config.output_bits)
+        return Events(output=count, excess_output=excess)
+    count = int(((bits & np.uint16(0x7FFF)) == INFINITY).sum())
+    return Events(output=count, excess_output=int(count > 0))
+
+
+def wrap(values, bits: int):
+    """The integers modulo 2**bits, signed. Integers of 64 bits hold all that `bits` of 64 or more keep of them."""
+    if values.dtype != object and bits >= 64:
+        return values
+    half = 1 << bits - 1
+    return (values + half & (1 << bits) - 1) - half

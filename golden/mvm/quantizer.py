@@ -1,0 +1,78 @@
+"""Binary16 to mantissas: blocks under one exponent, or integers."""
+
+import numpy as np
+from concord.spec.formats import Format, Rule
+
+_LARGEST = 65504.0  # largest finite binary16
+
+
+def invalid(bits):
+    """Whether any of the binary16 patterns is a NaN or an infinity: what sets the sticky flag."""
+    return bool(((np.asarray(bits) & np.uint16(0x7C00)) == 0x7C00).any())
+
+
+def quantize_block(bits, fmt: Format):
+    """Quantise blocks: mantissa = clip(round(x * 2**((b - 1) - E)), lowest, highest), half to even.
+
+    A NaN counts as 0, an infinity as the largest finite value. A block of zeros has the smallest exponent.
+
+    Args:
+        bits: uint16[..., n], binary16 patterns; each row of n is one block.
+        fmt:  Format of the result.
+
+    Returns:
+        int64[..., n] mantissas and int64[...] exponents E.
+
+    Source: numerics.md of the specification, block floating point.
+    """
+    value = _finite(bits)
+    exponent = np.clip(_exponent(np.abs(value).max(-1), fmt.rule), fmt.e_min, fmt.e_max)
+    # A product with a power of two is exact in float64, and rint rounds half to even.
+    scaled = value * np.ldexp(1.0, fmt.bits - 1 - exponent)[..., None]
+    return np.clip(np.rint(scaled), fmt.lowest, fmt.highest).astype(np.int64), exponent
+
+
+def quantize_integer(bits, fmt: Format, *, unsigned: bool):
+    """Quantise to integers: round half to even and clip, nothing else. A NaN counts as 0, an infinity clips.
+
+    Args:
+        bits:     uint16[...], binary16 patterns.
+        fmt:      Format whose mantissas carry the integers.
+        unsigned: Codes 0..levels, which travel as code - zero; else lowest..highest.
+
+    Returns:
+        int64[...] integers as they travel.
+
+    Source: numerics.md of the specification, integer mode.
+    """
+    value = np.rint(_values(bits))
+    if unsigned:
+        return np.clip(value, 0, fmt.levels).astype(np.int64) - fmt.zero
+    return np.clip(value, fmt.lowest, fmt.highest).astype(np.int64)
+
+
+def split(x, block: int):
+    """Pad the last axis with zeros and cut it into blocks: [..., n] to [..., ceil(n / block), block]."""
+    count = -(-x.shape[-1] // block)
+    padded = np.zeros((*x.shape[:-1], count * block), x.dtype)
+    padded[..., : x.shape[-1]] = x
+    return padded.reshape(*x.shape[:-1], count, block)
+
+
+def _values(bits):
+    """float64 values, NaN as 0."""
+    bits = np.asarray(bits)
+    if bits.dtype != np.uint16:
+        raise TypeError(f"binary16 numbers travel as uint16 bit patterns, not {bits.dtype}: view a float16 as uint16")
+    return np.nan_to_num(bits.view(np.float16).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+
+def _finite(bits):
+    return np.clip(_values(bits), -_LARGEST, _LARGEST)
+
+
+def _exponent(largest, rule: Rule):
+    """int64[...] exponent of blocks by their largest magnitude; of a zero block any that clamps to the smallest."""
+    fraction, exponent = np.frexp(largest)  # largest = fraction * 2**exponent, 1/2 <= fraction < 1
+    exponent = exponent.astype(np.int64) - ((fraction == 0.5) & (rule == Rule.CEIL))
+    return np.where(largest == 0, -128, exponent)

@@ -1,0 +1,196 @@
+"""Execution of one chain: the words of all its iterations, through every operation, in program order."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from concord.golden.host.counters import Counters
+from concord.golden.mfu.multifunction import compute
+from concord.golden.mvm.mvm import multiply
+from concord.golden.mvm.quantizer import invalid
+from concord.golden.schedule.memory import Memory
+from concord.golden.schedule.vectorisation import Plan, plan
+from concord.spec.chain import Chain
+from concord.spec.config import Config
+from concord.spec.isa import QUEUES, SPECS, VRFS, Instruction, Mem, Op
+from concord.spec.registers import Counter, Status
+
+_MEMORIES = (*VRFS, *QUEUES)  # In the order of their counters.
+_READS = {mem: Counter(Counter.READ_INITIAL_VRF + k) for k, mem in enumerate(_MEMORIES)}
+_WRITES = {mem: Counter(Counter.WRITE_INITIAL_VRF + k) for k, mem in enumerate(_MEMORIES)}
+
+#: Called after every instruction of a chain with the chain, the instruction's address, the position (iteration * words
+#: + word) of the first word, and the words uint16[n, M]: after a write those written, their padding lanes cleared.
+Trace = Callable[[Chain, int, int, np.ndarray], None]
+
+
+class Executor:
+    """Runs checked chains on a machine's memories.
+
+    Attributes:
+        outputs: Words of each complete output message, in order; whoever sends them takes them away.
+        flags:   INVALID_VECTOR and INVALID_MATRIX, sticky.
+        trace:   Called with every value, for reports.
+    """
+
+    def __init__(self, config: Config, memory: Memory, counters: Counters):
+        self.config, self.memory, self.counters = config, memory, counters
+        self.outputs: list[np.ndarray] = []
+        self.flags = Status(0)
+        self.trace: Trace | None = None
+        self._plans: dict[Chain, Plan] = {}
+        self._message: list[np.ndarray] = []  # What an unfinished output message has so far.
+
+    def reset(self):
+        """Forget flags and unfinished output."""
+        self.flags = Status(0)
+        self._message.clear()
+
+    def run(self, chain: Chain) -> Iterator[None]:
+        """Run a chain; yields whenever it waits for words of NetQ."""
+        self.counters.add(Counter.CHAINS, 1)
+        if chain.loads:
+            yield from self._load(chain)
+            return
+        if chain not in self._plans:
+            self._plans[chain] = plan(chain)
+        if chain.product:
+            yield from self._run_product(chain, self._plans[chain])
+            return
+        for first, last in self._plans[chain].spans:
+            while first < last:
+                values = self._source(chain, first, last)
+                if len(values):
+                    self._operate(chain, first, values)
+                else:
+                    yield
+                first += len(values)
+
+    def forget(self):
+        """Drop what is known of chains of an older program."""
+        self._plans.clear()
+
+    def _run_product(self, chain, plan_) -> Iterator[None]:
+        words, iterations, spans = chain.words, chain.registers.iterations, plan_.spans
+        short = chain.source.mem == Mem.NET_Q and len(self.memory.net_in) < iterations * chain.source_words
+        if short and len(spans) == 1:
+            # Results leave as soon as their own operand is there.
+            spans = [(t * words, (t + 1) * words) for t in range(iterations)]
+        begin, results = 0, None
+        for first, last in spans:
+            if first % words == 0:
+                begin, results = first, (yield from self._multiply(chain, plan_, first // words, -(-last // words)))
+            self._operate(chain, first, results[first - begin:last - begin])
+
+    def _load(self, chain) -> Iterator[None]:
+        """Native tiles from NetQ to MatrixRf."""
+        for tile in chain.tiles:
+            words = yield from self._take_vectors(chain.words, Counter.ROWS_LOADED)
+            bits = words.reshape(self.config.native_dim, -1)
+            self._flag(bits, Status.INVALID_MATRIX)
+            self.memory.matrix.load(tile, bits, integer=bool(chain.target.integer))
+
+    def _take_vectors(self, count: int, counter: Counter):
+        """Take `count` words, whole native vectors, from NetQ; yields while there are none."""
+        parts, taken = [], 0
+        while taken < count:
+            words = self._pop(Mem.NET_Q, count - taken)
+            if len(words):
+                parts.append(words)
+            else:
+                yield
+            before, taken = taken, taken + len(words)
+            self.counters.add(counter, taken // self.config.words - before // self.config.words)
+        return np.concatenate(parts)
+
+    def _pop(self, mem: Mem, most: int) -> np.ndarray:
+        """At most `most` words of a queue."""
+        queue = self.memory.net_in if mem == Mem.NET_Q else self.memory.mvm
+        words = queue.take(min(most, len(queue)))
+        self.counters.add(_READS[mem], len(words))
+        return words
+
+    def _read(self, mem: Mem, addresses: np.ndarray) -> np.ndarray:
+        self.counters.add(_READS[mem], addresses.size)
+        return self.memory.vectors[mem][addresses]
+
+    def _source(self, chain, first, last) -> np.ndarray:
+        """Source words from position `first` on, up to `last`: as many as there are."""
+        mem = Mem(chain.source.mem)
+        if mem in QUEUES:
+            return self._pop(mem, last - first)
+        return self._read(mem, self._plans[chain].addresses[0][first:last])
+
+    def _multiply(self, chain, plan_, first, last):
+        """Result words of iterations [first, last) of a product; yields while operands are missing."""
+        count, registers, product = last - first, chain.registers, chain.product
+        mem = Mem(chain.source.mem)
+        if mem == Mem.NET_Q:
+            operand = yield from self._take_vectors(count * chain.source_words, Counter.VECTORS)
+        else:
+            operand = self._read(mem, plan_.addresses[0][first:last])
+            self.counters.add(Counter.VECTORS, count * registers.columns)
+        operand = operand.reshape(count, registers.columns, -1)
+        self._flag(operand, Status.INVALID_VECTOR)
+        matrix = self.memory.matrix
+        weights, exponents = matrix.weights(chain.tiles, chain.row_tiles)
+        start = self.memory.biases[product.b:product.b + chain.words].reshape(-1)[:registers.rows]
+        result, events = multiply(
+            self.config, weights, exponents, operand, start if product.bias else None, rows=registers.rows,
+            integer=bool(product.integer), unsigned=bool(product.unsigned), out_scale=registers.out_scale)
+        self.counters.add(Counter.TILES, count * len(chain.tiles))
+        self.counters.add(Counter.BEATS, count * matrix.marks[chain.tiles.start:chain.tiles.stop].sum())
+        self.counters.add_overflows(events)
+        words = np.zeros((count, chain.words * self.config.mfu_lanes), np.uint16)
+        words[:, :registers.rows] = result
+        return words.reshape(-1, self.config.mfu_lanes)
+
+    def _flag(self, bits, flag: Status):
+        if invalid(bits):
+            self.flags |= flag
+
+    def _operate(self, chain, first, values):
+        """Everything behind the source, or the product, for the words from position `first` on.
+
+        A word's operands are what the memories held before the word's own writes.
+        """
+        operands = [self._operand(chain, place, first, len(values)) for place in range(len(chain.instructions))]
+        for place, instruction in enumerate(chain.instructions):
+            spec = SPECS[instruction.op]
+            if instruction.op == Op.V_WR:
+                seen = self._write(chain, place, first, values)
+            else:
+                if spec.operation:
+                    self.counters.add(Counter[spec.place], len(values))
+                    values = compute(spec.operation, values, operands[place])
+                seen = values
+            if self.trace and not (place == 0 and chain.product):
+                self.trace(chain, chain.address + place, first, seen)
+
+    def _operand(self, chain, place, first, count):
+        """The operand words of one point-wise operation, None where it has none."""
+        mem = SPECS[chain.instructions[place].op].operand
+        return self._read(mem, self._plans[chain].addresses[place][first:first + count]) if mem else None
+
+    def _write(self, chain, place, first, values):
+        """One `v_wr`: the words as written."""
+        instruction: Instruction = chain.instructions[place]
+        mem, written = Mem(instruction.mem), values
+        if chain.last_lanes < self.config.mfu_lanes:
+            written = values.copy()
+            written[-(first + 1) % chain.words::chain.words, chain.last_lanes:] = 0
+        self.counters.add(_WRITES[mem], len(written))
+        if mem == Mem.NET_Q:
+            self._output(chain, written)
+        elif mem == Mem.MVM_Q:
+            self.memory.mvm.put(written)
+        else:
+            self.memory.vectors[mem][self._plans[chain].addresses[place][first:first + len(values)]] = written
+        return written
+
+    def _output(self, chain, words):
+        """Add to the present output message; every iteration is one."""
+        self._message.append(words)
+        ready = np.concatenate(self._message)
+        whole = len(ready) // chain.words * chain.words
+        self.outputs.extend(ready[:whole].reshape(-1, chain.words, self.config.mfu_lanes))
+        self._message = [ready[whole:]]

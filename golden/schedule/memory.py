@@ -1,0 +1,104 @@
+"""The memories of a machine, and its queues of words."""
+
+import numpy as np
+from concord.golden.mvm.packing import marks
+from concord.golden.mvm.quantizer import quantize_block, quantize_integer
+from concord.spec.config import Config
+from concord.spec.isa import VRFS, Mem, depth
+
+
+class Queue:
+    """Words in the order in which they came."""
+
+    def __init__(self, lanes: int):
+        self._lanes = lanes
+        self._words = np.zeros((0, lanes), np.uint16)
+        self._added: list[np.ndarray] = []
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, words: np.ndarray):
+        """Add uint16[n, M] words."""
+        self._added.append(words)
+        self._size += len(words)
+
+    def take(self, count: int) -> np.ndarray:
+        """Remove the first `count` words, which are there."""
+        if len(self._words) < count:
+            self._words = np.concatenate([self._words, *self._added])
+            self._added.clear()
+        taken, self._words = self._words[:count], self._words[count:]
+        self._size -= count
+        return taken
+
+    def clear(self):
+        """Forget all words."""
+        self.take(len(self))
+
+
+class MatrixRf:
+    """Native tiles: mantissas, exponents, modes and zero marks.
+
+    Attributes:
+        mantissas: int16[tiles, N, N].
+        exponents: int64[tiles, N], stored exponents.
+        marks:     int64[tiles], lane groups up to the last that is not all zero.
+        modes:     Of each tile, whether it was loaded for integer mode.
+    """
+
+    def __init__(self, config: Config):
+        tiles, n = config.matrix_tiles, config.native_dim
+        self._config = config
+        self.mantissas = np.zeros((tiles, n, n), np.int16)
+        self.exponents = np.zeros((tiles, n), np.int64)
+        self.marks = np.zeros(tiles, np.int64)
+        self.modes = [False] * tiles
+        self._products: dict[range, np.ndarray] = {}
+
+    def store(self, first: int, mantissas: np.ndarray, exponents: np.ndarray):
+        """Fill tiles from `first` up with mantissas[tiles, N, N] and stored exponents[tiles, N]."""
+        tiles = slice(first, first + len(mantissas))
+        self.mantissas[tiles], self.exponents[tiles] = mantissas, exponents
+        self.marks[tiles] = marks(self._config, mantissas)
+        self._products.clear()
+
+    def load(self, tile: int, bits: np.ndarray, *, integer: bool):
+        """Quantise one tile, binary16 patterns uint16[N, N]."""
+        fmt = self._config.weights
+        if integer:
+            mantissas, exponents = quantize_integer(bits, fmt, unsigned=False), np.zeros(len(bits), np.int64)
+        else:
+            mantissas, exponents = quantize_block(bits, fmt)
+            exponents = exponents - fmt.e_min
+        self.store(tile, mantissas[None], exponents[None])
+
+    def weights(self, tiles: range, row_tiles: int) -> tuple[np.ndarray, np.ndarray]:
+        """Mantissas as float64[row_tiles, columns, N, N], and stored exponents, of a product's tiles."""
+        if tiles not in self._products:
+            self._products[tiles] = self.mantissas[tiles.start:tiles.stop].astype(np.float64)
+        mantissas, exponents = self._products[tiles], self.exponents[tiles.start:tiles.stop]
+        n = mantissas.shape[-1]
+        return mantissas.reshape(row_tiles, -1, n, n), exponents.reshape(row_tiles, -1, n)
+
+
+class Memory:
+    """Everything that keeps words.
+
+    Attributes:
+        vectors: Of each random-access vector memory, uint16[words, M].
+        matrix:  MatrixRf.
+        biases:  int64[words, M] of BiasRf.
+        program: Instruction words.
+        net_in:  NetQ from the host.
+        mvm:     MvmQ.
+    """
+
+    def __init__(self, config: Config):
+        lanes = config.mfu_lanes
+        self.vectors = {mem: np.zeros((depth(config, mem), lanes), np.uint16) for mem in VRFS}
+        self.matrix = MatrixRf(config)
+        self.biases = np.zeros((depth(config, Mem.BIAS_RF), lanes), np.int64)
+        self.program = [0] * config.instructions
+        self.net_in, self.mvm = Queue(lanes), Queue(lanes)

@@ -1,0 +1,115 @@
+"""A chain, put together instruction by instruction."""
+
+from itertools import product
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.decode.instruction_check import Fields, one_of, place
+from concord.hw.decode.scalar_registers import DERIVED
+from concord.hw.lib.payloads import OPERANDS, chain
+from concord.spec import isa
+from concord.spec.config import Config
+from concord.spec.isa import Mem, Op
+from concord.spec.mfu import TAP_BEFORE, TAPS
+from concord.spec.operations import MFUS, Stage
+
+__all__ = ["ChainBuilder"]
+
+
+class ChainBuilder(wiring.Component):
+    """Collects what the instructions of a chain say.
+
+    Members:
+        begin, add: In(1). The instruction is the source of a new chain; it is one more of the chain.
+        fields, end: In. The instruction, and one past its last address.
+        place: In. Where the decoder is. values: In. Scalar registers and what is derived from them.
+        parts: Out(`chain`). What the instructions so far say by themselves.
+        o: Out(`chain`). The chain, complete once its last instruction has been added.
+        source: Out. First address of the source. source_end: Out. One past its last.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "begin": In(1), "add": In(1), "fields": In(Fields), "end": In(35), "place": In(place),
+            "values": In(DERIVED), "parts": Out(chain(config)), "o": Out(chain(config)),
+            "source": Out(isa.ADDRESS_BITS), "source_end": Out(35)})
+
+    def elaborate(self, platform):
+        m = Module()
+        f, c = self.fields, self.parts
+        position = self.place.position.shape()
+        self.net_position = Signal(position)
+        self.positions = [Signal(position, name=f"position{k}") for k in range(len(isa.VRFS))]
+        self.taps, self.tapped = [Signal(position, name=f"tap{k}") for k in range(TAPS)], Signal(range(TAPS + 1))
+        with m.If(self.begin):
+            m.d.sync += [
+                c.eq(0), c.matrix.eq(f.op == Op.M_RD), c.memory.eq(f.mem - 1), c.source.inc.eq(f.inc),
+                c.source.valid.eq(one_of(f.mem, isa.VRFS)), c.source.lo.eq(f.a), self.source.eq(f.a),
+                self.tapped.eq(0)]
+        with m.Elif(self.add):
+            with m.Switch(f.op):
+                with m.Case(Op.MV_MUL):
+                    p = c.product
+                    m.d.sync += [c.mv_mul.eq(1), p.tile.eq(f.a), p.integer.eq(f.integer), p.unsigned.eq(f.unsigned),
+                                 p.bias.eq(f.bias), p.bias_address.eq(f.b)]
+                with m.Case(Op.M_WR):
+                    m.d.sync += [c.product.tile.eq(f.a), c.product.integer.eq(f.integer)]
+                with m.Case(Op.V_WR):
+                    self._write(m)
+                for op, spec in isa.SPECS.items():
+                    if spec.operation:
+                        with m.Case(op):
+                            self._operation(m, spec)
+        self._finish(m)
+        return m
+
+    def _operation(self, m, spec):
+        f, c = self.fields, self.parts
+        control = c.control[spec.mfu]
+        m.d.sync += [c.pointwise.eq(1), control[spec.stage.name.lower()].eq(spec.operation.code)]
+        if spec.operand is not None:
+            operand = c.operands[OPERANDS.index(spec.operand - 1)]
+            m.d.sync += [operand.valid.eq(1), operand.lo.eq(f.a), operand.hi.eq(self.end), operand.inc.eq(f.inc)]
+
+    def _write(self, m):
+        f, c, v, position = self.fields, self.parts, self.values, self.place.position
+        # The first two places that are written from become taps; a third is the chain's end.
+        tap = (self.tapped != 0) & (position != self.taps[0])
+        with m.If(self.tapped == 0):
+            m.d.sync += [self.taps[0].eq(position), self.tapped.eq(1)]
+        with m.Elif((self.tapped == 1) & tap):
+            m.d.sync += [self.taps[1].eq(position), self.tapped.eq(2)]
+        with m.Switch(f.mem):
+            for k, mem in enumerate(isa.VRFS):
+                with m.Case(mem):
+                    w = c.writes[k]
+                    m.d.sync += [w.valid.eq(1), w.lo.eq(f.a), w.hi.eq(self.end), w.inc.eq(f.inc),
+                                 w.rising.eq(f.inc & (v.stride_out >= v.words)), w.select.tap.eq(tap),
+                                 self.positions[k].eq(position)]
+            with m.Case(Mem.NET_Q):
+                m.d.sync += [c.net.eq(1), c.net_select.tap.eq(tap), self.net_position.eq(position)]
+            with m.Case(Mem.MVM_Q):
+                m.d.sync += c.push.eq(1)
+
+    def _finish(self, m):
+        """What the chain says only once it is whole: lengths, and which writes are taps."""
+        c, v, o, config = self.parts, self.values, self.o, self.config
+        length = Mux(c.mv_mul, v.vector_words, v.words)
+        m.d.comb += self.source_end.eq(self.source + length + Mux(c.source.inc, v.span_source, 0))
+        m.d.comb += o.eq(c)
+        m.d.comb += [
+            *(o[name].eq(v[name]) for name in ("words", "vector_words", "iterations", "iterations_x", "stride_x",
+                                               "stride_y", "stride_out")),
+            *(o.product[name].eq(v[name]) for name in ("columns", "row_tiles", "words", "rows", "iterations",
+                                                       "out_scale")),
+            o.tail.eq(v.rows % config.mfu_lanes), o.source.hi.eq(self.source_end),
+            o.net_select.tapped.eq(self.net_position != self.place.position),
+            *(o.writes[k].select.tapped.eq(position != self.place.position)
+              for k, position in enumerate(self.positions))]
+        places = product(range(MFUS), Stage)
+        for position, (mfu, stage) in enumerate(places):
+            for tap, at in enumerate(self.taps):
+                with m.If((self.tapped > tap) & (at == position)):
+                    m.d.comb += o.control[mfu].tap[tap].eq(TAP_BEFORE[stage])

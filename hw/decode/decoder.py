@@ -1,0 +1,224 @@
+"""Instructions to checked chains."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.decode.chain_builder import ChainBuilder
+from concord.hw.decode.instruction_check import Fields, InstructionCheck, one_of, place
+from concord.hw.decode.mode_table import ModeTable
+from concord.hw.decode.scalar_registers import ScalarRegisters
+from concord.hw.lib.payloads import MVM, chain
+from concord.spec import isa
+from concord.spec.config import Config
+from concord.spec.isa import Error, Mem, Op
+
+__all__ = ["Decoder"]
+
+
+class Decoder(wiring.Component):
+    """Collects the instructions of a chain, checks the whole of it, and hands it on; runs loops and scalar registers.
+
+    The checks and their order are those of `spec.check`: each instruction as it comes, the chain at its end. A chain
+    leaves whole or not at all.
+
+    Members:
+        i: In(stream). Instructions, as `InstructionFetch` gives them; `jump` and `target` go back to it.
+        o: Out(stream `chain`). Checked chains.
+        start: In(1). Forget everything but tile modes, and run.
+        run: Out(1). A program is being decoded.
+        drained: In(1). Nothing handed on is still under way.
+        message_error: In(1). A message was malformed: stop before the next instruction; held until reset.
+        running, done, error, error_address: Out. State for the control port.
+        loaded: In(stream {tile, integer}). Tiles that the host has loaded.
+        instructions, chains: Out. Executed in this cycle. pushed: Out. Words that they push to MvmQ.
+        counting: Out(1). From the first instruction decoded to done.
+
+    Timing:
+        One instruction a cycle, then two cycles a chain and one for every 32 tiles of a product.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "i": In(stream.Signature(data.StructLayout({"address": isa.END_BITS, "word": isa.WORD, "outside": 1}))),
+            "jump": Out(1), "target": Out(isa.END_BITS),
+            "o": Out(stream.Signature(chain(config))),
+            "start": In(1), "run": Out(1), "drained": In(1), "message_error": In(1),
+            "running": Out(1), "done": Out(1), "error": Out(4), "error_address": Out(isa.END_BITS),
+            "loaded": In(stream.Signature(data.StructLayout({"tile": isa.ADDRESS_BITS, "integer": 1}))),
+            "instructions": Out(4), "chains": Out(1), "pushed": Out(isa.END_BITS), "counting": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.registers = self.registers = ScalarRegisters(self.config)
+        m.submodules.modes = self.modes = ModeTable(self.config.matrix_tiles)
+        m.submodules.check = self.check = InstructionCheck(self.config)
+        m.submodules.builder = self.builder = ChainBuilder(self.config)
+        self.fields, self.place = Signal(Fields), Signal(place)
+        self.source_address = Signal(isa.END_BITS)
+        # The first instruction that leaves its memory.
+        self.bad_range, self.bad_address = Signal(), Signal(isa.END_BITS)
+        self.queued = Signal(isa.END_BITS)  # words of MvmQ, in program order
+        self.loop_target = [Signal(isa.END_BITS, name=f"loop_target{k}") for k in range(isa.LOOP_DEPTH)]
+        self.loop_left = [Signal(isa.REGISTER_BITS, name=f"loop_left{k}") for k in range(isa.LOOP_DEPTH)]
+        self._connect(m)
+
+        with m.FSM(name="decode") as fsm:
+            m.d.comb += [self.run.eq(Cat(fsm.ongoing(state) for state in ("RUN", "CHECK", "MODES", "EMIT")).any()),
+                         self.running.eq(~fsm.ongoing("IDLE"))]
+            with m.State("IDLE"):
+                self._idle(m)
+            with m.State("RUN"):
+                self._run(m)
+            with m.State("CHECK"):
+                self._check(m)
+            with m.State("MODES"):
+                self._check_modes(m)
+            with m.State("EMIT"):
+                m.d.comb += self.o.valid.eq(1)
+                with m.If(self.o.ready):
+                    total = self.registers.values.total_words
+                    m.d.comb += [self.instructions.eq(self.place.length), self.chains.eq(1),
+                                 self.pushed.eq(Mux(self.builder.o.push, total, 0))]
+                    m.next = "RUN"
+            with m.State("DRAIN"):
+                with m.If(self.drained):
+                    m.d.sync += self.done.eq(1)
+                    m.next = "IDLE"
+
+        seen = Signal()
+        m.d.comb += self.counting.eq((seen | self.i.ready) & self.running)
+        m.d.sync += seen.eq(self.counting)
+        with m.If(self.message_error & (self.error == Error.NONE)):
+            m.d.sync += [self.error.eq(Error.MESSAGE), self.error_address.eq(0)]
+        return m
+
+    def _connect(self, m):
+        """The parts to the instruction at hand."""
+        v, check, builder, registers = self.registers.values, self.check, self.builder, self.registers
+        m.d.comb += [
+            self.fields.eq(self.i.p.word), self.target.eq(self.loop_target[0]), self.o.p.eq(builder.o),
+            registers.clear.eq(self.start), registers.reg.eq(self.fields.mem), registers.value.eq(self.fields.a),
+            check.word.eq(self.i.p.word), check.outside.eq(self.i.p.outside), check.place.eq(self.place),
+            check.chain.eq(builder.parts), check.words.eq(v.words), check.iterations.eq(v.iterations),
+            check.tiles.eq(v.tiles), check.span.eq(v.span_out),
+            builder.fields.eq(self.fields), builder.end.eq(check.end), builder.place.eq(self.place),
+            builder.values.eq(v)]
+
+    def _stop(self, m, error, address):
+        with m.If(self.error == Error.NONE):
+            m.d.sync += [self.error.eq(error), self.error_address.eq(address)]
+        m.next = "DRAIN"
+
+    def _idle(self, m):
+        """Note the modes of tiles that the host loads; start."""
+        request = self.modes.i
+        with m.If(self.loaded.valid):
+            m.d.comb += [request.valid.eq(1), request.p.set.eq(1), request.p.count.eq(1),
+                         request.p.first.eq(self.loaded.p.tile), request.p.integer.eq(self.loaded.p.integer),
+                         self.loaded.ready.eq(self.modes.done)]
+        with m.Elif(self.start & (self.error != Error.MESSAGE) & ~self.message_error):
+            m.d.sync += [self.done.eq(0), self.error.eq(Error.NONE), self.error_address.eq(0), self.queued.eq(0),
+                         self.place.eq(0)]
+            m.next = "RUN"
+
+    def _run(self, m):
+        """One instruction."""
+        f, place, address = self.fields, self.place, self.i.p.address
+        with m.If(self.message_error):
+            self._stop(m, Error.MESSAGE, 0)
+        with m.Elif(self.i.valid & (self.registers.fresh | (f.op == Op.S_WR))):
+            m.d.comb += self.i.ready.eq(1)
+            with m.If(self.check.error != Error.NONE):
+                self._stop(m, self.check.error, address)
+            with m.Elif(place.open):
+                m.d.comb += self.builder.add.eq(1)
+                self._follow(m)
+                with m.If(self.check.beyond & ~self.bad_range):
+                    m.d.sync += [self.bad_range.eq(1), self.bad_address.eq(address)]
+                with m.If(f.op == Op.END_CHAIN):
+                    m.next = "CHECK"
+            with m.Else():
+                self._between_chains(m)
+
+    def _follow(self, m):
+        """Where the decoder is after one more instruction of a chain."""
+        f, place = self.fields, self.place
+        write = f.op == Op.V_WR
+        m.d.sync += [
+            place.length.eq(place.length + 1), place.written.eq(write | (f.op == Op.M_WR)),
+            place.writes.eq(place.writes + write), place.open.eq(f.op != Op.END_CHAIN),
+            place.closed.eq(place.closed | (f.op == Op.M_WR) | (write & (f.mem == Mem.MVM_Q)))]
+        for op, spec in isa.SPECS.items():
+            if spec.operation:
+                with m.If(f.op == op):
+                    m.d.sync += place.position.eq(spec.position + 1)
+
+    def _between_chains(self, m):
+        f, place, address = self.fields, self.place, self.i.p.address
+        m.d.comb += self.instructions.eq(~one_of(f.op, [Op.V_RD, Op.M_RD]))
+        with m.Switch(f.op):
+            with m.Case(Op.V_RD, Op.M_RD):
+                m.d.comb += self.builder.begin.eq(1)
+                m.d.sync += [place.eq(0), place.open.eq(1), place.length.eq(1), place.loops.eq(place.loops),
+                             self.source_address.eq(address), self.bad_range.eq(0)]
+            with m.Case(Op.S_WR):
+                m.d.comb += self.registers.write.eq(1)
+            with m.Case(Op.LOOP):
+                m.d.sync += [place.loops.eq(place.loops + 1), self.loop_left[0].eq(f.a),
+                             self.loop_target[0].eq(address + 1),
+                             self.loop_left[1].eq(self.loop_left[0]), self.loop_target[1].eq(self.loop_target[0])]
+            with m.Case(Op.END_LOOP):
+                with m.If(self.loop_left[0] == 1):
+                    m.d.sync += [place.loops.eq(place.loops - 1), self.loop_left[0].eq(self.loop_left[1]),
+                                 self.loop_target[0].eq(self.loop_target[1])]
+                with m.Else():
+                    m.d.comb += self.jump.eq(1)
+                    m.d.sync += self.loop_left[0].eq(self.loop_left[0] - 1)
+            with m.Case(Op.END):
+                m.next = "DRAIN"
+
+    def _check(self, m):
+        """The chain as a whole, up to the modes of its tiles."""
+        c, v, config, source = self.builder.o, self.registers.values, self.config, self.builder.source
+        depths = Array(isa.depth(config, mem) for mem in isa.VRFS)
+        vector = config.words - 1
+        unaligned = c.source.valid & c.mv_mul & (
+            ((source & vector) != 0) | (c.source.inc & (((v.stride_x | v.stride_y) & vector) != 0)))
+        outside = c.source.valid & (self.builder.source_end > depths[c.memory])
+        with m.If(v.zero | (c.mv_mul & ((v.rows > config.accumulator_rows) | (v.columns > config.operand_columns)))):
+            self._stop(m, Error.SIZE, self.source_address)
+        with m.Elif(~v.divides):
+            self._stop(m, Error.WINDOW, self.source_address)
+        with m.Elif(unaligned):
+            self._stop(m, Error.ALIGN, self.source_address)
+        with m.Elif(outside):
+            self._stop(m, Error.RANGE, self.source_address)
+        with m.Elif(self.bad_range):
+            self._stop(m, Error.RANGE, self.bad_address)
+        with m.Elif(c.mv_mul | c.matrix):
+            m.next = "MODES"
+        with m.Elif((c.memory == MVM) & (v.total_words > self.queued)):
+            self._stop(m, Error.QUEUE, self.source_address)
+        with m.Else():
+            with m.If(c.memory == MVM):
+                m.d.sync += self.queued.eq(self.queued - v.total_words)
+            m.next = "EMIT"
+
+    def _check_modes(self, m):
+        """The modes of a product's tiles, then MvmQ; or the modes that a load sets."""
+        c, v, request = self.builder.o, self.registers.values, self.modes.i
+        m.d.comb += [request.valid.eq(1), request.p.set.eq(c.matrix), request.p.integer.eq(c.product.integer),
+                     request.p.first.eq(c.product.tile), request.p.count.eq(Mux(c.matrix, v.iterations, v.tiles))]
+        total = self.queued + v.total_words
+        with m.If(self.modes.done):
+            with m.If(c.mv_mul & ~self.modes.agree):
+                self._stop(m, Error.FORMAT, self.source_address + 1)
+            with m.Elif(c.mv_mul & ~c.push & (self.queued != 0)):
+                self._stop(m, Error.QUEUE, self.source_address + 1)
+            with m.Elif(c.push & (total > self.config.mvmq_words)):
+                self._stop(m, Error.QUEUE, self.source_address + 2)
+            with m.Else():
+                with m.If(c.push):
+                    m.d.sync += self.queued.eq(total)
+                m.next = "EMIT"

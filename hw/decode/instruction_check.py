@@ -1,0 +1,137 @@
+"""One instruction by itself and by its place: the gates of spec.rules up to the chain's end."""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.payloads import MVM, chain
+from concord.spec import isa
+from concord.spec.config import Config
+from concord.spec.isa import Error, Mem, Op, Reg
+
+__all__ = ["Fields", "InstructionCheck", "one_of", "place"]
+
+#: An instruction's fields on wires.
+Fields = data.FlexibleLayout(isa.WORD, {
+    name: data.Field(unsigned(field.width), field.lo) for name, field in isa.FIELDS.items()})
+
+#: Where the decoder is. `open`: inside a chain, of `length` instructions so far; `closed`: it takes nothing but
+#: end_chain any more; `position`: stages passed, 0 before MFU 0, `isa.STAGES` behind the last MFU; `written`: the last
+#: instruction was a write; `writes`: writes so far; `loops`: loops that are open.
+place = data.StructLayout({
+    "open": 1, "closed": 1, "length": 4, "position": range(isa.STAGES + 1), "written": 1, "writes": 2, "loops": 2})
+
+
+def one_of(signal, values):
+    """`signal` is among `values`."""
+    return signal.matches(*values)
+
+
+class InstructionCheck(wiring.Component):
+    """What is wrong with an instruction, whatever follows it.
+
+    Members:
+        word, outside: In. The instruction; it lies behind the instruction buffer.
+        place, chain: In. Where the decoder is; the chain so far.
+        words, iterations, tiles, span: In. Of the registers: words of a result, Iterations, tiles of a product, largest
+            offset of an operand or a result.
+        error: Out. `spec.isa.Error`, or NONE.
+        end: Out. One past the last address it touches. beyond: Out(1). That lies outside its memory.
+
+    Timing:
+        Combinational.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "word": In(isa.WORD), "outside": In(1), "place": In(place), "chain": In(chain(config)),
+            "words": In(isa.REGISTER_BITS), "iterations": In(isa.REGISTER_BITS), "tiles": In(32), "span": In(32),
+            "error": Out(4), "end": Out(35), "beyond": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        f = Signal(Fields)
+        m.d.comb += f.eq(self.word)
+        self._error(m, f)
+        self._range(m, f)
+        return m
+
+    def _error(self, m, f):
+        """The first rule that the instruction breaks."""
+        error, loops = self.error, self.place.loops
+        memory_kinds = [op for op, spec in isa.SPECS.items() if spec.mems]
+        refused = Cat((f.op == op) & ~one_of(f.mem, isa.SPECS[op].mems) for op in memory_kinds).any()
+        queue_address = one_of(f.mem, isa.QUEUES) & ((f.a != 0) | f.inc)
+        strange, misplaced = self._strange(m, f), self._misplaced(f)
+        far_scale = (f.mem == Reg.OUT_SCALE) & (f.a[5:] != f.a[5].replicate(isa.REGISTER_BITS - 5))
+        with m.If(self.outside):
+            m.d.comb += error.eq(Error.END)
+        with m.Elif(strange):
+            m.d.comb += error.eq(Error.ILLEGAL)
+        with m.Elif(one_of(f.op, memory_kinds) & ~one_of(f.mem, Mem)):
+            m.d.comb += error.eq(Error.RANGE)
+        with m.Elif(one_of(f.op, memory_kinds) & (refused | queue_address)):
+            m.d.comb += error.eq(Error.ILLEGAL)
+        with m.Elif((f.op == Op.S_WR) & (~one_of(f.mem, Reg) | far_scale)):
+            m.d.comb += error.eq(Error.ILLEGAL)
+        with m.Elif(misplaced):
+            m.d.comb += error.eq(Error.ILLEGAL)
+        with m.Elif((f.op == Op.MV_MUL) & (f.bias | f.unsigned) & ~f.integer):
+            m.d.comb += error.eq(Error.FORMAT)
+        with m.Elif(((f.op == Op.LOOP) & ((f.a == 0) | (loops == isa.LOOP_DEPTH)))
+                    | ((f.op == Op.END_LOOP) & (loops == 0)) | ((f.op == Op.END) & (loops != 0))):
+            m.d.comb += error.eq(Error.LOOP)
+
+    def _strange(self, m, f):
+        """An unknown opcode, or a field that it does not take."""
+        taken = {name: Signal(name=f"takes_{name}") for name in isa.FIELDS if name != "op"}
+        with m.Switch(f.op):
+            for op, spec in isa.SPECS.items():
+                with m.Case(op):
+                    m.d.comb += [taken[name].eq(1) for name in spec.fields]
+        gaps = self.word & ~sum(((1 << field.width) - 1) << field.lo for field in isa.FIELDS.values())
+        return (gaps != 0) | ~one_of(f.op, isa.SPECS) | Cat(f[name].any() & ~take for name, take in taken.items()).any()
+
+    def _misplaced(self, f):
+        """The instruction does not follow from the chain so far."""
+        c, p = self.chain, self.place
+        outside = [Op.V_RD, Op.M_RD, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END]
+        stages = Cat((f.op == op) & (p.position > s.position) for op, s in isa.SPECS.items() if s.operation)
+        again = Cat((f.mem == mem) & c.writes[k].valid for k, mem in enumerate(isa.VRFS)).any() | (
+            (f.mem == Mem.NET_Q) & c.net)
+        push = f.mem == Mem.MVM_Q
+        return Mux(p.open, Cat(
+            one_of(f.op, outside),
+            (f.op == Op.MV_MUL) & ((p.length != 1) | c.matrix | (c.memory == MVM) | (~f.bias & (f.b != 0))),
+            stages.any(),
+            (f.op != Op.M_WR) & c.matrix & ~p.closed,
+            (f.op == Op.M_WR) & (~c.matrix | p.closed),
+            (f.op == Op.V_WR) & ((p.writes == isa.WRITES) | again | (push & ~(c.mv_mul & (p.length == 2)))),
+            (f.op != Op.END_CHAIN) & p.closed,
+            (f.op == Op.END_CHAIN) & ~p.written,
+        ).any(), ~one_of(f.op, outside))
+
+    def _range(self, m, f):
+        """Where the instruction's words end, and whether its memory ends before."""
+        config = self.config
+        count, limit = Signal(32), Signal(isa.END_BITS)
+        depths = {mem: isa.depth(config, mem) for mem in isa.VRFS}
+        operands = {op: depths[spec.operand] for op, spec in isa.SPECS.items() if spec.operand is not None}
+        m.d.comb += count.eq(self.words)
+        with m.Switch(f.op):
+            for op, size in operands.items():
+                with m.Case(op):
+                    m.d.comb += limit.eq(size)
+            with m.Case(Op.V_WR):
+                with m.Switch(f.mem):
+                    for mem, size in depths.items():
+                        with m.Case(mem):
+                            m.d.comb += limit.eq(size)
+            with m.Case(Op.M_WR):
+                m.d.comb += [limit.eq(config.matrix_tiles), count.eq(self.iterations)]
+            with m.Case(Op.MV_MUL):
+                m.d.comb += [limit.eq(config.matrix_tiles), count.eq(self.tiles)]
+        bounded = one_of(f.op, [*operands, Op.MV_MUL, Op.M_WR]) | ((f.op == Op.V_WR) & one_of(f.mem, isa.VRFS))
+        bad_bias = (f.op == Op.MV_MUL) & f.bias & (f.b + self.words > config.bias_words)
+        m.d.comb += [self.end.eq(f.a + count + Mux(f.inc, self.span, 0)),
+                     self.beyond.eq((bounded & (self.end > limit)) | bad_bias)]

@@ -1,0 +1,115 @@
+"""The control port: the gates of spec.registers."""
+
+from amaranth import *
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.spec import registers
+from concord.spec.config import Config
+from concord.spec.isa import END_BITS
+from concord.spec.registers import Register
+
+__all__ = ["Control"]
+
+
+class Control(wiring.Component):
+    """Registers over AXI4-Lite.
+
+    Unknown addresses read 0 and take no effect when written; every response is OKAY. The low two bits of an address are
+    ignored. A command is done when its byte of CONTROL is written with its strobe.
+
+    Args:
+        config: Configuration, which read-only registers tell.
+
+    Members:
+        s_axil_...: AXI4-Lite, 12-bit byte addresses, 32-bit data.
+        start, reset, clear: Out(1). Pulses, as `spec.registers.Control` has them.
+        status: In(6). Bits of `spec.registers.Status`.
+        error: In(4). Code of `spec.isa.Error`.
+        error_address: In. Address of an instruction, or the end of the instruction buffer.
+        counter: Out(stream index). A counter to read; taken when it can be read now.
+        count: In(32). That counter, in the next cycle.
+
+    Timing:
+        A write takes 2 cycles, a read 3, that of a counter 4 or more.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "s_axil_awaddr": In(12), "s_axil_awprot": In(3), "s_axil_awvalid": In(1), "s_axil_awready": Out(1),
+            "s_axil_wdata": In(32), "s_axil_wstrb": In(4), "s_axil_wvalid": In(1), "s_axil_wready": Out(1),
+            "s_axil_bresp": Out(2), "s_axil_bvalid": Out(1), "s_axil_bready": In(1),
+            "s_axil_araddr": In(12), "s_axil_arprot": In(3), "s_axil_arvalid": In(1), "s_axil_arready": Out(1),
+            "s_axil_rdata": Out(32), "s_axil_rresp": Out(2), "s_axil_rvalid": Out(1), "s_axil_rready": In(1),
+            "start": Out(1), "reset": Out(1), "clear": Out(1),
+            "status": In(6), "error": In(4), "error_address": In(END_BITS),
+            "counter": Out(stream.Signature(range(len(registers.Counter)))), "count": In(32),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        self._write(m)
+        self._read(m)
+        return m
+
+    def _write(self, m):
+        """Take address and data together, answer in the next cycle, with the pulses."""
+        take = Signal()
+        m.d.comb += [
+            take.eq(self.s_axil_awvalid & self.s_axil_wvalid & ~self.s_axil_bvalid),
+            self.s_axil_awready.eq(take), self.s_axil_wready.eq(take),
+        ]
+        command = take & (self.s_axil_awaddr[2:] == Register.CONTROL >> 2) & self.s_axil_wstrb[0]
+        pulses = Signal(registers.Control.CLEAR.bit_length())
+        m.d.sync += pulses.eq(Mux(command, self.s_axil_wdata, 0))
+        m.d.comb += [
+            self.start.eq((pulses & registers.Control.START).any()),
+            self.reset.eq((pulses & registers.Control.RESET).any()),
+            self.clear.eq((pulses & registers.Control.CLEAR).any()),
+        ]
+        with m.If(take):
+            m.d.sync += self.s_axil_bvalid.eq(1)
+        with m.Elif(self.s_axil_bready):
+            m.d.sync += self.s_axil_bvalid.eq(0)
+
+    def _read(self, m):
+        """Take an address, look the register up or ask for a counter, answer."""
+        address, value = Signal(10), Signal(32)
+        first = Register.COUNTERS >> 2
+        is_counter = (address >= first) & (address < first + len(registers.Counter))
+        with m.Switch(address):
+            for register, source in self._registers().items():
+                with m.Case(register >> 2):
+                    m.d.comb += value.eq(source)
+        m.d.comb += self.counter.p.eq(address - first)
+        with m.FSM():
+            with m.State("ADDRESS"):
+                m.d.comb += self.s_axil_arready.eq(1)
+                m.d.sync += address.eq(self.s_axil_araddr[2:])
+                with m.If(self.s_axil_arvalid):
+                    m.next = "LOOK"
+            with m.State("LOOK"):
+                m.d.sync += self.s_axil_rdata.eq(value)
+                m.d.comb += self.counter.valid.eq(is_counter)
+                with m.If(~is_counter):
+                    m.next = "ANSWER"
+                with m.Elif(self.counter.ready):
+                    m.next = "COUNT"
+            with m.State("COUNT"):
+                m.d.sync += self.s_axil_rdata.eq(self.count)
+                m.next = "ANSWER"
+            with m.State("ANSWER"):
+                m.d.comb += self.s_axil_rvalid.eq(1)
+                with m.If(self.s_axil_rready):
+                    m.next = "ADDRESS"
+
+    def _registers(self):
+        """What each register but the counters reads."""
+        config = self.config
+        return {
+            Register.STATUS: self.status, Register.ERROR: self.error, Register.ERROR_ADDRESS: self.error_address,
+            Register.DIGEST: config.digest, Register.NATIVE_DIM: config.native_dim, Register.LANES: config.lanes,
+            Register.TILE_ENGINES: config.tile_engines, Register.MFU_LANES: config.mfu_lanes,
+            Register.MATRIX_TILES: config.matrix_tiles, Register.INSTRUCTIONS: config.instructions,
+            Register.COUNTER_COUNT: len(registers.Counter),
+        }

@@ -1,0 +1,212 @@
+"""Host messages to items: the gates of spec.messages.unpack."""
+
+from amaranth import *
+from amaranth.lib import enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.host.crc import CRC32
+from concord.hw.host.message_items import MessageItems
+from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import require_powers_of_two, word
+from concord.spec.config import Config
+from concord.spec.isa import ADDRESS_BITS, END_BITS, VRFS, depth
+from concord.spec.messages import MessageKind
+from concord.spec.training import LazyFormat
+
+__all__ = ["MessageInput"]
+
+
+class State(enum.Enum):
+    """What the next unit is."""
+
+    HEADER = 0
+    CHECK = 1  #: None: the header is judged, and kinds other than INPUT wait for the machine.
+    PAYLOAD = 2
+    PADDING = 3
+    CRC = 4  #: The last beat.
+    READ = 5  #: None: a READ is handed on.
+
+
+class MessageInput(wiring.Component):
+    """Take messages apart.
+
+    A message that `spec.messages.unpack` refuses raises `error` and is discarded up to its TLAST. Nothing of a message
+    whose header is refused comes out; of one whose length, padding or CRC is wrong, items that came before are out
+    already (a READ is handed on only when its CRC has been found right).
+
+    Args:
+        config: Configuration; READ and WRITE reach its vector memories, the header carries its digest.
+
+    Members:
+        i: In(stream {data, last}). Beats from the host.
+        idle: In(1). No program runs or is about to: kinds other than INPUT go on from their header.
+        reset: In(1). The message under way is discarded up to its TLAST, without an error. The unit is not to be reset
+            otherwise while the host keeps its place in a message.
+        net: Out(stream word). Words for NetQ.
+        write: Out(stream {memory, address, word}). Words for vector memories.
+        program: Out(stream {address, data}). Instructions.
+        bias: Out(stream {address, data}). Words for BiasRf.
+        packed: Out(stream {tile, integer, row, group, record, last}). Lane groups for MatrixRf.
+        update: Out(stream {exponents, change, remaining, words}). Parameters for the lazy update.
+        read: Out(stream {memory, address, count}). A READ; taken when its last word has been read, because the next
+            message may overwrite the words.
+        error: Out(1). Pulse: a message was refused.
+        busy: Out(1). A message other than INPUT has passed `idle` and is under way: a program must not start.
+
+    Timing:
+        One 32-bit unit per cycle in payloads while items are taken; an item comes out 1 cycle after its last unit.
+    """
+
+    def __init__(self, config: Config):
+        require_powers_of_two(config)
+        self.config = config
+        super().__init__({
+            "i": In(stream.Signature(message_payloads.beat(config))),
+            "idle": In(1), "reset": In(1),
+            "net": Out(stream.Signature(word(config))),
+            "write": Out(stream.Signature(message_payloads.write(config))),
+            "program": Out(stream.Signature(message_payloads.Program)),
+            "bias": Out(stream.Signature(message_payloads.bias(config))),
+            "packed": Out(stream.Signature(message_payloads.packed(config))),
+            "update": Out(stream.Signature(message_payloads.update(config))),
+            "read": Out(stream.Signature(message_payloads.Read)),
+            "error": Out(1), "busy": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+
+        # Everything is judged unit by unit. `take` says that the state wants the unit at hand, `wrong` that the message
+        # is refused because of it; a refused message leaves the state machine, and `drop` eats it up to its end.
+        unit, unit_valid, unit_ready = self._units(m)
+        state, place, drop = Signal(State), Signal(2), Signal()
+        take, wrong = Signal(), Signal()
+        accept = Signal()
+        m.d.comb += [
+            unit_ready.eq(drop | take & ~wrong),
+            accept.eq(unit_valid & take & ~wrong),
+        ]
+        with m.If(drop & unit_valid & unit.last & unit.end):
+            m.d.sync += drop.eq(0)
+
+        m.submodules.crc = crc = CRC32()
+        m.d.comb += [
+            crc.data.eq(unit.data),
+            crc.valid.eq(accept),
+            crc.start.eq((state == State.HEADER) & (place == 0)),
+        ]
+
+        header = Signal(message_payloads.Header)
+        m.submodules.items = items = MessageItems(self.config)
+        for name in ("net", "write", "program", "bias", "packed", "update"):
+            wiring.connect(m, getattr(items, name), wiring.flipped(getattr(self, name)))
+        m.d.comb += [
+            items.header.eq(header), items.i.p.eq(unit.data), items.i.valid.eq(accept & (state == State.PAYLOAD)),
+            items.restart.eq(wrong), items.reset.eq(self.reset),
+        ]
+
+        with m.If(~drop & ~self.reset):
+            with m.Switch(state):
+                with m.Case(State.HEADER):
+                    m.d.comb += [take.eq(1), wrong.eq(unit_valid & unit.last)]
+                    with m.If(accept):
+                        m.d.sync += place.eq(place + 1)
+                        self._header(m, header, place, unit.data)
+                        with m.If(place == 3):
+                            m.d.sync += state.eq(State.CHECK)
+                with m.Case(State.CHECK):
+                    m.d.comb += wrong.eq(header.wrong | self._refused(m, header))
+                    with m.If((self.idle | (header.kind == MessageKind.INPUT)) & ~items.waiting):
+                        m.d.comb += items.start.eq(1)
+                        m.d.sync += state.eq(Mux(header.kind == MessageKind.READ, State.CRC, State.PAYLOAD))
+                with m.Case(State.PAYLOAD):
+                    m.d.comb += [take.eq(items.i.ready), wrong.eq(take & unit_valid & unit.last)]
+                    with m.If(accept & items.last):
+                        m.d.sync += state.eq(Mux(unit.end, State.CRC, State.PADDING))
+                with m.Case(State.PADDING):
+                    m.d.comb += [take.eq(1), wrong.eq(unit_valid & (unit.last | (unit.data != 0)))]
+                    with m.If(accept & unit.end):
+                        m.d.sync += state.eq(State.CRC)
+                with m.Case(State.CRC):
+                    expected = Mux(place == 0, crc.crc, 0)
+                    m.d.comb += [take.eq(1), wrong.eq(unit_valid & (~unit.last | (unit.data != expected)))]
+                    with m.If(accept):
+                        m.d.sync += place.eq(place + 1)
+                    with m.If(accept & unit.end):
+                        m.d.sync += place.eq(0)
+                        m.d.sync += state.eq(Mux(header.kind == MessageKind.READ, State.READ, State.HEADER))
+                with m.Case(State.READ):
+                    m.d.comb += self.read.valid.eq(1)
+                    with m.If(self.read.ready):
+                        m.d.sync += state.eq(State.HEADER)
+
+        ended = (state == State.READ) | (state == State.HEADER) & (place == 0)
+        m.d.comb += self.error.eq(wrong)
+        with m.If(wrong | self.reset):
+            m.d.sync += [state.eq(State.HEADER), place.eq(0), drop.eq(drop | ~ended | wrong)]
+        m.d.comb += [
+            self.read.p.memory.eq(header.memory), self.read.p.address.eq(header.address),
+            self.read.p.count.eq(header.count),
+            self.busy.eq(items.busy | (header.kind != MessageKind.INPUT)
+                         & (state != State.HEADER) & (state != State.CHECK)),
+        ]
+        return m
+
+    def _units(self, m):
+        """The units of the beats that come in: a view of the first, whether it is there, and a signal that takes it."""
+        unit, valid, ready = Signal(message_payloads.Unit), Signal(), Signal()
+        count = 8 * self.config.message_bytes // message_payloads.UNIT
+        index = Signal(range(count))
+        m.d.comb += [
+            unit.data.eq(self.i.p.data.word_select(index, message_payloads.UNIT)),
+            unit.last.eq(self.i.p.last),
+            unit.end.eq(index == count - 1),
+            valid.eq(self.i.valid & ~self.reset),
+            self.i.ready.eq(ready & unit.end & ~self.reset),
+        ]
+        with m.If(valid & ready):
+            m.d.sync += index.eq(index + 1)
+        return unit, valid, ready
+
+    def _header(self, m, header, place, bits):
+        """Store one unit of the header, and whether it alone condemns the message."""
+        with m.Switch(place):
+            with m.Case(0):
+                kind, memory, flags, zero = (bits.word_select(k, 8) for k in range(4))
+                m.d.sync += [
+                    header.kind.eq(kind), header.memory.eq(memory), header.integer.eq(flags),
+                    header.wrong.eq(kind[4:].any() | memory[4:].any() | flags[1:].any() | zero.any()),
+                ]
+            with m.Case(1):
+                m.d.sync += [header.address.eq(bits), header.wrong.eq(header.wrong | bits[ADDRESS_BITS:].any())]
+            with m.Case(2):
+                m.d.sync += header.count.eq(bits)
+            with m.Case(3):
+                m.d.sync += header.wrong.eq(header.wrong | (bits != self.config.digest))
+
+    def _refused(self, m, header):
+        """Whether fields contradict each other, as `spec.messages.check` has it."""
+        config = self.config
+        sizes = {mem: depth(config, mem) for mem in VRFS}
+        others = {MessageKind.PACKED: config.matrix_tiles, MessageKind.BIAS: config.bias_words,
+                  MessageKind.PROGRAM: config.instructions}
+        limit = Signal(range(max(*sizes.values(), *others.values()) + 1))
+        known = Signal()
+        with m.Switch(header.kind):
+            with m.Case(MessageKind.WRITE, MessageKind.READ):
+                with m.Switch(header.memory):
+                    for mem, size in sizes.items():
+                        with m.Case(mem):
+                            m.d.comb += [known.eq(1), limit.eq(size)]
+            for kind, size in others.items():
+                with m.Case(kind):
+                    m.d.comb += [known.eq(header.memory == 0), limit.eq(size)]
+            if config.lazy_update:
+                with m.Case(MessageKind.UPDATE):
+                    m.d.comb += known.eq((header.memory < LazyFormat().changes[-1] + 2) & ~header.address[:8].all()
+                                         & ~header.address[8:].all())
+            with m.Case(MessageKind.INPUT):
+                m.d.comb += known.eq((header.memory == 0) & (header.address == 0))
+        beyond = header.count[END_BITS:].any() | (header.address + header.count[:END_BITS] > limit)
+        return (~known | (header.count == 0)
+                | header.integer & (header.kind != MessageKind.PACKED)
+                | beyond & (header.kind != MessageKind.INPUT) & (header.kind != MessageKind.UPDATE))

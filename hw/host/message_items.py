@@ -1,0 +1,131 @@
+"""The payload of a host message, item by item."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import require_powers_of_two, word
+from concord.spec.config import Config
+from concord.spec.isa import ADDRESS_BITS
+from concord.spec.messages import MessageKind, item_bytes
+
+__all__ = ["MessageItems"]
+
+
+class MessageItems(wiring.Component):
+    """Gather 32-bit units into items and hand each to the memory of its kind.
+
+    Args:
+        config: Configuration.
+
+    Members:
+        start: In(1). A payload begins; only while `waiting` is 0.
+        header: In({kind, memory, integer, address, count, wrong}). Of that payload, valid with `start`.
+        i: In(stream 32 bits). Units of the payload.
+        last: Out(1). The unit that `i` takes next is the payload's last.
+        restart: In(1). Forget a half-gathered item; `reset` also forgets a whole one that waits.
+        waiting: Out(1). An item is not taken yet.
+        busy: Out(1). That item is for another place than NetQ.
+        net, write, program, bias, packed, update: as of `hw.host.message_input.MessageInput`.
+
+    Timing:
+        One unit per cycle while items are taken; an item comes out 1 cycle after its last unit.
+    """
+
+    def __init__(self, config: Config):
+        require_powers_of_two(config)
+        self.config = config
+        super().__init__({
+            "start": In(1), "header": In(message_payloads.Header),
+            "i": In(stream.Signature(message_payloads.UNIT)), "last": Out(1),
+            "restart": In(1), "reset": In(1), "waiting": Out(1), "busy": Out(1),
+            "net": Out(stream.Signature(word(config))),
+            "write": Out(stream.Signature(message_payloads.write(config))),
+            "program": Out(stream.Signature(message_payloads.Program)),
+            "bias": Out(stream.Signature(message_payloads.bias(config))),
+            "packed": Out(stream.Signature(message_payloads.packed(config))),
+            "update": Out(stream.Signature(message_payloads.update(config))),
+        })
+
+    def outs(self):
+        """Output stream of each kind that brings items."""
+        updates = {MessageKind.UPDATE: self.update} if self.config.lazy_update else {}
+        return updates | {MessageKind.WRITE: self.write, MessageKind.PACKED: self.packed, MessageKind.BIAS: self.bias,
+                          MessageKind.PROGRAM: self.program, MessageKind.INPUT: self.net}
+
+    def units(self, kind: MessageKind) -> int:
+        """Units of one item as it is handed on: a packed tile goes record by record."""
+        count = item_bytes(self.config, kind) * 8 // message_payloads.UNIT
+        return count // self.records if kind == MessageKind.PACKED else count
+
+    @property
+    def records(self) -> int:
+        """Records of a packed tile."""
+        return self.config.native_dim * self.config.groups
+
+    def elaborate(self, platform):
+        m = Module()
+
+        # Units are shifted in from above, so an item of n units lies in the top n units whatever its kind. The next
+        # item may begin in the cycle in which this one is taken.
+        sizes = {kind: self.units(kind) for kind in self.outs()}
+        gathered = Signal(message_payloads.UNIT * max(sizes.values()))
+        part, final = Signal(range(max(sizes.values()))), Signal(range(max(sizes.values())))
+        header, record = Signal(message_payloads.Header), Signal(range(self.records))
+        item = Signal(data.StructLayout({"address": ADDRESS_BITS, "record": range(self.records), "left": 32}))
+        leaving = Signal()
+
+        with m.Switch(header.kind):
+            for kind, out in self.outs().items():
+                with m.Case(kind):
+                    m.d.comb += [final.eq(sizes[kind] - 1), out.valid.eq(self.waiting),
+                                 leaving.eq(self.waiting & out.ready)]
+        packed = header.kind == MessageKind.PACKED
+        whole = ~packed | (record == self.records - 1)  # this record completes one of `count`
+        m.d.comb += [
+            self.i.ready.eq(~self.waiting | leaving),
+            self.last.eq((part == final) & whole & (header.count == 1)),
+            self.busy.eq(self.waiting & (header.kind != MessageKind.INPUT)),
+        ]
+        with m.If(leaving):
+            m.d.sync += self.waiting.eq(0)
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [gathered.eq(Cat(gathered, self.i.p)[message_payloads.UNIT:]), part.eq(part + 1)]
+            with m.If(part == final):
+                m.d.sync += [
+                    self.waiting.eq(1), item.address.eq(header.address), item.record.eq(record),
+                    item.left.eq(header.count), part.eq(0), record.eq(record + packed)]
+                with m.If(whole):
+                    m.d.sync += [header.address.eq(header.address + (header.kind != MessageKind.UPDATE)),
+                                 header.count.eq(header.count - 1)]
+        with m.If(self.start):
+            m.d.sync += header.eq(self.header)
+        with m.If(self.restart | self.reset):
+            m.d.sync += [part.eq(0), record.eq(0)]
+        with m.If(self.reset):
+            m.d.sync += self.waiting.eq(0)
+
+        self._fields(m, {kind: gathered[-message_payloads.UNIT * size:] for kind, size in sizes.items()}, header, item)
+        return m
+
+    def _fields(self, m, bits, header, item):
+        """Payloads of the output streams, from the bits of an item of each kind."""
+        if self.config.lazy_update:
+            m.d.comb += [
+                self.update.p.exponents.eq(header.address), self.update.p.change.eq(header.memory),
+                self.update.p.remaining.eq(item.left), Value.cast(self.update.p.words).eq(bits[MessageKind.UPDATE])]
+        m.d.comb += [
+            Value.cast(self.net.p).eq(bits[MessageKind.INPUT]),
+            self.write.p.memory.eq(header.memory),
+            self.write.p.address.eq(item.address),
+            Value.cast(self.write.p.word).eq(bits[MessageKind.WRITE]),
+            self.program.p.address.eq(item.address),
+            self.program.p.data.eq(bits[MessageKind.PROGRAM]),
+            self.bias.p.address.eq(item.address),
+            *(lane.eq(bits[MessageKind.BIAS].word_select(k, 32)) for k, lane in enumerate(self.bias.p.data)),
+            self.packed.p.tile.eq(item.address),
+            self.packed.p.integer.eq(header.integer),
+            Cat(self.packed.p.group, self.packed.p.row).eq(item.record),
+            self.packed.p.record.eq(bits[MessageKind.PACKED]),
+            self.packed.p.last.eq(item.record == self.records - 1),
+        ]

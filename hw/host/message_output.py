@@ -1,0 +1,144 @@
+"""Words to host messages: the gates of spec.messages.pack."""
+
+from amaranth import *
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.host.crc import CRC32
+from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import require_powers_of_two, word
+from concord.spec.config import Config
+from concord.spec.messages import MessageKind
+
+__all__ = ["MessageOutput"]
+
+
+class State(enum.Enum):
+    """What the next unit is."""
+
+    IDLE = 0  #: None: no message is under way.
+    HEADER = 1
+    PAYLOAD = 2
+    PADDING = 3
+    CRC = 4  #: The last beat.
+
+
+class MessageOutput(wiring.Component):
+    """Put messages together: OUTPUT of words from NetQ, READ of words that answer one, UPDATED of parameters.
+
+    Args:
+        config: Configuration.
+
+    Members:
+        net: In(stream {word, remaining}). Words of OUTPUT messages; `remaining` words of the message are left with this
+            one, so the first word tells how many it has.
+        reply: In(stream {word, memory, address, remaining}). Words of READ messages; memory and address stay the same
+            through one message.
+        updated: In(stream {word, exponents, remaining}). Words of UPDATED messages.
+        reset: In(1). A message whose words are not complete is brought to an end: its CRC is wrong, so that the host
+            finds it damaged and is ready for the next. `net` and `reply` lose what they held in the same cycle.
+        o: Out(stream {data, last}). Beats to the host.
+        busy: Out(1). Something is under way that `o` has not handed over.
+
+    Timing:
+        One 32-bit unit per cycle while `o` is taken; 1 cycle before a message and 1 before its CRC.
+    """
+
+    def __init__(self, config: Config):
+        require_powers_of_two(config)
+        self.config = config
+        super().__init__({
+            "net": In(stream.Signature(message_payloads.output(config))),
+            "reply": In(stream.Signature(message_payloads.reply(config))),
+            "updated": In(stream.Signature(message_payloads.updated(config))),
+            "reset": In(1),
+            "o": Out(stream.Signature(message_payloads.beat(config))),
+            "busy": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+
+        # The mirror image of MessageInput: a state machine that says what the next unit is.
+        unit, unit_valid, unit_ready = Signal(message_payloads.Unit), Signal(), Signal()
+        partial = self._beats(m, unit, unit_valid, unit_ready)
+        state, place, damaged = Signal(State), Signal(range(max(4, self.config.mfu_lanes // 2))), Signal()
+        accept = Signal()
+        m.d.comb += accept.eq(unit_valid & unit_ready)
+
+        m.submodules.crc = crc = CRC32()
+        # The CRC sees each unit a cycle late: a register stands in front of so wide a sum.
+        m.d.comb += crc.data.eq(self.o.p.data[-message_payloads.UNIT:])
+        m.d.sync += [crc.valid.eq(accept), crc.start.eq((state == State.HEADER) & (place == 0))]
+
+        kind, item, header = self._source(m)
+        last_part = place == self.config.mfu_lanes // 2 - 1
+        with m.If(~self.reset | (state == State.PADDING) | (state == State.CRC)):
+            with m.Switch(state):
+                with m.Case(State.IDLE):
+                    with m.If(self.net.valid | self.reply.valid | self.updated.valid):
+                        m.d.sync += [damaged.eq(0), state.eq(State.HEADER), kind.eq(Mux(
+                            self.net.valid, MessageKind.OUTPUT,
+                            Mux(self.reply.valid, MessageKind.READ, MessageKind.UPDATED)))]
+                with m.Case(State.HEADER):
+                    m.d.comb += [unit_valid.eq(1), unit.data.eq(header.word_select(place[:2], message_payloads.UNIT))]
+                    with m.If(accept):
+                        m.d.sync += place.eq(place + 1)
+                        with m.If(place == 3):
+                            m.d.sync += [place.eq(0), state.eq(State.PAYLOAD)]
+                with m.Case(State.PAYLOAD):
+                    part = Value.cast(item.word).word_select(place, message_payloads.UNIT)
+                    m.d.comb += [unit_valid.eq(item.valid), unit.data.eq(part)]
+                    with m.If(accept):
+                        m.d.sync += place.eq(place + 1)
+                    with m.If(accept & last_part):
+                        m.d.comb += item.taken.eq(1)
+                        m.d.sync += place.eq(0)
+                        with m.If(item.remaining == 1):
+                            m.d.sync += state.eq(Mux(unit.end, State.CRC, State.PADDING))
+                with m.Case(State.PADDING):
+                    m.d.comb += unit_valid.eq(1)
+                    with m.If(accept & unit.end):
+                        m.d.sync += state.eq(State.CRC)
+                with m.Case(State.CRC):
+                    m.d.comb += [unit_valid.eq(~crc.valid | partial), unit.last.eq(1)]
+                    with m.If(~partial):
+                        m.d.comb += unit.data.eq(crc.crc ^ damaged)
+                    with m.If(accept & unit.end):
+                        m.d.sync += state.eq(State.IDLE)
+        with m.Elif(state != State.IDLE):
+            m.d.sync += [place.eq(0), damaged.eq(1), state.eq(Mux(partial, State.PADDING, State.CRC))]
+
+        m.d.comb += self.busy.eq((state != State.IDLE) | self.o.valid)
+        return m
+
+    def _source(self, m):
+        """The stream under way: the kind of its messages, its word, and the bits of a header."""
+        kind = Signal(8, init=MessageKind.OUTPUT)
+        item = Signal(data.StructLayout({"word": word(self.config), "remaining": 32, "valid": 1, "taken": 1}))
+        memory, address = Signal(8), Signal(32)
+        sources = {MessageKind.OUTPUT: (self.net, 0, 0),
+                   MessageKind.READ: (self.reply, self.reply.p.memory, self.reply.p.address),
+                   MessageKind.UPDATED: (self.updated, 0, self.updated.p.exponents)}
+        with m.Switch(kind):
+            for which, (source, its_memory, its_address) in sources.items():
+                with m.Case(which):
+                    m.d.comb += [
+                        memory.eq(its_memory), address.eq(its_address), item.word.eq(source.p.word),
+                        item.remaining.eq(source.p.remaining), item.valid.eq(source.valid),
+                        source.ready.eq(item.taken)]
+        header = Cat(kind, memory, Const(0, 16), address, item.remaining, Const(self.config.digest, 32))
+        return kind, item, header
+
+    def _beats(self, m, unit, valid, ready):
+        """Gather units into the beats of `o`. Returns whether a beat is half gathered."""
+        count = 8 * self.config.message_bytes // message_payloads.UNIT
+        index = Signal(range(count))
+        m.d.comb += [ready.eq(~self.o.valid | self.o.ready), unit.end.eq(index == count - 1)]
+        with m.If(ready):
+            m.d.sync += self.o.valid.eq(valid & unit.end)
+        with m.If(valid & ready):
+            m.d.sync += [
+                index.eq(index + 1), self.o.p.last.eq(unit.last),
+                self.o.p.data.eq(Cat(self.o.p.data, unit.data)[message_payloads.UNIT:]),
+            ]
+        return index != 0

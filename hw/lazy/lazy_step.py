@@ -1,0 +1,159 @@
+"""One element of the lazy update, as stages that registers may separate.
+
+An element is a mapping of values, to which each stage adds. The control of a block, the same for all its elements, is
+another. Without a change of the exponent, v = residual + aligned update is what
+steps; with one, v = -round(joint / 2**change) is, and the mantissa begins at 0: either way a mantissa falls by
+round(v / 2**t), and the residual is what is left of v.
+"""
+
+from functools import partial
+
+from amaranth import *
+from amaranth.lib import data
+from amaranth.utils import bits_for
+from concord.hw.lazy.rounding import add_carry, apart, clamp, digits, shift_digit
+from concord.spec.training import LazyFormat
+
+__all__ = ["change_shape", "control", "joint", "joint_shape", "set_out", "stages"]
+
+
+def limit_bits(fmt: LazyFormat) -> int:
+    """Bits of the largest magnitude of an aligned update."""
+    return fmt.limit.bit_length()
+
+
+def change_shape(fmt: LazyFormat) -> Shape:
+    """By how much an exponent changes."""
+    return signed(bits_for(fmt.changes[-1]) + 1)
+
+
+def joint_shape(fmt: LazyFormat) -> Shape:
+    """A joint value or its negative."""
+    return signed(fmt.joint_bits)
+
+
+def scale_bits(fmt: LazyFormat) -> int:
+    """Bits of a change of the exponent, counted from the lowest."""
+    return bits_for(len(fmt.changes) - 1)
+
+
+def right_bits(fmt: LazyFormat) -> int:
+    """Bits of the shift that aligns an update, counted from the largest shift to the left that matters."""
+    return bits_for(limit_bits(fmt) + fmt.update + 1)
+
+
+def control(block: data.View, fmt: LazyFormat) -> dict:
+    """What all elements of a pass share; `distance` becomes `right` one stage later."""
+    return {"exponent": block.exponent, "update_exponent": block.update_exponent,
+            "distance": block.exponent - block.update_exponent + (fmt.alignment(0, 0) + limit_bits(fmt)),
+            "scale": (block.change - fmt.changes[0])[:scale_bits(fmt)], "changes": block.change != 0}
+
+
+def set_out(shared: dict, fmt: LazyFormat) -> dict:
+    """What the first stage adds to the control: an alignment limited to where it makes a difference."""
+    right = clamp(shared["distance"], 0, limit_bits(fmt) + fmt.update + 1)
+    return {"right": right[:right_bits(fmt)]}
+
+
+def stages(fmt: LazyFormat) -> list:
+    """Functions of an element and its control, each of which gives what its stage adds to the element.
+
+    The last one leaves `mantissa` and `residual`, the flags `moved`, `rounded`, `limited`, `outside`, `large`, `holds`
+    and `updated`; `fall`, the negative joint value, stands behind stage `joint`.
+    """
+    align = [partial(_align, low=low) for low in digits(right_bits(fmt))]
+    rescale = [partial(_rescale, low=low) for low in digits(scale_bits(fmt))]
+    chain = [_magnitude, *align, _compare, _limit, _aligned, _total, joint, _choose, *rescale, _nearest, _half, _step,
+             _clip, _moved]
+    return [partial(function, fmt=fmt) for function in chain]
+
+
+def _magnitude(e, shared, fmt):
+    update, negative = e["update"], e["update"][-1]
+    size = ((update ^ negative.replicate(fmt.update)) + negative)[:fmt.update]
+    # One bit of fraction, and room for the largest shift to the left.
+    return {"negative": negative, "value": Cat(Const(0, limit_bits(fmt) + 1), size), "updated": update.any(),
+                "holds": Cat(e["mantissa"], e["residual"]).any()}
+
+
+def _align(e, shared, fmt, low):
+    return {"value": shift_digit(e["value"], shared["right"], low)[0]}
+
+
+def _compare(e, shared, fmt):
+    """Whether a magnitude is above the limit, and whether it is the limit."""
+    whole, above = e["value"][1:1 + limit_bits(fmt)], e["value"][1 + limit_bits(fmt):]
+    return {"above": above.any(), "full": whole.all()}
+
+
+def _limit(e, shared, fmt):
+    """The magnitude without its fraction, and whether it must be rounded up; neither if it is limited."""
+    half, whole = e["value"][0], e["value"][1:1 + limit_bits(fmt)]
+    limited = e["above"] | (e["full"] & half)
+    return {"limited": limited, "up": half & ~limited, "whole": whole | limited.replicate(limit_bits(fmt))}
+
+
+def _aligned(e, shared, fmt):
+    """-(whole + up) is ~whole + ~up."""
+    negative = e["negative"]
+    whole = (Cat(e["whole"], 0) ^ negative.replicate(limit_bits(fmt) + 1)).as_signed()
+    aligned = add_carry(whole, Const(0, whole.shape()), e["up"] ^ negative)
+    return {"aligned": aligned[:limit_bits(fmt) + 1].as_signed()}
+
+
+def _total(e, shared, fmt):
+    return {"total": e["residual"] + e["aligned"]}
+
+
+def joint(e, shared, fmt):
+    """The joint value with its sign changed, because it falls by what the residual gains."""
+    return {"fall": (e["total"] - (e["mantissa"] << fmt.shift))[:fmt.joint_bits].as_signed()}
+
+
+def _choose(e, shared, fmt):
+    """What steps over, with room for one fraction bit and one shift to the left."""
+    v = Mux(shared["changes"], e["fall"], e["total"]).as_signed()
+    return {"v": Cat(Const(0, 2), v).as_signed(), "rounded": Const(0)}
+
+
+def _rescale(e, shared, fmt, low):
+    v, lost = shift_digit(e["v"], shared["scale"], low)
+    return {"v": v, "rounded": e["rounded"] | lost}
+
+
+def _nearest(e, shared, fmt):
+    half, v = e["v"][0], e["v"][1:].as_signed()
+    up = half & (~v[-1] | e["rounded"])
+    return {"v": add_carry(v, Const(0, v.shape()), up), "rounded": e["rounded"] | half}
+
+
+def _half(e, shared, fmt):
+    up, rest = apart(e["v"], fmt.shift)
+    return {"up": up, "residual": rest, "before": e["mantissa"],
+                "begin": Mux(shared["changes"], 0, e["mantissa"]).as_signed()}
+
+
+def _step(e, shared, fmt):
+    """begin - floor - up is begin + ~floor + ~up."""
+    floor = e["v"][fmt.shift:].as_signed()
+    return {"mantissa": add_carry(_extend(e["begin"], len(floor)), ~floor, ~e["up"])}
+
+
+def _clip(e, shared, fmt):
+    bits, mantissa = fmt.bits, e["mantissa"]
+    outside = mantissa[bits - 1:].any() & ~mantissa[bits - 1:].all()
+    end = Mux(mantissa[-1], fmt.lowest, fmt.highest)
+    low = mantissa[:bits].as_signed()
+    residual = Mux(outside, 0, e["residual"])
+    return {"outside": outside, "mantissa": Mux(outside, end, low)[:bits].as_signed(),
+                "residual": _extend(residual.as_signed(), fmt.residual),
+                "large": (low >= fmt.small) | (low <= -fmt.small)}
+
+
+def _moved(e, shared, fmt):
+    return {"moved": e["mantissa"] != e["before"], "limited": e["limited"] | e["outside"]}
+
+
+def _extend(value, bits: int):
+    """A signed value in more bits."""
+    return Cat(value, value[-1].replicate(bits - len(value))).as_signed()

@@ -1,0 +1,64 @@
+"""Wire shapes of the items that travel in host messages."""
+
+from amaranth.hdl import signed
+from amaranth.lib import data
+from concord.hw.lib.payloads import word
+from concord.spec.config import Config
+from concord.spec.isa import ADDRESS_BITS
+
+UNIT = 32  #: Bits in which messages are taken apart and put together; an item is a whole number of such units.
+
+#: One unit of a message; `last` marks every unit of the message's last beat, `end` the last unit of any beat.
+Unit = data.StructLayout({"data": UNIT, "last": 1, "end": 1})
+
+#: A header without its digest; `wrong`: some of its bits are none that any header has.
+Header = data.StructLayout({"kind": 4, "memory": 4, "integer": 1, "address": ADDRESS_BITS, "count": 32, "wrong": 1})
+
+#: A READ to answer.
+Read = data.StructLayout({"memory": 4, "address": ADDRESS_BITS, "count": 32})
+
+Program = data.StructLayout({"address": ADDRESS_BITS, "data": 64})
+
+
+def beat(config: Config) -> data.StructLayout:
+    """One beat of a host message."""
+    return data.StructLayout({"data": 8 * config.message_bytes, "last": 1})
+
+
+def write(config: Config) -> data.StructLayout:
+    """One word for a random-access vector memory."""
+    return data.StructLayout({"memory": 4, "address": ADDRESS_BITS, "word": word(config)})
+
+
+def bias(config: Config) -> data.StructLayout:
+    """One word of BiasRf."""
+    return data.StructLayout({
+        "address": ADDRESS_BITS, "data": data.ArrayLayout(signed(config.bias_bits), config.mfu_lanes)})
+
+
+def packed(config: Config) -> data.StructLayout:
+    """One lane group of one row of a tile; `last` marks the tile's last."""
+    return data.StructLayout({
+        "tile": ADDRESS_BITS, "integer": 1, "row": range(config.native_dim), "group": range(config.groups),
+        "record": config.lanes * config.weights.bits + config.weights.exponent_bits, "last": 1})
+
+
+def update(config: Config) -> data.StructLayout:
+    """M parameters for the lazy update, words as of `MessageKind.UPDATE`; `remaining` of the block, these included."""
+    return data.StructLayout({"exponents": 16, "change": 4, "remaining": 32,
+                              "words": data.ArrayLayout(word(config), 4)})
+
+
+def updated(config: Config) -> data.StructLayout:
+    """One word of an UPDATED; exponents as in `update`, `remaining` as in `output`."""
+    return data.StructLayout({"word": word(config), "exponents": 16, "remaining": 32})
+
+
+def output(config: Config) -> data.StructLayout:
+    """One word on its way to the host; `remaining` words of its message are left, this one included."""
+    return data.StructLayout({"word": word(config), "remaining": 16})
+
+
+def reply(config: Config) -> data.StructLayout:
+    """One word that answers a READ of `memory` from `address`; `remaining` as in `output`."""
+    return data.StructLayout({"word": word(config), "memory": 4, "address": ADDRESS_BITS, "remaining": 32})

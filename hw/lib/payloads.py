@@ -1,0 +1,120 @@
+"""Wire shapes that several units share, derived from spec."""
+
+from amaranth.hdl import signed
+from amaranth.lib import data
+from amaranth.utils import bits_for
+from concord.spec.config import Config
+from concord.spec.isa import ADDRESS_BITS, OPERAND_MEMORIES, QUEUES, REGISTER_BITS, VRFS, depth
+from concord.spec.mfu import TAP_BITS, TAPS
+from concord.spec.operations import MFUS, Stage, code_bits
+
+TICKET = 7  #: Bits of a chain's number within its pipeline; the interlock keeps the numbers in use within half of it.
+
+#: Index of a vector memory or queue on the wires: its code less one.
+INITIAL, ADDSUB0, ADDSUB1, MULTIPLY0, MULTIPLY1, NET, MVM = (mem - 1 for mem in (*VRFS, *QUEUES))
+MEMORIES = range(len(VRFS) + len(QUEUES))  #: The indices.
+#: Memories with an operand port: for each stage with operands those of MFU 0 and MFU 1.
+OPERANDS = tuple(mem - 1 for mems in OPERAND_MEMORIES.values() for mem in mems)
+
+
+def require_powers_of_two(config: Config) -> None:
+    """Refuse what gates are not generated for.
+
+    Raises:
+        ValueError: a dimension is not a power of two, or there is but one MFU lane.
+    """
+    for name in ("native_dim", "lanes", "mfu_lanes", "tile_engines"):
+        value = getattr(config, name)
+        if value & value - 1:
+            raise ValueError(f"hardware needs {name} to be a power of two, not {value}; "
+                             f"such a machine runs on the golden model only")
+    if config.mfu_lanes < 2:
+        raise ValueError("hardware needs mfu_lanes of at least 2")
+
+
+def word(config: Config) -> data.ArrayLayout:
+    """M binary16 values, lane 0 in the low bits."""
+    return data.ArrayLayout(16, config.mfu_lanes)
+
+
+def address_bits(config: Config) -> int:
+    """Bits of a vector memory address, wide enough for the address behind the last."""
+    return bits_for(max(depth(config, mem) for mem in VRFS))
+
+
+def dependency(config: Config) -> data.StructLayout:
+    """Older writes that a reader waits for: addresses lo..hi-1, until chain `ticket` of that pipeline has landed."""
+    bits = address_bits(config)
+    return data.StructLayout({"valid": 1, "ticket": TICKET, "lo": bits, "hi": bits})
+
+
+def progress(config: Config) -> data.StructLayout:
+    """How far a writing pipeline is: chains landed, and of the next one the lowest address not yet written."""
+    return data.StructLayout({
+        "done": TICKET, "iteration": REGISTER_BITS, "low": data.ArrayLayout(address_bits(config), len(VRFS))})
+
+
+Wait = data.StructLayout({"valid": 1, "ticket": TICKET})  #: Start after this chain of another pipeline.
+
+#: What one multi-function unit does: the code of each stage, called as the stage, and for each tap a `Tap`.
+Control = data.StructLayout({stage.name.lower(): code_bits(stage) for stage in Stage} | {
+    "tap": data.ArrayLayout(TAP_BITS, TAPS)})
+Controls = data.ArrayLayout(Control, MFUS)
+
+Select = data.StructLayout({"tapped": 1, "tap": range(TAPS)})  #: Written value: a tap, or the chain's last.
+
+Product = data.StructLayout({  #: One `mv_mul`.
+    "tile": ADDRESS_BITS, **dict.fromkeys(("columns", "row_tiles", "words", "rows", "iterations"), REGISTER_BITS),
+    "integer": 1, "unsigned": 1, "out_scale": signed(6), "bias": 1, "bias_address": ADDRESS_BITS})
+
+
+def access(config: Config) -> data.StructLayout:
+    """Words of one memory that a chain reads: first address, one past the last, whether iterations move."""
+    bits = address_bits(config)
+    return data.StructLayout({"valid": 1, "lo": bits, "hi": bits, "inc": 1})
+
+
+def write(config: Config) -> data.StructLayout:
+    """Words of one memory that a chain writes, and which value; `rising`: no iteration returns to older words."""
+    bits = address_bits(config)
+    return data.StructLayout({"valid": 1, "lo": bits, "hi": bits, "inc": 1, "rising": 1, "select": Select})
+
+
+def chain(config: Config) -> data.StructLayout:
+    """One checked chain, as the decoder hands it to the interlock."""
+    bits = address_bits(config)
+    return data.StructLayout({
+        "product": Product,
+        "mv_mul": 1, "push": 1, "matrix": 1, "pointwise": 1,
+        "vector_words": REGISTER_BITS, "words": REGISTER_BITS, "tail": range(config.mfu_lanes),
+        "iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS,
+        "stride_x": bits, "stride_y": bits, "stride_out": bits,
+        "memory": MEMORIES, "source": access(config),
+        "operands": data.ArrayLayout(access(config), len(OPERANDS)),
+        "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select,
+        "control": Controls})
+
+
+def reader(config: Config) -> data.StructLayout:
+    """A chain's reading of one memory, with the older writes of each writing pipeline that it waits for."""
+    bits = address_bits(config)
+    return data.StructLayout({
+        "valid": 1, "lo": bits, "inc": 1, "mfu": dependency(config), "copy": dependency(config)})
+
+
+def blocked(dependency, progress, low, address):
+    """Whether the word at `address` may still be written by an older chain.
+
+    Args:
+        dependency: What the reader waits for in one pipeline.
+        progress: How far that pipeline is.
+        low: The entry of `progress.low` of the memory concerned.
+    """
+    ahead = (dependency.ticket - progress.done)[:TICKET].as_signed()
+    pending = (address >= dependency.lo) & (address < dependency.hi) & ~((ahead == 1) & (address < low))
+    return dependency.valid & (ahead > 0) & pending
+
+
+def waiting(wait, done):
+    """Whether the chain that `wait` names is still to be done, where `done` chains are."""
+    return wait.valid & ((wait.ticket - done)[:TICKET].as_signed() > 0)

@@ -1,0 +1,48 @@
+"""What lies between a source and the unit that takes its words."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+from concord.hw.lib.payloads import word
+from concord.hw.lib.queue import Queue
+from concord.spec.config import Config
+
+__all__ = ["ReadAhead"]
+
+
+class ReadAhead(wiring.Component):
+    """A short queue behind a source whose words come a cycle after they were asked for.
+
+    Args:
+        tag: Bits that travel with each word.
+
+    Members:
+        take, tag: In. A word comes in the next cycle. word: In. That word.
+        room: Out(1). `take` may be high. empty: Out(1). No word is inside or on its way.
+        o: Out(stream {word, tag}).
+
+    Timing:
+        One word a cycle; latency 3 cycles from `take`.
+    """
+
+    DEPTH = 6
+
+    def __init__(self, config: Config, tag: int):
+        self.config, self.tag_bits = config, tag
+        shape = data.StructLayout({"word": word(config), "tag": tag})
+        super().__init__({"take": In(1), "tag": In(tag), "word": In(word(config)), "room": Out(1), "empty": Out(1),
+                          "o": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.queue = queue = Queue(self.o.payload.shape(), self.DEPTH)
+        coming, tag = Signal(), Signal(self.tag_bits)
+        under_way = Signal(bits_for(self.DEPTH))
+        left = self.o.valid & self.o.ready
+        m.d.sync += [coming.eq(self.take), tag.eq(self.tag), under_way.eq(under_way + self.take - left)]
+        m.d.comb += [queue.i.valid.eq(coming), queue.i.p.word.eq(self.word), queue.i.p.tag.eq(tag),
+                     self.o.valid.eq(queue.o.valid), self.o.payload.eq(queue.o.payload),
+                     queue.o.ready.eq(self.o.ready), self.room.eq(under_way != self.DEPTH),
+                     self.empty.eq(under_way == 0)]
+        return m

@@ -1,0 +1,117 @@
+"""The activation stage of a multi-function unit: the gates of relu, sigmoid and tanh in golden.mfu.activation."""
+
+from amaranth import *
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.float16 import NAN, Binary16, rounded
+from concord.hw.lib.pipeline import delay
+from concord.spec.activation import (
+    BASE_BITS,
+    EXPONENT_BITS,
+    SLOPE_BITS,
+    TABLE_DEPTH,
+    TANH_LINEAR,
+    Curve,
+    blocks,
+    table,
+)
+from concord.spec.operations import BYPASS, Operation, Stage, code_bits, implemented
+
+__all__ = ["Activation"]
+
+Segment = data.StructLayout({"base": BASE_BITS, "slope": signed(SLOPE_BITS), "exponent": EXPONENT_BITS})
+
+#: The result of an operation: `direct`; where `tabled` is high, the value that the table has for `curve`, with `sign`.
+Result = data.StructLayout({"direct": 16, "tabled": 1, "curve": range(len(Curve)), "sign": 1})
+
+
+def _relu(a):
+    return {"direct": Mux(a.sign, 0, a.as_value())}
+
+
+def _sigmoid(a):
+    return {"tabled": 1, "curve": Mux(a.sign, Curve.FALLING.value, Curve.RISING.value)}
+
+
+def _tanh(a):
+    return {"direct": a.as_value(), "tabled": a.exponent >= TANH_LINEAR + 15, "curve": Curve.TANH.value, "sign": a.sign}
+
+
+#: The fields of each operation's Result that are not 0, from a Binary16 that is no NaN.
+FUNCTIONS = implemented(Stage.ACT, {
+    Operation.V_RELU: _relu,
+    Operation.V_SIGM: _sigmoid,
+    Operation.V_TANH: _tanh,
+})
+
+
+class Activation(wiring.Component):
+    """relu, sigmoid or tanh of a binary16 number, by the segments of spec.activation; or the number, bit for bit.
+
+    Members:
+        a: In(16).
+        op: In. Code of the activation stage.
+        o: Out(16).
+
+    Timing:
+        One result a cycle, `latency` cycles later. Never stalls; reset does nothing.
+    """
+
+    latency = 4
+
+    def __init__(self):
+        super().__init__({"a": In(16), "op": In(code_bits(Stage.ACT)), "o": Out(16)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.table = rows = memory.Memory(
+            shape=Segment, depth=TABLE_DEPTH, init=[segment._asdict() for segment in table()])
+        row = rows.read_port()
+
+        a = Binary16(self.a)
+        result = _result(m, a, self.op)
+        first, k = _block(m, a, result.curve)
+        # The leading k bits of the fraction leave at the top and choose the segment; what is left is t.
+        shifted = a.fraction << k
+        m.d.comb += row.addr.eq(first | shifted[len(a.fraction):])
+        t = delay(m, shifted[:len(a.fraction)], 1)
+
+        rise = delay(m, (row.data.slope * t)[len(t):].as_signed(), 1)
+        value = delay(m, (delay(m, row.data.base, 1) + rise)[:BASE_BITS], 1)
+        exponent = delay(m, row.data.exponent, 2)
+
+        # Below the top half of its range a normal value has one place more.
+        finer = ~value[-1] & exponent.any()
+        field = (exponent - finer)[:EXPONENT_BITS]
+        value = Mux(finer, Cat(Const(0, 1), value[:-1]), value)
+        bits = rounded(Cat(field, Const(0, 1)), Cat(value[:-12].any(), value[-12:]))
+
+        direct, tabled, sign = (delay(m, signal, 3) for signal in (result.direct, result.tabled, result.sign))
+        m.d.comb += self.o.eq(delay(m, Mux(tabled, Cat(bits, sign), direct), 1))
+        return m
+
+
+def _result(m, a, op):
+    """The Result of the operation that `op` names; in a bypass `a` itself."""
+    result = Signal(Result)
+    nan = a.exponent.all() & a.fraction.any()
+    with m.If(op == BYPASS):
+        m.d.comb += result.direct.eq(a)
+    with m.Elif(nan):
+        m.d.comb += result.direct.eq(NAN)
+    with m.Else(), m.Switch(op):
+        for operation, function in FUNCTIONS.items():
+            with m.Case(operation.code):
+                m.d.comb += [result[name].eq(value) for name, value in function(a).items()]
+    return result
+
+
+def _block(m, a, curve):
+    """First row and log2 of the number of rows of the octave of `a`."""
+    first, k = Signal(range(TABLE_DEPTH)), Signal(range(len(a.fraction)))
+    with m.Switch(Cat(a.exponent, curve)):
+        for each in Curve:
+            for field, block in blocks(each).items():
+                with m.Case(field | each.value << len(a.exponent)):
+                    m.d.comb += [first.eq(block.first), k.eq(block.k)]
+    return first, k

@@ -1,0 +1,104 @@
+"""The add stage of a multi-function unit: the gates of golden.lib.float16's add, sub and maximum."""
+
+from typing import NamedTuple
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.float16 import NAN, Binary16, leading_zeros, rounded, shift_right, significand
+from concord.hw.lib.pipeline import delay
+from concord.spec.operations import BYPASS, Operation, Stage, code_bits, implemented
+
+__all__ = ["FloatAdder"]
+
+
+class Use(NamedTuple):
+    """How an operation uses the adder.
+
+    Attributes:
+        negate_a: The sign of a is turned over first.
+        negate_b: The sign of b is turned over first.
+        maximum:  The result is the larger of both, not their sum.
+    """
+
+    negate_a: bool = False
+    negate_b: bool = False
+    maximum: bool = False
+
+
+USES = implemented(Stage.ADD, {
+    Operation.VV_ADD: Use(),
+    Operation.VV_A_SUB_B: Use(negate_b=True),
+    Operation.VV_B_SUB_A: Use(negate_a=True),
+    Operation.VV_MAX: Use(maximum=True),
+})
+
+
+class FloatAdder(wiring.Component):
+    """a + b, a - b, b - a or max(a, b) in binary16, rounded once to nearest even; or a, bit for bit.
+
+    Members:
+        a: In(16). The chain's value.
+        b: In(16). The operand; any bits in a bypass.
+        op: In. Code of the add stage.
+        o: Out(16).
+
+    Timing:
+        One result a cycle, `latency` cycles later. Never stalls; reset does nothing.
+    """
+
+    latency = 4
+
+    def __init__(self):
+        super().__init__({"a": In(16), "b": In(16), "op": In(code_bits(Stage.ADD)), "o": Out(16)})
+
+    def elaborate(self, platform):
+        m = Module()
+        # Every operation first puts one of its numbers in front: the greater magnitude of a sum, the greater value of a
+        # maximum, a in a bypass. Results without arithmetic, infinities and NaN among them, are that number: `keep`.
+        front, back, subtract, keep = (delay(m, signal, 1) for signal in _order(self.a, self.b, self.op))
+        exponent, total = (delay(m, signal, 1) for signal in _add(Binary16(front), Binary16(back), subtract))
+        field, value, zero = (delay(m, signal, 1) for signal in _normalize(exponent, total))
+
+        front, keep, subtract = (delay(m, signal, 2) for signal in (front, keep, subtract))
+        bits, infinite = rounded(field, value), field == 30
+        total = Cat(bits[:10] & ~infinite.replicate(10), bits[10:], front[15] & ~(zero & subtract))
+        m.d.comb += self.o.eq(delay(m, Mux(keep, front, total), 1))
+        return m
+
+
+def _order(a, b, op):
+    """Front and back, with the signs that `op` gives them; whether the signs differ; whether front is the result."""
+    bypass = op == BYPASS
+    negate_a, negate_b, maximum = (
+        op.matches(*(operation.code for operation, use in USES.items() if getattr(use, name))) for name in Use._fields)
+    a, b = Binary16(a ^ negate_a << 15), Binary16(b ^ negate_b << 15)
+    differ = a.sign ^ b.sign
+    huge_a, huge_b = a.exponent.all(), b.exponent.all()
+    nan = huge_a & a.fraction.any() | huge_b & b.fraction.any() | huge_a & huge_b & differ & ~maximum
+
+    less = a.as_value()[:15] < b.as_value()[:15]
+    swap = Mux(maximum & differ, a.sign, less ^ (maximum & a.sign)) & ~bypass
+    front = Mux(nan & ~bypass, NAN, Mux(swap, b.as_value(), a.as_value()))
+    return front, Mux(swap, a.as_value(), b.as_value()), differ, bypass | maximum | huge_a | huge_b
+
+
+def _add(front, back, subtract):
+    """Exponent field, and front plus or minus back: carry, 11 bits of significand, two more, and one for all below."""
+    exponent, large = significand(front)
+    lower, small = significand(back)
+    aligned, lost = shift_right(Cat(Const(0, 2), small), (exponent - lower)[:5])
+    operand = Cat(lost, aligned) ^ subtract.replicate(14)
+    # One adder: the bit below both operands carries the one that completes the complement.
+    total = Cat(subtract, Const(0, 3), large, Const(0, 1)) + Cat(subtract, operand, subtract)
+    return exponent, total[1:16]
+
+
+def _normalize(exponent, total):
+    """What `rounded` takes, and whether the sum is zero."""
+    zero = ~total.any()
+    # A one at the place of the smallest field ends the count there: subnormals.
+    limit = Const(1 << 14, 15) >> exponent
+    count, _ = leading_zeros(total | limit)
+    value = (total << count)[:15]
+    return Mux(zero, 0, (exponent - count)[:5]), Cat(value[:3].any(), value[3:]), zero

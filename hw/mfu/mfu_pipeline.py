@@ -1,0 +1,64 @@
+"""The two multi-function units, one behind the other, with their operands."""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.payloads import OPERANDS, Controls, address_bits, word
+from concord.hw.lib.pipeline import delay
+from concord.hw.mfu.multifunction import MultiFunctionUnit
+from concord.hw.schedule.writeback import results
+from concord.spec.config import Config
+
+__all__ = ["MfuPipeline"]
+
+
+class MfuPipeline(wiring.Component):
+    """Computes words at a fixed pace, and asks for each operand just when its stage wants it.
+
+    Members:
+        go, control, addresses: In. A word enters, what is done to it, where its operands lie.
+        word: In. That word, one cycle after `go`.
+        reads: Out. Addresses for the operand ports. operands: In. Their words, one cycle later.
+        o: Out. Results, `latency` cycles after `go`. valid: Out(1).
+
+    Timing:
+        One word a cycle; never stalls.
+    """
+
+    #: Cycles from `go` to the results: a read, a register, two units.
+    latency = 2 + 2 * MultiFunctionUnit.latency
+    #: Cycles from `go` to the read of each operand, in the order of OPERANDS.
+    due = (0, MultiFunctionUnit.latency, MultiFunctionUnit.factor_at,
+           MultiFunctionUnit.latency + MultiFunctionUnit.factor_at)
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.units = MultiFunctionUnit(config.mfu_lanes), MultiFunctionUnit(config.mfu_lanes)
+        addresses = data.ArrayLayout(address_bits(config), len(OPERANDS))
+        super().__init__({
+            "go": In(1), "control": In(Controls), "addresses": In(addresses),
+            "word": In(word(config)), "reads": Out(addresses),
+            "operands": In(data.ArrayLayout(word(config), len(OPERANDS))),
+            "o": Out(results(config)), "valid": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        first, second = self.units
+        m.submodules.mfu0, m.submodules.mfu1 = first, second
+
+        for k, cycles in enumerate(self.due):
+            m.d.comb += self.reads[k].eq(delay(m, self.addresses[k], cycles))
+        operands = [delay(m, operand, 1) for operand in self.operands]
+        value = delay(m, self.word, 1)
+        m.d.comb += [first.addend.eq(operands[0]), second.addend.eq(operands[1]),
+                     first.factor.eq(operands[2]), second.factor.eq(operands[3]),
+                     first.value.eq(value), second.value.eq(first.value_out), second.tap.eq(first.tap_out)]
+        for unit, control, cycles in ((first, self.control[0], 2), (second, self.control[1], 2 + first.latency)):
+            later = delay(m, control, cycles)
+            m.d.comb += unit.control.eq(later)
+        m.d.comb += [self.o.value.eq(second.value_out), self.o.taps.eq(second.tap_out)]
+
+        valid = Signal(self.latency)
+        m.d.sync += valid.eq(Cat(self.go, valid))
+        m.d.comb += self.valid.eq(valid[-1])
+        return m

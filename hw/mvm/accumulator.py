@@ -1,0 +1,78 @@
+"""The accumulators of all rows, modulo their width, and the totals on their way to the converter."""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.delay_control import delay_control
+from concord.hw.lib.pipeline import delay
+from concord.hw.mvm.overflow import EXCESS, OverflowCounter
+from concord.hw.mvm.tile_engine import ADDERS, adder_tree, result_bits
+from concord.spec.config import Config
+
+__all__ = ["Accumulator"]
+
+
+class Accumulator(wiring.Component):
+    """total[r] = wrap(sum over the beats of a row of tiles of the engines' results for row r).
+
+    Totals are kept apart from the running sums, so that the next row of tiles adds up while they are picked up word by
+    word; whoever lets the beats go leaves time enough for that.
+
+    Args:
+        config: The machine.
+
+    Members:
+        terms: In. Results [engine][row].
+        valid, last: In(1). They are a beat, the last of a row of tiles.
+        rows: In. Rows of which overflow events count.
+        totals: Out(1). Pulse: totals of a row of tiles can be picked up from the next cycle on.
+        select: In(range). Word of them.
+        o: Out. Sums [lane] of that word, one cycle later.
+        partial, excess: Out. Sums that did not fit, 0 unless the configuration counts them.
+
+    Timing:
+        One beat a cycle. `totals` comes `latency` cycles after the terms of the last beat.
+    """
+
+    def __init__(self, config: Config):
+        self.config, self.width = config, result_bits(config)
+        super().__init__({
+            "terms": In(data.ArrayLayout(data.ArrayLayout(signed(self.width), config.native_dim), config.tile_engines)),
+            "valid": In(1), "last": In(1), "rows": In(range(config.native_dim + 1)),
+            "totals": Out(1), "select": In(range(config.words)),
+            "o": Out(data.ArrayLayout(signed(config.sum_bits), config.mfu_lanes)),
+            "partial": Out(range(config.native_dim + 1)), "excess": Out(EXCESS)})
+
+    @property
+    def latency(self) -> int:
+        """Cycles of the engines' adder tree."""
+        return -(-(self.config.tile_engines - 1).bit_length() // ADDERS)
+
+    def elaborate(self, platform):
+        m = Module()
+        config, bits = self.config, self.config.sum_bits
+        valid = delay_control(m, self.valid, self.latency)
+        last, rows = delay(m, self.last, self.latency), delay(m, self.rows, self.latency)
+        m.d.comb += self.totals.eq(valid & last)
+        exact, totals = [], []
+        for r in range(config.native_dim):
+            term = adder_tree(m, [[engine[r] for engine in self.terms]])
+            kept = Signal(signed(bits), name=f"sum{r}")  # a reset in the middle of a row of tiles clears it
+            total = Signal(signed(bits), name=f"total{r}", reset_less=True)
+            exact.append(kept + term)
+            with m.If(self.totals):  # the flip-flops' own reset takes no gates, a choice of 0 would
+                m.d.sync += kept.eq(0)
+            with m.Elif(valid):
+                m.d.sync += kept.eq(exact[-1])
+            with m.If(self.totals):
+                m.d.sync += total.eq(exact[-1])
+            totals.append(total)
+        m.d.sync += self.o.eq(Cat(totals).word_select(self.select, bits * config.mfu_lanes))
+
+        if config.count_overflows:
+            width = max(len(value) for value in exact)
+            m.submodules.overflow = overflow = OverflowCounter(config.native_dim, width, bits)
+            m.d.comb += [
+                overflow.valid.eq(valid), overflow.used.eq(rows), overflow.values.eq(Cat(exact)),
+                self.partial.eq(overflow.misfits), self.excess.eq(overflow.excess)]
+        return m

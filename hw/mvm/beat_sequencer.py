@@ -1,0 +1,125 @@
+"""When each beat of the tile engines starts."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.payloads import Product
+from concord.hw.lib.queue import Queue
+from concord.hw.mvm.row_tiles import RowTiles, column_step, row_tile
+from concord.spec.config import Config
+
+__all__ = ["BeatSequencer", "beat"]
+
+STEPS = 4  # steps whose marks are known ahead
+
+
+def beat(config: Config) -> data.StructLayout:
+    """One beat: a lane group of the tiles of one step. last: of a row of tiles, which yields `rows` rows."""
+    return data.StructLayout({
+        "valid": 1, "tile": range(config.matrix_tiles), "group": range(config.groups),
+        "columns": range(config.tile_engines + 1), "last": 1, "integer": 1, "rows": range(config.native_dim + 1)})
+
+
+class BeatSequencer(wiring.Component):
+    """Rows of tiles in order, in each the steps of side-by-side tiles, in each the lane groups that a mark calls for.
+
+    A step has as many beats as its tile with the highest mark, at least one. A beat waits until the columns of its
+    step are whole. What follows the tile engines never stalls, so the last beat of a row of tiles waits, too, until its
+    words have room in the result queue, and until the words of the row of tiles before it have all been picked up.
+
+    Args:
+        config: The machine.
+        space:  Words of the result queue.
+
+    Members:
+        product: In(stream Product). One `mv_mul`.
+        mark_tile, marks: Out, In. Zero marks of the register file, which follow by one cycle.
+        complete, whole: In. Columns of the operand buffer.
+        freed: In(1). A word has left the result queue.
+        step, group, release: Out. To the operand buffer, one cycle before the beat.
+        beat: Out {valid, tile, group, columns, last, integer, rows}.
+        done: Out(1). Pulse with the last beat of a product.
+        row_tile: Out(stream row_tile). One for each row of tiles, not later than its last beat.
+        beats, tiles: Out. Lane groups and tiles that the beat multiplies.
+        busy, wait_operand, wait_output: Out(1). State of this cycle.
+
+    Timing:
+        One beat a cycle; no bubble between steps, rows of tiles, iterations and products. The first beat is out
+        `latency` cycles after its product has been taken, or 1 cycle after its columns are whole.
+    """
+
+    latency = 6
+
+    def __init__(self, config: Config, space: int):
+        self.config, self.space = config, space
+        count = range(config.tile_engines + 1)
+        super().__init__({
+            "product": In(stream.Signature(Product)), "mark_tile": Out(range(config.matrix_tiles)),
+            "marks": In(data.ArrayLayout(range(config.groups + 1), config.tile_engines)),
+            "complete": In(range(config.operand_columns + 1)), "whole": In(1), "freed": In(1),
+            "step": Out(column_step(config)["step"].shape), "group": Out(range(config.groups)), "release": Out(1),
+            "beat": Out(beat(config)), "done": Out(1),
+            "row_tile": Out(stream.Signature(row_tile(config))), "beats": Out(count), "tiles": Out(count),
+            "busy": Out(1), "wait_operand": Out(1), "wait_output": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        marked = data.StructLayout({
+            "step": column_step(config), "marks": self.marks.shape(), "beats": range(config.groups + 1)})
+        m.submodules.row_tiles = row_tiles = RowTiles(config)
+        m.submodules.steps = steps = Queue(marked, STEPS)
+        wiring.connect(m, wiring.flipped(self.product), row_tiles.product)
+        wiring.connect(m, row_tiles.row_tile, wiring.flipped(self.row_tile))
+        self.look_up(m, row_tiles, steps)
+        self.issue(m, steps, row_tiles.active | self.product.valid)
+        return m
+
+    def look_up(self, m, row_tiles, steps):
+        """Add the marks to each step, and the beats that they call for."""
+        config, step = self.config, Signal(column_step(self.config))
+        looking = Signal()
+        m.d.comb += [self.mark_tile.eq(row_tiles.step.p.tile),
+                     row_tiles.step.ready.eq(steps.level + looking < steps.depth)]
+        m.d.sync += [looking.eq(row_tiles.step.valid & row_tiles.step.ready), step.eq(row_tiles.step.p)]
+        marks = [Mux(used, mark, 0) for mark, used in zip(self.marks, banks_used(config, step), strict=True)]
+        most = marks[0]
+        for mark in marks[1:]:
+            most = Mux(mark > most, mark, most)
+        m.d.comb += [steps.i.valid.eq(looking), steps.i.p.step.eq(step), steps.i.p.beats.eq(most | (most == 0)),
+                     *(kept.eq(mark) for kept, mark in zip(steps.i.p.marks, marks, strict=True))]
+
+    def issue(self, m, steps, waiting):
+        """Let the beats of the first step go."""
+        step, group = steps.o.p.step, self.group
+        free, spacing = Signal(range(self.space + 1), init=self.space), Signal(range(self.config.words + 1))
+        end, go, last = Signal(), Signal(), Signal()
+        operand, output = Signal(), Signal()  # what the beat waits for is there
+        m.d.comb += [
+            end.eq(group + 1 == steps.o.p.beats), last.eq(end & step.last),
+            operand.eq(self.whole | (self.complete >= step.needed)),
+            output.eq(~last | ((spacing <= 1) & (free >= step.words))),
+            go.eq(steps.o.valid & operand & output), steps.o.ready.eq(go & end),
+            self.step.eq(step.step), self.release.eq(go & last & step.iteration), self.busy.eq(go),
+            self.wait_output.eq(steps.o.valid & operand & ~output),
+            self.wait_operand.eq(~go & ~self.wait_output & (steps.o.valid | waiting)),
+            self.beats.eq(Mux(go, sum(mark > group for mark in steps.o.p.marks), 0)),
+            self.tiles.eq(Mux(go & end, step.columns, 0)),
+        ]
+        with m.If(go):
+            m.d.sync += group.eq(Mux(end, 0, group + 1))
+        m.d.sync += [
+            free.eq(free + self.freed - Mux(go & last, step.words, 0)),
+            spacing.eq(Mux(go & last, step.words, Mux(spacing == 0, 0, spacing - 1))),
+            self.done.eq(go & last & step.product), self.beat.valid.eq(go),
+            self.beat.last.eq(last), self.beat.group.eq(group),
+            *(self.beat[name].eq(step[name]) for name in ("tile", "columns", "integer", "rows"))]
+
+
+def banks_used(config: Config, step):
+    """For each bank whether the step has a tile in it."""
+    engines = config.tile_engines
+    if engines == 1:
+        return [Const(1)]
+    bits = (engines - 1).bit_length()
+    return [(j - step.tile[:bits])[:bits] < step.columns for j in range(engines)]

@@ -1,0 +1,41 @@
+"""The bias register file: start values of accumulators."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib import message_payloads
+from concord.hw.lib.banks import UNCHECKED
+from concord.spec.config import Config
+
+__all__ = ["BiasRf"]
+
+
+class BiasRf(wiring.Component):
+    """Words of mfu_lanes integers.
+
+    Members:
+        i: In(stream {address, data}). Always taken.
+        address: In(range). Word to read.
+        o: Out. Its integers.
+
+    Timing:
+        `o` follows `address` by one cycle. What is written can be read from the next cycle on.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "i": In(stream.Signature(message_payloads.bias(config))),
+            "address": In(range(config.bias_words)),
+            "o": Out(data.ArrayLayout(signed(config.bias_bits), config.mfu_lanes))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.memory = memory = Memory(
+            shape=Value.cast(self.o).shape(), depth=self.config.bias_words, init=[], attrs=UNCHECKED)
+        write, read = memory.write_port(), memory.read_port()
+        m.d.comb += [
+            self.i.ready.eq(1), read.addr.eq(self.address), Value.cast(self.o).eq(read.data),
+            write.addr.eq(self.i.p.address), write.data.eq(self.i.p.data), write.en.eq(self.i.valid)]
+        return m

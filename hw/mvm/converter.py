@@ -1,0 +1,85 @@
+"""Totals to binary16: the gates of golden.mvm.converter, after start values have been added."""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.delay_control import delay_control
+from concord.hw.lib.float16 import INFINITY
+from concord.hw.lib.payloads import word
+from concord.hw.lib.pipeline import delay
+from concord.hw.mvm.normalizer import Normalizer
+from concord.hw.mvm.overflow import EXCESS, OverflowCounter
+from concord.spec.config import Config
+
+__all__ = ["Converter", "conversion"]
+
+
+def conversion(config: Config) -> data.StructLayout:
+    """What to do with one word of sums, of which `lanes` lanes are rows of the product."""
+    return data.StructLayout({"valid": 1, "bias": 1, "integer": 1, "out_scale": signed(6),
+                              "lanes": range(config.mfu_lanes + 1)})
+
+
+class Converter(wiring.Component):
+    """binary16(wrap(sum + start) * 2**-out_scale) in integer mode, binary16(sum * 2**-acc_frac) otherwise.
+
+    Args:
+        config: The machine.
+
+    Members:
+        i: In {valid, bias, integer, out_scale, lanes}. `start` counts with `bias` only; lanes from `lanes` on give +0.
+        sums, start: In. Integers [lane].
+        valid: Out(1).
+        o: Out(word).
+        partial, excess_partial: Out. Sums with a start value that do not fit the accumulator.
+        output, excess_output: Out. Totals beyond output_bits, or turned into infinities. All four are 0 unless the
+            configuration counts them.
+
+    Timing:
+        One word a cycle, `latency` cycles later. Never stalls.
+    """
+
+    latency = 1 + Normalizer.latency
+
+    def __init__(self, config: Config):
+        self.config = config
+        count = range(config.mfu_lanes + 1)
+        super().__init__({
+            "i": In(conversion(config)), "valid": Out(1), "o": Out(word(config)),
+            "sums": In(data.ArrayLayout(signed(config.sum_bits), config.mfu_lanes)),
+            "start": In(data.ArrayLayout(signed(config.bias_bits), config.mfu_lanes)),
+            "partial": Out(count), "excess_partial": Out(EXCESS), "output": Out(count), "excess_output": Out(EXCESS)})
+
+    def elaborate(self, platform):
+        m = Module()
+        config, i = self.config, self.i
+        exact = [Mux(lane < i.lanes, total + Mux(i.bias, start, 0), 0)
+                 for lane, (total, start) in enumerate(zip(self.sums, self.start, strict=True))]
+        totals = [delay(m, value[:config.sum_bits].as_signed(), 1) for value in exact]
+        scale = delay(m, Mux(i.integer, i.out_scale, config.acc_frac), 1)
+        scales = range(min(-32, config.acc_frac), max(31, config.acc_frac) + 1)
+        m.d.comb += self.valid.eq(delay_control(m, i.valid, self.latency))
+        for k, total in enumerate(totals):
+            m.submodules[f"lane{k}"] = lane = Normalizer(config.sum_bits, scales)
+            m.d.comb += [lane.value.eq(total), lane.scale.eq(scale), self.o[k].eq(lane.o)]
+        if config.count_overflows:
+            self.count(m, exact, totals)
+        return m
+
+    def count(self, m, exact, totals):
+        """Overflow events of the sums with a start value and of the totals."""
+        config, i, lanes = self.config, self.i, self.config.mfu_lanes
+        m.submodules.partial = partial = OverflowCounter(lanes, len(exact[0]), config.sum_bits)
+        m.submodules.totals = output = OverflowCounter(lanes, config.sum_bits, config.output_bits)
+        m.submodules.infinite = infinite = OverflowCounter(lanes, 2, 1)
+        # A word counts in one of the two ways; both are told at the same time.
+        late = self.latency - 1
+        integer, used, valid = delay(m, i.integer, self.latency), delay(m, i.lanes, self.latency), self.valid
+        m.d.comb += [
+            partial.valid.eq(i.valid), partial.used.eq(i.lanes), partial.values.eq(Cat(exact)),
+            output.valid.eq(valid & integer), output.used.eq(used),
+            output.values.eq(Cat(delay(m, total, late) for total in totals)),
+            infinite.valid.eq(valid & ~integer), infinite.used.eq(used),
+            infinite.values.eq(Cat(Cat(lane[:15] == INFINITY, 0) for lane in self.o)),
+            self.partial.eq(partial.misfits), self.excess_partial.eq(partial.excess),
+            self.output.eq(infinite.misfits | output.misfits), self.excess_output.eq(infinite.excess | output.excess)]

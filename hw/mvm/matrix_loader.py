@@ -1,0 +1,114 @@
+"""Native tiles into the matrix register file, from words or packed records."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib import message_payloads
+from concord.hw.lib.banks import low_high
+from concord.hw.lib.payloads import word
+from concord.hw.lib.queue import Queue
+from concord.hw.mvm.matrix_rf import mark_write, record, record_write
+from concord.hw.mvm.quantizer import Quantizer
+from concord.spec.config import Config
+from concord.spec.isa import ADDRESS_BITS
+
+__all__ = ["Load", "MatrixLoader"]
+
+Load = data.StructLayout({"tile": ADDRESS_BITS, "integer": 1})  #: One tile to be loaded.
+
+TILES = 2  # tiles between the quantiser's input and its output
+
+
+class MatrixLoader(wiring.Component):
+    """Quantise the rows of tiles and write them, lane group by lane group; note each tile's zero mark.
+
+    Args:
+        config: The machine.
+
+    Members:
+        load: In(stream Load). One per tile; taken with its last word.
+        word: In(stream word). Row by row.
+        packed: In(stream {tile, integer, row, group, record, last}). Must not come while a tile is being loaded.
+        write: Out {valid, tile, row, group, record}. To the register file.
+        mark: Out {valid, tile, mark}.
+        done: Out(1). Pulse: the tile may be read, once for each load.
+        row: Out(1). Pulse: a row has been quantised.
+        invalid: Out(1). The word taken in this cycle holds a NaN or an infinity.
+
+    Timing:
+        One word a cycle, or one every mfu_lanes/lanes cycles where a word spans several lane groups.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "load": In(stream.Signature(Load)), "word": In(stream.Signature(word(config))),
+            "packed": In(stream.Signature(message_payloads.packed(config))),
+            "write": Out(record_write(config)), "mark": Out(mark_write(config)),
+            "done": Out(1), "row": Out(1), "invalid": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.quantizer = quantizer = Quantizer(config.weights, config.mfu_lanes, config.native_dim)
+        m.submodules.tiles = tiles = Queue(ADDRESS_BITS, TILES)
+        m.d.comb += [self.row.eq(quantizer.block), self.invalid.eq(quantizer.invalid)]
+
+        place = Signal(range(config.native_dim * config.words))
+        first, last = place == 0, place == config.native_dim * config.words - 1
+        go = self.load.valid & self.word.valid & (tiles.i.ready | ~first)
+        m.d.comb += [
+            quantizer.i.valid.eq(go), quantizer.i.p.word.eq(self.word.p), quantizer.i.p.integer.eq(self.load.p.integer),
+            self.word.ready.eq(self.load.valid & quantizer.i.ready & (tiles.i.ready | ~first)),
+            tiles.i.valid.eq(go & quantizer.i.ready & first), tiles.i.payload.eq(self.load.p.tile),
+            self.load.ready.eq(go & quantizer.i.ready & last)]
+        with m.If(go & quantizer.i.ready):
+            m.d.sync += place.eq(place + 1)
+
+        item = Signal(message_payloads.packed(config))
+        valid, quantised = Signal(), Signal()
+        self.records(m, quantizer, tiles, item, quantised)
+        m.d.comb += [self.packed.ready.eq(~quantised), valid.eq(quantised | self.packed.valid)]
+        with m.If(~quantised):
+            m.d.comb += item.eq(self.packed.p)
+        self.writes(m, item, valid, quantised)
+        return m
+
+    def records(self, m, quantizer, tiles, item, valid):
+        """Put the quantiser's words together to lane groups, or take them apart."""
+        config = self.config
+        per_record, per_word = max(1, config.lanes // config.mfu_lanes), max(1, config.mfu_lanes // config.lanes)
+        place = Signal(range(config.native_dim * config.words * per_word))  # row, lane group, part of one of the two
+        words = Value.cast(quantizer.o.p.mantissas)
+        part, count = low_high(place, per_record)
+        split, _ = low_high(place, per_word)
+        if per_record > 1:
+            kept = Signal(len(words) * (per_record - 1))
+            with m.If(quantizer.o.valid & quantizer.o.ready):
+                m.d.sync += kept.eq(Cat(kept, words)[len(words):])
+            words = Cat(kept, words)
+        m.d.comb += quantizer.o.ready.eq(split.all())
+        with m.If(quantizer.o.valid):
+            m.d.sync += place.eq(place + 1)
+            m.d.comb += [
+                valid.eq(part.all()), item.tile.eq(tiles.o.payload), Cat(item.group, item.row).eq(count),
+                item.record.eq(Cat(words.word_select(split, config.lanes * config.weights.bits),
+                                   quantizer.o.p.exponent)),
+                item.last.eq(count.all()), tiles.o.ready.eq(part.all() & count.all())]
+
+    def writes(self, m, item, valid, quantised):
+        """Write records, and after the last one the mark."""
+        config = self.config
+        known, marked = Signal(range(config.groups + 1)), Signal(range(config.groups + 1))
+        used = record(config)(item.record).mantissas.as_value().any()
+        before = Mux((item.row == 0) & (item.group == 0), 0, known)
+        m.d.comb += marked.eq(Mux(used & (item.group >= before), item.group + 1, before))
+        loaded = Signal()
+        m.d.sync += [self.write.valid.eq(valid), self.mark.valid.eq(valid & item.last),
+                     loaded.eq(valid & item.last & quantised), self.done.eq(loaded)]
+        with m.If(valid):
+            m.d.sync += [
+                known.eq(marked), self.mark.tile.eq(item.tile), self.mark.mark.eq(marked),
+                self.write.tile.eq(item.tile), self.write.row.eq(item.row), self.write.group.eq(item.group),
+                self.write.record.eq(item.record)]

@@ -1,0 +1,94 @@
+"""The matrix register file: native tiles, a lane group of every row at once."""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.banks import UNCHECKED, low_high
+from concord.spec.config import Config
+
+__all__ = ["MatrixRf", "mark_write", "record", "record_write"]
+
+
+def record(config: Config) -> data.StructLayout:
+    """One lane group of one row."""
+    fmt = config.weights
+    return data.StructLayout({"mantissas": data.ArrayLayout(signed(fmt.bits), config.lanes),
+                              "exponent": fmt.exponent_bits})
+
+
+def record_write(config: Config) -> data.StructLayout:
+    """A record and its place."""
+    return data.StructLayout({"valid": 1, "tile": range(config.matrix_tiles), "row": range(config.native_dim),
+                              "group": range(config.groups), "record": record(config)})
+
+
+def mark_write(config: Config) -> data.StructLayout:
+    """The zero mark of a tile: its lane groups up to the last that is not all zero."""
+    return data.StructLayout({"valid": 1, "tile": range(config.matrix_tiles), "mark": range(config.groups + 1)})
+
+
+class MatrixRf(wiring.Component):
+    """Native tiles in `tile_engines` banks: a tile lies in the bank of its address modulo their number.
+
+    A read from address t yields the tiles t, t + 1 ... of all banks, each at the output of its bank. Bank j so holds
+    column (j - t) mod tile_engines of the step: operands are turned to the banks, not wide rows to the operands.
+
+    Args:
+        config: The machine; tile_engines is a power of two.
+
+    Members:
+        write: In {valid, tile, row, group, record}.
+        mark: In {valid, tile, mark}.
+        tile, group: In. Tiles and lane group to read.
+        o: Out. Records [bank][row].
+        mark_tile: In. Tiles whose marks are read.
+        marks: Out. Marks [bank].
+
+    Timing:
+        `o` and `marks` follow by `latency` cycles. What is written can be read from the next cycle on; what a read
+        yields in the same cycle is undefined.
+    """
+
+    latency = 1
+
+    def __init__(self, config: Config):
+        self.config = config
+        tile = range(config.matrix_tiles)
+        super().__init__({
+            "write": In(record_write(config)), "mark": In(mark_write(config)),
+            "tile": In(tile), "group": In(range(config.groups)),
+            "o": Out(data.ArrayLayout(data.ArrayLayout(record(config), config.native_dim), config.tile_engines)),
+            "mark_tile": In(tile), "marks": Out(data.ArrayLayout(range(config.groups + 1), config.tile_engines)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        tiles, size = config.matrix_tiles // config.tile_engines, record(config).size
+        bank, index = low_high(self.write.tile, config.tile_engines)
+        mark_bank, mark_index = low_high(self.mark.tile, config.tile_engines)
+        for j in range(config.tile_engines):
+            here = self.write.valid & (bank == j)
+            address = Cat(self.group, self.beside(j, self.tile))
+            for r in range(config.native_dim):
+                m.submodules[f"bank{j}_row{r}"] = memory = Memory(
+                    shape=size, depth=tiles * config.groups, init=[], attrs=UNCHECKED)
+                write, read = memory.write_port(), memory.read_port()
+                m.d.comb += [
+                    write.addr.eq(Cat(self.write.group, index)), write.data.eq(self.write.record),
+                    write.en.eq(here & (self.write.row == r)),
+                    read.addr.eq(address), Value.cast(self.o[j][r]).eq(read.data)]
+            m.submodules[f"marks{j}"] = memory = Memory(
+                shape=range(config.groups + 1), depth=tiles, init=[], attrs=UNCHECKED)
+            write, read = memory.write_port(), memory.read_port()
+            m.d.comb += [
+                write.addr.eq(mark_index), write.data.eq(self.mark.mark),
+                write.en.eq(self.mark.valid & (mark_bank == j)),
+                read.addr.eq(self.beside(j, self.mark_tile)), self.marks[j].eq(read.data)]
+        return m
+
+    def beside(self, j: int, tile):
+        """Address within bank j of the tile at `tile` or, where that lies in a later bank, of the next one in this."""
+        bank, index = low_high(tile, self.config.tile_engines)
+        return (index + (bank > j))[:len(index)] if len(bank) else index

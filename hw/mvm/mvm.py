@@ -1,0 +1,177 @@
+"""The matrix-vector multiplier: the gates of golden.mvm.mvm."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib import message_payloads
+from concord.hw.lib.delay_control import delay_control
+from concord.hw.lib.payloads import Product, require_powers_of_two, word
+from concord.hw.lib.pipeline import delay
+from concord.hw.lib.queue import Queue
+from concord.hw.mvm.accumulator import Accumulator
+from concord.hw.mvm.beat_sequencer import BeatSequencer
+from concord.hw.mvm.bias_rf import BiasRf
+from concord.hw.mvm.converter import Converter
+from concord.hw.mvm.matrix_loader import Load, MatrixLoader
+from concord.hw.mvm.matrix_rf import MatrixRf
+from concord.hw.mvm.operand_buffer import OperandBuffer
+from concord.hw.mvm.operand_rotator import OperandRotator
+from concord.hw.mvm.overflow import EXCESS, OverflowCounter
+from concord.hw.mvm.quantizer import Quantizer, quantizer_input
+from concord.hw.mvm.result_sequencer import ResultSequencer
+from concord.hw.mvm.tile_engine import TileEngine
+from concord.spec.config import Config
+
+__all__ = ["MatrixVectorMultiplier", "activity", "events"]
+
+activity = data.StructLayout({"busy": 1, "wait_operand": 1, "wait_output": 1})
+
+
+def events(config: Config) -> data.StructLayout:
+    """What happened in one cycle: counts, largest excesses in bits, and whether a quantiser met a NaN or infinity."""
+    engines, products = range(config.tile_engines + 1), config.tile_engines * config.native_dim * config.lanes
+    return data.StructLayout({
+        "beats": engines, "tiles": engines, "vectors": 1, "rows_loaded": 1,
+        "partial": range(config.native_dim + config.mfu_lanes + 1), "product": range(products + 1),
+        "output": range(config.mfu_lanes + 1), "excess_partial": EXCESS, "excess_product": EXCESS,
+        "excess_output": EXCESS, "invalid_vector": 1, "invalid_matrix": 1})
+
+
+class MatrixVectorMultiplier(wiring.Component):
+    """Tiles times vectors, from binary16 words to binary16 words.
+
+    Args:
+        config: The machine.
+
+    Members:
+        product: In(stream Product). One for each `mv_mul` chain; its tiles are loaded, and none of them is loaded anew
+            before `product_done`.
+        operand: In(stream {word, integer, unsigned, last}). Words of all columns, iterations and chains in order;
+            `last` marks the last word of each iteration.
+        result: Out(stream word). MvmQ: for each iteration the product's `words` words.
+        product_done: Out(1). Pulse: all tiles of a product have been read.
+        load: In(stream {tile, integer}). One for each tile to be quantised.
+        matrix_word: In(stream word). Its words, row by row.
+        load_done: Out(1). Pulse: a tile so loaded may be read.
+        packed: In(stream {tile, integer, row, group, record, last}). Must not come while tiles are quantised or read.
+        bias_write: In(stream {address, data}). Always taken.
+        events: Out. What happened in this cycle.
+        activity: Out {busy, wait_operand, wait_output}. State of the tile engines.
+
+    Timing:
+        One beat a cycle, without bubbles between rows of tiles, iterations and products. The first word of a row of
+        tiles is in `result` `latency` cycles after its last beat went. No timing depends on data but by zero marks.
+    """
+
+    def __init__(self, config: Config):
+        require_powers_of_two(config)
+        self.config = config
+        self.rotator = OperandRotator(config)
+        self.engines = [TileEngine(config) for _ in range(config.tile_engines)]
+        self.accumulator = Accumulator(config)
+        self.converter = Converter(config)
+        super().__init__({
+            "product": In(stream.Signature(Product)),
+            "operand": In(stream.Signature(quantizer_input(config.mfu_lanes))),
+            "result": Out(stream.Signature(word(config))), "product_done": Out(1),
+            "load": In(stream.Signature(Load)), "matrix_word": In(stream.Signature(word(config))), "load_done": Out(1),
+            "packed": In(stream.Signature(message_payloads.packed(config))),
+            "bias_write": In(stream.Signature(message_payloads.bias(config))),
+            "events": Out(events(config)), "activity": Out(activity)})
+
+    @property
+    def arithmetic(self) -> int:
+        """Cycles from a beat to the totals it completes."""
+        return self.rotator.latency + self.engines[0].latency + self.accumulator.latency
+
+    @property
+    def latency(self) -> int:
+        """Cycles from a row of tiles' last beat to its first word in `result`: totals, word, conversion, queue."""
+        return self.arithmetic + 2 + self.converter.latency + 2
+
+    @property
+    def space(self) -> int:
+        """Words of the result queue: those of MvmQ, and so many that words that flow never wait for room."""
+        return max(self.config.mvmq_words, 2 * self.config.words + self.latency)
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.sequencer = sequencer = BeatSequencer(config, self.space)
+        m.submodules.matrix_rf = matrix_rf = MatrixRf(config)
+        m.submodules.loader = loader = MatrixLoader(config)
+        m.submodules.quantizer = quantizer = Quantizer(config.activations, config.mfu_lanes, config.native_dim)
+        m.submodules.operands = operands = OperandBuffer(config)
+        m.submodules.rotator, m.submodules.accumulator = self.rotator, self.accumulator
+        wiring.connect(m, wiring.flipped(self.product), sequencer.product)
+        wiring.connect(m, wiring.flipped(self.operand), quantizer.i)
+        wiring.connect(m, quantizer.o, operands.i)
+        for name, port in (("load", "load"), ("matrix_word", "word"), ("packed", "packed")):
+            wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(loader, port))
+
+        beat = sequencer.beat
+        weights_after = self.rotator.latency + TileEngine.weights_after
+        m.d.comb += [
+            sequencer.complete.eq(operands.complete), sequencer.whole.eq(operands.whole),
+            sequencer.marks.eq(matrix_rf.marks), matrix_rf.mark_tile.eq(sequencer.mark_tile),
+            *(getattr(operands, name).eq(getattr(sequencer, name)) for name in ("step", "group", "release")),
+            matrix_rf.tile.eq(delay(m, beat.tile, weights_after - MatrixRf.latency)),
+            matrix_rf.group.eq(delay(m, beat.group, weights_after - MatrixRf.latency)),
+            matrix_rf.write.eq(loader.write), matrix_rf.mark.eq(loader.mark),
+            self.product_done.eq(delay_control(m, sequencer.done, weights_after)), self.load_done.eq(loader.done),
+            self.events.beats.eq(sequencer.beats), self.events.tiles.eq(sequencer.tiles),
+            self.events.vectors.eq(quantizer.block), self.events.invalid_vector.eq(quantizer.invalid),
+            self.events.rows_loaded.eq(loader.row), self.events.invalid_matrix.eq(loader.invalid),
+            *(self.activity[name].eq(getattr(sequencer, name)) for name in ("busy", "wait_operand", "wait_output"))]
+        self.multiply(m, beat, operands, matrix_rf)
+        self.results(m, sequencer)
+        if config.count_overflows:
+            self.count(m, delay(m, beat.rows, weights_after), delay_control(m, beat.valid, weights_after), matrix_rf)
+        return m
+
+    def multiply(self, m, beat, operands, matrix_rf):
+        """Operands and tiles through the engines to the accumulators."""
+        rotator, accumulator = self.rotator, self.accumulator
+        m.d.comb += [rotator.i.eq(operands.o), rotator.tile.eq(beat.tile), rotator.columns.eq(beat.columns)]
+        integer = delay(m, beat.integer, rotator.latency)
+        for j, engine in enumerate(self.engines):
+            m.submodules[f"engine{j}"] = engine
+            m.d.comb += [engine.operand.eq(rotator.o[j]), engine.integer.eq(integer),
+                         engine.weights.eq(matrix_rf.o[j]), accumulator.terms[j].eq(engine.o)]
+        wait = rotator.latency + self.engines[0].latency
+        m.d.comb += [accumulator.valid.eq(delay_control(m, beat.valid, wait)),
+                     *(getattr(accumulator, name).eq(delay(m, beat[name], wait)) for name in ("last", "rows"))]
+
+    def results(self, m, sequencer):
+        """Totals through the converter into the result queue."""
+        config, accumulator, converter = self.config, self.accumulator, self.converter
+        under_way = self.arithmetic // config.words + 6  # rows of tiles between the walk and the converter
+        m.submodules.results = results = ResultSequencer(config, under_way)
+        m.submodules.bias_rf = bias_rf = BiasRf(config)
+        m.submodules.queue = queue = Queue(word(config), self.space)
+        m.submodules.converter = converter
+        wiring.connect(m, sequencer.row_tile, results.i)
+        wiring.connect(m, wiring.flipped(self.bias_write), bias_rf.i)
+        wiring.connect(m, queue.o, wiring.flipped(self.result))
+        m.d.comb += [
+            results.totals.eq(accumulator.totals), accumulator.select.eq(results.select),
+            bias_rf.address.eq(results.address), converter.i.eq(results.o), converter.sums.eq(accumulator.o),
+            converter.start.eq(bias_rf.o), queue.i.valid.eq(converter.valid), queue.i.p.eq(converter.o),
+            sequencer.freed.eq(queue.o.valid & queue.o.ready),
+            self.events.partial.eq(accumulator.partial + converter.partial), self.events.output.eq(converter.output),
+            self.events.excess_partial.eq(Mux(accumulator.excess > converter.excess_partial, accumulator.excess,
+                                              converter.excess_partial)),
+            self.events.excess_output.eq(converter.excess_output)]
+
+    def count(self, m, rows, valid, matrix_rf):
+        """Count the products that do not fit: of rows that are output, all lanes of all engines."""
+        config = self.config
+        per_row = config.lanes * config.tile_engines
+        operands = [x for engine in self.engines for x in engine.operand.mantissas]
+        operands = [delay(m, x, TileEngine.weights_after) for x in operands]
+        products = [x * weight for r in range(config.native_dim) for x, weight in zip(
+            operands, (w for bank in matrix_rf.o for w in bank[r].mantissas), strict=True)]
+        m.submodules.products = counter = OverflowCounter(len(products), len(products[0]), config.product_bits)
+        m.d.comb += [
+            counter.valid.eq(valid), counter.used.eq(rows * per_row), counter.values.eq(Cat(products)),
+            self.events.product.eq(counter.misfits), self.events.excess_product.eq(counter.excess)]

@@ -1,0 +1,51 @@
+"""Operands to the tile engines: column c of a step goes where its tile comes from."""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.banks import low_high
+from concord.hw.lib.pipeline import delay
+from concord.hw.mvm.operand_buffer import operand
+from concord.spec.config import Config
+
+__all__ = ["OperandRotator"]
+
+
+class OperandRotator(wiring.Component):
+    """o[j] = i[(j - tile) mod tile_engines], or zero mantissas where the step has no such column.
+
+    Args:
+        config: The machine; tile_engines is a power of two.
+
+    Members:
+        i: In. Operands by column of the step.
+        tile: In. Tile of the first of them.
+        columns: In. How many there are.
+        o: Out. Operands by bank of the register file.
+
+    Timing:
+        Outputs follow by `latency` cycles, none with one engine.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        shape = data.ArrayLayout(operand(config), config.tile_engines)
+        super().__init__({
+            "i": In(shape), "tile": In(range(config.matrix_tiles)), "columns": In(range(config.tile_engines + 1)),
+            "o": Out(shape)})
+
+    @property
+    def latency(self) -> int:
+        """Cycles from input to output."""
+        return int(self.config.tile_engines > 1)
+
+    def elaborate(self, platform):
+        m = Module()
+        engines = self.config.tile_engines
+        bank, _ = low_high(self.tile, engines)
+        turned = [Cat(Mux(e < self.columns, item.mantissas.as_value(), 0), item.exponent)
+                  for e, item in enumerate(self.i)] if engines > 1 else [self.i[0].as_value()]
+        for bit in range(len(bank)):
+            turned = [Mux(bank[bit], turned[j - (1 << bit)], turned[j]) for j in range(engines)]
+        m.d.comb += Value.cast(self.o).eq(Cat(delay(m, value, self.latency) for value in turned))
+        return m

@@ -1,0 +1,52 @@
+"""Counts of integers that do not fit: the gates of golden.mvm.overflow.misfits."""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.delay_control import delay_control
+
+__all__ = ["EXCESS", "OverflowCounter"]
+
+EXCESS = 8  #: Bits in which an excess is told.
+
+
+class OverflowCounter(wiring.Component):
+    """How many of some integers do not fit `bits` bits signed, and how many bits the widest lacks.
+
+    Args:
+        count: Integers looked at in one cycle.
+        width: Bits of each.
+        bits:  Bits of the range.
+
+    Members:
+        valid: In(1). There are integers in this cycle.
+        used: In(range(count + 1)). Only so many of them count.
+        values: In(signed(width)[count]).
+        misfits: Out. How many do not fit, 0 where not valid.
+        excess: Out. Bits that the widest of them lacks.
+
+    Timing:
+        `misfits` and `excess` follow by `latency` cycles.
+    """
+
+    latency = 2
+
+    def __init__(self, count: int, width: int, bits: int):
+        self.count, self.width, self.bits = count, width, bits
+        super().__init__({
+            "valid": In(1), "used": In(range(count + 1)), "values": In(data.ArrayLayout(signed(width), count)),
+            "misfits": Out(range(count + 1)), "excess": Out(EXCESS)})
+
+    def elaborate(self, platform):
+        m = Module()
+        spare = max(0, self.width - self.bits)  # bits above the range's sign
+        above = [Signal(spare, name=f"above{k}") for k in range(self.count)]
+        valid = delay_control(m, self.valid, 1)
+        for k, (bits, value) in enumerate(zip(above, self.values, strict=True)):
+            beyond = value.as_unsigned()[self.bits - 1:-1] ^ value[-1].replicate(spare) if spare else Const(0, 0)
+            m.d.sync += bits.eq(Mux(self.used > k, beyond, 0))
+        m.d.sync += [self.misfits.eq(Mux(valid, sum(bits.any() for bits in above), 0)), self.excess.eq(0)]
+        for k in range(spare):
+            with m.If(valid & Cat(bits[k] for bits in above).any()):
+                m.d.sync += self.excess.eq(k + 1)
+        return m

@@ -1,0 +1,186 @@
+"""Binary16 to mantissas: the gates of golden.mvm.quantizer."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+from concord.hw.lib.delay_control import delay_control
+from concord.hw.lib.float16 import Binary16, significand
+from concord.hw.lib.pipeline import delay
+from concord.hw.lib.queue import Queue
+from concord.spec.formats import Format, Rule
+
+__all__ = ["Quantizer", "quantized", "quantizer_input"]
+
+LARGEST = 0x7BFF  # magnitude bits of the largest finite number
+MEASURE = 2  # levels of comparison in one cycle
+
+
+def quantizer_input(lanes: int) -> data.StructLayout:
+    """One word for a quantiser; `last` passes through, on the last word of a native vector."""
+    return data.StructLayout({"word": data.ArrayLayout(16, lanes), "integer": 1, "unsigned": 1, "last": 1})
+
+
+def quantized(fmt: Format, lanes: int) -> data.StructLayout:
+    """One word of mantissas and its block's stored exponent E - e_min; `end` marks the last word of the block."""
+    return data.StructLayout({"mantissas": data.ArrayLayout(signed(fmt.bits), lanes), "exponent": fmt.exponent_bits,
+                              "end": 1, "last": 1})
+
+
+class Quantizer(wiring.Component):
+    """Quantise blocks of `size` numbers: mantissa = clip(round(x * 2**((bits - 1) - E)), lowest, highest).
+
+    In integer mode mantissa = clip(round(x), lowest, highest), or clip(round(x), 0, levels) - zero if unsigned, and
+    the exponent is 0. A block keeps one mode, and `unsigned` comes with `integer` only.
+
+    Args:
+        fmt:   Format of the blocks.
+        lanes: Numbers of a word.
+        size:  Numbers of a block, a multiple of `lanes`.
+
+    Members:
+        i: In(stream {word, integer, unsigned, last}).
+        o: Out(stream {mantissas, exponent, end, last}).
+        invalid: Out(1). The word taken in this cycle holds a NaN or an infinity.
+        block: Out(1). Pulse: a block has been measured.
+
+    Timing:
+        One word a cycle in and out. The first word of a block comes out `latency` cycles after its last went in. A
+        queue holds the words of about two blocks, so that one fills while the other leaves.
+    """
+
+    def __init__(self, fmt: Format, lanes: int, size: int):
+        self.fmt, self.lanes, self.words = fmt, lanes, size // lanes
+        super().__init__({"i": In(stream.Signature(quantizer_input(lanes))),
+                          "o": Out(stream.Signature(quantized(fmt, lanes))), "invalid": Out(1), "block": Out(1)})
+
+    @property
+    def compare(self) -> int:
+        """Cycles to the largest magnitude of one word."""
+        return -(-(self.lanes - 1).bit_length() // MEASURE)
+
+    @property
+    def latency(self) -> int:
+        """Cycles from the last word of a block, taken, to its first mantissas, valid."""
+        return self.compare + 2 + 2 + 4  # largest and exponent, their queue, four steps of conversion
+
+    def elaborate(self, platform):
+        m = Module()
+        # What follows the queues may stall; what precedes them never does, once a word is taken.
+        m.submodules.words = words = Queue(data.ArrayLayout(16, self.lanes), 2 * self.words + 8)
+        scale = data.StructLayout({"base": 6, "exponent": self.fmt.exponent_bits, "unsigned": 1, "last": 1})
+        m.submodules.scales = scales = Queue(scale, 2 + words.depth // self.words)
+
+        clean = [finite(Binary16(lane), self.i.p.integer) for lane in self.i.p.word]
+        taken = self.i.valid & self.i.ready
+        m.d.comb += [
+            self.i.ready.eq(words.i.ready), words.i.valid.eq(self.i.valid), Value.cast(words.i.payload).eq(Cat(clean)),
+            self.invalid.eq(taken & Cat(Binary16(lane).exponent.all() for lane in self.i.p.word).any())]
+        self.measure(m, clean, taken, scales)
+        self.convert(m, words, scales)
+        return m
+
+    def measure(self, m, clean, taken, scales):
+        """The largest magnitude of each block, and from it exponent and scale."""
+        i, fmt = self.i.p, self.fmt
+        place = Signal(range(self.words))
+        end = place == self.words - 1
+        with m.If(taken):
+            m.d.sync += place.eq(Mux(end, 0, place + 1))
+
+        values = [lane[:15] for lane in clean]
+        while len(values) > 1:
+            for _ in range(MEASURE):
+                values = [greater(*values[k:k + 2]) for k in range(0, len(values), 2)]
+            values = [delay(m, value, 1) for value in values]
+        first, close = delay(m, place == 0, self.compare), Signal()
+        m.d.sync += close.eq(delay_control(m, taken & end, self.compare))
+        largest = Signal(15)
+        with m.If(delay_control(m, taken, self.compare)):
+            m.d.sync += largest.eq(Mux(first, values[0], greater(values[0], largest)))
+        mode = delay(m, Cat(i.integer, i.unsigned, i.last), self.compare + 1)
+
+        stored = delay(m, Mux(mode[0], 0, stored_exponent(largest, fmt)), 1)
+        integer, unsigned, last = delay(m, mode, 1)
+        ready = delay_control(m, close, 1)
+        m.d.comb += [
+            scales.i.valid.eq(ready), self.block.eq(ready),
+            scales.i.p.base.eq(Mux(integer, 15 + fmt.bits, stored + (16 + fmt.e_min))),
+            scales.i.p.exponent.eq(stored), scales.i.p.unsigned.eq(unsigned), scales.i.p.last.eq(last)]
+
+    def convert(self, m, words, scales):
+        """Align, round and clip, in four steps that stall together."""
+        place = Signal(range(self.words))
+        end = place == self.words - 1
+        step = Signal()
+        moving = words.o.valid & scales.o.valid
+        m.d.comb += [step.eq(self.o.ready | ~self.o.valid), words.o.ready.eq(step & moving),
+                     scales.o.ready.eq(step & moving & end)]
+        with m.If(step & moving):
+            m.d.sync += place.eq(Mux(end, 0, place + 1))
+
+        def later(value, reset_less=True):
+            kept = Signal(Value.cast(value).shape(), reset_less=reset_less)
+            with m.If(step):
+                m.d.sync += kept.eq(value)
+            return kept
+
+        side = Cat(scales.o.p.exponent, end, scales.o.p.last & end)
+        valid, unsigned = moving, scales.o.p.unsigned
+        lanes = [distance(Binary16(lane), scales.o.p.base, self.fmt) for lane in words.o.payload]
+        for function in (align, nearest, clip):
+            side, valid, unsigned = later(side), later(valid, False), later(unsigned)
+            lanes = [function(*map(later, lane), self.fmt, unsigned) for lane in lanes]
+        m.d.comb += [
+            self.o.valid.eq(later(valid, False)), Value.cast(self.o.p.mantissas).eq(Cat(later(lane) for lane in lanes)),
+            Cat(self.o.p.exponent, self.o.p.end, self.o.p.last).eq(later(side))]
+
+
+def greater(a, b=None):
+    """The larger of one or two unsigned values."""
+    return a if b is None else Mux(a > b, a, b)
+
+
+def finite(number, integer):
+    """The bits of a number: 0 for a NaN, in block mode the largest finite one for an infinity."""
+    huge, nan = number.exponent.all(), number.fraction.any()
+    bits = Mux(huge & nan, 0, Mux(huge & ~integer, LARGEST, number.as_value()[:15]))
+    return Cat(bits, number.sign)
+
+
+def stored_exponent(magnitude, fmt: Format):
+    """E - e_min of a block whose largest magnitude has these 15 bits."""
+    field, fraction = magnitude[10:], magnitude[:10]
+    power = ~fraction.any() if fmt.rule == Rule.CEIL else Const(0)
+    # A subnormal's E is -14 if it is at least (ceil: above) one half of the smallest normal number; below, the format
+    # does not tell exponents apart. Counted from -15:
+    half = fraction[9] & (fraction[:9].any() if fmt.rule == Rule.CEIL else 1)
+    above = Mux(field.any(), field + 1 - power, half)
+    low, high = fmt.e_min + 15, fmt.e_max + 15
+    return Mux(above < low, 0, Mux(above > high, high - low, above - low))[:fmt.exponent_bits]
+
+
+def distance(number, base, fmt: Format):
+    """Sign, significand, right shift and whether the number is beyond any range."""
+    field, bits = significand(number)
+    shift = base - field
+    limited = Mux(shift > fmt.bits + 2, fmt.bits + 2, shift)[:bits_for(fmt.bits + 2)]
+    return number.sign, bits, limited, shift < 0
+
+
+def align(sign, bits, shift, beyond, fmt, unsigned):
+    """A number with 12 fraction bits."""
+    return sign, Cat(Const(0, fmt.bits + 2), bits) >> shift, beyond
+
+
+def nearest(sign, value, beyond, fmt, unsigned):
+    """The magnitude to the nearest integer, ties to even, and the limit of its sign."""
+    up = value[11] & (value[:11].any() | value[12])
+    below, above = Mux(unsigned, 0, -fmt.lowest), Mux(unsigned, fmt.levels, fmt.highest)
+    return sign, value[12:] + up, beyond, Mux(sign, below, above)
+
+
+def clip(sign, magnitude, beyond, limit, fmt, unsigned):
+    """The mantissa."""
+    clipped = Mux(beyond | (magnitude > limit), limit, magnitude)
+    return ((clipped[:fmt.bits] ^ sign.replicate(fmt.bits)) + sign - Mux(unsigned, fmt.zero, 0))[:fmt.bits]

@@ -1,0 +1,54 @@
+"""Which word of the totals goes to the converter when."""
+
+from amaranth import *
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.queue import Queue
+from concord.hw.mvm.converter import conversion
+from concord.hw.mvm.row_tiles import row_tile
+from concord.spec.config import Config
+
+__all__ = ["ResultSequencer"]
+
+
+class ResultSequencer(wiring.Component):
+    """Pick up the words of each row of tiles when its totals are there.
+
+    Args:
+        config: The machine.
+        depth:  Rows of tiles that may be under way.
+
+    Members:
+        i: In(stream row_tile).
+        totals: In(1). Pulse: those of the next row of tiles can be picked up from the next cycle on.
+        select: Out(range). Word of the totals.
+        address: Out(range). Its start values in BiasRf.
+        o: Out {valid, bias, integer, out_scale, lanes}. For the converter, one cycle after the other two.
+
+    Timing:
+        One word a cycle; the first one cycle after `totals`.
+    """
+
+    def __init__(self, config: Config, depth: int):
+        self.config, self.depth = config, depth
+        super().__init__({
+            "i": In(stream.Signature(row_tile(config))), "totals": In(1), "select": Out(range(config.words)),
+            "address": Out(range(config.bias_words)), "o": Out(conversion(config))})
+
+    def elaborate(self, platform):
+        m = Module()
+        config, lanes = self.config, self.config.mfu_lanes
+        m.submodules.row_tiles = row_tiles = Queue(row_tile(config), self.depth)
+        wiring.connect(m, wiring.flipped(self.i), row_tiles.i)
+        head, active, end = row_tiles.o.p, Signal(), Signal()
+        rows = head.rows - self.select * lanes
+        m.d.comb += [
+            end.eq(active & (self.select + 1 == head.words)), row_tiles.o.ready.eq(end),
+            self.address.eq(head.bias_address + self.select)]
+        with m.If(active):
+            m.d.sync += self.select.eq(Mux(end, 0, self.select + 1))
+        m.d.sync += [
+            active.eq(self.totals | (active & ~end)), self.o.valid.eq(active), self.o.bias.eq(head.bias),
+            self.o.integer.eq(head.integer), self.o.out_scale.eq(head.out_scale),
+            self.o.lanes.eq(Mux(rows > lanes, lanes, rows))]
+        return m

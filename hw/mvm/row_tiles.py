@@ -1,0 +1,118 @@
+"""A product taken apart: rows of tiles, and within each the steps that the tile engines take side by side."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.payloads import Product
+from concord.spec.config import Config
+from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
+
+__all__ = ["RowTiles", "column_step", "row_tile"]
+
+Place = data.StructLayout({  # of the walk; of a row of tiles its first tile
+    "row_base": ADDRESS_BITS, "tile": ADDRESS_BITS, "step": REGISTER_BITS, "columns_left": REGISTER_BITS,
+    "words_left": REGISTER_BITS, "rows_left": REGISTER_BITS, "row_tiles_left": REGISTER_BITS,
+    "iterations_left": REGISTER_BITS, "bias_address": ADDRESS_BITS})
+
+
+def column_step(config: Config) -> data.StructLayout:
+    """Tiles that lie side by side in one row of tiles, one for each engine.
+
+    tile: the first one; step: its place in the row of tiles; columns: how many there are, and needed: how many of the
+    operand must be whole. last: of the row of tiles; iteration, product: the last of the iteration, of the product.
+    words, rows: what the row of tiles yields.
+    """
+    columns = range(config.operand_columns + 1)
+    return data.StructLayout({
+        "tile": range(config.matrix_tiles), "step": range(-(-config.operand_columns // config.tile_engines)),
+        "columns": range(config.tile_engines + 1), "needed": columns, "last": 1, "iteration": 1,
+        "product": 1, "integer": 1, "words": range(config.words + 1), "rows": range(config.native_dim + 1)})
+
+
+def row_tile(config: Config) -> data.StructLayout:
+    """What becomes of the sums of one row of tiles."""
+    return data.StructLayout({
+        "words": range(config.words + 1), "rows": range(config.native_dim + 1), "integer": 1, "out_scale": signed(6),
+        "bias": 1, "bias_address": range(config.bias_words)})
+
+
+class RowTiles(wiring.Component):
+    """Walk through a product: iterations, rows of tiles, then columns, tile_engines at a time.
+
+    Args:
+        config: The machine.
+
+    Members:
+        product: In(stream Product). One `mv_mul`; taken when the walk begins.
+        step: Out(stream column_step).
+        row_tile: Out(stream row_tile). One for each row of tiles, not later than its last step.
+        active: Out(1). There is a product.
+
+    Timing:
+        One step a cycle, products in a row included; the first one cycle after `product` is taken. A row of tiles' last
+        step waits until `row_tile` is taken.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "product": In(stream.Signature(Product)), "step": Out(stream.Signature(column_step(config))),
+            "row_tile": Out(stream.Signature(row_tile(config))), "active": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        config, p, step, result = self.config, Signal(Product), self.step.p, self.row_tile.p
+        place, go, engines = Signal(Place), Signal(), config.tile_engines
+        told = Signal()  # the row of tiles of the last step that waits has been taken
+
+        m.d.comb += [
+            step.tile.eq(place.tile), step.step.eq(place.step), step.integer.eq(p.integer),
+            step.columns.eq(least(place.columns_left, engines)),
+            step.needed.eq(p.columns - place.columns_left + step.columns),
+            step.last.eq(place.columns_left <= engines),
+            step.iteration.eq(step.last & (place.row_tiles_left == 1)),
+            step.product.eq(step.iteration & (place.iterations_left == 1)),
+            step.words.eq(least(place.words_left, config.words)),
+            step.rows.eq(least(place.rows_left, config.native_dim)),
+            result.words.eq(step.words), result.rows.eq(step.rows), result.integer.eq(p.integer),
+            result.out_scale.eq(p.out_scale), result.bias.eq(p.bias), result.bias_address.eq(place.bias_address),
+            self.step.valid.eq(self.active & (self.row_tile.ready | told | ~step.last)),
+            self.row_tile.valid.eq(self.active & step.last & ~told),
+            go.eq(self.step.valid & self.step.ready),
+            self.product.ready.eq(~self.active | (go & step.product)),
+        ]
+        m.d.sync += told.eq(self.step.valid & step.last & ~go)
+        with m.If(go):
+            m.d.sync += [place.tile.eq(place.tile + engines), place.step.eq(place.step + 1),
+                         place.columns_left.eq(place.columns_left - engines)]
+            with m.If(step.last):
+                self.next_row_tile(m, p, place)
+            with m.If(step.iteration):
+                self.iteration(m, p, place)
+                m.d.sync += place.iterations_left.eq(place.iterations_left - 1)
+        with m.If(self.product.ready):
+            m.d.sync += [self.active.eq(self.product.valid), p.eq(self.product.p),
+                         place.iterations_left.eq(self.product.p.iterations)]
+            self.iteration(m, self.product.p, place)
+        return m
+
+    def next_row_tile(self, m, p, place):
+        below = place.row_base + p.columns
+        m.d.sync += [
+            place.row_base.eq(below), place.tile.eq(below), place.step.eq(0), place.columns_left.eq(p.columns),
+            place.words_left.eq(place.words_left - self.config.words),
+            place.rows_left.eq(place.rows_left - self.config.native_dim),
+            place.row_tiles_left.eq(place.row_tiles_left - 1),
+            place.bias_address.eq(place.bias_address + self.config.words)]
+
+    def iteration(self, m, p, place):
+        """Go to the first step of an iteration of p."""
+        m.d.sync += [
+            place.row_base.eq(p.tile), place.tile.eq(p.tile), place.step.eq(0), place.columns_left.eq(p.columns),
+            place.words_left.eq(p.words), place.rows_left.eq(p.rows), place.row_tiles_left.eq(p.row_tiles),
+            place.bias_address.eq(p.bias_address)]
+
+
+def least(value, limit: int):
+    """The smaller of the two."""
+    return Mux(value > limit, limit, value)

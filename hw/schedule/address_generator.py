@@ -1,0 +1,100 @@
+"""The source of a chain, word by word: a vector memory or a queue."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.payloads import MEMORIES, MVM, NET, address_bits, blocked, progress, reader, word
+from concord.spec.config import Config
+from concord.spec.isa import REGISTER_BITS, VRFS
+
+__all__ = ["AddressGenerator", "read_request", "walk"]
+
+
+def walk(config: Config) -> data.StructLayout:
+    """Where the words of a chain's source lie."""
+    bits = address_bits(config)
+    return data.StructLayout({
+        "valid": 1, "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS,
+        "iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS, "stride_x": bits, "stride_y": bits})
+
+
+def read_request(config: Config) -> data.StructLayout:
+    """A word wanted from a vector memory; its data come one cycle after the grant."""
+    return data.StructLayout({"valid": 1, "memory": range(len(VRFS)), "address": address_bits(config)})
+
+
+class AddressGenerator(wiring.Component):
+    """Walks a chain's source and takes its words as soon as no older chain may still write them.
+
+    Members:
+        job: In(`walk`). The chain at hand; held until `last` is taken.
+        hold: In(1). The pipeline cannot take a word now.
+        mfu, copy: In(`progress`). How far the writing pipelines are.
+        request, grant, data: A read of a vector memory, whether it is served, and its word one cycle later.
+        net, pop: In(stream word). NetQ and MvmQ.
+        go: Out(1). A word is taken in this cycle. word: Out. That word, one cycle later.
+        index, iteration, last_word, last_iteration, last: Out. The place of the word at hand: within its iteration,
+            its iteration, the last of the iteration, of the last iteration, the last of the chain.
+        starved: Out(1). A queue is empty. waits: Out(1). A word is not there, or still to be written.
+
+    Timing:
+        One word a cycle.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "job": In(walk(config)), "hold": In(1), "mfu": In(progress(config)), "copy": In(progress(config)),
+            "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
+            "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))),
+            "go": Out(1), "word": Out(word(config)), "index": Out(REGISTER_BITS), "iteration": Out(REGISTER_BITS),
+            "last_word": Out(1), "last_iteration": Out(1), "last": Out(1), "starved": Out(1), "waits": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        job = self.job
+        offset = self._offset(m)
+        address = Signal(address_bits(self.config))
+        m.d.comb += address.eq(job.source.lo + offset)
+
+        lows = {pipe: Signal(address_bits(self.config), name=f"low_{pipe}") for pipe in ("mfu", "copy")}
+        with m.Switch(job.memory):
+            for k in range(len(VRFS)):
+                with m.Case(k):
+                    m.d.comb += [low.eq(getattr(self, pipe).low[k]) for pipe, low in lows.items()]
+        written = ~Cat(blocked(job.source[pipe], getattr(self, pipe), low, address) for pipe, low in lows.items()).any()
+
+        from_net, from_pop = job.memory == NET, job.memory == MVM
+        active = job.valid & ~self.hold
+        m.d.comb += [
+            self.request.valid.eq(active & job.source.valid & written), self.request.memory.eq(job.memory),
+            self.request.address.eq(address),
+            self.go.eq(active & Mux(from_net, self.net.valid, Mux(from_pop, self.pop.valid, written & self.grant))),
+            self.net.ready.eq(active & from_net), self.pop.ready.eq(active & from_pop),
+            self.starved.eq(active & from_net & ~self.net.valid), self.waits.eq(active & ~self.go)]
+
+        queued, word_queued = Signal(), Signal(word(self.config))
+        m.d.sync += [queued.eq(from_net | from_pop), word_queued.eq(Mux(from_net, self.net.payload, self.pop.payload))]
+        m.d.comb += self.word.eq(Mux(queued, word_queued, self.data))
+        return m
+
+    def _offset(self, m):
+        """Offset of the word at hand from the source's first address."""
+        job, bits = self.job, address_bits(self.config)
+        offset, along_x, along_y = Signal(bits), Signal(bits), Signal(bits)
+        x = Signal(REGISTER_BITS)
+        turn = x == job.iterations_x - 1
+        following = Mux(turn, along_y + job.stride_y, along_x + job.stride_x)[:bits]
+        m.d.comb += [self.last_word.eq(self.index == job.words - 1),
+                     self.last_iteration.eq(self.iteration == job.iterations - 1),
+                     self.last.eq(self.last_word & self.last_iteration)]
+        with m.If(self.go):
+            m.d.sync += [offset.eq(offset + 1), self.index.eq(self.index + 1)]
+            with m.If(self.last):
+                m.d.sync += [s.eq(0) for s in (offset, along_x, along_y, x, self.index, self.iteration)]
+            with m.Elif(self.last_word):
+                m.d.sync += [self.index.eq(0), self.iteration.eq(self.iteration + 1), x.eq(Mux(turn, 0, x + 1)),
+                             offset.eq(Mux(job.source.inc, following, 0)), along_x.eq(following)]
+                with m.If(turn):
+                    m.d.sync += along_y.eq(following)
+        return offset

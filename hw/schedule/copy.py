@@ -1,0 +1,84 @@
+"""The copy pipeline: words that need no arithmetic, round the multi-function units, and tiles to MatrixRf."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.payloads import TICKET, progress, waiting, word
+from concord.hw.lib.read_ahead import ReadAhead
+from concord.hw.schedule.address_generator import AddressGenerator, read_request
+from concord.hw.schedule.interlock import CopyJob, WriteJob
+from concord.hw.schedule.writeback import Writeback, write_request
+from concord.spec.config import Config
+from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS, VRFS
+
+__all__ = ["Copy"]
+
+
+class Copy(wiring.Component):
+    """Moves chains without arithmetic from source to memories, and native tiles from NetQ to the matrix quantiser.
+
+    Members:
+        job, write_job: In(stream CopyJob, WriteJob). The latter for chains other than `m_rd`.
+        mfu: In(`progress`). fetch, product: In. Chains whose vectors and tiles have been read.
+        request, grant, data, net: As in `AddressGenerator`.
+        writes, free, out: As `writes`, `free`, `net` of `Writeback`.
+        load: Out(stream {tile, integer}), matrix_word: Out(stream word), load_done: In(1). The matrix quantiser.
+        progress: Out. As `Writeback.progress`; loads count as chains.
+        busy, waits, starved: Out(1). For the counters. reads: Out(1). A word of a chain is read.
+
+    Timing:
+        One word a cycle. A load starts when all earlier copies have landed, and ends before the next chain starts.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "job": In(stream.Signature(CopyJob(config))), "write_job": In(stream.Signature(WriteJob(config))),
+            "mfu": In(progress(config)), "fetch": In(TICKET), "product": In(TICKET),
+            "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
+            "net": In(stream.Signature(word(config))),
+            "writes": Out(data.ArrayLayout(write_request(config), len(VRFS))), "free": In(len(VRFS)),
+            "out": Out(stream.Signature(data.StructLayout({"word": word(config), "remaining": REGISTER_BITS}))),
+            "load": Out(stream.Signature(data.StructLayout({"tile": ADDRESS_BITS, "integer": 1}))),
+            "matrix_word": Out(stream.Signature(word(config))), "load_done": In(1),
+            "progress": Out(progress(config)), "landed": Out(1),
+            "busy": Out(1), "waits": Out(1), "starved": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.source = source = AddressGenerator(self.config)
+        m.submodules.ahead = ahead = ReadAhead(self.config, 1)
+        m.submodules.writeback = back = Writeback(self.config)
+        job = self.job.p
+        loaded, loads, ending = Signal(TICKET), Signal(REGISTER_BITS), Signal()
+
+        # A tile is announced with its first word.
+        first = self.job.valid & job.matrix & (source.index == 0)
+        m.d.comb += [source.job[name].eq(job[name]) for name in
+                     ("memory", "source", "words", "iterations", "iterations_x", "stride_x", "stride_y")]
+        m.d.comb += [
+            source.job.valid.eq(self.job.valid & ~ending), source.mfu.eq(self.mfu), source.copy.eq(self.progress),
+            source.grant.eq(self.grant), source.data.eq(self.data), self.request.eq(source.request),
+            source.net.valid.eq(self.net.valid), source.net.payload.eq(self.net.payload),
+            self.net.ready.eq(source.net.ready),
+            source.hold.eq(~ahead.room | waiting(job.fetch, self.fetch) | waiting(job.mfu, self.mfu.done)
+                           | waiting(job.product, self.product) | (job.serial & ~ahead.empty)
+                           | (first & ~(self.load.ready & (ahead.empty | (source.iteration != 0))))),
+            self.load.valid.eq(first & source.go), self.load.p.tile.eq(job.tile + source.iteration),
+            self.load.p.integer.eq(job.integer),
+            ahead.take.eq(source.go), ahead.tag.eq(job.matrix), ahead.word.eq(source.word),
+            self.job.ready.eq(Mux(job.matrix, ending & (loads == job.iterations), source.go & source.last)),
+            self.busy.eq(source.go), self.waits.eq(self.job.valid & ~source.go), self.starved.eq(source.starved)]
+        m.d.sync += ending.eq((ending | (source.go & source.last & job.matrix)) & ~self.job.ready)
+        m.d.sync += loads.eq(Mux(self.job.ready, 0, loads + self.load_done))
+        m.d.sync += loaded.eq(loaded + (self.job.ready & job.matrix & self.job.valid))
+
+        m.d.comb += [
+            self.matrix_word.payload.eq(ahead.o.p.word), self.matrix_word.valid.eq(ahead.o.valid & ahead.o.p.tag),
+            back.i.p.value.eq(ahead.o.p.word), back.i.valid.eq(ahead.o.valid & ~ahead.o.p.tag),
+            ahead.o.ready.eq(Mux(ahead.o.p.tag, self.matrix_word.ready, back.i.ready)),
+            back.free.eq(self.free), self.writes.eq(back.writes), self.landed.eq(back.landed),
+            self.progress.eq(back.progress), self.progress.done.eq(back.progress.done + loaded)]
+        wiring.connect(m, wiring.flipped(self.write_job), back.job)
+        wiring.connect(m, back.net, wiring.flipped(self.out))
+        return m

@@ -1,0 +1,115 @@
+"""Lets words into the multi-function units."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+from concord.hw.lib.payloads import MVM, OPERANDS, TICKET, Controls, address_bits, blocked, progress, waiting, word
+from concord.hw.schedule.address_generator import AddressGenerator, read_request
+from concord.hw.schedule.interlock import IssueJob
+from concord.spec.config import Config
+from concord.spec.isa import STAGES
+from concord.spec.operations import Stage
+
+__all__ = ["Issue"]
+
+
+class Issue(wiring.Component):
+    """Takes the words of each chain of the multi-function units, when all they need is there.
+
+    The units behind never stall: a word goes in once its source, its operands and its place in NetQ are certain. An
+    operand is certain when its write will have landed by the time its stage reads it.
+
+    Args:
+        latency: Cycles from a word's `go` to its write.
+        due: For each operand, cycles from `go` to its read.
+
+    Members:
+        job: In(stream IssueJob).
+        mfu, copy: In(`progress`). fetch: In. Vectors of how many chains have been fetched.
+        request, grant, data, net, pop: As in `AddressGenerator`.
+        net_room: In(1). NetQ has room for one more word.
+        landed: In(1). A word has left the units and is written.
+        go: Out(1). A word goes in. word: Out. That word, one cycle later.
+        control: Out. What the units do to it. addresses: Out. Its operands' addresses. Both in the cycle of `go`.
+        stages, reads: Out. Stages it is not bypassed by, operands it reads; in the cycle of `go`.
+        to_net: Out(1). The word is for NetQ. popped: Out(1). It is the word of a `v_rd MvmQ`.
+        waits_operand, waits_output, starved: Out(1). For the counters.
+
+    Timing:
+        One word a cycle, no gap between chains that do not depend on each other.
+    """
+
+    def __init__(self, config: Config, *, latency: int, due: tuple[int, ...]):
+        self.config, self.latency, self.due = config, latency, due
+        super().__init__({
+            "job": In(stream.Signature(IssueJob(config))), "mfu": In(progress(config)), "copy": In(progress(config)),
+            "fetch": In(TICKET), "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
+            "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))),
+            "net_room": In(1), "landed": In(1), "go": Out(1), "word": Out(word(config)),
+            "control": Out(Controls),
+            "addresses": Out(data.ArrayLayout(address_bits(config), len(OPERANDS))),
+            "stages": Out(STAGES), "reads": Out(len(OPERANDS)), "to_net": Out(1), "popped": Out(1),
+            "waits_operand": Out(1), "waits_output": Out(1), "starved": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.source = source = AddressGenerator(self.config)
+        job = self.job.p
+        m.d.comb += [source.job[name].eq(job[name]) for name in
+                     ("words", "iterations", "iterations_x", "stride_x", "stride_y", "source", "memory")]
+        with m.If(job.pop):
+            m.d.comb += [source.job.memory.eq(MVM), source.job.source.valid.eq(0)]
+        for name in ("net", "pop"):
+            inner, outer = getattr(source, name), getattr(self, name)
+            m.d.comb += [inner.valid.eq(outer.valid), inner.payload.eq(outer.payload), outer.ready.eq(inner.ready)]
+
+        inside = Signal(bits_for(self.latency + 1))
+        m.d.sync += inside.eq(inside + self.go - self.landed)
+        operands_written = self._operands(m, source)
+        no_room = job.net & ~self.net_room
+        m.d.comb += [
+            source.job.valid.eq(self.job.valid), source.mfu.eq(self.mfu), source.copy.eq(self.copy),
+            source.grant.eq(self.grant), source.data.eq(self.data), self.request.eq(source.request),
+            source.hold.eq(waiting(job.fetch, self.fetch) | waiting(job.copy, self.copy.done) | ~operands_written
+                           | no_room | (job.serial & (inside != 0))),
+            self.go.eq(source.go), self.word.eq(source.word), self.control.eq(job.control),
+            self.job.ready.eq(source.go & source.last), self.to_net.eq(job.net),
+            self.popped.eq(source.go & job.pop & (job.memory == MVM)),
+            self.stages.eq(Cat(control[stage.name.lower()].any() for control in job.control for stage in Stage)),
+            self.reads.eq(Cat(operand.valid for operand in job.operands)),
+            self.waits_output.eq(self.job.valid & no_room),
+            self.waits_operand.eq(self.job.valid & ~no_room & ~source.go), self.starved.eq(source.starved)]
+        return m
+
+    def _operands(self, m, source):
+        """The operands' addresses. Returns whether all of the word's operands will be written when they are read."""
+        job = self.job.p
+        moved = Signal(address_bits(self.config))
+        with m.If(source.go & source.last_word):
+            m.d.sync += moved.eq(Mux(source.last, 0, moved + job.stride_out))
+        issued = Signal(TICKET)
+        with m.If(source.go & source.last):
+            m.d.sync += issued.eq(issued + 1)
+
+        written = []
+        for k, (operand, target, address) in enumerate(zip(job.operands, job.targets, self.addresses, strict=True)):
+            m.d.comb += address.eq(operand.lo + source.index + Mux(operand.inc, moved, 0))
+            low = Signal(address_bits(self.config), name=f"low{k}")
+            here = target.lo + source.index + Mux(target.inc, moved, 0)
+            m.d.comb += low.eq(Mux(self.job.valid, Mux(target.rising | source.last_iteration, here, target.lo), 0))
+            mfu = self._progress(m, issued, low, self.latency - self.due[k])
+            waits = (blocked(operand.mfu, mfu, mfu.low, address)
+                     | blocked(operand.copy, self.copy, self.copy.low[OPERANDS[k]], address))
+            written.append(~(operand.valid & waits))
+        return Cat(written).all()
+
+    def _progress(self, m, issued, low, cycles):
+        """How far the writes of one memory will be, as far ahead as an operand's read is behind its `go`."""
+        state = Signal(data.StructLayout({"done": TICKET, "low": address_bits(self.config)}))
+        m.d.comb += [state.done.eq(issued), state.low.eq(low)]
+        for _ in range(cycles):  # reset with the tickets, unlike the data in `delay`
+            later = Signal.like(state)
+            m.d.sync += later.eq(state)
+            state = later
+        return state

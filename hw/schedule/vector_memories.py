@@ -1,0 +1,85 @@
+"""The vector memories and who may use them when."""
+
+from amaranth import *
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import OPERANDS, address_bits, word
+from concord.hw.schedule.address_generator import read_request
+from concord.hw.schedule.writeback import write_request
+from concord.spec.config import Config
+from concord.spec.isa import VRFS, depth
+
+__all__ = ["VectorMemories"]
+
+READERS = ("fetch", "issue", "copy", "host")  #: In falling order of precedence: tile engines are kept busy first.
+
+
+class VectorMemories(wiring.Component):
+    """InitialVrf, AddSubVrf0 and 1, MultiplyVrf0 and 1: one source port, one write port, and for all but the first an
+    operand port each.
+
+    Members:
+        fetch, issue, copy, host: In(`read_request`). AddressGenerator words wanted.
+        grants: Out(4). Which of these four are served. words: Out. For each the word it asked for, one cycle later.
+        addresses: In. Operand addresses. operands: Out. Their words, one cycle later.
+        mfu: In. Writes of the multi-function units, always done.
+        copies: In. Writes of the copy pipeline. free: Out. Memories that take one now.
+        load: In(stream). Words from the host, while no program runs.
+
+    Timing:
+        Reads take one cycle; a word is readable in the cycle after its write. Reset leaves the words as they are.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        writes = data.ArrayLayout(write_request(config), len(VRFS))
+        super().__init__({
+            **{reader: In(read_request(config)) for reader in READERS}, "grants": Out(len(READERS)),
+            "words": Out(data.ArrayLayout(word(config), len(READERS))),
+            "addresses": In(data.ArrayLayout(address_bits(config), len(OPERANDS))),
+            "operands": Out(data.ArrayLayout(word(config), len(OPERANDS))),
+            "mfu": In(writes), "copies": In(writes), "free": Out(len(VRFS)),
+            "load": In(stream.Signature(message_payloads.write(config)))})
+
+    def elaborate(self, platform):
+        m = Module()
+        memories = [memory.Memory(shape=word(self.config), depth=depth(self.config, mem), init=[]) for mem in VRFS]
+        for mem, words in zip(VRFS, memories, strict=True):
+            m.submodules[mem.name.lower()] = words
+        reads = [words.read_port() for words in memories]
+        self._source_ports(m, reads)
+        for k, v in enumerate(OPERANDS):
+            operand = memories[v].read_port()
+            m.d.comb += [operand.addr.eq(self.addresses[k]), self.operands[k].eq(operand.data)]
+        m.d.comb += self.load.ready.eq(1)
+        for v, words in enumerate(memories):
+            self._write_port(m, v, words.write_port())
+        return m
+
+    def _source_ports(self, m, reads):
+        """One source port a memory, for the first reader that wants it."""
+        wants = [getattr(self, reader) for reader in READERS]
+        for k, want in enumerate(wants):
+            taken = Cat(other.valid & (other.memory == want.memory) for other in wants[:k]).any()
+            asked = Signal.like(want.memory, name=f"asked{k}")
+            m.d.comb += self.grants[k].eq(~taken)
+            m.d.sync += asked.eq(want.memory)
+            with m.Switch(asked):
+                for v, read in enumerate(reads):
+                    with m.Case(v):
+                        m.d.comb += self.words[k].eq(read.data)
+        for v, read in enumerate(reads):
+            for want in reversed(wants):
+                with m.If(want.valid & (want.memory == v)):
+                    m.d.comb += read.addr.eq(want.address)
+
+    def _write_port(self, m, v, write):
+        """Multi-function units before copies before the host."""
+        mfu, copy, load = self.mfu[v], self.copies[v], self.load.p
+        m.d.comb += [self.free[v].eq(~mfu.valid), write.addr.eq(load.address), write.data.eq(load.word),
+                     write.en.eq(mfu.valid | copy.valid | (self.load.valid & (load.memory == VRFS[v])))]
+        with m.If(mfu.valid):
+            m.d.comb += [write.addr.eq(mfu.address), write.data.eq(mfu.word)]
+        with m.Elif(copy.valid):
+            m.d.comb += [write.addr.eq(copy.address), write.data.eq(copy.word)]

@@ -1,0 +1,93 @@
+"""The last stage of a pipeline: words into memories and the output queue."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.payloads import address_bits, progress, word
+from concord.hw.schedule.interlock import WriteJob
+from concord.spec.config import Config
+from concord.spec.isa import REGISTER_BITS, VRFS
+from concord.spec.mfu import TAPS
+
+__all__ = ["Writeback", "results", "write_request"]
+
+
+def results(config: Config) -> data.StructLayout:
+    """The values of one word of a chain: the last, and its taps."""
+    return data.StructLayout({"value": word(config), "taps": data.ArrayLayout(word(config), TAPS)})
+
+
+def write_request(config: Config) -> data.StructLayout:
+    """A word for one vector memory."""
+    return data.StructLayout({"valid": 1, "address": address_bits(config), "word": word(config)})
+
+
+class Writeback(wiring.Component):
+    """Writes each word of a chain to up to three places, with +0 in the lanes beyond Rows.
+
+    Members:
+        job: In(stream WriteJob). Present before the chain's first word.
+        i: In(stream `results`).
+        writes: Out. One request for each vector memory. free: In. That memory takes a word now.
+        net: Out(stream {word, remaining}). NetQ; `remaining` words of the message are left, this one included.
+        progress: Out. Chains landed, and how far the one at hand is.
+        landed: Out(1). A word of the chain at hand has been written.
+
+    Timing:
+        A word is written in the cycle in which it is taken. One word a cycle.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "job": In(stream.Signature(WriteJob(config))), "i": In(stream.Signature(results(config))),
+            "writes": Out(data.ArrayLayout(write_request(config), len(VRFS))), "free": In(len(VRFS)),
+            "net": Out(stream.Signature(data.StructLayout({"word": word(config), "remaining": REGISTER_BITS}))),
+            "progress": Out(progress(config)), "landed": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        config, job = self.config, self.job.p
+        bits = address_bits(config)
+        index, moved = Signal(REGISTER_BITS), Signal(bits)
+        last_word = index == job.words - 1
+        last_iteration = self.progress.iteration == job.iterations - 1
+
+        values = [self._masked(m, name, value, last_word & (job.tail != 0), job.tail)
+                  for name, value in (("last", self.i.p.value), *((f"tap{k}", self.i.p.taps[k]) for k in range(TAPS)))]
+
+        def choose(select):
+            return Mux(select.tapped, Mux(select.tap, values[2], values[1]), values[0])
+
+        able = self.i.valid & self.job.valid
+        fits = Cat(~w.valid | free for w, free in zip(job.writes, self.free, strict=True)).all()
+        sent = Signal()  # NetQ has taken the word before the memories did
+        fire = able & fits & (~job.net | self.net.ready | sent)
+        m.d.comb += [self.i.ready.eq(fire), self.job.ready.eq(fire & last_word & last_iteration), self.landed.eq(fire)]
+        for k, w in enumerate(job.writes):
+            address = Signal(bits, name=f"address{k}")
+            m.d.comb += [
+                address.eq(w.lo + index + Mux(w.inc, moved, 0)),
+                self.writes[k].valid.eq(fire & w.valid), self.writes[k].address.eq(address),
+                self.writes[k].word.eq(choose(w.select)),
+                self.progress.low[k].eq(Mux(self.job.valid, Mux(w.rising | last_iteration, address, w.lo), 0))]
+        m.d.comb += [
+            self.net.valid.eq(able & job.net & ~sent), self.net.p.word.eq(choose(job.net_select)),
+            self.net.p.remaining.eq(job.words - index)]
+        m.d.sync += sent.eq(able & job.net & (sent | self.net.ready) & ~fire)
+        with m.If(fire):
+            m.d.sync += index.eq(index + 1)
+            with m.If(last_word):
+                m.d.sync += [index.eq(0), self.progress.iteration.eq(self.progress.iteration + 1),
+                             moved.eq(moved + job.stride_out)]
+                with m.If(last_iteration):
+                    m.d.sync += [self.progress.iteration.eq(0), moved.eq(0),
+                                 self.progress.done.eq(self.progress.done + 1)]
+        return m
+
+    def _masked(self, m, name, value, partial, tail):
+        """`value` with +0 in the lanes from `tail` on, where `partial`."""
+        masked = Signal(word(self.config), name=name)
+        for lane in range(self.config.mfu_lanes):
+            m.d.comb += masked[lane].eq(Mux(partial & (lane >= tail), 0, value[lane]))
+        return masked.as_value()

@@ -1,0 +1,135 @@
+"""From a trained layer's real weights to blocks of mantissas and exponents for one native dimension."""
+
+import numpy as np
+from concord.golden.mvm import quantizer
+from concord.model.block_conv import Along, BlockConv, native, seen
+from concord.model.layers import Activation, BlockDense, BlockLSTM
+from concord.model.lowering import binary16, recorded
+from concord.spec.formats import Format
+
+
+def blocks(weights: np.ndarray, fmt: Format, block: int) -> tuple[np.ndarray, np.ndarray]:
+    """Quantise the last axis in blocks of a native dimension, as the matrix quantiser does with a zero-padded tile.
+
+    Args:
+        weights: Real[..., columns]; rounded to binary16 first.
+        fmt:     Of one mantissa.
+        block:   Native dimension.
+
+    Returns:
+        int16[..., columns] mantissas, and int8[..., ceil(columns / block)] exponents E.
+    """
+    bits = binary16(weights, "a weight")
+    mantissas, exponents = quantizer.quantize_block(quantizer.split(bits, block), fmt)
+    mantissas = mantissas.reshape(*bits.shape[:-1], -1)[..., : bits.shape[-1]]
+    return mantissas.astype(np.int16), exponents.astype(np.int8)
+
+
+def block_dense(
+    *,
+    name: str,
+    weights: np.ndarray,
+    bias: np.ndarray,
+    weights_format: Format,
+    input_format: Format,
+    block: int,
+    activation: Activation = Activation.NONE,
+) -> BlockDense:
+    """Quantise real weights[outputs, inputs] and bias[outputs] for a native dimension."""
+    mantissas, exponents = blocks(weights, weights_format, block)
+    return BlockDense(
+        name=name,
+        weights_format=weights_format,
+        input_format=input_format,
+        block=block,
+        mantissas=mantissas,
+        exponents=exponents,
+        bias=binary16(bias, f"layer {name!r}, bias"),
+        activation=activation,
+        real=recorded({"weights": weights, "bias": bias}),
+    )
+
+
+def block_conv(
+    *,
+    name: str,
+    weights: np.ndarray,
+    bias: np.ndarray,
+    shape: tuple[int, int, int],
+    stride: int = 1,
+    padding: int = 0,
+    groups: int = 1,
+    weights_format: Format,
+    input_format: Format,
+    block: int,
+    activation: Activation = Activation.NONE,
+) -> BlockConv:
+    """Quantise real weights[outputs, channels / groups, rows, columns] and bias[outputs] for a native dimension.
+
+    Raises:
+        ValueError: the shapes do not fit, or a value is beyond binary16.
+    """
+    if np.ndim(weights) != 4 or groups < 1 or len(weights) % groups or np.shape(weights)[1] * groups != shape[0]:
+        raise ValueError(f"layer {name!r}: kernels {np.shape(weights)} in {groups} groups do not see {shape[0]} "
+                         "channels; check the layer")
+    outputs, window = len(weights), np.shape(weights)[2:]
+    along = choose_along(shape[0], groups, block)
+    columns = seen(outputs, shape[0], groups)[:, None, None]
+    rows = np.zeros((outputs, *window, shape[0]))
+    np.put_along_axis(rows, columns, np.moveaxis(weights, 1, -1), -1)
+    placed = rows.reshape(outputs, *native(shape[0], window, along))
+    mantissas, exponents = blocks(placed, weights_format, block)
+    mantissas = np.take_along_axis(mantissas.reshape(rows.shape), columns, -1)
+    return BlockConv(
+        name=name,
+        weights_format=weights_format,
+        input_format=input_format,
+        block=block,
+        along=along,
+        shape=shape,
+        stride=stride,
+        padding=padding,
+        groups=groups,
+        mantissas=np.ascontiguousarray(np.moveaxis(mantissas, -1, 1)),
+        exponents=exponents,
+        bias=binary16(bias, f"layer {name!r}, bias"),
+        activation=activation,
+        real=recorded({"weights": weights, "bias": bias}),
+    )
+
+
+def choose_along(channels: int, groups: int, block: int) -> Along:
+    """What lies in one block: along channels, unless these would leave more than half of it empty."""
+    return Along.PATCH if groups == 1 and 2 * channels < block else Along.CHANNELS
+
+
+def block_lstm(
+    *,
+    name: str,
+    input_weights: np.ndarray,
+    recurrent_weights: np.ndarray,
+    bias: np.ndarray,
+    weights_format: Format,
+    input_format: Format,
+    block: int,
+    initial_hidden: np.ndarray | None = None,
+    initial_cell: np.ndarray | None = None,
+) -> BlockLSTM:
+    """Quantise real weights W[4, outputs, inputs] and R[4, outputs, outputs] for a native dimension."""
+    input_mantissas, input_exponents = blocks(input_weights, weights_format, block)
+    recurrent_mantissas, recurrent_exponents = blocks(recurrent_weights, weights_format, block)
+    zeros = np.zeros(recurrent_mantissas.shape[-1])
+    return BlockLSTM(
+        name=name,
+        weights_format=weights_format,
+        input_format=input_format,
+        block=block,
+        input_mantissas=input_mantissas,
+        input_exponents=input_exponents,
+        recurrent_mantissas=recurrent_mantissas,
+        recurrent_exponents=recurrent_exponents,
+        bias=binary16(bias, f"layer {name!r}, bias"),
+        initial_hidden=binary16(zeros if initial_hidden is None else initial_hidden, f"layer {name!r}, initial_hidden"),
+        initial_cell=binary16(zeros if initial_cell is None else initial_cell, f"layer {name!r}, initial_cell"),
+        real=recorded({"input_weights": input_weights, "recurrent_weights": recurrent_weights, "bias": bias}),
+    )

@@ -1,0 +1,102 @@
+"""Checks of a layer's fields; each error names the layer, the field and what to do."""
+
+import numpy as np
+from concord.spec.formats import Format
+
+
+def matrix_shape(layer, name: str) -> tuple[int, int]:
+    """The shape of the matrix that gives the layer its size."""
+    shape = np.shape(getattr(layer, name))
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"layer {layer.name!r}, {name}: a matrix [outputs, inputs] is needed, not the shape {shape}")
+    return shape
+
+
+def gates_shape(layer, name: str) -> tuple[int, int, int]:
+    """The shape of the stacked matrices that give a recurrent layer its size."""
+    shape = np.shape(getattr(layer, name))
+    if len(shape) != 3 or shape[0] != 4 or 0 in shape:
+        raise ValueError(f"layer {layer.name!r}, {name}: [4, outputs, inputs] is needed, not the shape {shape}")
+    return shape
+
+
+def block_count(layer, columns: int) -> int:
+    """How many blocks the columns make."""
+    if layer.block < 1:
+        raise ValueError(f"layer {layer.name!r}, block: a native dimension is 1 or more, not {layer.block}")
+    return -(-columns // layer.block)
+
+
+def image_shape(layer) -> int:
+    """Check the channels, rows and columns of an image layer's input; its channels."""
+    if len(layer.shape) != 3 or min(layer.shape) < 1:
+        raise ValueError(f"layer {layer.name!r}, shape: channels, rows and columns are needed, not {layer.shape}")
+    return layer.shape[0]
+
+
+def counts(layer, size: tuple[int, int]) -> tuple[int, int]:
+    """Places of windows, down and across."""
+    return tuple(
+        (along + 2 * layer.padding - window) // layer.stride + 1
+        for along, window in zip(layer.shape[1:], size, strict=True))
+
+
+def windows(layer, size: tuple[int, int]):
+    """Refuse windows that have no place in the input."""
+    if layer.stride < 1 or layer.padding < 0 or min(size) < 1 or min(counts(layer, size)) < 1:
+        raise ValueError(
+            f"layer {layer.name!r}: windows of {size[0]} x {size[1]}, stride {layer.stride}, padding {layer.padding} "
+            f"have no place in an input of {layer.shape[1]} x {layer.shape[2]}; check the layer's shape")
+
+
+def kernels(layer, name: str) -> tuple[int, int, int, int]:
+    """Check the kernels of a convolution, its groups and its windows; the shape that its kernels must have."""
+    channels, shape = image_shape(layer), np.shape(getattr(layer, name))
+    if len(shape) != 4 or 0 in shape:
+        raise ValueError(f"layer {layer.name!r}, {name}: [outputs, channels, rows, columns] is needed, not the "
+                         f"shape {shape}; export the model again")
+    if layer.groups < 1 or channels % layer.groups or shape[0] % layer.groups:
+        raise ValueError(f"layer {layer.name!r}: {layer.groups} groups do not divide {channels} channels and "
+                         f"{shape[0]} outputs")
+    windows(layer, shape[2:])
+    return shape[0], channels // layer.groups, *shape[2:]
+
+
+def array(
+    layer, name, dtype, shape, *, optional=False, mantissas: Format | None = None, exponents: Format | None = None
+):
+    """Refuse an array of another type or shape, a code outside its format, or a binary16 value that is not finite."""
+    value, where = getattr(layer, name), f"layer {layer.name!r}, {name}"
+    if value is None and optional:
+        return
+    if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
+        got = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise ValueError(f"{where}: {np.dtype(dtype)}{list(shape)} is needed, not {got}; export the model again")
+    if mantissas and not (mantissas.lowest <= value.min() and value.max() <= mantissas.highest):
+        raise ValueError(
+            f"{where}: codes lie in {value.min()}..{value.max()}, outside {mantissas.lowest}..{mantissas.highest}, the "
+            f"range of {mantissas.bits} bits; quantise for this format, or give the layer a wider one"
+        )
+    if exponents and not (exponents.e_min <= value.min() and value.max() <= exponents.e_max):
+        raise ValueError(
+            f"{where}: exponents lie in {value.min()}..{value.max()}, outside {exponents.e_min}..{exponents.e_max}, "
+            "the range of the format; quantise for this format, or give the layer a wider one"
+        )
+    if dtype == np.uint16 and ((value & 0x7C00) == 0x7C00).any():
+        raise ValueError(f"{where}: infinity or NaN in binary16; rescale the layer before export")
+
+
+def places(layer, name):
+    """Refuse a shift that the OutScale register cannot hold."""
+    if not -32 <= getattr(layer, name) <= 31:
+        raise ValueError(f"layer {layer.name!r}, {name}: {getattr(layer, name)} does not fit 6 signed bits (-32..31)")
+
+
+def real(layer):
+    """Refuse recorded real numbers and ranges that are not numbers."""
+    for key, value in layer.real.items():
+        if value.dtype not in (np.float32, np.float64) or not np.isfinite(value).all():
+            raise ValueError(f"layer {layer.name!r}, real.{key}: finite float32 or float64 is needed; export again")
+    for key, bounds in layer.ranges.items():
+        if not np.isfinite(bounds).all() or bounds[0] > bounds[1]:
+            raise ValueError(f"layer {layer.name!r}, ranges: {key} = {bounds} is no finite range; export again")

@@ -1,0 +1,197 @@
+"""From a trained layer's real scales and offsets to the integers and binary16 vectors of the machine.
+
+Training and the compiler share it. The formulas are written with operators alone, so that numpy and torch give equal
+float64 numbers; `binary16` rounds them once.
+
+Source: numerics.md of the specification, integer mode.
+"""
+
+import numpy as np
+from concord.model.layers import LSTM, Activation, Dense
+from concord.spec.formats import Format
+
+
+def binary16(values, what: str = "a value") -> np.ndarray:
+    """Round real numbers once to binary16 bit patterns; refuse what leaves its range."""
+    values = np.asarray(values, np.float64)
+    with np.errstate(over="ignore"):
+        halves = values.astype(np.float16)
+    if not np.isfinite(halves).all():
+        raise ValueError(f"{what}: {values[~np.isfinite(halves)].flat[0]} is outside binary16; rescale the layer")
+    return (halves + np.float16(0)).view(np.uint16)  # adding +0 turns -0 into +0
+
+
+def recorded(fp32: dict | None) -> dict[str, np.ndarray]:
+    """Parameters of the FP32 network as a layer's `real` keeps them."""
+    return {f"fp32_{key}": np.array(value, np.float32) for key, value in (fp32 or {}).items()}
+
+
+def largest_code(fmt: Format, unsigned: bool) -> int:
+    """Largest magnitude that an operand code stands for."""
+    return fmt.levels if unsigned else -fmt.lowest
+
+
+def start_values(weights: np.ndarray, fmt: Format, unsigned: bool) -> np.ndarray:
+    """What each row starts from, so that codes lowered by `zero` sum as if they had not been: zero * sum(W)."""
+    weights = np.asarray(weights, np.int64)
+    return weights.sum(axis=-1) * (fmt.zero if unsigned else 0)
+
+
+def largest_sum(weights: np.ndarray, start: np.ndarray, fmt: Format, unsigned: bool) -> int:
+    """Largest magnitude that `start + weights @ q` can reach, as numerics.md bounds it."""
+    rows = np.abs(np.asarray(weights, np.int64)).sum(axis=-1) * largest_code(fmt, unsigned) + np.abs(start)
+    return int(rows.max())
+
+
+def places(weights: np.ndarray, start: np.ndarray, fmt: Format, unsigned: bool) -> int:
+    """p: how far a sum moves right, so that its conversion to binary16 cannot overflow."""
+    bits = max(0, largest_sum(weights, start, fmt, unsigned) - 1).bit_length()
+    return max(-32, bits - 15)
+
+
+def requantisation(gain, constant, row_sums, *, s_in, m_in, s_out, m_out, p):
+    """S and T of z = gain * (s_in * acc + m_in * sum(W)) + constant, in steps of s_out above m_out.
+
+    Args:
+        gain:     A[outputs], real value of one step of the weights, times what follows the product.
+        constant: C[outputs], bias.
+        row_sums: sum(W)[outputs].
+        s_in:     Real value of one step of the input codes.
+        m_in:     Real value of input code 0.
+        s_out:    Step of the next quantiser; 1 leaves real units.
+        m_out:    Real value of its code 0; 0 leaves real units.
+        p:        As `places` gives it.
+    """
+    scale = gain * s_in / s_out * 2.0**p
+    offset = (constant + gain * m_in * row_sums - m_out) / s_out
+    return scale, offset
+
+
+def dense(
+    *,
+    name: str,
+    codes: np.ndarray,
+    gain: np.ndarray,
+    constant: np.ndarray,
+    weights_format: Format,
+    input_format: Format,
+    unsigned: bool,
+    s_in: float,
+    m_in: float = 0.0,
+    s_out: float = 1.0,
+    m_out: float = 0.0,
+    quantise_input: bool = False,
+    activation: Activation = Activation.NONE,
+    ranges: dict | None = None,
+    fp32: dict | None = None,
+) -> Dense:
+    """Lower one dense layer to integer mode.
+
+    Args:
+        codes:          Integer weights[outputs, inputs].
+        quantise_input: The input arrives in real units, so the layer itself brings it to steps of its code (R and O).
+        fp32:           "weights" and "bias" of the FP32 network, only recorded.
+        Others:         As in `requantisation` and `model.Dense`.
+    """
+    codes = np.asarray(codes).astype(np.int16)
+    gain, constant = (np.broadcast_to(np.asarray(v, np.float64), codes.shape[:1]) for v in (gain, constant))
+    s_in, m_in, s_out, m_out = (float(v) for v in (s_in, m_in, s_out, m_out))
+    start = start_values(codes, input_format, unsigned)
+    p = places(codes, start, input_format, unsigned)
+    row_sums = codes.sum(axis=1, dtype=np.int64)
+    scale, offset = requantisation(gain, constant, row_sums, s_in=s_in, m_in=m_in, s_out=s_out, m_out=m_out, p=p)
+    columns, shifted = np.ones(codes.shape[1]), quantise_input and m_in != 0
+    return Dense(
+        name=name,
+        weights_format=weights_format,
+        input_format=input_format,
+        unsigned=unsigned,
+        weights=codes,
+        start=start,
+        p=p,
+        scale=binary16(scale, f"layer {name!r}, scale"),
+        offset=binary16(offset, f"layer {name!r}, offset"),
+        quant_scale=binary16(columns / s_in, f"layer {name!r}, quant_scale") if quantise_input else None,
+        quant_offset=binary16(columns * (-m_in / s_in), f"layer {name!r}, quant_offset") if shifted else None,
+        activation=activation,
+        ranges=ranges or {},
+        real={
+            **recorded(fp32),
+            "gain": gain.copy(),
+            "constant": constant.copy(),
+            "input": np.array([s_in, m_in]),
+            "output": np.array([s_out, m_out]),
+        },
+    )
+
+
+def lstm(
+    *,
+    name: str,
+    input_codes: np.ndarray,
+    recurrent_codes: np.ndarray,
+    input_steps: np.ndarray,
+    recurrent_steps: np.ndarray,
+    bias: np.ndarray,
+    weights_format: Format,
+    input_format: Format,
+    s_in: float,
+    quantise_input: bool = True,
+    initial_hidden: np.ndarray | None = None,
+    initial_cell: np.ndarray | None = None,
+    gate_bits: int = 0,
+    ranges: dict | None = None,
+    fp32: dict | None = None,
+) -> LSTM:
+    """Lower an LSTM with one scale for each gate's matrix; x and h are signed codes, h in steps of 2**-(bits - 1).
+
+    Args:
+        input_codes:     Integer W[4, outputs, inputs].
+        recurrent_codes: Integer R[4, outputs, outputs].
+        input_steps:     Real value of one step of W, for each gate[4].
+        recurrent_steps: The same for R.
+        bias:            Real[4, outputs].
+        s_in:            Real value of one step of the codes of x.
+        quantise_input:  x arrives in real units; False where it arrives in steps of its code.
+        fp32:            "input_weights", "recurrent_weights" and "bias" of the FP32 network, only recorded.
+        initial_hidden:  Real[outputs]; zeros by default.
+        initial_cell:    Real[outputs]; zeros by default.
+        gate_bits:       Width of the gates' outputs; 0 leaves them as they are.
+    """
+    input_codes, recurrent_codes = (np.asarray(codes).astype(np.int16) for codes in (input_codes, recurrent_codes))
+    _, hidden, inputs = input_codes.shape
+    s_hidden = 2.0 ** -(input_format.bits - 1)
+    s_in = float(s_in)
+    ones, zeros = np.ones((len(input_codes), hidden)), np.zeros(hidden)
+    matrices = {}
+    for matrix, codes, steps, step in (
+        ("input", input_codes, input_steps, s_in),
+        ("recurrent", recurrent_codes, recurrent_steps, s_hidden),
+    ):
+        p = places(codes, np.zeros(codes.shape[:2], np.int64), input_format, unsigned=False)
+        gain = np.asarray(steps, np.float64)[:, None]
+        scale, _ = requantisation(gain, 0.0, 0.0, s_in=step, m_in=0.0, s_out=1.0, m_out=0.0, p=p)
+        matrices[f"{matrix}_p"] = p
+        matrices[f"{matrix}_scale"] = binary16(scale * ones, f"layer {name!r}, {matrix}_scale")
+    return LSTM(
+        name=name,
+        weights_format=weights_format,
+        input_format=input_format,
+        input_weights=input_codes,
+        recurrent_weights=recurrent_codes,
+        **matrices,
+        bias=binary16(bias, f"layer {name!r}, bias"),
+        input_quant_scale=binary16(np.ones(inputs) / s_in, f"layer {name!r}, input") if quantise_input else None,
+        hidden_quant_scale=binary16(np.ones(hidden) / s_hidden),
+        initial_hidden=binary16(zeros if initial_hidden is None else initial_hidden, f"layer {name!r}, initial_hidden"),
+        initial_cell=binary16(zeros if initial_cell is None else initial_cell, f"layer {name!r}, initial_cell"),
+        gate_bits=gate_bits,
+        ranges=ranges or {},
+        real={
+            **recorded(fp32),
+            "input_steps": np.asarray(input_steps, np.float64),
+            "recurrent_steps": np.asarray(recurrent_steps, np.float64),
+            "bias": np.asarray(bias, np.float64),
+            "input": np.array([s_in, 0.0]),
+        },
+    )

@@ -1,0 +1,134 @@
+"""Quantised models as safetensors files with a JSON header: no pickle."""
+
+from dataclasses import MISSING, asdict, fields
+from pathlib import Path
+
+import numpy as np
+from concord.golden.lib import tensor_file
+from concord.model.block_conv import Along, BlockConv
+from concord.model.image_layers import Add, Concat, Conv, Pool, Reduction
+from concord.model.layers import LSTM, Activation, BlockDense, BlockLSTM, Dense, Layer, Unknown
+from concord.model.model import Model, Provenance
+from concord.spec.formats import Format, Rule
+
+KIND = tensor_file.Kind(
+    key="concord quantised model", version=1, name="model", remedy="copy it again, or train again",
+    command="`nnp train`")
+KINDS = {cls.__name__: cls for cls in (Dense, BlockDense, LSTM, BlockLSTM, Conv, BlockConv, Pool, Add, Concat)}
+
+
+def save_model(model: Model, path: Path):
+    """Write a model; the file appears whole or not at all."""
+    arrays = {"predictions.fp32": model.fp32_predictions, "predictions.qat": model.qat_predictions}
+    layers = []
+    for layer in model.layers:
+        if isinstance(layer, Unknown):
+            raise ValueError(f"layer {layer.name!r} is of the unknown kind {layer.kind!r} and cannot be written")
+        record, tensors = _pack(layer)
+        layers.append({"kind": type(layer).__name__, **record})
+        arrays |= {f"{layer.name}.{key}": value for key, value in tensors.items()}
+    header = {
+        "name": model.name,
+        "data": model.data,
+        "preprocessing": model.preprocessing,
+        "classes": list(model.classes),
+        "provenance": asdict(model.provenance),
+        "layers": layers,
+        **({"sources": model.sources} if model.sources else {}),
+    }
+    tensor_file.write(KIND, path, header, {name: _stored(array) for name, array in arrays.items()})
+
+
+def load_model(path: Path) -> Model:
+    """Read a model and check all of it.
+
+    Raises:
+        ValueError: the file is missing, truncated, or of another kind; a layer's field is missing, of the wrong type or
+            shape, out of the range of its format, or not finite.
+    """
+    header, arrays = tensor_file.read(KIND, path)
+    arrays = {name: array.view(np.uint16) if array.dtype == np.float16 else array for name, array in arrays.items()}
+    try:
+        return _unpack_model(header, arrays)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = f"the header lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path}: {reason}") from error
+
+
+def _unpack_model(header: dict, arrays: dict[str, np.ndarray]) -> Model:
+    layers = tuple(_unpack(record, arrays) for record in header["layers"])
+    predictions = {}
+    for key in "fp32", "qat":
+        predictions[key] = arrays.get(f"predictions.{key}")
+        if predictions[key] is None or predictions[key].dtype != np.uint8 or predictions[key].ndim != 1:
+            raise ValueError(f"predictions.{key}: uint8[samples] is needed; train again")
+    return Model(
+        name=header["name"],
+        data=header["data"],
+        preprocessing=header["preprocessing"],
+        classes=tuple(header["classes"]),
+        layers=layers,
+        provenance=Provenance(**header["provenance"]),
+        fp32_predictions=predictions["fp32"],
+        qat_predictions=predictions["qat"],
+        sources={name: tuple(sources) for name, sources in header.get("sources", {}).items()},
+    )
+
+
+def _pack(layer: Layer) -> tuple[dict, dict[str, np.ndarray]]:
+    """JSON values and arrays of a layer."""
+    record, tensors = {}, {}
+    for item in fields(layer):
+        value = getattr(layer, item.name)
+        if isinstance(value, np.ndarray):
+            tensors[item.name] = value
+        elif isinstance(value, Format):
+            record[item.name] = asdict(value)
+        elif item.name == "real":
+            tensors |= {f"real.{key}": array for key, array in value.items()}
+        elif item.name == "ranges":
+            record["ranges"] = {key: [float(bound) for bound in bounds] for key, bounds in value.items()}
+        elif value is not None:
+            record[item.name] = value
+    return record, tensors
+
+
+def _unpack(record: dict, arrays: dict[str, np.ndarray]) -> Layer:
+    name, cls = record["name"], KINDS.get(record["kind"])
+    if cls is None:
+        return Unknown(name=name, kind=record["kind"])
+    prefix, values = f"{name}.", {}
+    tensors = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
+    for item in fields(cls):
+        if item.name == "real":
+            values["real"] = {k.removeprefix("real."): v for k, v in tensors.items() if k.startswith("real.")}
+        elif item.name in tensors:
+            values[item.name] = tensors[item.name]
+        elif item.name in record:
+            values[item.name] = _parse(f"layer {name!r}, {item.name}", item.type, record[item.name])
+        elif item.default is MISSING and item.default_factory is MISSING and item.type != np.ndarray | None:
+            raise ValueError(f"layer {name!r}, {item.name}: missing from the file; export the model again")
+    if cls is LSTM:
+        values.setdefault("input_quant_scale", None)
+    return cls(**values)
+
+
+def _parse(where: str, kind: type, value):
+    """A JSON value as the type of its field."""
+    if kind is Format and isinstance(value, dict):
+        return Format(**{**value, "rule": Rule(value["rule"])})
+    if kind in (Activation, Reduction, Along):
+        return kind(value)
+    if isinstance(value, list) and all(type(item) is int for item in value):
+        return tuple(value)
+    if isinstance(value, dict):
+        return {key: (float(low), float(high)) for key, (low, high) in value.items()}
+    if not isinstance(kind, type) or type(value) is not kind:
+        raise ValueError(f"{where}: {value!r} is of the wrong type; export the model again")
+    return value
+
+
+def _stored(array: np.ndarray) -> np.ndarray:
+    """Binary16 patterns are written as the F16 that they are."""
+    return array.view(np.float16) if array.dtype == np.uint16 else array
+

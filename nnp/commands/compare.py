@@ -1,0 +1,75 @@
+"""`nnp compare`: ways to start quantisation-aware training beside each other, drawn.
+
+Source: S0.e, figure 11.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from concord.nnp.lib import quantisation_options as options
+from concord.train.lib.methods import ActivationTraining, WeightTraining
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FP32 = 32  #: Bits that stand for FP32.
+
+
+def compare(
+    network: Annotated[str, typer.Option("--network", help="As for `nnp train image`.")] = "resnet",
+    weights_bits: Annotated[int, typer.Option("--weights-bits", help="1 to 8, 16, or 32: FP32, frozen.")] = 4,
+    input_bits: Annotated[int, typer.Option("--input-bits", help="1 to 8, 16, or 32: FP32.")] = 4,
+    weights: options.Weights = WeightTraining.WRPN,
+    activations: options.Activations = ActivationTraining.UNIFORM,
+    batch_norm: options.BatchNorm = False,
+    seeds: Annotated[int, typer.Option("--seeds", help="How many.", min=1)] = 3,
+    epochs: Annotated[int, typer.Option("--epochs", help="Of quantisation-aware training.", min=1)] = 4,
+    fp32_epochs: Annotated[int, typer.Option("--fp32-epochs", help="Of the FP32 network's training.", min=0)] = 8,
+    samples: Annotated[int, typer.Option("--samples", help="Training images.", min=1)] = 10_000,
+    data: options.Data = None,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Picture: .png, .svg or .pdf; the numbers go beside it as .csv.")
+    ] = Path("compare.png"),
+):
+    """Accuracy against epoch from FP32, min-max and PTQ starts, over seeds (needs PyTorch)."""
+    from concord.nnp.lib.files import check_writable, write_all
+    from concord.nnp.lib.training import followed, needing_torch
+    from rich.console import Console
+
+    kind, numbers = out.suffix.removeprefix("."), out.with_suffix(".csv")
+    if kind not in ("png", "svg", "pdf"):
+        raise ValueError(f"--out {out}: the name of a picture ends with .png, .svg or .pdf")
+    if weights_bits == input_bits == FP32:
+        raise ValueError("--weights-bits 32 and --input-bits 32 leave nothing to quantise: give one of them fewer")
+    check_writable(out)
+    check_writable(numbers)
+    starts = needing_torch("concord.train.runs.starts")
+    from concord.nnp.lib import curves
+    from concord.train.runs.compare import Images, Setting
+
+    setting = Setting(network=network, weights=None if weights_bits == FP32 else weights_bits,
+                      inputs=None if input_bits == FP32 else input_bits)
+    ways = starts.recipes(setting, weights=weights, activations=activations, normalise=batch_norm)
+    images = Images.load(samples, data)
+    with followed() as progress:
+        fp32, found = starts.curves(network, ways, images, seeds=seeds, fp32_epochs=fp32_epochs, epochs=epochs,
+                                    progress=progress)
+    mean = sum(fp32) / seeds
+    write_all(out.parent, {out.name: curves.picture(kind, str(setting), mean, found),
+                           numbers.name: curves.table(fp32, found).encode()})
+    console = Console()
+    console.print(_summary(f"{setting}, FP32 {mean:.2f} %, mean of seeds ± 95 %", found))
+    console.print(f"{out}, {numbers}")
+
+
+def _summary(title: str, found: dict[str, list[list[float]]]) -> "Table":
+    """Before training, after the first epoch, and at the end."""
+    from concord.train.runs.compare import band
+    from rich.table import Table
+
+    table = Table("start", "epoch 0", "epoch 1", "end", title=title, title_justify="left")
+    for name, runs in found.items():
+        mean, half = band(runs)
+        table.add_row(name, *(f"{mean[place]:.2f} ± {half[place]:.2f}" for place in (0, 1, -1)))
+    return table

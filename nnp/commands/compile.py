@@ -1,0 +1,32 @@
+"""`nnp compile`: a quantised model to firmware."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from concord.nnp.lib.options import Model, Preset
+from concord.nnp.lib.storage import file_name, read_model
+
+
+def compile_model(
+    model: Model,
+    output: Annotated[
+        Path | None, typer.Option("-o", help="Firmware file: MODEL.PRESET.safetensors here, if not given.")
+    ] = None,
+    preset: Preset = "",
+    listing: Annotated[bool, typer.Option("--listing", help="Print the program text.")] = False,
+):
+    """Compile a quantised model for one machine, and say what it uses and whether a sum may wrap."""
+    from concord.golden.host.firmware_file import save_firmware
+    from concord.nnp.lib.presets import compile_for
+    from concord.nnp.verify.tables import bound_table, usage_table
+    from rich.console import Console
+
+    name, compiled = compile_for(read_model(model), preset)
+    output = output or Path(f"{Path(file_name(model)).stem}.{name}.safetensors")
+    save_firmware(compiled.firmware, output)
+    if listing:
+        typer.echo(compiled.firmware.text)
+    console = Console()
+    console.print(usage_table(compiled), bound_table(compiled))
+    console.print(f"{output}: {len(compiled.firmware.words)} instructions for {name}")

@@ -1,0 +1,35 @@
+"""`nnp disasm`: instruction words to program text."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def disasm(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="Firmware, or words from `nnp asm`.")],
+    addresses: Annotated[bool, typer.Option("--addresses", help="Address, word and layer beside each line.")] = False,
+):
+    """Print a program as canonical text, which `nnp asm` takes."""
+    from concord.spec.assembler import disassemble_word
+
+    words, layer_at = _words(source)
+    for address, word in enumerate(words):
+        text = disassemble_word(word)
+        typer.echo(f"{text:<40} # {address:5} {word:016x} {layer_at(address)}".rstrip() if addresses else text)
+
+
+def _words(source: Path):
+    """The words of a file, and what names the layer of an address."""
+    if not source.is_file():
+        raise ValueError(f"{source}: there is no such file")
+    if source.suffix == ".safetensors":
+        from concord.golden.host.firmware_file import load_firmware
+
+        firmware = load_firmware(source)
+        return firmware.program(), firmware.layer_at
+    data = source.read_bytes()
+    if not data or len(data) % 8:
+        raise ValueError(f"{source}: {len(data)} bytes are not a whole number of 8-byte instructions")
+    words = [int.from_bytes(data[k : k + 8], "little") for k in range(0, len(data), 8)]
+    return words, lambda address: ""

@@ -1,0 +1,49 @@
+"""`nnp export`: a model for another place, or for other tools."""
+
+from typing import Annotated
+
+import typer
+from concord.nnp.lib.files import write_all
+from concord.nnp.lib.options import Model
+from concord.nnp.lib.storage import fetched, written
+
+
+def export(
+    model: Model,
+    destination: Annotated[
+        str | None, typer.Argument(metavar="DESTINATION", help="Path or URL for the model file.", show_default=False)
+    ] = None,
+    qonnx: Annotated[str | None, typer.Option("--qonnx", help="Path or URL for a QONNX graph (needs onnx).")] = None,
+    batch: Annotated[int, typer.Option("--batch", help="Samples that one run of the graph takes.")] = 1,
+):
+    """Hand a quantised model over: its file, or a QONNX graph that returns the same bits in other tools."""
+    from concord.model.model_file import load_model
+
+    if not (destination or qonnx):
+        raise ValueError("nothing to export to: name a DESTINATION, --qonnx FILE, or both")
+    if batch < 1:
+        raise ValueError(f"--batch {batch}: one sample at least")
+    with fetched(model) as path:
+        loaded, content = load_model(path), path.read_bytes()
+    graph = _graph(loaded, batch) if qonnx else None
+    if destination:
+        _write(destination, content)
+        typer.echo(f"{destination}: {loaded.name}, {len(loaded.layers)} layers")
+    if graph:
+        _write(qonnx, graph.SerializeToString(deterministic=True))
+        typer.echo(f"{qonnx}: {len(graph.graph.node)} nodes, ONNX opset {graph.opset_import[0].version}")
+
+
+def _graph(model, batch: int):
+    try:
+        from concord.compiler.qonnx.graph import qonnx_graph
+    except ModuleNotFoundError as error:
+        if error.name != "onnx":
+            raise
+        raise ValueError("--qonnx needs ONNX: pip install onnx==1.22.0 (dependency group export)") from error
+    return qonnx_graph(model, batch)
+
+
+def _write(place: str, content: bytes):
+    with written(place) as path:
+        write_all(path.parent, {path.name: content})

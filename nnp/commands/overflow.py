@@ -1,0 +1,69 @@
+"""`nnp overflow`: whether sums fit a narrower accumulator, and which one a model needs."""
+
+from typing import Annotated
+
+import typer
+from concord.nnp.lib.options import First, Model, Samples
+from concord.nnp.lib.storage import read_model
+
+
+def overflow(
+    model: Model,
+    accumulator: Annotated[int, typer.Option("--accumulator", help="Bits of the sums, 1 to 64.")] = 16,
+    product: Annotated[int, typer.Option("--product", help="Bits that products are counted against.")] = 32,
+    output: Annotated[int, typer.Option("--output", help="Bits that totals are counted against.")] = 32,
+    lanes: Annotated[int, typer.Option("--lanes", help="Products added in one cycle; 1 counts one by one.")] = 1,
+    samples: Samples = "200",
+    first: First = 0,
+):
+    """Count the overflows of a model's integer sums on its test set, beside the width that is proved to be enough."""
+    from concord.model import dataset, network
+    from concord.model.layer_overflow import Widths
+    from concord.model.layers import LSTM
+    from concord.model.model_overflow import dry_run, wrapped
+    from concord.nnp.lib.options import sample_range
+    from rich.console import Console
+
+    for option, value in (("accumulator", accumulator), ("product", product), ("output", output)):
+        if not 1 <= value <= 64:
+            raise ValueError(f"--{option} {value} is no width: storage has 1 to 64 bits")
+    widths = Widths(sum_bits=accumulator, product_bits=product, output_bits=output, lanes=lanes)
+    loaded = read_model(model)
+    data = dataset.load(loaded.data)
+    chosen = sample_range(samples, first, len(data.labels))
+    inputs, labels = data.inputs[chosen], data.labels[chosen]
+    lengths = None if data.lengths is None else data.lengths[chosen]
+    uses = dry_run(loaded, inputs, lengths, widths)
+    console = Console()
+    console.print(overflow_table(uses, widths))
+    console.print(f"{loaded.name}, {len(labels)} samples of {loaded.data}: {verdict(uses, accumulator)}")
+    exact = network.predict(loaded, inputs, lengths)
+    line = f"accuracy: {(exact == labels).mean():.2%}"
+    if not any(isinstance(layer, LSTM) for layer in loaded.layers):
+        narrow = network.classes(wrapped(loaded, inputs, accumulator))
+        line += f"; with sums that wrap at {accumulator} bits {(narrow == labels).mean():.2%}"
+    console.print(line)
+
+
+def overflow_table(uses, widths):
+    """One line for each product."""
+    from rich.table import Table
+
+    table = Table(title=f"overflows in {widths.sum_bits} bits", title_justify="left", box=None)
+    for name in ("product", "partial", "share", "products", "outputs", "bits proved", "measured"):
+        table.add_column(name, justify="left" if name == "product" else "right", no_wrap=True)
+    for use in uses:
+        events, share = use.count.events, use.count.events.partial / use.count.additions
+        table.add_row(use.product.name, f"{events.partial:,}", f"{share:.2g}", f"{events.product:,}",
+                      f"{events.output:,}", str(use.product.required), str(use.count.bits))
+    return table
+
+
+def verdict(uses, bits: int) -> str:
+    """Which accumulator a model needs, in words."""
+    proved, measured = (max(values) for values in zip(*((u.product.required, u.count.bits) for u in uses), strict=True))
+    if proved <= bits:
+        return f"no sum overflows {bits} bits, whatever the input"
+    if measured <= bits:
+        return f"no sum overflowed {bits} bits; {proved} bits hold every sum, whatever the input"
+    return f"sums overflow {bits} bits; these samples need {measured}, and {proved} hold every sum, whatever the input"

@@ -1,0 +1,69 @@
+"""`nnp quantize`: a trained FP32 network to a quantised model, without training."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from concord.nnp.lib import quantisation_options as options
+from concord.train.lib.methods import ActivationMethod, ActivationTraining, WeightMethod, WeightTraining
+
+if TYPE_CHECKING:
+    from concord.train.qat.network import QuantisedNetwork
+    from rich.table import Table
+
+
+def quantize(
+    network: options.Network,
+    parameters: Annotated[Path, typer.Argument(help="Safetensors of its FP32 parameters.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Model file.")] = Path("quantized.safetensors"),
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", help="A .npy of inputs[samples, ...].", show_default="training images")
+    ] = None,
+    data: options.Data = None,
+    weights_bits: options.WeightsBits = 4,
+    input_bits: options.InputBits = 4,
+    layer: options.Layer = None,
+    symmetric: options.Symmetric = False,
+    ptq_weights: options.PtqWeights = WeightMethod.MMSE,
+    ptq_activations: options.PtqActivations = ActivationMethod.SEARCH,
+    rows: options.Rows = 1,
+    weights: options.Weights = WeightTraining.WRPN,
+    activations: options.Activations = ActivationTraining.UNIFORM,
+):
+    """Quantise a trained network without training it: what each layer loses, then the model file (needs PyTorch)."""
+    import shlex
+    import sys
+
+    from concord.nnp.lib.files import check_writable
+    from concord.nnp.lib.training import needing_torch
+    from rich.console import Console
+
+    recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, rows, weights,
+                            activations)
+    check_writable(out)
+    train = needing_torch("concord.train.runs.quantize")
+    console = Console()
+    source = train.trained(network, parameters, recipe, calibration, data)
+    with console.status("quantising"):
+        quantised = train.QuantisedNetwork(source.net, source.inputs, recipe)
+    console.print(loss_table(quantised))
+    with console.status("checking golden against PyTorch"):
+        model = train.write(out, source, quantised, recipe, shlex.join(["nnp", *sys.argv[1:]]))
+    made = model.provenance
+    accuracies = "no test set, so no accuracy" if source.images is None else (
+        f"accuracy FP32 {made.fp32_accuracy:.2%}, quantised {made.golden_accuracy:.2%}")
+    console.print(f"{out}: {accuracies}")
+
+
+def loss_table(quantised: "QuantisedNetwork") -> "Table":
+    """What quantisation costs each layer."""
+    from rich.table import Table
+
+    table = Table("layer", "weights", "inputs", "weights, dB", "inputs, dB", "inputs clipped",
+                  title="signal to quantisation noise", title_justify="left")
+    for name, layer in quantised.layers.items():
+        loss = layer.loss
+        table.add_row(name, f"{layer.weights_format.bits} bits", f"{layer.input_format.bits} bits",
+                      f"{loss.weights:.1f}", f"{loss.inputs:.1f}", f"{loss.clipped:.2%}")
+    return table

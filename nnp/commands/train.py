@@ -1,0 +1,192 @@
+"""`nnp train`: the shipped networks, from their training data to a quantised model."""
+
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from concord.nnp.lib import quantisation_options as options
+from concord.nnp.lib.errors import sentences
+from concord.nnp.lib.files import check_writable
+from concord.nnp.lib.storage import written
+from concord.nnp.lib.training import Checkpoint, Log, followed, needing_torch, settings
+from concord.spec.formats import Format
+from concord.train.bfp.recipe import BlockRecipe
+from concord.train.lib.methods import (
+    ActivationMethod,
+    ActivationTraining,
+    Gates,
+    InitialState,
+    Methods,
+    Recipe,
+    Start,
+    WeightMethod,
+    WeightTraining,
+)
+
+app = typer.Typer(help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
+
+Seed = Annotated[int, typer.Option("--seed", help="Of every random choice.")]
+Out = Annotated[str, typer.Option("--out", "-o", help="Model file: a path or URL.")]
+Accumulator = Annotated[
+    int | None, typer.Option("--accumulator", help="Bits of the sums: ranges grow until none overflows.",
+                             show_default="any")]
+Data = options.Data
+Epochs = Annotated[
+    tuple[int, int, int],
+    typer.Option("--epochs", help="Of FP32, of QAT, and of QAT in the machine's arithmetic.")]
+
+
+class Arithmetic(StrEnum):
+    """What a network is trained in."""
+
+    INTEGER = "integer"
+    BFP_LAZY = "bfp-lazy"
+
+
+class ImageArithmetic(StrEnum):
+    """What an image network computes in."""
+
+    INTEGER = "integer"
+    BFP = "bfp"
+
+
+@app.command()
+@sentences
+def mlp(
+    out: Out = "fashion-mlp.safetensors",
+    seed: Seed = 0,
+    data: Data = None,
+    arithmetic: Annotated[
+        Arithmetic,
+        typer.Option(help="FP32, then 4-bit integers; or 8-bit block floating point from the start, by lazy update."),
+    ] = Arithmetic.INTEGER,
+    weights: Annotated[WeightMethod, typer.Option(help="Integers and scales before QAT.")] = WeightMethod.MMSE,
+    rows: options.Rows = 1,
+    activations: Annotated[
+        ActivationMethod, typer.Option(help="Saturations and offsets before QAT.")
+    ] = ActivationMethod.SEARCH,
+    accumulator: Accumulator = None,
+    log: Log = None,
+    checkpoint: Checkpoint = None,
+):
+    """A multi-layer perceptron on Fashion-MNIST."""
+    _check_width(accumulator)
+    methods = Methods(weights=weights, rows=rows, activations=activations)
+    if arithmetic is Arithmetic.INTEGER:
+        _train("mlp", out, log, checkpoint, seed=seed, folder=data, methods=methods, accumulator=accumulator)
+    elif checkpoint:
+        raise ValueError(
+            "bfp-lazy keeps no checkpoints: leave out --checkpoint, or use `python -m concord.train.bfp.run`")
+    elif (methods, accumulator) == (Methods(), None):
+        _train("lazy_mlp", out, log, None, seed=seed, folder=data)
+    else:
+        raise ValueError(
+            "bfp-lazy trains from the start: --weights, --rows, --activations and --accumulator are for integer"
+        )
+
+
+@app.command()
+@sentences
+def lstm(
+    out: Out = "vowels-lstm.safetensors",
+    seed: Seed = 0,
+    data: Data = None,
+    bits: Annotated[int, typer.Option(help="Width of weights, inputs and hidden vectors, 2 to 16.")] = 8,
+    asymmetric: Annotated[
+        bool, typer.Option("--asymmetric", help="Integer zero points: the machine needs one bit more for weights.")
+    ] = False,
+    shared: Annotated[bool, typer.Option("--shared", help="One scale a gate, not one a matrix.")] = False,
+    gate_bits: Annotated[int, typer.Option(help="Width of the outputs of gates, 2 to 9; 0: binary16.")] = 0,
+    hidden: Annotated[
+        list[int] | None, typer.Option(help="Size of an LSTM layer; once for each layer.", show_default="32")
+    ] = None,
+    epochs: Epochs = (80, 10, 5),
+    initial: Annotated[
+        InitialState, typer.Option(help="h and c before the first time step.")
+    ] = InitialState.ZERO,
+    log: Log = None,
+    checkpoint: Checkpoint = None,
+):
+    """An LSTM on JapaneseVowels: 8 bits per gate, or another width."""
+    fmt, gates = Format(bits=bits, symmetric=True), Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits)
+    chosen = {"weights_format": fmt, "input_format": fmt, "gates": gates, "initial": initial}
+    _train("lstm", out, log, checkpoint, seed=seed, folder=data, hidden=hidden or (32,), epochs=epochs, **chosen)
+
+
+@app.command()
+@sentences
+def image(
+    network: options.Network = "resnet",
+    out: Out = "fashion-image.safetensors",
+    seed: Seed = 0,
+    data: Data = None,
+    arithmetic: Annotated[
+        ImageArithmetic, typer.Option(help="Integers, or block floating point, whose mantissas have 2 to 8 bits.")
+    ] = ImageArithmetic.INTEGER,
+    block: Annotated[int, typer.Option(help="Elements that share an exponent in block floating point.")] = 16,
+    weights_bits: options.WeightsBits = 4,
+    input_bits: options.InputBits = 4,
+    layer: options.Layer = None,
+    symmetric: options.Symmetric = False,
+    ptq_weights: options.PtqWeights = WeightMethod.MMSE,
+    ptq_activations: options.PtqActivations = ActivationMethod.SEARCH,
+    rows: options.Rows = 1,
+    weights: options.Weights = WeightTraining.WRPN,
+    activations: options.Activations = ActivationTraining.UNIFORM,
+    start: options.Begin = Start.PTQ,
+    batch_norm: options.BatchNorm = False,
+    keep_input: options.KeepInput = False,
+    epochs: Epochs = (8, 4, 1),
+    accumulator: Accumulator = None,
+    samples: Annotated[int, typer.Option(help="Training images.")] = 60_000,
+    fp32: Annotated[
+        Path | None, typer.Option("--fp32", help="Write the FP32 network too, as `nnp quantize` reads it.")
+    ] = None,
+    log: Log = None,
+    checkpoint: Checkpoint = None,
+):
+    """A small image network on Fashion-MNIST, by any method at any width."""
+    _check_width(accumulator)
+    recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, rows, weights,
+                            activations, start, batch_norm, keep_input)
+    if arithmetic is ImageArithmetic.BFP:
+        bits = {"weights_bits": weights_bits, "input_bits": input_bits, "bits": recipe.bits}
+        if recipe != Recipe(**bits) or accumulator is not None:
+            raise ValueError(
+                "bfp finds its own exponents: --symmetric, --ptq-weights, --ptq-activations, --rows, --weights, "
+                "--activations, --start, --batch-norm, --keep-input and --accumulator are for integer")
+        recipe = BlockRecipe(**bits, block=block)
+    elif block != 16:
+        raise ValueError("--block is for --arithmetic bfp")
+    elif batch_norm and accumulator is not None:
+        raise ValueError("--accumulator changes ranges, which --batch-norm's statistics do not follow: leave one out")
+    if samples < 1:
+        raise ValueError(f"--samples {samples}: one training image at least")
+    if fp32:
+        check_writable(fp32)
+    _train("image", out, log, checkpoint, network=network, recipe=recipe, seed=seed, folder=data, epochs=epochs,
+           accumulator=accumulator, samples=samples, fp32=fp32)
+
+
+def _check_width(accumulator: int | None):
+    if accumulator is not None and not 1 <= accumulator <= 64:
+        raise ValueError(f"--accumulator {accumulator} is no width: storage has 1 to 64 bits")
+
+
+def _train(kind: str, out: str, log: Path | None, checkpoint: Path | None, **chosen):
+    """Call the trainer with a progress bar for each phase."""
+    from rich.console import Console
+
+    train = getattr(needing_torch(f"concord.train.runs.{kind}"), f"train_{kind}")
+    deciding = {name: value for name, value in chosen.items() if name != "fp32"}
+    with written(out) as path:
+        check_writable(path)
+        with followed(log, checkpoint, settings(kind, deciding)) as progress:
+            model = train(path, command=shlex.join(["nnp", *sys.argv[1:]]), progress=progress, **chosen)
+    made = model.provenance
+    Console().print(
+        f"{out}: accuracy FP32 {made.fp32_accuracy:.2%}, QAT {made.qat_accuracy:.2%}, golden {made.golden_accuracy:.2%}"
+    )

@@ -1,0 +1,27 @@
+"""`nnp verilog`: the machine, or one of its units, for an integrator."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def verilog(
+    preset: Annotated[str, typer.Option("--preset", help="Machine configuration.")] = "ulx3s",
+    unit: Annotated[str, typer.Option("--unit", help="One unit, named as its file in hw/; 'list' lists them.")] = "nnp",
+    output: Annotated[Path | None, typer.Option("-o", help="Folder: build/verilog/PRESET-UNIT, if not given.")] = None,
+):
+    """Write Verilog with a page of ports, an instantiation template, a FuseSoC core, and the machine's register map."""
+    from concord.nnp.lib.files import write_all
+    from concord.nnp.lib.integration import package
+    from concord.nnp.lib.units import component, names
+    from concord.spec import config
+
+    chosen = config.preset(preset)
+    if unit == "list":
+        typer.echo("\n".join(names()))
+        return
+    output = output or Path("build/verilog") / f"{preset}-{unit}"
+    files = package(component(unit, chosen), unit, preset, chosen)
+    write_all(output, files)
+    typer.echo(f"{output}: {', '.join(files)}")

@@ -1,0 +1,56 @@
+"""Pictures of accuracy against epoch for ways to start quantisation-aware training.
+
+Source: S0.e, figure 11.
+"""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+
+import matplotlib
+from concord.train.runs.compare import band
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+#: Curves of every seed, by the name of the start.
+Curves = Mapping[str, Sequence[Sequence[float]]]
+
+
+def draw(axes: Axes, title: str, fp32: float, curves: Curves):
+    """Lines for means over the seeds, bands that hold them with 95 % confidence, and the FP32 network.
+
+    Args:
+        fp32:   Accuracy of the FP32 network, percent.
+        curves: Accuracy in percent before training and after each epoch.
+    """
+    axes.axhline(fp32, color="black", linestyle="--", label="FP32 network")
+    for name, found in curves.items():
+        mean, half = band(found)
+        (line,) = axes.plot(mean, label=f"start from {name}")
+        axes.fill_between(range(len(mean)), mean - half, mean + half, alpha=0.2, color=line.get_color())
+    axes.set(title=title, xlabel="epoch", ylabel="test accuracy, %")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
+def picture(kind: str, title: str, fp32: float, curves: Curves) -> bytes:
+    """One setting as a file of a kind; the same bytes for the same numbers."""
+    figure = Figure(figsize=(6, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    draw(axes, title, fp32, curves)
+    axes.legend()
+    stream, dates = io.BytesIO(), {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with matplotlib.rc_context({"svg.hashsalt": "concord"}):
+        figure.savefig(stream, format=kind, dpi=130, metadata=dates.get(kind))
+    return stream.getvalue()
+
+
+def table(fp32: Sequence[float], curves: Curves) -> str:
+    """CSV: start, seed, epoch and accuracy in percent; the FP32 network has no epoch."""
+    stream = io.StringIO()
+    lines = csv.writer(stream, lineterminator="\n")
+    lines.writerow(("start", "seed", "epoch", "accuracy"))
+    lines.writerows(("FP32 network", seed, "", value) for seed, value in enumerate(fp32))
+    for name, found in curves.items():
+        for seed, curve in enumerate(found):
+            lines.writerows((name, seed, epoch, value) for epoch, value in enumerate(curve))
+    return stream.getvalue()

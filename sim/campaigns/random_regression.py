@@ -1,0 +1,188 @@
+"""Random programs in volume: golden against the Verilated library.
+
+`nox -s nightly -- --programs 100000 -n 2` runs many; `--config tiny --seed 3 --program 17` repeats one.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from concord.sim.campaigns.shrink import shrink
+from concord.sim.machines.build import BUILD
+from concord.sim.machines.host import MachineTimeout, build, machine
+from concord.sim.machines.scoreboard import compare
+from concord.sim.stimulus.functional_coverage import all_bins, bins
+from concord.sim.stimulus.programs import Case, random_illegal, random_program
+from concord.sim.units import CONFIGURATIONS
+from concord.spec.config import preset
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+CHUNK = 25  #: Programs that one simulated machine runs in a row, each after a reset.
+FAULTY = 5  #: One program of so many stops with an error.
+STALLS = ((0.0, 0.0), (0.3, 0.0), (0.0, 0.5), (0.4, 0.4))  #: Probabilities of idle and stalled cycles of the streams.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """A program that golden and hardware do not agree on.
+
+    Attributes:
+        sentence: The first difference.
+        text:     A smaller program that fails too.
+    """
+
+    config: str
+    seed: int
+    program: int
+    sentence: str
+    text: str
+
+    def __str__(self):
+        return (f"{self.config}, seed {self.seed}, program {self.program}: {self.sentence}\n"
+                f"Repeat with: nox -s nightly -- --config {self.config} --seed {self.seed} --program {self.program}\n"
+                f"A smaller program that fails too:\n{self.text}")
+
+
+@dataclass(kw_only=True, slots=True)
+class Volume:
+    """What many programs showed.
+
+    Attributes:
+        programs: Programs run.
+        cycles:   Clock cycles simulated.
+        bins:     For each configuration how many programs hit each bin.
+        failures: Programs that differ.
+    """
+
+    programs: int = 0
+    cycles: int = 0
+    bins: dict[str, Counter] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, other: "Volume") -> None:
+        """Add what others showed."""
+        self.programs += other.programs
+        self.cycles += other.cycles
+        self.failures += other.failures
+        for config, counts in other.bins.items():
+            self.bins.setdefault(config, Counter(dict.fromkeys(all_bins(preset(config)), 0))).update(counts)
+
+    @property
+    def missed(self) -> dict[str, list[str]]:
+        """Bins that no program hit."""
+        return {config: sorted(name for name, count in counts.items() if not count)
+                for config, counts in self.bins.items()}
+
+
+def case(config: str, seed: int, program: int) -> Case:
+    """Random program number `program`."""
+    rng = np.random.default_rng([seed, program])
+    return (random_illegal if program % FAULTY == FAULTY - 1 else random_program)(preset(config), rng)
+
+
+def chunk(config: str, seed: int, programs: Iterable[int], trace: Path | None = None) -> Volume:
+    """Run some programs on one machine; the first that fails is made smaller and ends the chunk."""
+    programs, found = list(programs), Volume(bins={config: Counter()})
+    with _machine(config, seed, programs[0], trace) as hardware:
+        for program in programs:
+            one = case(config, seed, program)
+            found.programs += 1
+            found.bins[config].update(bins(one))
+            if sentence := _difference(one, hardware, program):
+                found.failures.append(Failure(config=config, seed=seed, program=program, sentence=sentence,
+                                              text=_smaller(one, seed, program).text if trace is None else one.text))
+                break
+        found.cycles = hardware.link.cycles
+    return found
+
+
+def _machine(config: str, seed: int, program: int, trace: Path | None = None):
+    """A machine whose stalls depend on the chunk that `program` is in."""
+    number = program // CHUNK
+    gap, stall = STALLS[number % len(STALLS)]
+    return machine("library", preset(config), seed=seed + number, gap=gap, stall=stall, trace=trace)
+
+
+def _difference(one: Case, hardware, program: int) -> str | None:
+    try:
+        return compare(one, hardware, late=program % 2 == 1)
+    except (AssertionError, MachineTimeout, ValueError) as error:
+        return str(error)
+
+
+def _smaller(one: Case, seed: int, program: int) -> Case:
+    def fails(candidate: Case) -> bool:
+        with machine("library", one.config) as hardware:
+            return _difference(candidate, hardware, program) is not None
+
+    return shrink(one, fails) if fails(one) else one
+
+
+def volume(configs: Iterable[str], programs: int, *, seed: int = 1, processes: int = 1,
+           progress: Callable[[int], None] = lambda count: None) -> Volume:
+    """Run `programs` random programs, shared out evenly over `configs`.
+
+    Args:
+        progress: Told how many more are done.
+    """
+    configs, total = list(configs), Volume()
+    for config in configs:
+        build("library", preset(config))
+    share = -(-programs // len(configs))
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        chunks = [pool.submit(chunk, config, seed, range(first, min(first + CHUNK, share)))
+                  for first in range(0, share, CHUNK) for config in configs]
+        for done in as_completed(chunks):
+            total.add(done.result())
+            progress(done.result().programs)
+    return total
+
+
+def tell(found: Volume, seconds: float, console: Console) -> None:
+    """Print bins and failures."""
+    table = Table("bin", *found.bins, title="Programs that hit each bin")
+    for name in sorted(set().union(*found.bins.values())):
+        table.add_row(name, *(str(counts[name]) if name in counts else "-" for counts in found.bins.values()))
+    console.print(table)
+    for failure in found.failures:
+        console.print(str(failure), markup=False, soft_wrap=True)
+    console.print(f"{found.programs} programs, {len(found.failures)} mismatches, {found.cycles:,} cycles, "
+                  f"{seconds:.0f} s; bins not hit: {sum(map(len, found.missed.values()))}")
+
+
+def main(
+    programs: Annotated[int, typer.Option(help="Random programs, over all configurations.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Seed.")] = 1,
+    config: Annotated[list[str] | None, typer.Option(help="Configuration; may be repeated.")] = None,
+    program: Annotated[int | None, typer.Option(help="Run only this program, and write its waveform.")] = None,
+    processes: Annotated[int, typer.Option("-n", help="Simulations at a time.")] = 1,
+) -> None:
+    """Run random programs."""
+    console, began = Console(), time.monotonic()
+    configs = config or CONFIGURATIONS
+    if program is not None:
+        trace = BUILD.parent / f"{configs[0]}-{seed}-{program}.vcd"
+        found = Volume()
+        found.add(chunk(configs[0], seed, [program], trace))
+        console.print(case(configs[0], seed, program).text, markup=False)
+        console.print(f"waveform: {trace}", soft_wrap=True)
+    else:
+        with Progress(console=console, transient=True) as bars:
+            task = bars.add_task("programs", total=programs)
+            found = volume(configs, programs, seed=seed, processes=processes,
+                           progress=lambda count: bars.advance(task, count))
+    tell(found, time.monotonic() - began, console)
+    raise typer.Exit(bool(found.failures))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,159 @@
+"""Testbench of hw.decode.decoder against spec.check: chains, errors, addresses and counts of any program."""
+
+import os
+import random
+from collections.abc import Iterator
+from itertools import islice
+
+import cocotb
+import numpy as np
+from amaranth.lib import data
+from cocotb.triggers import ClockCycles, RisingEdge
+from concord.hw.lib.payloads import chain as chain_layout
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Sink, Source, reset, start
+from concord.sim.stimulus import memory_stimulus
+from concord.sim.stimulus.chains import fields, meaning
+from concord.sim.stimulus.faults import fault
+from concord.sim.stimulus.limits import limits
+from concord.sim.stimulus.program_generator import Author
+from concord.spec.assembler import assemble
+from concord.spec.chain import Chain
+from concord.spec.check import Sequencer
+from concord.spec.isa import ADDRESS_BITS, END_BITS, WORD, Error
+from concord.spec.rules import Violation
+
+CONFIG = from_text(os.environ["CONFIG"])
+CHAIN, TILE = Record(chain_layout(CONFIG)), Record(data.StructLayout({"tile": ADDRESS_BITS, "integer": 1}))
+INSTRUCTION = Record(data.StructLayout({"address": END_BITS, "word": WORD, "outside": 1}))
+MOST = 300  #: Chains of one program at most.
+
+
+def walk(sequencer: Sequencer) -> tuple[list[Chain], Error, int]:
+    """The first chains of a program, and why and where it stops."""
+    chains = []
+    try:
+        for chain in islice(sequencer.walk(), MOST + 1):
+            chains.append(chain)
+    except Violation as violation:
+        return chains, violation.error, violation.address
+    return chains, Error.NONE, 0
+
+
+class Bench:
+    """A decoder with the instruction buffer in front and a drain behind."""
+
+    def __init__(self, dut, stall: float):
+        self.dut, self.stall, self.random = dut, stall, random.Random(cocotb.RANDOM_SEED)
+        self.chains = Sink(dut, "o", seed=cocotb.RANDOM_SEED, stall=stall)
+        self.loaded = Source(dut, "loaded", seed=cocotb.RANDOM_SEED, stall=stall)
+        self.modes = [False] * CONFIG.matrix_tiles
+        dut.start.value = dut.message_error.value = dut.drained.value = dut.i__valid.value = 0
+
+    async def load(self, tile_modes: list[bool]):
+        """Tell the modes of all tiles."""
+        self.modes = list(tile_modes)
+        await self.loaded.send(*(TILE.join({"tile": t, "integer": mode}) for t, mode in enumerate(tile_modes)))
+
+    async def run(self, program: list[int]) -> dict[str, int]:
+        """Feed a program as the sequencer does until the decoder is done; what it counted."""
+        dut, edge, address = self.dut, RisingEdge(self.dut.clk), 0
+        count = dict.fromkeys(("instructions", "chains", "pushed"), 0)
+        dut.start.value = 1
+        await edge
+        dut.start.value = 0
+        await edge
+        while dut.running.value:
+            taken = dut.i__valid.value and dut.i__ready.value
+            if taken:
+                address = int(dut.target.value) if dut.jump.value else address + 1
+            if not dut.i__valid.value or taken:
+                offer = dut.run.value and self.random.random() >= self.stall
+                dut.i__valid.value = int(offer)
+                word = program[address] if address < len(program) else 0
+                dut.i__payload.value = INSTRUCTION.join({
+                    "address": address, "word": word, "outside": address == CONFIG.instructions})
+            if not dut.run.value:
+                dut.i__valid.value = 0
+            for name in count:
+                count[name] += int(getattr(dut, name).value)
+            dut.drained.value = int(self.random.random() < 0.2)
+            await edge
+        return count
+
+    async def compare(self, program: list[int]) -> Error | None:
+        """Run a program and compare with `spec.check`; its error, or None where it has too many chains to run."""
+        sequencer = Sequencer(CONFIG, program, list(self.modes))
+        chains, error, address = walk(sequencer)
+        if len(chains) > MOST:
+            return None
+        count = await self.run(program)
+        await ClockCycles(self.dut.clk, 2)
+        self.modes = sequencer.modes
+        assert (Error(int(self.dut.error.value)), int(self.dut.error_address.value)) == (error, address)
+        assert self.dut.done.value
+        got = [CHAIN.of(payload) for payload in self.chains.queue]
+        self.chains.queue.clear()
+        for chain, record in zip(chains, got, strict=True):
+            want = CHAIN.of(CHAIN.join(fields(CONFIG, chain)))
+            assert meaning(record) == meaning(want), f"chain at {chain.address}"
+        assert count == {"chains": len(chains), "instructions": sequencer.executed,
+                         "pushed": sum(chain.pushes for chain in chains)}
+        return error
+
+
+def programs(rng: np.random.Generator, count: int) -> Iterator[tuple[list[bool], list[int]]]:
+    """Modes of the tiles, and legal programs, programs with one fault, or legal ones of which one bit is wrong."""
+    for number in range(count):
+        modes = memory_stimulus.modes(CONFIG, rng)
+        author = Author(CONFIG, rng, modes, budget=500)
+        for _ in range(int(rng.integers(8))):
+            author.extend()
+        program = fault(author) if number % 3 == 1 else author.end()
+        if number % 3 == 2:
+            program[rng.integers(len(program))] ^= 1 << int(rng.integers(WORD))
+        yield modes, program
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def matches_spec(dut, stall):
+    """Random programs, one after another, on the tiles that the one before leaves or that the host loads."""
+    bench, found = Bench(dut, stall), set()
+    await start(dut)
+    for number, (modes, program) in enumerate(programs(np.random.default_rng(cocotb.RANDOM_SEED), 60)):
+        if number % 2 == 0:
+            await bench.load(modes)
+        found.add(await bench.compare(program))
+    assert len(found) > 5, found
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(beyond=[0, 1])
+async def limits_to_the_word(dut, beyond):
+    """What just fits is legal, and one word, tile, row or loop more is not."""
+    bench = Bench(dut, 0.0)
+    await start(dut)
+    for text in limits(CONFIG, beyond):
+        await bench.load([False] * CONFIG.matrix_tiles)
+        error = await bench.compare(assemble(text))
+        assert (error != Error.NONE) == beyond, text
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def message_error_stops(dut):
+    """A malformed message stops the program, and no other starts until reset."""
+    bench, rng = Bench(dut, 0.0), np.random.default_rng(cocotb.RANDOM_SEED)
+    await start(dut)
+    program = assemble("loop 60000\ns_wr Rows, 1\nend_loop\nend")
+    running = cocotb.start_soon(bench.run(program))
+    await ClockCycles(dut.clk, int(rng.integers(5, 100)))
+    dut.message_error.value = 1
+    await running
+    for _ in range(2):
+        assert (int(dut.error.value), int(dut.error_address.value), int(dut.running.value)) == (Error.MESSAGE, 0, 0)
+        await bench.run(program)
+    dut.message_error.value = 0
+    await reset(dut)
+    assert await bench.compare(assemble("end")) == Error.NONE

@@ -1,0 +1,113 @@
+"""Testbench of hw.decode.instruction_check against spec.check: one instruction after a legal beginning."""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotb.triggers import Timer
+from concord.hw.decode.instruction_check import place
+from concord.hw.lib.payloads import chain
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.stimulus import memory_stimulus
+from concord.sim.stimulus.program_generator import Author
+from concord.spec.check import check
+from concord.spec.isa import SPECS, VRFS, WORD, Error, Mem, Op, decode
+
+CONFIG = from_text(os.environ["CONFIG"])
+PLACE, CHAIN = Record(place), Record(chain(CONFIG))
+
+
+def after(program: list[int]) -> tuple[dict, dict]:
+    """Where the decoder is behind `program`, and the chain so far, as far as the unit looks at them."""
+    where, so_far = {"loops": 0}, {}
+    for instruction in map(decode, program):
+        op, mem = instruction.op, instruction.mem
+        where["loops"] += (op == Op.LOOP) - (op == Op.END_LOOP)
+        if op in (Op.V_RD, Op.M_RD):
+            where |= {"open": 1, "length": 1, "position": 0, "closed": 0, "written": 0, "writes": 0}
+            so_far = {"matrix": op == Op.M_RD, "memory": mem - 1, "writes": {}}
+        elif op == Op.END_CHAIN:
+            where, so_far = {"loops": where["loops"]}, {}
+        elif where.get("open"):
+            where["length"] = min(where["length"] + 1, 15)
+            where["written"] = op in (Op.V_WR, Op.M_WR)
+            where["closed"] = op == Op.M_WR or (op == Op.V_WR and mem == Mem.MVM_Q)
+            so_far |= {"mv_mul": 1} if op == Op.MV_MUL else {}
+            if SPECS[op].operation:
+                where["position"] = SPECS[op].position + 1
+            if op == Op.V_WR:
+                where["writes"] += 1
+                so_far |= {"net": 1} if mem == Mem.NET_Q else {}
+                if mem in VRFS:
+                    so_far["writes"] |= {mem - 1: {"valid": 1}}
+    return where, so_far
+
+
+def candidate(rng: np.random.Generator, program: list[int]) -> int:
+    """An instruction: one of the program, with a bit or an opcode wrong or as it is, or anything."""
+    word = program[rng.integers(len(program))]
+    match rng.integers(4):
+        case 0:
+            word ^= 1 << int(rng.integers(WORD))
+        case 1:
+            word = word & ~0xFF | int(rng.integers(max(Op) + 4))
+        case 2:
+            word = int(rng.integers(max(Op) + 1)) | int(rng.integers(12)) << 16
+    return word
+
+
+@cocotb.test()
+async def matches_spec(dut):
+    """Random instructions everywhere in random programs."""
+    rng, found = np.random.default_rng(cocotb.RANDOM_SEED), set()
+    dut.outside.value = dut.words.value = dut.iterations.value = dut.tiles.value = dut.span.value = 0
+    for _ in range(40):
+        modes = memory_stimulus.modes(CONFIG, rng)
+        author = Author(CONFIG, rng, modes, budget=300)
+        for _ in range(4):
+            author.extend()
+        program = author.end()
+        for address in rng.integers(0, len(program), 80):
+            before, word = program[:address], candidate(rng, program)
+            where, so_far = after(before)
+            violation = check([*before, word], CONFIG, list(modes))
+            dut.word.value, dut.place.value, dut.chain.value = word, PLACE.join(where), CHAIN.join(so_far)
+            await Timer(1, "ns")
+            # What only the whole chain shows has an address before this one.
+            want = violation.error if violation and violation.address == address else Error.NONE
+            found.add(want)
+            assert Error(int(dut.error.value)) == want, f"{address}: {decode(word)}"
+    assert found >= {Error.NONE, Error.ILLEGAL, Error.RANGE, Error.LOOP}, found
+
+
+@cocotb.test()
+async def outside_is_the_end(dut):
+    """Behind the instruction buffer there is nothing but an error."""
+    dut.word.value = int(Op.END)
+    dut.place.value = dut.chain.value = 0
+    for outside in (0, 1):
+        dut.outside.value = outside
+        await Timer(1, "ns")
+        assert int(dut.error.value) == (Error.END if outside else Error.NONE)
+
+
+@cocotb.test()
+async def ranges(dut):
+    """The last address of an instruction, and whether it lies in its memory."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    dut.outside.value = dut.place.value = dut.chain.value = 0
+    sizes = {Op.VV_ADD0: CONFIG.addsub_vrf, Op.VV_MUL1: CONFIG.multiply_vrf}
+    for _ in range(2000):
+        op = (Op.VV_ADD0, Op.VV_MUL1, Op.MV_MUL, Op.M_WR)[rng.integers(4)]
+        size = sizes.get(op, CONFIG.matrix_tiles)
+        words, iterations, tiles, span = (int(n) for n in rng.integers(1, size + 2, 4))
+        inc = int(rng.integers(2)) if op in sizes else 0
+        first = int(rng.integers(size))
+        count = {Op.MV_MUL: tiles, Op.M_WR: iterations}.get(op, words)
+        dut.word.value = int(op) | inc << 8 | first << 32
+        dut.words.value, dut.iterations.value, dut.tiles.value, dut.span.value = words, iterations, tiles, span
+        await Timer(1, "ns")
+        end = first + count + span * inc
+        assert int(dut.end.value) == end
+        assert int(dut.beyond.value) == (end > size), op.name

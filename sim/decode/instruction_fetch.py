@@ -1,0 +1,74 @@
+"""Testbench of hw.decode.instruction_fetch: instructions in order, and from elsewhere after a jump."""
+
+import os
+import random
+
+import cocotb
+from amaranth.lib import data
+from cocotb.triggers import ClockCycles, RisingEdge
+from concord.hw.lib import message_payloads
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Sink, Source, start
+from concord.spec.isa import END_BITS, WORD
+
+CONFIG = from_text(os.environ["CONFIG"])
+SIZE = CONFIG.instructions
+WRITE = Record(message_payloads.Program)
+INSTRUCTION = Record(data.StructLayout({"address": END_BITS, "word": WORD, "outside": 1}))
+
+
+class Bench:
+    """The instruction buffer as a list, written through `program`."""
+
+    def __init__(self, dut, stall: float):
+        self.dut, self.stall, self.random = dut, stall, random.Random(cocotb.RANDOM_SEED)
+        self.source = Source(dut, "program", seed=cocotb.RANDOM_SEED, stall=stall)
+        self.buffer = [0] * SIZE
+        dut.run.value = dut.jump.value = 0
+
+    async def write(self, addresses):
+        """New instructions at these addresses."""
+        for address in addresses:
+            self.buffer[address] = self.random.getrandbits(WORD)
+        await self.source.send(*(WRITE.join({"address": a, "data": self.buffer[a]}) for a in addresses))
+        await ClockCycles(self.dut.clk, 1)
+
+    async def run(self, count: int, jumps: float):
+        """Take `count` instructions from the first on; each may jump, what lies behind the buffer must."""
+        dut, taken, address, gap = self.dut, 0, 0, 2
+        sink = Sink(dut, "o", seed=self.random.random(), stall=self.stall)
+        dut.run.value = 1
+        since = 0
+        while taken < count:
+            # The jump is told whether the instruction is taken or not: only with it does it count.
+            jump = address == SIZE or self.random.random() < jumps
+            target = self.random.choice((0, SIZE, SIZE - 1, self.random.randrange(SIZE)))
+            dut.jump.value, dut.target.value = int(jump), target
+            await RisingEdge(dut.clk)
+            since += 1
+            if not (dut.o__valid.value and dut.o__ready.value):
+                continue
+            assert INSTRUCTION.of(int(dut.o__payload.value)) | {"word": 0} == {
+                "address": address, "word": 0, "outside": address == SIZE}
+            if address < SIZE:
+                assert INSTRUCTION.of(int(dut.o__payload.value))["word"] == self.buffer[address]
+            assert self.stall or taken == 0 or since == gap, f"instruction {taken} came after {since} cycles"
+            taken, since, gap = taken + 1, 0, 2 if jump else 1
+            address = target if jump else address + 1
+        sink.task.cancel()
+        dut.run.value = dut.o__ready.value = 0
+        await ClockCycles(dut.clk, 2)
+        assert not dut.o__valid.value
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def reads_in_order(dut, stall):
+    """Programs without jumps, with few, with many; instructions in between replaced; every run begins at 0."""
+    bench = Bench(dut, stall)
+    await start(dut)
+    await bench.write(bench.random.sample(range(SIZE), SIZE))
+    for jumps in (0.0, 0.05, 0.5, 1.0) * 2:
+        await bench.run(SIZE + 5 if not jumps else 150, jumps)
+        await bench.write([bench.random.randrange(SIZE) for _ in range(20)])

@@ -1,0 +1,49 @@
+"""Testbench of hw.decode.mode_table: a list of flags."""
+
+import os
+import random
+
+import cocotb
+from amaranth.lib import data
+from cocotb.triggers import RisingEdge
+from concord.hw.decode.mode_table import CHUNK
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Source, start
+from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
+
+TILES = int(os.environ["TILES"])
+REQUEST = Record(data.StructLayout({"set": 1, "integer": 1, "first": ADDRESS_BITS, "count": REGISTER_BITS}))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def answers_like_a_list(dut, stall):
+    """Ranges of all lengths are set and asked for; half of the questions are about tiles of one mode but for one."""
+    chance, modes = random.Random(cocotb.RANDOM_SEED), [False] * TILES
+    source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
+    await start(dut)
+    requests = [{"set": 1, "integer": 0, "first": 0, "count": TILES}]
+    for _ in range(400):
+        first = chance.randrange(TILES)
+        count = chance.choice((1, TILES - first, chance.randint(1, TILES - first)))
+        mode, odd = chance.getrandbits(1), chance.randrange(first, first + count)
+        requests += [{"set": 1, "integer": mode, "first": first, "count": count},
+                     {"set": chance.getrandbits(1), "integer": 1 - mode, "first": odd, "count": 1},
+                     {"set": 0, "integer": mode, "first": first, "count": count}]
+    source.put(*map(REQUEST.join, requests))
+    answers = 0
+    for request in requests:
+        tiles, cycles = range(request["first"], request["first"] + request["count"]), 0
+        while True:
+            await RisingEdge(dut.clk)
+            cycles += int(dut.i__valid.value)
+            if dut.done.value:
+                break
+        assert dut.i__ready.value
+        assert cycles == tiles[-1] // CHUNK - tiles[0] // CHUNK + 1
+        if request["set"]:
+            modes[tiles.start:tiles.stop] = [request["integer"]] * len(tiles)
+        else:
+            assert bool(dut.agree.value) == all(modes[t] == request["integer"] for t in tiles)
+            answers += bool(dut.agree.value)
+    assert 50 < answers < 600

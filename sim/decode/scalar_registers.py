@@ -1,0 +1,86 @@
+"""Testbench of hw.decode.scalar_registers against spec.chain."""
+
+import os
+import random
+
+import cocotb
+from cocotb.triggers import RisingEdge
+from concord.hw.decode.scalar_registers import DERIVED
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import start
+from concord.spec.chain import Chain, Registers
+from concord.spec.isa import Instruction, Mem, Op, Reg
+
+CONFIG = from_text(os.environ["CONFIG"])
+VALUES = Record(DERIVED)
+CHAIN = (Instruction(op=Op.V_RD, mem=Mem.INITIAL_VRF, inc=1), Instruction(op=Op.MV_MUL),
+         Instruction(op=Op.V_WR, mem=Mem.INITIAL_VRF, inc=1))
+
+
+def derived(r: Registers) -> dict[str, int]:
+    """What must follow from the registers: only whether one is zero, where one is; no window that does not fit."""
+    plain = {name: getattr(r, name) for name in Registers.__slots__}
+    if 0 in (r.rows, r.columns, r.iterations, r.iterations_x):
+        return plain | {"zero": 1}
+    chain = Chain.resolve(CONFIG, 0, CHAIN, r)
+    plain |= {"words": chain.words, "row_tiles": chain.row_tiles, "vector_words": chain.source_words,
+              "tiles": len(chain.tiles), "total_words": chain.words * r.iterations,
+              "span_out": chain.offset(chain.target, r.iterations - 1), "zero": 0,
+              "divides": int(r.iterations % r.iterations_x == 0)}
+    return plain | ({"span_source": chain.source_offset(r.iterations - 1)} if plain["divides"] else {})
+
+
+class Bench:
+    """The unit, and the registers as the specification has them."""
+
+    def __init__(self, dut):
+        self.dut, self.random, self.registers = dut, random.Random(cocotb.RANDOM_SEED), Registers.reset(CONFIG)
+        dut.write.value = dut.clear.value = 0
+
+    async def cycle(self):
+        await RisingEdge(self.dut.clk)
+        self.dut.write.value = self.dut.clear.value = 0
+
+    async def write(self):
+        """Write a random register: small values, which divide each other, and large ones."""
+        reg = self.random.choice(list(Reg))
+        if reg == Reg.OUT_SCALE:
+            value = self.random.randint(-32, 31) & 0xFFFF
+        else:
+            value = self.random.choice((self.random.randint(0, 12), self.random.getrandbits(16), 1, 0xFFFF))
+        self.registers = self.registers.written(reg, value)
+        self.dut.write.value, self.dut.reg.value, self.dut.value.value = 1, reg, value
+        await self.cycle()
+
+    async def settle(self) -> int:
+        """Wait until the derived values are fresh, and compare; cycles that it took."""
+        cycles = 0
+        while True:
+            await self.cycle()
+            cycles += 1
+            got = VALUES.of(int(self.dut.values.value))
+            assert all(got[name] == getattr(self.registers, name) for name in Registers.__slots__)
+            if self.dut.fresh.value:
+                break
+        want = derived(self.registers)
+        assert {name: got[name] for name in want} == want
+        return cycles
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def follow_every_write(dut):
+    """Derived values are right whenever they are fresh, and in time, after one write or several, or a clear."""
+    bench = Bench(dut)
+    await start(dut)
+    assert await bench.settle() == 1
+    for _ in range(600):
+        for _ in range(bench.random.choice((1, 1, 2, 5))):
+            await bench.write()
+            for _ in range(bench.random.choice((0, 0, 3, 12))):
+                await bench.cycle()
+        if bench.random.random() < 0.1:
+            bench.registers = Registers.reset(CONFIG)
+            dut.clear.value = 1
+            await bench.cycle()
+        assert await bench.settle() <= (8 if bench.registers.iterations_x < 2 else 24)

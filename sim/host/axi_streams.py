@@ -1,0 +1,73 @@
+"""Testbench of hw.host.axi_streams around the lazy update: golden's blocks by cocotbext-axi."""
+
+import json
+import os
+
+import cocotb
+import numpy as np
+from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
+from concord.hw.host.axi_streams import fields
+from concord.hw.lazy.exponent_search import COUNTS, pass_answer
+from concord.hw.lazy.lazy_update import lazy_block, lazy_elements, lazy_parameters
+from concord.sim.drivers.axi_stream import pauses
+from concord.sim.drivers.stream import start
+from concord.sim.stimulus.lazy_passes import draw
+from concord.spec.training import E_MIN, LazyFormat
+
+FMT = LazyFormat(**json.loads(os.environ["FORMAT"]))
+LANES = int(os.environ["LANES"])
+
+
+def to_bytes(shape, transfers: list[dict]) -> bytes:
+    """The tdata of transfers; what is above a field is noise that nobody may look at."""
+    packed = bytearray()
+    for values in transfers:
+        for field in fields(shape):
+            value = int(values[field.name]) & (1 << field.width) - 1
+            noise = int(np.random.default_rng(value).integers(256)) << field.width & (1 << 8 * field.bytes) - 1
+            packed += (value | noise).to_bytes(field.bytes, "little")
+    return bytes(packed)
+
+
+def from_bytes(shape, raw: bytes) -> list[dict]:
+    """The values of transfers, by the names of their fields."""
+    names = fields(shape)
+    size = sum(field.bytes for field in names)
+    return [{field.name: int.from_bytes(raw[at + field.offset // 8:][:field.bytes], "little", signed=field.signed)
+             for field in names} for at in range(0, len(raw), size)]
+
+
+def words(**arrays) -> list[dict]:
+    """Elements of arrays as transfers, with zeros behind the last."""
+    padded = {name: np.pad(values, (0, -len(values) % LANES)).reshape(-1, LANES) for name, values in arrays.items()}
+    return [{f"{name}[{k}]": value for name, row in zip(padded, rows, strict=True) for k, value in enumerate(row)}
+            for rows in zip(*padded.values(), strict=True)]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def matches_golden(dut, stall):
+    """Blocks as packets, and a byte for each part of an answer."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    ends = {}
+    for seed, (kind, name) in enumerate(((AxiStreamSource, "s_axis_block"), (AxiStreamSource, "s_axis_i"),
+                                         (AxiStreamSink, "m_axis_o"), (AxiStreamSink, "m_axis_answer"))):
+        ends[name] = kind(AxiStreamBus.from_prefix(dut, name), dut.clk, dut.rst)
+        ends[name].log.setLevel("WARNING")
+        if stall:
+            ends[name].set_pause_generator(pauses(seed, stall))
+    dut.clear.value = 0
+    await start(dut)
+    passes = [draw(rng, FMT, int(rng.integers(1, 5 * LANES))) for _ in range(100)]
+    for given in passes:
+        head = {"exponent": given.old.exponent - E_MIN, "update_exponent": given.update_exponent - E_MIN,
+                "change": given.change}
+        ends["s_axis_block"].send_nowait(AxiStreamFrame(to_bytes(lazy_block(FMT), [head])))
+        elements = words(mantissas=given.old.mantissas, residuals=given.old.residuals, updates=given.update)
+        ends["s_axis_i"].send_nowait(AxiStreamFrame(to_bytes(lazy_elements(FMT, LANES), elements)))
+    for given in passes:
+        done = given.golden
+        packet = from_bytes(lazy_parameters(FMT, LANES), bytes((await ends["m_axis_o"].recv()).tdata))
+        assert packet == words(mantissas=done.mantissas, residuals=done.residuals)
+        (answer,) = from_bytes(pass_answer(FMT), bytes((await ends["m_axis_answer"].recv()).tdata))
+        assert answer == {"ask": done.ask, "change": done.change} | {name: getattr(done, name) for name in COUNTS}

@@ -1,0 +1,137 @@
+"""Testbench of hw.host.control against spec.registers; CONFIG names the preset."""
+
+import os
+import random
+
+import cocotb
+from cocotb.triggers import RisingEdge
+from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
+from cocotbext.axi.axil_channels import AxiLiteAWSource, AxiLiteAWTransaction, AxiLiteWSource, AxiLiteWTransaction
+from concord.sim.drivers.axi_stream import pauses
+from concord.sim.drivers.stream import start
+from concord.spec.config import preset
+from concord.spec.registers import Control, Counter, Register
+
+CONFIG = preset(os.environ.get("CONFIG", "tiny"))
+CONSTANTS = {
+    Register.CONTROL: 0, Register.DIGEST: CONFIG.digest, Register.NATIVE_DIM: CONFIG.native_dim,
+    Register.LANES: CONFIG.lanes, Register.TILE_ENGINES: CONFIG.tile_engines, Register.MFU_LANES: CONFIG.mfu_lanes,
+    Register.MATRIX_TILES: CONFIG.matrix_tiles, Register.INSTRUCTIONS: CONFIG.instructions,
+    Register.COUNTER_COUNT: len(Counter)}
+
+
+class Bench:
+    """The unit with a bus master in front and counters behind, which are not always ready."""
+
+    def __init__(self, dut, stall: float):
+        self.dut, self.stall, self.random = dut, stall, random.Random(cocotb.RANDOM_SEED)
+        self.counters = [self.random.getrandbits(32) for _ in Counter]
+        self.pulses = []
+        for port in ("status", "error", "error_address", "counter__ready"):
+            getattr(dut, port).value = 0
+
+    async def start(self):
+        await start(self.dut)
+        self.host = AxiLiteMaster(AxiLiteBus.from_prefix(self.dut, "s_axil"), self.dut.clk, self.dut.rst)
+        for part in (self.host.write_if, self.host.read_if):
+            part.log.setLevel("WARNING")
+        for k, channel in enumerate((self.host.write_if.aw_channel, self.host.write_if.w_channel,
+                                     self.host.write_if.b_channel, self.host.read_if.ar_channel,
+                                     self.host.read_if.r_channel)):
+            channel.set_pause_generator(pauses(cocotb.RANDOM_SEED + k, self.stall))
+        cocotb.start_soon(self._count())
+        cocotb.start_soon(self._watch())
+
+    async def read(self, address: int) -> int:
+        """The register at `address`, with an OKAY."""
+        done = await self.host.read(address, 4)
+        assert done.resp == AxiResp.OKAY
+        return int.from_bytes(done.data, "little")
+
+    async def write(self, address: int, data: bytes):
+        """Write bytes, which must be answered with an OKAY."""
+        done = await self.host.write(address, data)
+        assert done.resp == AxiResp.OKAY
+        await RisingEdge(self.dut.clk)
+
+    async def _count(self):
+        while True:
+            await RisingEdge(self.dut.clk)
+            taken = self.dut.counter__valid.value and self.dut.counter__ready.value
+            self.dut.count.value = (
+                self.counters[int(self.dut.counter__payload.value)] if taken else self.random.getrandbits(32))
+            self.dut.counter__ready.value = int(self.random.random() >= self.stall)
+
+    async def _watch(self):
+        while True:
+            await RisingEdge(self.dut.clk)
+            pulses = [Control[name.upper()] for name in ("start", "reset", "clear") if getattr(self.dut, name).value]
+            if pulses:
+                self.pulses.append(sum(pulses))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def registers(dut, stall):
+    """Every address reads what the definition says, unknown ones 0."""
+    bench = Bench(dut, stall)
+    await bench.start()
+    state = {Register.STATUS: 0x2A, Register.ERROR: 9, Register.ERROR_ADDRESS: 0x1BEEF}
+    dut.status.value, dut.error.value, dut.error_address.value = state.values()
+    counters = {Register.COUNTERS + 4 * k: value for k, value in enumerate(bench.counters)}
+    known = CONSTANTS | state | counters
+    for address in range(0, 1 << 12, 4):
+        if address < 0x240 or address % 0x40 == 0:
+            assert await bench.read(address) == known.get(address, 0), hex(address)
+    assert not bench.pulses
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def commands(dut, stall):
+    """A command is one pulse; other bytes, addresses and bits do nothing."""
+    bench = Bench(dut, stall)
+    await bench.start()
+    for value in range(16):
+        await bench.write(Register.CONTROL, bytes([value, 0xFF, 0xFF, 0xFF]))
+        await bench.write(Register.CONTROL, bytes([value]))
+        assert bench.pulses == [value & 7] * 2 * bool(value & 7)
+        bench.pulses.clear()
+    await bench.write(Register.CONTROL + 1, b"\xff\xff\xff")
+    for address in [*Register, 0x40, 0xFFC]:
+        if address != Register.CONTROL:
+            await bench.write(address, b"\xff\xff\xff\xff")
+    assert not bench.pulses
+    for address, value in CONSTANTS.items():
+        assert await bench.read(address) == value
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def reads_beside_writes(dut):
+    """Both directions run at once."""
+    bench = Bench(dut, 0.3)
+    await bench.start()
+    reads = [cocotb.start_soon(bench.read(Register.COUNTERS + 4 * k)) for k in range(len(Counter))]
+    writes = [cocotb.start_soon(bench.write(Register.CONTROL, bytes([1 << k % 3]))) for k in range(30)]
+    assert [await read for read in reads] == bench.counters
+    for write in writes:
+        await write
+    assert bench.pulses == [1 << k % 3 for k in range(30)]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def strobes(dut):
+    """A command whose byte is not strobed is none, whatever is on the wires."""
+    await start(dut)
+    bus = AxiLiteBus.from_prefix(dut, "s_axil")
+    dut.s_axil_bready.value = 1
+    addresses = AxiLiteAWSource(bus.write.aw, dut.clk, dut.rst)
+    words = AxiLiteWSource(bus.write.w, dut.clk, dut.rst)
+    for strobe in range(16):
+        await addresses.send(AxiLiteAWTransaction(awaddr=Register.CONTROL, awprot=0))
+        await words.send(AxiLiteWTransaction(wdata=0xFFFFFFFF, wstrb=strobe))
+        started = 0
+        for _ in range(8):
+            await RisingEdge(dut.clk)
+            started += int(dut.start.value)
+        assert started == strobe & 1, strobe

@@ -1,0 +1,101 @@
+"""Testbench of hw.host.counters: exact totals at any moment."""
+
+import random
+
+import cocotb
+from cocotb.triggers import RisingEdge
+from concord.sim.drivers.stream import start
+from concord.spec.registers import Counter
+
+MAXIMA = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)
+LARGEST = (1 << 32) - 1
+#: Bits by which each counter may grow: most by one, some by much, and some that saturate within a test.
+WIDTHS = {counter: 8 if counter in MAXIMA else 24 if counter % 11 == 5 else 1 + 5 * (counter % 7 == 2)
+          for counter in Counter}
+
+
+class Bench:
+    """The unit, fed with random increments and asked at random; totals in Python beside it."""
+
+    def __init__(self, dut):
+        self.dut, self.random = dut, random.Random(cocotb.RANDOM_SEED)
+        self.totals = dict.fromkeys(Counter, 0)
+        self.asked, self.reads = None, 0
+        self.add = dict.fromkeys(Counter, 0)
+        dut.add.value = dut.clear.value = dut.counter__valid.value = 0
+
+    async def cycle(self, *, rate: float, read: float, clear: float = 0.0):
+        """One cycle: check what the last one asked for, then drive the next."""
+        dut = self.dut
+        await RisingEdge(dut.clk)
+        if self.asked is not None:
+            counter, total = self.asked
+            assert int(dut.count.value) == total, counter.name
+            self.reads += 1
+        self.asked = None
+        if dut.counter__valid.value and dut.counter__ready.value:
+            counter = Counter(int(dut.counter__payload.value))
+            self.asked = counter, self.totals[counter]
+            dut.counter__valid.value = 0
+        self._count(bool(dut.clear.value))
+        self.add = {c: self._increment(c, rate) if self.random.random() < rate else 0 for c in Counter}
+        dut.add.value = self._packed()
+        dut.clear.value = int(self.random.random() < clear)
+        if (self.asked is not None or not dut.counter__valid.value) and self.random.random() < read:
+            dut.counter__valid.value = 1
+            dut.counter__payload.value = self.random.choice(list(Counter))
+
+    def _count(self, cleared):
+        for counter, new in self.add.items():
+            old = self.totals[counter]
+            grown = max(old, new) if counter in MAXIMA else min(old + new, LARGEST)
+            self.totals[counter] = 0 if cleared else grown
+
+    def _increment(self, counter, rate):
+        """The most in every cycle at rate 1: what fronts must be wide enough for."""
+        most = (1 << WIDTHS[counter]) - 1
+        return most if rate == 1.0 else self.random.choice((most, 1, self.random.randint(0, most)))
+
+    def _packed(self):
+        value, at = 0, 0
+        for counter, width in WIDTHS.items():
+            value, at = value | self.add[counter] << at, at + width
+        return value
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(rate=[0.05, 1.0], read=[0.02, 1.0])
+async def exact_at_any_moment(dut, rate, read):
+    """A read brings everything before it, however busy the counters and the reader are; large ones saturate."""
+    bench = Bench(dut)
+    await start(dut)
+    for _ in range(3000):
+        await bench.cycle(rate=rate, read=read)
+    assert bench.reads > 10
+    assert rate < 1.0 or any(total == LARGEST for total in bench.totals.values())
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def clears(dut):
+    """After a clear, and in the middle of the last one, counting begins at 0."""
+    bench = Bench(dut)
+    await start(dut)
+    for _ in range(6000):
+        await bench.cycle(rate=0.5, read=0.5, clear=0.01)
+    assert bench.reads > 200
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def reset_clears(dut):
+    """A reset clears the totals too, though memory has no reset."""
+    bench = Bench(dut)
+    await start(dut)
+    for _ in range(300):
+        await bench.cycle(rate=1.0, read=0.0)
+    dut.rst.value = 1
+    await RisingEdge(dut.clk)
+    dut.rst.value = dut.add.value = 0
+    bench.totals, bench.add, bench.asked = dict.fromkeys(Counter, 0), dict.fromkeys(Counter, 0), None
+    for _ in range(3000):
+        await bench.cycle(rate=0.1, read=0.5)
+    assert bench.reads > 200

@@ -1,0 +1,171 @@
+"""Testbench of hw.host.message_input against spec.messages; CONFIG names the preset."""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotb.triggers import ClockCycles, RisingEdge
+from cocotbext.axi import AxiStreamBus, AxiStreamSource
+from concord.sim.drivers.axi_stream import pauses
+from concord.sim.drivers.stream import Sink, start
+from concord.sim.stimulus.message_cases import items, malformed, message, to_machine
+from concord.spec.config import preset
+from concord.spec.messages import MessageKind, pack
+
+CONFIG = preset(os.environ.get("CONFIG", "tiny"))
+OUTS = ("net", "write", "program", "bias", "packed", "update", "read")
+
+
+class Bench:
+    """The unit with a host in front, and sinks and a count of errors behind."""
+
+    def __init__(self, dut, stall: float = 0.0):
+        self.dut, self.errors = dut, 0
+        self.rng = np.random.default_rng(cocotb.RANDOM_SEED)
+        self.sinks = {name: Sink(dut, name, seed=cocotb.RANDOM_SEED, stall=stall) for name in OUTS}
+        dut.idle.value = 1
+        dut.reset.value = 0
+        self.stall = stall
+
+    async def start(self):
+        await start(self.dut)
+        self.host = AxiStreamSource(AxiStreamBus.from_prefix(self.dut, "s_axis"), self.dut.clk, self.dut.rst)
+        self.host.log.setLevel("WARNING")
+        self.host.set_pause_generator(pauses(cocotb.RANDOM_SEED, self.stall))
+        cocotb.start_soon(self._count_errors())
+
+    async def send(self, *packets: bytes):
+        """Send packets and wait until nothing moves any more."""
+        for data in packets:
+            await self.host.send(data)
+        await self.host.wait()
+        await self.settle()
+
+    async def settle(self):
+        """Wait until every item has been taken."""
+        quiet = 0
+        while quiet < 8:
+            await RisingEdge(self.dut.clk)
+            busy = self.dut.busy.value or any(sink.valid.value for sink in self.sinks.values())
+            quiet = 0 if busy else quiet + 1
+
+    def taken(self) -> dict[str, list[int]]:
+        """What has come out since the last call."""
+        outs = {name: list(sink.queue) for name, sink in self.sinks.items()}
+        for sink in self.sinks.values():
+            sink.queue.clear()
+        return outs
+
+    async def _count_errors(self):
+        while True:
+            await RisingEdge(self.dut.clk)
+            self.errors += int(self.dut.error.value)
+
+
+def joined(packets) -> dict[str, list[int]]:
+    """Items of several messages."""
+    each = [items(CONFIG, data) for data in packets]
+    return {name: [item for outs in each for item in outs[name]] for name in OUTS}
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def every_kind(dut, stall):
+    """Well-formed messages come out as their items, back to back."""
+    bench = Bench(dut, stall)
+    await bench.start()
+    packets = [pack(CONFIG, message(CONFIG, bench.rng, MessageKind(kind)))
+               for kind in bench.rng.choice(to_machine(CONFIG), 200)]
+    await bench.send(*packets)
+    assert bench.taken() == joined(packets)
+    assert bench.errors == 0
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def every_fault(dut, stall):
+    """A malformed message raises one error, brings what golden says, and leaves the next one whole."""
+    bench = Bench(dut, stall)
+    await bench.start()
+    for name, data in (case for _ in range(4) for case in malformed(CONFIG, bench.rng).items()):
+        packets = [data, pack(CONFIG, message(CONFIG, bench.rng, MessageKind.INPUT))]
+        before = bench.errors
+        await bench.send(*packets)
+        assert bench.errors == before + 1, name
+        assert bench.taken() == joined(packets), name
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def one_unit_a_cycle(dut):
+    """Payloads have no bubbles."""
+    bench = Bench(dut)
+    await bench.start()
+    data = pack(CONFIG, message(CONFIG, bench.rng, MessageKind.INPUT, most=400))
+    cycles = 0
+    cocotb.start_soon(bench.host.send(data))
+    wanted = len(items(CONFIG, data)["net"])
+    while len(bench.sinks["net"].queue) < wanted:
+        await RisingEdge(dut.clk)
+        cycles += 1
+    assert cycles <= len(data) // 4 + 12, f"{cycles} cycles for {len(data) // 4} units"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def waits_for_the_machine(dut):
+    """While a program runs, INPUT passes and other kinds wait; a fault is told at once."""
+    bench = Bench(dut)
+    await bench.start()
+    dut.idle.value = 0
+    first, second = (pack(CONFIG, message(CONFIG, bench.rng, kind)) for kind in (MessageKind.INPUT, MessageKind.BIAS))
+    for data in (first, second):
+        await bench.host.send(data)
+    await ClockCycles(dut.clk, 200)
+    assert bench.taken() == joined([first])
+    assert not dut.busy.value
+    dut.idle.value = 1
+    await bench.send()
+    assert bench.taken() == joined([second])
+    dut.idle.value = 0
+    await bench.send(malformed(CONFIG, bench.rng)["BIAS beyond"])
+    assert bench.errors == 1
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_read_holds_the_next_message(dut):
+    """The message behind a READ waits until it has been taken."""
+    bench = Bench(dut)
+    await bench.start()
+    bench.sinks["read"].stall = 1.0
+    await ClockCycles(dut.clk, 2)
+    packets = [pack(CONFIG, message(CONFIG, bench.rng, kind)) for kind in (MessageKind.READ, MessageKind.WRITE)]
+    for data in packets:
+        await bench.host.send(data)
+    await ClockCycles(dut.clk, 100)
+    assert dut.busy.value
+    assert dut.read__valid.value
+    assert not bench.sinks["write"].queue
+    bench.sinks["read"].stall = 0.0
+    await bench.send()
+    assert bench.taken() == joined(packets)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def reset_between_any_two_units(dut):
+    """A reset discards the message under way, without an error, and the next one is whole."""
+    bench = Bench(dut)
+    await bench.start()
+    for cycles in range(1, 60):
+        kind = MessageKind(bench.rng.choice([kind for kind in to_machine(CONFIG) if kind != MessageKind.READ]))
+        lost = pack(CONFIG, message(CONFIG, bench.rng, kind))
+        await bench.host.send(lost)
+        await ClockCycles(dut.clk, cycles)
+        dut.reset.value = 1
+        await ClockCycles(dut.clk, 1 + cycles % 3)
+        dut.reset.value = 0
+        await bench.send()
+        came, whole = bench.taken(), items(CONFIG, lost)
+        assert all(came[name] == whole[name][:len(came[name])] for name in OUTS), cycles
+        data = pack(CONFIG, message(CONFIG, bench.rng, MessageKind.WRITE))
+        await bench.send(data)
+        assert bench.taken() == items(CONFIG, data), cycles
+    assert bench.errors == 0

@@ -1,0 +1,107 @@
+"""Testbench of hw.host.message_items: payloads of every kind become their items."""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.hw.lib import message_payloads
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.stimulus.message_cases import items, message, to_machine
+from concord.spec.messages import Message, MessageKind, pack
+
+CONFIG = from_text(os.environ["CONFIG"])
+HEADER = Record(message_payloads.Header)
+OUTS = ("net", "write", "program", "bias", "packed", "update")
+KINDS = tuple(kind for kind in to_machine(CONFIG) if kind != MessageKind.READ)
+
+
+class Bench:
+    """The unit with a message's payload in front and memories behind."""
+
+    def __init__(self, dut, stall: float):
+        self.dut, self.edge = dut, RisingEdge(dut.clk)
+        self.sinks = {name: Sink(dut, name, seed=cocotb.RANDOM_SEED, stall=stall) for name in OUTS}
+        self.source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
+        dut.start.value = dut.restart.value = dut.reset.value = 0
+
+    async def begin(self, packet: Message) -> None:
+        """Hand over a header, once no item waits."""
+        while self.dut.waiting.value:
+            await self.edge
+        self.dut.header.value = HEADER.join({
+            "kind": packet.kind, "memory": packet.memory, "integer": packet.integer, "address": packet.address,
+            "count": packet.count})
+        self.dut.start.value = 1
+        await self.edge
+        self.dut.start.value = 0
+
+    async def payload(self, units: list[int]) -> list[bool]:
+        """Send units; whether `last` was high at each that was taken."""
+        marks, watch = [], cocotb.start_soon(self._watch())
+        await self.source.send(*units)
+        watch.cancel()
+        await self.edge
+        marks += self.seen
+        return marks
+
+    async def _watch(self) -> None:
+        self.seen = []
+        while True:
+            await self.edge
+            if self.source.valid.value and self.source.ready.value:
+                self.seen.append(bool(self.dut.last.value))
+
+    async def taken(self) -> dict[str, list[int]]:
+        """What has come out, once nothing waits."""
+        quiet = 0
+        while quiet < 4:
+            await self.edge
+            quiet = 0 if self.dut.waiting.value else quiet + 1
+        outs = {name: list(sink.queue) for name, sink in self.sinks.items()}
+        for sink in self.sinks.values():
+            sink.queue.clear()
+        return outs
+
+
+def units(packet: Message) -> list[int]:
+    """The payload of a message, unit by unit."""
+    return np.frombuffer(packet.payload, "<u4").tolist()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def every_kind(dut, stall):
+    """Items come out in order, each once; the last unit of a payload is marked."""
+    rng, bench = np.random.default_rng(cocotb.RANDOM_SEED), Bench(dut, stall)
+    await start(dut)
+    for kind in rng.permutation(np.repeat(KINDS, 8)):
+        packet = message(CONFIG, rng, MessageKind(kind))
+        await bench.begin(packet)
+        marks = await bench.payload(units(packet))
+        assert marks == [False] * (len(marks) - 1) + [True], packet.kind.name
+        want = items(CONFIG, pack(CONFIG, packet))
+        assert await bench.taken() == {name: want[name] for name in OUTS}, packet.kind.name
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_broken_payload_leaves_nothing(dut):
+    """After `restart` in the middle of an item, or a reset, the next payload is whole."""
+    rng, bench = np.random.default_rng(cocotb.RANDOM_SEED), Bench(dut, 0.2)
+    await start(dut)
+    for number, kind in enumerate(rng.permutation(np.repeat(KINDS, 6))):
+        broken, whole = message(CONFIG, rng, MessageKind(kind)), message(CONFIG, rng, MessageKind(rng.choice(KINDS)))
+        await bench.begin(broken)
+        await bench.payload(units(broken)[:-1])
+        strobe = dut.restart if number % 2 else dut.reset
+        strobe.value = 1
+        await bench.edge
+        strobe.value = 0
+        await bench.edge
+        await bench.taken()
+        await bench.begin(whole)
+        await bench.payload(units(whole))
+        want = items(CONFIG, pack(CONFIG, whole))
+        assert await bench.taken() == {name: want[name] for name in OUTS}, (broken.kind.name, whole.kind.name)

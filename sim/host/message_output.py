@@ -1,0 +1,154 @@
+"""Testbench of hw.host.message_output against spec.messages; CONFIG names the preset."""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotb.triggers import ClockCycles, RisingEdge
+from cocotbext.axi import AxiStreamBus, AxiStreamSink
+from concord.hw.lib import message_payloads
+from concord.sim.drivers.axi_stream import monitor, pauses
+from concord.sim.drivers.stream import Source, pack, start
+from concord.spec.config import preset
+from concord.spec.isa import VRFS
+from concord.spec.messages import Message, MessageKind, unpack
+from concord.spec.messages import pack as message_bytes
+
+CONFIG = preset(os.environ.get("CONFIG", "tiny"))
+
+
+class Bench:
+    """The unit with queues of words in front and a host behind."""
+
+    def __init__(self, dut, stall: float = 0.0):
+        self.dut, self.stall = dut, stall
+        self.rng = np.random.default_rng(cocotb.RANDOM_SEED)
+        self.attach()
+        dut.reset.value = 0
+
+    def attach(self):
+        """Put new sources in front."""
+        self.net = Source(self.dut, "net", seed=cocotb.RANDOM_SEED, stall=self.stall)
+        self.reply = Source(self.dut, "reply", seed=cocotb.RANDOM_SEED, stall=self.stall)
+        self.updated = Source(self.dut, "updated", seed=cocotb.RANDOM_SEED, stall=self.stall)
+
+    def detach(self):
+        """Make the sources forget what they hold, as queues do in a reset."""
+        for source in (self.net, self.reply, self.updated):
+            source.task.cancel()
+            source.valid.value = 0
+
+    async def start(self):
+        await start(self.dut)
+        self.host = AxiStreamSink(AxiStreamBus.from_prefix(self.dut, "m_axis"), self.dut.clk, self.dut.rst)
+        self.host.log.setLevel("WARNING")
+        self.host.set_pause_generator(pauses(cocotb.RANDOM_SEED, self.stall))
+        cocotb.start_soon(monitor(self.dut, "m_axis"))
+
+    async def receive(self) -> bytes:
+        """The next packet, trailing bytes of the bus included."""
+        return bytes((await self.host.recv(compact=False)).tdata)
+
+    def output(self) -> bytes:
+        """Queue the words of one OUTPUT message; returns its bytes."""
+        words = self.words()
+        left = np.arange(len(words), 0, -1)
+        self.net.put(*pack(message_payloads.output(CONFIG), {"word": words, "remaining": left}))
+        return message_bytes(CONFIG, Message(
+            kind=MessageKind.OUTPUT, count=len(words), payload=words.astype("<u2").tobytes()))
+
+    def answer(self) -> bytes:
+        """Queue the words that answer a READ; returns the bytes of the answer."""
+        words, address, memory = self.words(), int(self.rng.integers(1 << 16)), int(self.rng.choice(VRFS))
+        left = np.arange(len(words), 0, -1)
+        self.reply.put(*pack(message_payloads.reply(CONFIG), {
+            "word": words, "remaining": left, "memory": np.full_like(left, memory),
+            "address": np.full_like(left, address)}))
+        return message_bytes(CONFIG, Message(kind=MessageKind.READ, memory=memory, address=address, count=len(words),
+                                             payload=words.astype("<u2").tobytes()))
+
+    def parameters(self) -> bytes:
+        """Queue the words of an UPDATED; returns its bytes."""
+        words, address = self.words(), int(self.rng.integers(1 << 16))
+        left = np.arange(len(words), 0, -1)
+        self.updated.put(*pack(message_payloads.updated(CONFIG), {
+            "word": words, "remaining": left, "exponents": np.full_like(left, address)}))
+        return message_bytes(CONFIG, Message(kind=MessageKind.UPDATED, address=address, count=len(words),
+                                             payload=words.astype("<u2").tobytes()))
+
+    def words(self):
+        """A random number of random words."""
+        return self.rng.integers(0, 65536, (self.rng.integers(1, 8), CONFIG.mfu_lanes))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def every_kind(dut, stall):
+    """Messages of each source arrive whole and in order, whatever the others do."""
+    bench = Bench(dut, stall)
+    await bench.start()
+    waiting = {MessageKind.OUTPUT: [bench.output() for _ in range(100)],
+               MessageKind.READ: [bench.answer() for _ in range(100)],
+               MessageKind.UPDATED: [bench.parameters() for _ in range(100)]}
+    for _ in range(300):
+        data = await bench.receive()
+        assert data == waiting[unpack(CONFIG, data, to_machine=False).kind].pop(0)
+    assert not any(waiting.values())
+    await ClockCycles(dut.clk, 2)
+    assert not dut.busy.value
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def one_unit_a_cycle(dut):
+    """Messages have no bubbles but those that the unit names."""
+    bench = Bench(dut)
+    await bench.start()
+    sent = [bench.output() for _ in range(50)]
+    cycles = 0
+    while bench.host.count() < len(sent):
+        await RisingEdge(dut.clk)
+        cycles += 1
+    assert cycles <= sum(len(data) // 4 + 2 for data in sent) + 8
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def busy_until_taken(dut):
+    """`busy` holds from the first word to the last beat."""
+    bench = Bench(dut)
+    await bench.start()
+    bench.host.clear_pause_generator()
+    bench.host.pause = True
+    sent = bench.output()
+    await ClockCycles(dut.clk, 100)
+    assert dut.busy.value
+    bench.host.pause = False
+    assert await bench.receive() == sent
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def reset_at_any_time(dut, stall):
+    """A reset ends the message under way so that the host finds it damaged; the next one is whole."""
+    bench = Bench(dut, stall)
+    await bench.start()
+    for cycles in range(1, 80):
+        lost = (bench.output, bench.answer, bench.parameters)[cycles % 3]()
+        await ClockCycles(dut.clk, cycles)
+        dut.reset.value = 1
+        bench.detach()
+        await ClockCycles(dut.clk, 1)
+        dut.reset.value = 0
+        bench.attach()
+        await ClockCycles(dut.clk, 1)
+        sent = bench.output()
+        data = await bench.receive()
+        if data != sent:
+            try:
+                unpack(CONFIG, data, to_machine=False)
+                assert data == lost, cycles
+            except ValueError:
+                pass
+            data = await bench.receive()
+        assert data == sent, cycles
+        await ClockCycles(dut.clk, 4)
+        assert bench.host.empty()

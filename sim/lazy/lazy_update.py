@@ -1,0 +1,171 @@
+"""Testbench of hw.lazy.lazy_update against golden.lazy.lazy_update."""
+
+import json
+import os
+from collections import Counter
+
+import cocotb
+import numpy as np
+from cocotb.triggers import ClockCycles, RisingEdge
+from concord.golden.lazy.lazy_update import Parameters, Pass
+from concord.hw.lazy.exponent_search import COUNTS, pass_answer
+from concord.hw.lazy.lazy_update import lazy_block, lazy_elements, lazy_parameters
+from concord.sim.drivers.stream import Sink, Source, pack, reset, start, unpack
+from concord.sim.stimulus.lazy_passes import Given, again, bins, draw, overflowing
+from concord.spec.training import E_MIN, LazyFormat
+
+FMT = LazyFormat(**json.loads(os.environ["FORMAT"]))
+LANES, SEARCH, LATENCY = (int(os.environ[name]) for name in ("LANES", "SEARCH", "LATENCY"))
+TOTALS = (*COUNTS, "changes")
+
+
+class Bench:
+    """The unit with its streams, and golden beside it."""
+
+    def __init__(self, dut, *, stall: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)):
+        self.dut, seed = dut, cocotb.RANDOM_SEED
+        sides = zip((Source, Source, Sink, Sink), ("block", "i", "o", "answer"), stall, strict=True)
+        self.block, self.i, self.o, self.answer = (side(dut, name, seed=seed, stall=p) for side, name, p in sides)
+        dut.clear.value = 0
+
+    async def start(self):
+        await start(self.dut)
+        cocotb.start_soon(self._watch())
+
+    async def _watch(self):
+        """An answer comes behind the last word of its pass."""
+        dut, last, waiting = self.dut, lazy_parameters(FMT, LANES).size - 1, 0
+        while True:
+            await RisingEdge(dut.clk)
+            assert not dut.answer__valid.value or waiting, "an answer before its pass has left"
+            waiting += int(dut.o__valid.value and dut.o__ready.value and int(dut.o__payload.value) >> last & 1)
+            waiting -= int(dut.answer__valid.value and dut.answer__ready.value)
+
+    def stop(self):
+        """Let go of the wires."""
+        for port in (self.block, self.i, self.o, self.answer):
+            port.task.cancel()
+
+    def send(self, passes: list[Given]):
+        """Queue passes."""
+        self.block.put(*headers(passes))
+        self.i.put(*(word for given in passes for word in elements(given)))
+
+    async def check(self, passes: list[Given], golden: list[Pass]):
+        """Receive passes, and compare."""
+        for given, want in zip(passes, golden, strict=True):
+            size = len(given.update)
+            count = -(-size // LANES)
+            got = unpack(lazy_parameters(FMT, LANES), await self.o.receive(count))
+            assert (got["last"] == (np.arange(count) == count - 1)).all()
+            for name in ("mantissas", "residuals"):
+                flat = got[name].ravel()
+                assert (flat[:size] == getattr(want, name)).all(), f"{name} of {given}"
+                assert not flat[size:].any()
+            (said,) = zip(*unpack(pass_answer(FMT), [await self.answer.get()]).values(), strict=True)
+            assert said == (want.ask, want.change, *(getattr(want, name) for name in COUNTS)), f"answer to {given}"
+
+    def totals(self) -> dict[str, int]:
+        """What the unit has added up."""
+        value = int(self.dut.totals.value)
+        return {name: value >> 32 * place & 0xFFFFFFFF for place, name in enumerate(TOTALS)}
+
+
+def headers(passes: list[Given]) -> list[int]:
+    """One transfer for each pass."""
+    return pack(lazy_block(FMT), {
+        "exponent": [given.old.exponent - E_MIN for given in passes],
+        "update_exponent": [given.update_exponent - E_MIN for given in passes],
+        "change": [given.change for given in passes]})
+
+
+def elements(given: Given) -> list[int]:
+    """The words of a block."""
+    def words(values):
+        return np.pad(values, (0, -len(values) % LANES)).reshape(-1, LANES)
+
+    mantissas = words(given.old.mantissas)
+    return pack(lazy_elements(FMT, LANES), {
+        "mantissas": mantissas, "residuals": words(given.old.residuals), "updates": words(given.update),
+        "last": np.arange(len(mantissas)) == len(mantissas) - 1})
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[(0.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.6, 0.6), (0.0, 0.3, 0.3, 0.9)])
+async def matches_golden(dut, stall):
+    """Blocks of all kinds, in as many passes as golden asks for, and totals of those that stand."""
+    bench, rng = Bench(dut, stall=stall), np.random.default_rng(cocotb.RANDOM_SEED)
+    await bench.start()
+    met, totals = Counter(), dict.fromkeys(TOTALS, 0)
+    passes = [draw(rng, FMT, int(rng.integers(1, 6 * LANES + 1))) for _ in range(400)]
+    while passes:
+        golden = [given.golden for given in passes]
+        bench.send(passes)
+        await bench.check(passes, golden)
+        pairs = list(zip(passes, golden, strict=True))
+        for pair in pairs:
+            met.update({name: int(hit) for name, hit in bins(*pair).items()})
+        for given, done in pairs:
+            for name in TOTALS if not done.ask else ():
+                totals[name] += given.change != 0 if name == "changes" else getattr(done, name)
+        passes = [again(done, given) for given, done in pairs if done.ask]
+    await ClockCycles(dut.clk, 2)
+    assert bench.totals() == totals
+    assert all(met.values()), f"no example of {', '.join(name for name, hits in met.items() if not hits)}"
+    dut.clear.value = 1
+    await ClockCycles(dut.clk, 2)
+    assert not any(bench.totals().values())
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(long=[False, True])
+async def takes_and_gives_a_word_every_cycle(dut, long):
+    """Blocks in a row leave no bubble: short ones that stay in range, longer ones whose every pass is searched."""
+    rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 40
+    size = LANES * (SEARCH if long else 4)
+    passes = [overflowing(rng, FMT, size) if long else still(rng, size) for _ in range(count)]
+    golden = [given.golden for given in passes]
+    assert all(done.change == 0 or long and done.change >= FMT.changes[-3] for done in golden)
+    bench = Bench(dut)
+    await bench.start()
+    bench.send(passes)
+    cocotb.start_soon(bench.check(passes, golden))
+    taken, given = await moments(dut, count * size // LANES)
+    assert taken[-1] - taken[0] == given[-1] - given[0] == count * size // LANES - 1
+    assert given[0] - taken[0] == LATENCY
+
+
+def still(rng, size: int) -> Given:
+    """A pass that changes little."""
+    old = Parameters(rng.integers(FMT.lowest + 1, FMT.highest, size), np.zeros(size, int), 0, FMT)
+    return Given(old, np.zeros(size, int), 0)
+
+
+async def moments(dut, words: int):
+    """The cycles in which words are taken and given, until `words` of them have come out."""
+    taken, given = [], []
+    for cycle in range(10 * words + 100):
+        await RisingEdge(dut.clk)
+        taken += [cycle] * int(dut.i__valid.value and dut.i__ready.value)
+        given += [cycle] * int(dut.o__valid.value and dut.o__ready.value)
+        if len(given) == words:
+            break
+    return taken, given
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def reset_within_a_pass(dut):
+    """A reset drops what is inside, and the next pass is whole."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    await start(dut)
+    for cycles in range(5, 60, 7):
+        bench = Bench(dut)
+        bench.send([draw(rng, FMT, 8 * LANES) for _ in range(4)])
+        await ClockCycles(dut.clk, cycles)
+        bench.stop()
+        await reset(dut)
+        bench = Bench(dut)
+        passes = [draw(rng, FMT, 3 * LANES) for _ in range(3)]
+        bench.send(passes)
+        await bench.check(passes, [given.golden for given in passes])
+        bench.stop()

@@ -1,0 +1,130 @@
+"""Testbench of hw.lazy.tensor_quantizer against golden.lazy.tensor."""
+
+import os
+from dataclasses import dataclass
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.golden.lazy.tensor import measure, requantise
+from concord.hw.lazy.tensor_quantizer import WIDTHS, block_mantissas, block_order, block_sums
+from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
+from concord.spec.training import E_MAX, E_MIN
+
+SUM_BITS, LANES, LATENCY = (int(os.environ[name]) for name in ("SUM_BITS", "LANES", "LATENCY"))
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One pass of a block; `exponent` where it converts."""
+
+    sums: np.ndarray
+    lsb: int
+    code: int
+    exponent: int | None = None
+
+    @property
+    def words(self) -> np.ndarray:
+        """Sums as words, with zeros behind the last."""
+        return np.pad(self.sums, (0, -len(self.sums) % LANES)).reshape(-1, LANES)
+
+
+def draw(rng, size: int) -> list[Given]:
+    """A block of any kind, to be measured and then converted, mostly under its own exponent."""
+    top = 1 << SUM_BITS - 1
+    anything = rng.integers(-top + 1, top, size)
+    powers = rng.choice([-1, 1], size) << rng.integers(0, SUM_BITS - 1, size)
+    halves = (2 * rng.integers(-64, 64, size) + 1) << rng.integers(0, max(SUM_BITS - 9, 1))
+    single = np.where(np.arange(size) == rng.integers(size), anything, 0)
+    kinds = [anything, anything >> rng.integers(SUM_BITS), powers, powers + rng.integers(-1, 2, size), halves, single,
+             rng.choice([0, 1, -1], size), np.zeros(size, np.int64)]
+    sums = np.clip(kinds[rng.integers(len(kinds))], 1 - top, top - 1)
+    low = E_MIN - SUM_BITS - 3
+    lsb = int(rng.choice([rng.integers(low, E_MAX + 4), rng.integers(-60, 10), low, E_MAX + 3]))
+    code = int(rng.integers(len(WIDTHS)))
+    exponent = int(measure(sums, lsb).item())
+    if rng.random() < 0.3:
+        exponent = int(np.clip(exponent + rng.integers(-40, 40), E_MIN, E_MAX))
+    return [Given(sums, lsb, code), Given(sums, lsb, code, exponent)]
+
+
+def bins(given: Given) -> dict[str, bool]:
+    """What a pass is an example of."""
+    largest, bits = int(np.abs(given.sums).max()), WIDTHS[given.code]
+    own = measure(given.sums, given.lsb).item()
+    if given.exponent is None:
+        return {"zero block": not largest, "power of two": largest > 1 and largest & (largest - 1) == 0,
+                "one": largest == 1, "lowest exponent": own == E_MIN and largest > 0, "highest exponent": own == E_MAX}
+    shift = given.exponent - (bits - 1) - given.lsb
+    got = requantise(given.sums, given.lsb, bits, exponent=given.exponent).mantissas
+    return {f"{bits} bits": True, "shift to the left": shift < 0, "shift to the right": shift > 0,
+            "far to the left": shift < -32, "far to the right": shift > SUM_BITS,
+            "saturated": bool((got == (1 << bits - 1) - 1).any()), "lowest": bool((got == -(1 << bits - 1)).any()),
+            "rounded to zero": bool(((got == 0) & (given.sums != 0)).any())}
+
+
+class Bench:
+    """The unit with its streams."""
+
+    def __init__(self, dut, *, stall: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)):
+        sides = zip((Source, Source, Sink, Sink), ("block", "i", "measured", "o"), stall, strict=True)
+        self.block, self.i, self.measured, self.o = (
+            side(dut, name, seed=cocotb.RANDOM_SEED, stall=p) for side, name, p in sides)
+
+    def send(self, passes: list[Given]):
+        """Queue passes."""
+        self.block.put(*pack(block_order(), {
+            "lsb": [given.lsb for given in passes], "bits": [given.code for given in passes],
+            "convert": [given.exponent is not None for given in passes],
+            "exponent": [(E_MIN if given.exponent is None else given.exponent) - E_MIN for given in passes]}))
+        for given in passes:
+            count = len(given.words)
+            self.i.put(*pack(block_sums(SUM_BITS, LANES), {"sums": given.words, "last": np.arange(count) == count - 1}))
+
+    async def check(self, passes: list[Given]):
+        """Receive what passes give, and compare."""
+        for given in passes:
+            if given.exponent is None:
+                exponent = await self.measured.get()
+                assert exponent + E_MIN == measure(given.sums, given.lsb).item(), f"exponent of {given}"
+                continue
+            count = len(given.words)
+            got = unpack(block_mantissas(LANES), await self.o.receive(count))
+            want = requantise(given.words, given.lsb, WIDTHS[given.code], exponent=given.exponent).mantissas
+            assert (got["mantissas"] == want).all(), f"mantissas of {given}"
+            assert (got["last"] == (np.arange(count) == count - 1)).all()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[(0.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.8, 0.6), (0.0, 0.3, 0.9, 0.3)])
+async def matches_golden(dut, stall):
+    """Blocks of all kinds, measured and converted."""
+    bench, rng = Bench(dut, stall=stall), np.random.default_rng(cocotb.RANDOM_SEED)
+    await start(dut)
+    passes = [given for _ in range(500) for given in draw(rng, int(rng.integers(1, 5 * LANES + 1)))]
+    bench.send(passes)
+    await bench.check(passes)
+    missing = {name for given in passes for name in bins(given)}
+    missing -= {name for given in passes for name, hit in bins(given).items() if hit}
+    assert not missing, f"no example of {', '.join(sorted(missing))}"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(convert=[False, True])
+async def takes_and_gives_a_word_every_cycle(dut, convert):
+    """Blocks in a row leave no bubble, however short."""
+    rng, bench = np.random.default_rng(cocotb.RANDOM_SEED), Bench(dut)
+    await start(dut)
+    passes = [draw(rng, LANES)[convert] for _ in range(100)]
+    bench.send(passes)
+    checking, count = cocotb.start_soon(bench.check(passes)), sum(len(given.words) for given in passes)
+    taken, given = [], []
+    for cycle in range(2 * count + 100):
+        await RisingEdge(dut.clk)
+        taken += [cycle] * int(dut.i__valid.value and dut.i__ready.value)
+        given += [cycle] * int(dut.o__valid.value and dut.o__ready.value)
+    await checking
+    assert taken[-1] - taken[0] == count - 1
+    if convert:
+        assert given[-1] - given[0] == count - 1
+        assert given[0] - taken[0] == LATENCY

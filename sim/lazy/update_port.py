@@ -1,0 +1,78 @@
+"""Testbench of hw.lazy.update_port: tensors of UPDATE messages become the UPDATED words of golden.machine."""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.golden.host.messages import update_message, update_of, updated_message, words_of
+from concord.golden.lazy.lazy_update import Parameters, one_pass
+from concord.hw.lazy.update_port import UpdatePort
+from concord.hw.lib import message_payloads
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
+from concord.spec.messages import unpack as message_of
+from concord.spec.training import LazyFormat
+
+CONFIG = from_text(os.environ["CONFIG"])
+FULL = LazyFormat()
+EVENTS = Record(UpdatePort(CONFIG).events.shape())
+
+
+def blocks(rng, count: int):
+    """UPDATE messages of blocks of all sizes, some to another exponent."""
+    for _ in range(count):
+        size = int(rng.integers(1, 6 * CONFIG.mfu_lanes))
+        old = Parameters(rng.integers(-128, 128, size) >> rng.integers(0, 8), rng.integers(-(1 << 14), 1 << 14, size),
+                         int(rng.integers(-40, 40)), FULL)
+        update = rng.integers(-(1 << 31), 1 << 31, size) >> rng.integers(0, 16)
+        change = int(rng.choice([0, 0, 0, *FULL.changes]))
+        yield message_of(CONFIG, update_message(
+            CONFIG, old, update, old.exponent + int(rng.integers(-24, 14)), change), to_machine=True)
+
+
+def items(message) -> list[int]:
+    """What message processing hands on."""
+    words = words_of(CONFIG, message).reshape(-1, 4, CONFIG.mfu_lanes)
+    count = len(words)
+    return pack(message_payloads.update(CONFIG), {
+        "exponents": np.full(count, message.address), "change": np.full(count, message.memory),
+        "remaining": np.arange(count, 0, -1), "words": words.astype(np.int64)})
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def matches_golden(dut, stall):
+    """Words, and the events of passes that stand."""
+    rng, seed = np.random.default_rng(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
+    source, sink = Source(dut, "i", seed=seed, stall=stall), Sink(dut, "o", seed=seed, stall=stall)
+    await start(dut)
+    counted = dict.fromkeys(EVENTS.parts, 0)
+
+    async def count():
+        while True:
+            await RisingEdge(dut.clk)
+            for name, value in EVENTS.of(int(dut.events.value)).items():
+                counted[name] += value
+
+    cocotb.start_soon(count())
+    expected, kinds = dict.fromkeys(counted, 0), set()
+    for message in blocks(rng, 120):
+        source.put(*items(message))
+        *block, change = update_of(CONFIG, message)
+        done = one_pass(*block, change)
+        reply = message_of(CONFIG, updated_message(CONFIG, message.address, done), to_machine=False)
+        got = unpack(message_payloads.updated(CONFIG), await sink.receive(reply.count))
+        assert (got["word"] == words_of(CONFIG, reply)).all()
+        assert (got["exponents"] == message.address).all()
+        assert (got["remaining"] == np.arange(reply.count, 0, -1)).all()
+        kinds.add((int(done.ask), change != 0))
+        if not done.ask:
+            for name in ("steps", "rounded", "saturations"):
+                expected[name] += getattr(done, name)
+            expected["changes"] += change != 0
+    await RisingEdge(dut.clk)
+    await RisingEdge(dut.clk)
+    assert counted == expected
+    assert {(0, False), (0, True), (1, False)} <= kinds

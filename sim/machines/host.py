@@ -1,0 +1,214 @@
+"""The host's side of the machine, the same for golden, cocotb and the Verilated library."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Self
+
+from concord.golden.machine import Machine as Golden
+from concord.spec.config import Config
+from concord.spec.isa import Error
+from concord.spec.messages import MessageKind
+from concord.spec.registers import EVENTS, Control, Counter, Register, Status
+
+KINDS = ("golden", "library", "cocotb")
+TAKEN = 32  #: Cycles in which words land whose beats have been taken.
+QUIET = 256  #: Cycles after which nothing that is under way stays unseen on the streams.
+FOREVER = 1_000_000_000  #: Cycles in which messages settle.
+BUSY = (Counter.FETCH_BUSY, Counter.MVM_BUSY, Counter.MFU_BUSY, Counter.COPY_BUSY)
+
+
+class MachineTimeout(Exception):
+    """A program has not ended within the cycles that it was given."""
+
+
+class Machine(ABC):
+    """What runs programs: messages in, messages out, registers.
+
+    Attributes:
+        config: The machine.
+    """
+
+    config: Config
+
+    @abstractmethod
+    def send(self, *messages: bytes) -> None:
+        """Queue whole messages; the machine takes them as it can."""
+
+    @abstractmethod
+    def receive(self) -> list[bytes]:
+        """The messages that have come out since the last call, answers to READ and UPDATE included."""
+
+    @abstractmethod
+    def read_register(self, address: int) -> int:
+        """Read a register of the control port."""
+
+    @abstractmethod
+    def command(self, control: Control) -> None:
+        """Write CONTROL."""
+
+    @abstractmethod
+    def run(self, timeout: int = 100_000_000) -> Status:
+        """Run until the program is done, or waits for words of NetQ that nobody has sent.
+
+        Args:
+            timeout: Clock cycles; golden takes no time.
+
+        Raises:
+            MachineTimeout: the program has not ended in that time.
+        """
+
+    def close(self) -> None:
+        """Let go of what the machine holds."""
+        return None
+
+    def start(self) -> None:
+        """Start the program at instruction 0, after all messages that can be taken before it."""
+        self.command(Control.START)
+
+    def reset(self) -> None:
+        """Reset everything but memories; the message under way is lost."""
+        self.command(Control.RESET)
+
+    def clear(self) -> None:
+        """Clear the counters."""
+        self.command(Control.CLEAR)
+
+    def status(self) -> Status:
+        """State of the machine."""
+        return Status(self.read_register(Register.STATUS))
+
+    def error(self) -> tuple[Error, int]:
+        """Why the program stopped, and at which instruction."""
+        return Error(self.read_register(Register.ERROR)), self.read_register(Register.ERROR_ADDRESS)
+
+    def counter(self, counter: Counter) -> int:
+        """One counter."""
+        return self.read_register(Register.COUNTERS + 4 * counter)
+
+    def counters(self) -> dict[Counter, int]:
+        """All counters; golden's counters of time are 0."""
+        return {counter: self.counter(counter) for counter in Counter}
+
+    def events(self) -> dict[Counter, int]:
+        """The counters that are equal on all machines."""
+        return {counter: self.counter(counter) for counter in EVENTS}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+class GoldenMachine(Machine):
+    """The numpy model."""
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.golden = Golden(config)
+
+    def send(self, *messages: bytes) -> None:
+        for message in messages:
+            self.golden.send(message)
+
+    def receive(self) -> list[bytes]:
+        return self.golden.receive()
+
+    def read_register(self, address: int) -> int:
+        return self.golden.read_register(address)
+
+    def command(self, control: Control) -> None:
+        self.golden.write_register(Register.CONTROL, control)
+
+    def run(self, timeout: int = 100_000_000) -> Status:
+        return self.golden.run()
+
+
+class HardwareMachine(Machine):
+    """A simulated NNP behind a link, such as `sim.machines.library.Library`.
+
+    Args:
+        link: What moves beats, reads and writes registers and lets cycles pass.
+    """
+
+    def __init__(self, link):
+        self.config, self.link = link.config, link
+        self._reads = False  # A READ or UPDATE has been sent, and its answer may still be under way.
+
+    def send(self, *messages: bytes) -> None:
+        for message in messages:
+            self.link.send(message)
+            self._reads |= message[0] in (MessageKind.READ, MessageKind.UPDATE)
+
+    def receive(self) -> list[bytes]:
+        if self._reads:
+            self.settle(QUIET)
+            self._reads = bool(self.link.queued)
+        return self.link.receive()
+
+    def read_register(self, address: int) -> int:
+        return self.link.read(address)
+
+    def command(self, control: Control) -> None:
+        self.link.write(Register.CONTROL, control)
+
+    def start(self) -> None:
+        self.settle(TAKEN)
+        super().start()
+
+    def settle(self, quiet: int) -> None:
+        """Wait until no message has moved for `quiet` cycles, longer where the machine leaves some waiting."""
+        if not self.link.settle(quiet, QUIET, FOREVER):
+            raise MachineTimeout(f"messages still move after {FOREVER:,} cycles")
+
+    def run(self, timeout: int = 100_000_000) -> Status:
+        end, busy = self.link.cycles + timeout, None
+        while True:
+            status = Status(self.link.run(max(end - self.link.cycles, 0)))
+            if not status & Status.RUNNING:
+                return status
+            # Waiting for input is final once every pipeline stands still.
+            before, busy = busy, [self.counter(counter) for counter in BUSY]
+            if status & Status.WAIT_INPUT and busy == before:
+                return status
+            if self.link.cycles >= end:
+                raise MachineTimeout(f"the program has not ended after {timeout:,} cycles: STATUS is {status!r}; "
+                                     f"give it more time, or look for a queue that nobody fills or empties")
+
+    def close(self) -> None:
+        self.link.close()
+
+
+def build(kind: str, config: Config) -> Path | None:
+    """Make what a machine of `kind` needs before it can start; the folder or file, or None where there is none."""
+    match kind:
+        case "library":
+            from concord.sim.machines.library import build_library, nnp_verilog
+            return build_library(nnp_verilog(config), config.message_bytes)
+        case "cocotb":
+            from concord.sim.machines.cocotb_client import build_simulation
+            return build_simulation(config)
+    return None
+
+
+def machine(kind: str, config: Config, **options) -> Machine:
+    """A machine of one `kind` of KINDS.
+
+    Args:
+        kind:    "golden", "library" (Verilated, run to completion) or "cocotb" (Verilated, bus models in Python).
+        config:  The machine.
+        options: seed, gap and stall of the simulated streams and trace, a file for a waveform; golden ignores them.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    match kind:
+        case "golden":
+            return GoldenMachine(config)
+        case "library":
+            from concord.sim.machines.library import Library
+            return HardwareMachine(Library(config, **options))
+        case "cocotb":
+            from concord.sim.machines.cocotb_client import Remote
+            return HardwareMachine(Remote(config, **options))
+    raise ValueError(f"there is no machine {kind!r}: choose one of {', '.join(KINDS)}")

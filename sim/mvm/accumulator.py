@@ -1,0 +1,66 @@
+"""Testbench of hw.mvm.accumulator against golden.mvm.overflow: sums modulo their width, beat by beat."""
+
+import os
+
+import cocotb
+import numpy as np
+from amaranth.hdl import signed
+from amaranth.lib import data
+from cocotb.triggers import RisingEdge
+from concord.golden.mvm.overflow import Events, partial_events, wrap
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import start, unpack
+from concord.sim.stimulus.random_values import integers
+
+CONFIG = from_text(os.environ["CONFIG"])
+WIDTH, LATENCY = int(os.environ["WIDTH"]), int(os.environ["LATENCY"])
+N, ENGINES = CONFIG.native_dim, CONFIG.tile_engines
+TERMS = Record(data.ArrayLayout(data.ArrayLayout(signed(WIDTH), N), ENGINES))
+WORD = data.ArrayLayout(signed(CONFIG.sum_bits), CONFIG.mfu_lanes)
+
+
+@cocotb.test()
+@cocotb.parametrize(gap=[0.0, 0.4])
+async def matches_golden(dut, gap):
+    """Rows of tiles of one to ten beats; totals come on time, and any word of them can be picked up."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    dut.valid.value = dut.last.value = dut.select.value = 0
+    await start(dut)
+    due, totals, picked = [], None, None  # due: totals and the cycle in which they are told
+    expected, count, excess, cycle = Events(), 0, 0, 0
+
+    async def step():
+        nonlocal totals, picked, count, excess, cycle
+        select = int(rng.integers(CONFIG.words))
+        dut.select.value = select
+        await RisingEdge(dut.clk)
+        cycle += 1
+        if picked is not None:
+            assert unpack(WORD, [int(dut.o.value)])[0].tolist() == picked
+        picked = None if totals is None else totals.reshape(CONFIG.words, -1)[select].tolist()
+        told = bool(due) and due[0][0] == cycle
+        assert bool(dut.totals.value) == told
+        if told:
+            totals = due.pop(0)[1]
+        count, excess = count + int(dut.partial.value), max(excess, int(dut.excess.value))
+
+    for _ in range(120):
+        rows, beats = int(rng.integers(1, N + 1)), int(rng.integers(1, 11))
+        terms = integers(rng, WIDTH, (beats, ENGINES, N)) >> int(rng.choice((0, WIDTH // 2)))
+        for k in range(beats):
+            while rng.random() < gap:
+                dut.valid.value = 0
+                await step()
+            dut.terms.value = TERMS.join(terms[k].tolist())
+            dut.valid.value, dut.last.value, dut.rows.value = 1, int(k == beats - 1), rows
+            if k == beats - 1:
+                due.append((cycle + 1 + LATENCY, wrap(terms.sum((0, 1)), CONFIG.sum_bits)))
+            await step()
+        if CONFIG.count_overflows:
+            expected += partial_events(CONFIG, terms.sum(1).T[:rows])
+    dut.valid.value = 0
+    for _ in range(20):
+        await step()
+    assert not due
+    assert (count, excess) == (expected.partial, expected.excess_partial)

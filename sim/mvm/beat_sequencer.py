@@ -1,0 +1,113 @@
+"""Testbench of hw.mvm.beat_sequencer: beats in order, none before its operand is there or its result has a place."""
+
+import os
+from collections import deque
+
+import cocotb
+import numpy as np
+from amaranth.lib import data
+from cocotb.triggers import RisingEdge
+from concord.hw.lib.payloads import Product
+from concord.hw.mvm.beat_sequencer import beat
+from concord.hw.mvm.row_tiles import row_tile
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.stimulus import products
+
+CONFIG = from_text(os.environ["CONFIG"])
+ENGINES, SPACE = CONFIG.tile_engines, int(os.environ["SPACE"])
+PRODUCT, BEAT, ROW_TILE = Record(Product), Record(beat(CONFIG)), Record(row_tile(CONFIG))
+MARKS = Record(data.ArrayLayout(range(CONFIG.groups + 1), ENGINES))
+
+
+def beats(marks: np.ndarray, chosen: list[dict]):
+    """Every beat of the products: its step, its lane group, whether it is the last of the step."""
+    for product in chosen:
+        for step in products.steps(CONFIG, product):
+            here = marks[step["tile"]:step["tile"] + step["columns"]]
+            count = max(1, int(here.max()))
+            for group in range(count):
+                yield step, group, group == count - 1, int((here > group).sum())
+
+
+class Bench:
+    """Operand buffer, mark table and result queue in the places of the real ones."""
+
+    def __init__(self, dut, rng, chosen, pace: float):
+        self.dut, self.rng, self.pace = dut, rng, pace
+        self.marks = rng.integers(0, CONFIG.groups + 1, CONFIG.matrix_tiles)
+        self.beats = deque(beats(self.marks, chosen))
+        self.operands = deque(p["columns"] for p in chosen for _ in range(p["iterations"]))
+        self.columns = [0, 0]  # complete ones of the operand being read and of the next
+        self.held, self.since, self.gap = 0, 0, 0  # words of the result queue; cycles since a last beat, and its words
+        self.lasts, self.due = 0, None
+
+    def drive(self):
+        """What the next cycle shows of the surroundings."""
+        dut, rng = self.dut, self.rng
+        for k, limit in enumerate(list(self.operands)[:2]):
+            if self.columns[k] < limit and rng.random() < self.pace and (k == 0 or self.columns[0] == self.operands[0]):
+                self.columns[k] += 1
+        whole = bool(self.operands) and self.columns[0] == self.operands[0]
+        dut.whole.value, dut.complete.value = int(whole), 0 if whole else self.columns[0]
+        freed = self.held > 0 and rng.random() < self.pace
+        dut.freed.value = int(freed)
+        first = int(dut.mark_tile.value)
+        table = dict.fromkeys(range(ENGINES), int(rng.integers(CONFIG.groups + 1)))  # noise in banks beyond the step
+        table |= {t % ENGINES: int(self.marks[t]) for t in range(first, min(first + ENGINES, CONFIG.matrix_tiles))}
+        dut.marks.value = MARKS.join(table)
+
+    def check(self, row_tiles: int):
+        """One cycle: the beat announced in the last one, and what this one announces."""
+        dut = self.dut
+        shown = BEAT.of(int(dut.beat.value))
+        assert bool(shown["valid"]) == (self.due is not None)
+        if self.due:
+            step, group, last, done = self.due
+            assert shown == {"valid": 1, "tile": step["tile"], "group": group, "columns": step["columns"],
+                             "last": last and step["last"], "integer": step["integer"], "rows": step["rows"]}
+            assert bool(dut.done.value) == done
+            self.lasts += shown["last"]
+            assert row_tiles >= self.lasts, "the row of tiles is announced after its last beat"
+        assert int(dut.busy.value) + int(dut.wait_operand.value) + int(dut.wait_output.value) <= 1
+        self.held, self.since, self.due = self.held - int(dut.freed.value), self.since + 1, None
+        if not dut.busy.value:
+            assert {int(port.value) for port in (dut.beats, dut.tiles, dut.release)} == {0}
+            return
+        step, group, last, count = self.beats.popleft()
+        end = last and step["last"]
+        assert self.columns[0] >= step["needed"], "a beat came before its columns"
+        assert (int(dut.step.value), int(dut.group.value)) == (step["step"], group)
+        assert (int(dut.beats.value), int(dut.tiles.value)) == (count, step["columns"] * last)
+        assert bool(dut.release.value) == (end and step["iteration"])
+        self.due = step, group, last, end and step["product"]
+        if end:
+            assert self.since >= self.gap, "totals would be overwritten before they have been picked up"
+            self.held, self.since, self.gap = self.held + step["words"], 0, step["words"]
+            assert self.held <= SPACE, "the result queue would overflow"
+        if dut.release.value:
+            self.operands.popleft()
+            self.columns = [self.columns[1], 0]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(pace=[1.0, 0.15])
+async def beats_in_order(dut, pace):
+    """Random products and zero marks; operands and room come at once, or slowly."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    chosen = [products.random_product(CONFIG, rng) for _ in range(25)]
+    source = Source(dut, "product", seed=cocotb.RANDOM_SEED, stall=1 - pace)
+    sink = Sink(dut, "row_tile", seed=cocotb.RANDOM_SEED, stall=(1 - pace) / 2)
+    bench = Bench(dut, rng, chosen, pace)
+    for name in ("marks", "complete", "whole", "freed"):
+        getattr(dut, name).value = 0
+    await start(dut)
+    source.put(*(PRODUCT.join(product) for product in chosen))
+    while bench.beats or bench.due:
+        await RisingEdge(dut.clk)
+        bench.check(len(sink.queue))
+        bench.drive()
+    results = [result for product in chosen for result in products.row_tiles(CONFIG, product)]
+    got = [ROW_TILE.of(payload) for payload in sink.queue]
+    assert [each | {"bias_address": each["bias"] * each["bias_address"]} for each in got] == results

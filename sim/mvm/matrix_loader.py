@@ -1,0 +1,106 @@
+"""Testbench of hw.mvm.matrix_loader against golden.mvm.quantizer and golden.mvm.packing."""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.golden.mvm.packing import marks
+from concord.golden.mvm.quantizer import quantize_block, quantize_integer
+from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import word
+from concord.hw.mvm.matrix_loader import Load
+from concord.hw.mvm.matrix_rf import mark_write, record, record_write
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.stream import Source, pack, start, unpack
+
+CONFIG = from_text(os.environ["CONFIG"])
+
+
+class Contents:
+    """A register file in the place of the real one."""
+
+    def __init__(self, dut):
+        n, tiles = CONFIG.native_dim, CONFIG.matrix_tiles
+        self.dut, self.done, self.marked = dut, 0, []
+        self.mantissas = np.zeros((tiles, n, CONFIG.groups, CONFIG.lanes), np.int64)
+        self.exponents = np.zeros((tiles, n, CONFIG.groups), np.int64)
+        self.marks = np.zeros(tiles, np.int64)
+        cocotb.start_soon(self.watch())
+
+    async def watch(self):
+        while True:
+            await RisingEdge(self.dut.clk)
+            if int(self.dut.done.value):
+                self.done += 1
+                assert self.done <= len(self.marked), "a tile is done before its mark has been written"
+            write = unpack(record_write(CONFIG), [int(self.dut.write.value)])
+            if write["valid"][0]:
+                at = tuple(int(write[name][0]) for name in ("tile", "row", "group"))
+                self.mantissas[at] = write["record"]["mantissas"][0]
+                self.exponents[at] = write["record"]["exponent"][0]
+            mark = unpack(mark_write(CONFIG), [int(self.dut.mark.value)])
+            if mark["valid"][0]:
+                self.marks[mark["tile"][0]] = mark["mark"][0]
+                self.marked.append(int(mark["tile"][0]))
+
+
+def sparse(rng, shape):
+    """Factors that leave out the last columns of some tiles, single elements of others, or all."""
+    keep = rng.choice([0, 1, CONFIG.lanes, CONFIG.native_dim], (shape[0], 1, 1))
+    return (np.arange(CONFIG.native_dim) < keep) & (rng.random(shape) < rng.choice([0.05, 1], (shape[0], 1, 1)))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def loads_words(dut, stall):
+    """Tiles in both modes, in any order."""
+    rng, n = np.random.default_rng(cocotb.RANDOM_SEED), CONFIG.native_dim
+    sources = {name: Source(dut, name, seed=cocotb.RANDOM_SEED, stall=stall) for name in ("load", "word", "packed")}
+    await start(dut)
+    contents = Contents(dut)
+    tiles = rng.permutation(CONFIG.matrix_tiles)[:12]
+    integer = rng.random(len(tiles)) < 0.5
+    shape = len(tiles), n, n
+    bits = np.ldexp(rng.normal(size=shape), rng.integers(-8, 8, shape)).astype(np.float16).view(np.uint16)
+    bits = bits * sparse(rng, shape).astype(np.uint16)
+    sources["load"].put(*pack(Load, {"tile": tiles, "integer": integer}))
+    sources["word"].put(*pack(word(CONFIG), bits.reshape(-1, CONFIG.mfu_lanes)))
+    while contents.done < len(tiles):
+        await RisingEdge(dut.clk)
+    mantissas, exponents = quantize_block(bits, CONFIG.weights)
+    mantissas = np.where(integer[:, None, None], quantize_integer(bits, CONFIG.weights, unsigned=False), mantissas)
+    exponents = np.where(integer[:, None], 0, exponents - CONFIG.weights.e_min)
+    assert contents.marked == tiles.tolist()
+    assert (contents.mantissas[tiles].reshape(shape) == mantissas).all()
+    assert (contents.exponents[tiles] == exponents[..., None]).all()
+    assert (contents.marks[tiles] == marks(CONFIG, mantissas)).all()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def loads_records(dut, stall):
+    """Packed tiles; one that breaks off after some records leaves no trace in the mark of the next."""
+    rng, n, fmt = np.random.default_rng(cocotb.RANDOM_SEED), CONFIG.native_dim, CONFIG.weights
+    sources = {name: Source(dut, name, seed=cocotb.RANDOM_SEED, stall=stall) for name in ("load", "word", "packed")}
+    await start(dut)
+    contents = Contents(dut)
+    count = 10
+    mantissas = rng.integers(fmt.lowest, fmt.highest + 1, (count, n, n)) * sparse(rng, (count, n, n))
+    exponents = rng.integers(0, fmt.e_max - fmt.e_min + 1, (count, n))
+    tile, row, group = (index.ravel() for index in np.indices((count, n, CONFIG.groups)))
+    records = pack(record(CONFIG), {"mantissas": mantissas.reshape(-1, CONFIG.lanes),
+                                    "exponent": exponents.repeat(CONFIG.groups)})
+    payloads = pack(message_payloads.packed(CONFIG), {
+        "tile": tile, "integer": tile & 1, "row": row, "group": group, "record": np.array(records, object),
+        "last": (row == n - 1) & (group == CONFIG.groups - 1)})
+    size = n * CONFIG.groups
+    sources["packed"].put(*payloads[:size // 2], *payloads)
+    await sources["packed"].drain()
+    while len(contents.marked) < count:
+        await RisingEdge(dut.clk)
+    assert contents.marked == list(range(count))
+    assert (contents.mantissas[:count].reshape(count, n, n) == mantissas).all()
+    assert (contents.exponents[:count] == exponents[..., None]).all()
+    assert (contents.marks[:count] == marks(CONFIG, mantissas)).all()
+    assert contents.done == 0

@@ -1,0 +1,64 @@
+"""Testbench of hw.mvm.matrix_rf: side-by-side tiles from any first tile, and their zero marks."""
+
+import os
+
+import cocotb
+import numpy as np
+from amaranth.lib import data
+from cocotb.triggers import RisingEdge
+from concord.hw.mvm.matrix_rf import mark_write, record, record_write
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import start
+
+CONFIG = from_text(os.environ["CONFIG"])
+N, ENGINES, TILES, GROUPS = CONFIG.native_dim, CONFIG.tile_engines, CONFIG.matrix_tiles, CONFIG.groups
+WRITE, MARK, RECORD = Record(record_write(CONFIG)), Record(mark_write(CONFIG)), Record(record(CONFIG))
+READ = Record(data.ArrayLayout(data.ArrayLayout(RECORD.width, N), ENGINES))
+MARKS = Record(data.ArrayLayout(range(GROUPS + 1), ENGINES))
+
+
+def beside(tile: int) -> dict[int, int]:
+    """The tile that each bank shows when the tiles from `tile` on are read, but for those beyond the last."""
+    return {t % ENGINES: t for t in range(tile, min(tile + ENGINES, TILES))}
+
+
+@cocotb.test()
+async def reads_what_was_written(dut):
+    """Records and marks in any order, some tiles written again and again; reads of any tile and group all the while."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    rows = [(int(t), r, g) for t in range(TILES) for r in range(N) for g in range(GROUPS)]
+    writes = [rows[k] for k in rng.permutation(len(rows))[:3000]]
+    again = [writes[k] for k in rng.integers(0, len(writes), 1500)]
+    records, marks = {}, {}
+    for name in ("write", "mark", "tile", "group", "mark_tile"):
+        getattr(dut, name).value = 0
+    await start(dut)
+    checked = 0
+    wanted, wanted_marks = {}, {}
+    for tile, row, group in writes + again:
+        value, mark, target = int.from_bytes(rng.bytes(RECORD.width // 8 + 1)), int(rng.integers(GROUPS + 1)), tile
+        value &= (1 << RECORD.width) - 1
+        written, marked = rng.random() < 0.9, rng.random() < 0.3
+        dut.write.value = WRITE.join({"valid": written, "tile": tile, "row": row, "group": group,
+                                      "record": RECORD.of(value)})
+        dut.mark.value = MARK.join({"valid": marked, "tile": target, "mark": mark})
+        asked, part, other = (int(rng.integers(limit)) for limit in (TILES, GROUPS, TILES))
+        dut.tile.value, dut.group.value, dut.mark_tile.value = asked, part, other
+        await RisingEdge(dut.clk)
+        got, got_marks = READ.of(int(dut.o.value)), MARKS.of(int(dut.marks.value))
+        for (bank, r), want in wanted.items():
+            assert got[bank][r] == want
+        for bank, want in wanted_marks.items():
+            assert got_marks[bank] == want
+        checked += len(wanted) + len(wanted_marks)
+        # What a read yields in the cycle of a write to its place is undefined.
+        wanted = {(bank, r): records[t, r, part] for bank, t in beside(asked).items() for r in range(N)
+                  if (t, r, part) in records and not (written and (t, r, part) == (tile, row, group))}
+        wanted_marks = {bank: marks[t] for bank, t in beside(other).items()
+                        if t in marks and not (marked and t == target)}
+        if written:
+            records[tile, row, group] = value
+        if marked:
+            marks[target] = mark
+    assert checked > 2000

@@ -1,0 +1,249 @@
+"""Testbench of hw.mvm.mvm, the whole matrix-vector multiplier, against golden.mvm.mvm."""
+
+import os
+from dataclasses import dataclass
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.golden.mvm.mvm import multiply
+from concord.golden.mvm.overflow import Events
+from concord.golden.mvm.packing import marks, pack_tiles, unpack_tiles
+from concord.golden.mvm.quantizer import invalid, quantize_block, quantize_integer
+from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import Product, word
+from concord.hw.mvm.matrix_loader import Load
+from concord.hw.mvm.mvm import activity, events
+from concord.hw.mvm.quantizer import quantizer_input
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
+from concord.spec.config import Config
+
+CONFIG = from_text(os.environ["CONFIG"])
+COUNTS = ("beats", "tiles", "vectors", "rows_loaded", "partial", "product", "output")
+
+
+class Tiles:
+    """What the register file holds."""
+
+    def __init__(self, config: Config):
+        n, tiles = config.native_dim, config.matrix_tiles
+        self.config = config
+        self.mantissas = np.zeros((tiles, n, n), np.int64)
+        self.exponents = np.zeros((tiles, n), np.int64)
+        self.marks = np.zeros(tiles, np.int64)
+
+    def put(self, at: int, mantissas, exponents) -> None:
+        """Note tiles from address `at` on."""
+        where = slice(at, at + len(mantissas))
+        self.mantissas[where], self.exponents[where] = mantissas, exponents
+        self.marks[where] = marks(self.config, mantissas)
+
+
+def numbers(rng, shape, span):
+    """Bit patterns of numbers of about 2**-span..2**span, some not finite."""
+    value = np.ldexp(rng.normal(size=shape), rng.integers(-span, span + 1, shape))
+    bits = np.clip(value, -60000, 60000).astype(np.float16).view(np.uint16)
+    return np.where(rng.random(shape) < 0.002, rng.choice(np.array([0x7C00, 0xFC00, 0x7E01], np.uint16), shape), bits)
+
+
+def sparse(rng, config, tiles):
+    """Which elements of tiles may be other than zero: some lack their last columns, some have none."""
+    keep = rng.choice([0, config.native_dim // 4, config.native_dim, config.native_dim], (tiles, 1, 1))
+    return np.broadcast_to(np.arange(config.native_dim) < keep, (tiles, config.native_dim, config.native_dim))
+
+
+@dataclass(kw_only=True)
+class Run:
+    """A multiplier, what it holds, and what has happened in it; inputs stall, and results are taken, by chance."""
+
+    dut: object
+    stall: float
+    slow: float
+    rng: np.random.Generator
+
+    async def begin(self):
+        dut, seed = self.dut, cocotb.RANDOM_SEED
+        self.tiles = Tiles(CONFIG)
+        self.bias = np.zeros((CONFIG.bias_words, CONFIG.mfu_lanes), np.int64)
+        names = ("product", "operand", "load", "matrix_word", "packed", "bias_write")
+        self.sources = {name: Source(dut, name, seed=seed, stall=self.stall) for name in names}
+        self.result = Sink(dut, "result", seed=seed, stall=self.slow)
+        await start(dut)
+        self.count = dict.fromkeys((*COUNTS, "product_done", "load_done"), 0)
+        self.cycle, self.busy = 0, []  # cycles so far, and those with a beat
+        self.excess = dict.fromkeys(("partial", "product", "output"), 0)
+        self.flags = {"invalid_vector": 0, "invalid_matrix": 0}
+        self.expected = dict.fromkeys(COUNTS, 0)
+        self.overflow, self.invalid = Events(), {"vector": False, "matrix": False}
+        cocotb.start_soon(self.watch())
+
+    async def watch(self):
+        """Add up the events of every cycle."""
+        edge, dut = RisingEdge(self.dut.clk), self.dut
+        while True:
+            await edge
+            raw = int(dut.events.value)
+            for name in ("product_done", "load_done"):
+                self.count[name] += int(getattr(dut, name).value)
+            self.cycle += 1
+            if int(dut.activity.value) >> activity["busy"].offset & 1:
+                self.busy.append(self.cycle)
+            if raw:
+                happened = {name: int(value[0]) for name, value in unpack(events(CONFIG), [raw]).items()}
+                for name in COUNTS:
+                    self.count[name] += happened[name]
+                for name in self.excess:
+                    self.excess[name] = max(self.excess[name], happened[f"excess_{name}"])
+                for name in self.flags:
+                    self.flags[name] |= happened[name]
+
+    async def load_packed(self, at: int, count: int, integer: bool, *, full: bool = False):
+        """Load random tiles as records, without zeros if `full`."""
+        fmt, n, rng = CONFIG.weights, CONFIG.native_dim, self.rng
+        mantissas = rng.integers(fmt.lowest, fmt.highest + 1, (count, n, n)) * sparse(rng, CONFIG, count)
+        mantissas = np.where((mantissas == 0) & full, 1, mantissas)
+        exponents = rng.integers(0, fmt.e_max - fmt.e_min + 1, (count, n))
+        mantissas, exponents = unpack_tiles(CONFIG, pack_tiles(CONFIG, mantissas, exponents))
+        self.tiles.put(at, mantissas, exponents)
+        shape = message_payloads.packed(CONFIG)
+        size = CONFIG.lanes * fmt.bits
+        tile, row, group = (index.ravel() for index in np.indices((count, n, CONFIG.groups)))
+        lanes = mantissas.reshape(-1, CONFIG.lanes) & (1 << fmt.bits) - 1
+        records = [sum(int(v) << k * fmt.bits for k, v in enumerate(values)) | int(e) << size
+                   for values, e in zip(lanes, exponents.repeat(CONFIG.groups), strict=True)]
+        payloads = pack(shape, {
+            "tile": tile + at, "integer": np.full(tile.shape, integer), "row": row, "group": group,
+            "record": np.array(records, object), "last": (row == n - 1) & (group == CONFIG.groups - 1)})
+        await self.sources["packed"].send(*payloads)
+
+    def load_words(self, at: int, count: int, integer: bool):
+        """Queue random tiles as words."""
+        n = CONFIG.native_dim
+        bits = numbers(self.rng, (count, n, n), 6) * sparse(self.rng, CONFIG, count).astype(np.uint16)
+        if integer:
+            self.tiles.put(at, quantize_integer(bits, CONFIG.weights, unsigned=False), 0)
+        else:
+            mantissas, exponents = quantize_block(bits, CONFIG.weights)
+            self.tiles.put(at, mantissas, exponents - CONFIG.weights.e_min)
+        self.sources["load"].put(*pack(Load, {"tile": at + np.arange(count), "integer": np.full(count, integer)}))
+        self.sources["matrix_word"].put(*pack(word(CONFIG), bits.reshape(-1, CONFIG.mfu_lanes)))
+        self.expected["rows_loaded"] += count * n
+        self.invalid["matrix"] |= invalid(bits)
+
+    async def load_bias(self):
+        """Fill BiasRf."""
+        span = 1 << CONFIG.bias_bits - 1
+        smaller = self.rng.integers(0, CONFIG.bias_bits, (len(self.bias), 1))
+        self.bias = self.rng.integers(-span, span, self.bias.shape) >> smaller
+        await self.sources["bias_write"].send(*pack(message_payloads.bias(CONFIG), {
+            "address": np.arange(len(self.bias)), "data": self.bias}))
+
+    def multiply(self, tile: int, rows: int, columns: int, iterations: int, integer: bool):
+        """Queue a product; the words that it should yield."""
+        n, lanes, rng = CONFIG.native_dim, CONFIG.mfu_lanes, self.rng
+        row_tiles, words = -(-rows // n), -(-rows // lanes)
+        unsigned, bias = (integer and rng.random() < 0.5 for _ in range(2))
+        out_scale = int(rng.integers(-10, 20)) if integer else int(rng.integers(-32, 32))
+        address = int(rng.integers(0, CONFIG.bias_words - words + 1)) if bias else 0
+        operand = numbers(rng, (iterations, columns, n), 4 if integer else 8)
+        self.sources["product"].put(*pack(Product, {name: np.array([value]) for name, value in {
+            "tile": tile, "columns": columns, "row_tiles": row_tiles, "words": words, "rows": rows,
+            "iterations": iterations, "integer": integer, "unsigned": unsigned, "out_scale": out_scale, "bias": bias,
+            "bias_address": address}.items()}))
+        count = iterations * columns * CONFIG.words
+        self.sources["operand"].put(*pack(quantizer_input(lanes), {
+            "word": operand.reshape(count, lanes), "integer": np.full(count, integer),
+            "unsigned": np.full(count, unsigned),
+            "last": np.arange(1, count + 1) % (columns * CONFIG.words) == 0}))
+        where = slice(tile, tile + row_tiles * columns)
+        shape = row_tiles, columns, n
+        bits, overflow = multiply(
+            CONFIG, self.tiles.mantissas[where].reshape(*shape, n), self.tiles.exponents[where].reshape(shape), operand,
+            self.bias[address:address + words].ravel()[:rows] if bias else None, rows=rows, integer=integer,
+            unsigned=unsigned, out_scale=out_scale)
+        self.overflow += overflow
+        self.invalid["vector"] |= invalid(operand)
+        self.expected["beats"] += iterations * int(self.tiles.marks[where].sum())
+        self.expected["tiles"] += iterations * row_tiles * columns
+        self.expected["vectors"] += iterations * columns
+        return bits
+
+    async def results(self, bits):
+        """Take the words of a product and compare them with these rows of its iterations."""
+        iterations, rows = bits.shape
+        words = -(-rows // CONFIG.mfu_lanes)
+        got = unpack(word(CONFIG), await self.result.receive(iterations * words)).reshape(iterations, -1)[:, :rows]
+        assert (got == bits).all(), f"{np.argwhere(got != bits)[0]}: {got[got != bits][0]:#x} {bits[got != bits][0]:#x}"
+
+    async def settle(self):
+        """Wait for the last events, and compare."""
+        for _ in range(40):
+            await RisingEdge(self.dut.clk)
+        for name in ("partial", "product", "output"):
+            self.expected[name] = getattr(self.overflow, name)
+            assert self.excess[name] == getattr(self.overflow, f"excess_{name}"), name
+        assert {name: self.count[name] for name in COUNTS} == self.expected
+        for name, flag in self.invalid.items():
+            assert self.flags[f"invalid_{name}"] == flag, name
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize((("stall", "slow", "begin"), [(0.0, 0.0, False), (0.3, 0.3, True), (0.1, 0.95, False)]))
+async def matches_golden(dut, stall, slow, begin):
+    """Products of all sizes in both modes, while tiles for the next ones are loaded. The first tiles are packed, with
+    exponents even in integer mode, which must ignore them. Where results are taken slowly, their queue fills up."""
+    run = Run(dut=dut, stall=stall, slow=slow, rng=np.random.default_rng(cocotb.RANDOM_SEED))
+    await run.begin()
+    await run.load_bias()
+    rng, half, products = run.rng, CONFIG.matrix_tiles // 2, 0
+    await run.load_packed(0, half, begin)
+    for turn in range(6):
+        integer, there = bool(turn & 1) ^ begin, turn % 2 * half
+        want = []
+        for _ in range(4):
+            columns = int(rng.integers(1, min(CONFIG.operand_columns, half) + 1))
+            row_tiles = int(rng.integers(1, min(half // columns, CONFIG.bias_words // CONFIG.words) + 1))
+            rows = row_tiles * CONFIG.native_dim - int(rng.integers(CONFIG.native_dim))
+            tile = there + int(rng.integers(half - row_tiles * columns + 1))
+            want.append(run.multiply(tile, rows, columns, int(rng.integers(1, 4)), integer))
+        products += len(want)
+        loaded = run.count["load_done"]
+        run.load_words(half - there, half, not integer)
+        for bits in want:
+            await run.results(bits)
+        while run.count["load_done"] < loaded + half or run.count["product_done"] < products:
+            await RisingEdge(dut.clk)
+    await run.settle()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def modes_alternate(dut):
+    """Products of the two modes follow each other without a gap: rows of tiles hide the arrival of the next operand."""
+    run = Run(dut=dut, stall=0.0, slow=0.0, rng=np.random.default_rng(cocotb.RANDOM_SEED))
+    await run.begin()
+    half = CONFIG.matrix_tiles // 2
+    for first in (0, half):
+        await run.load_packed(first, half, first > 0)
+    await run.load_bias()
+    for bits in [run.multiply(k % 2 * half, 4 * CONFIG.native_dim, 1 + k % 3, 1, bool(k % 2)) for k in range(20)]:
+        await run.results(bits)
+    await run.settle()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def engines_never_wait(dut):
+    """Products in a row keep the engines busy in every cycle, once the first operand is there."""
+    run = Run(dut=dut, stall=0.0, slow=0.0, rng=np.random.default_rng(cocotb.RANDOM_SEED))
+    await run.begin()
+    # As many columns as keep the converter busy at most, as many rows of tiles as the next operand takes to arrive.
+    columns = CONFIG.tile_engines * max(1, CONFIG.words // CONFIG.groups)
+    row_tiles = max(1, CONFIG.words * CONFIG.tile_engines // CONFIG.groups)
+    await run.load_packed(0, row_tiles * columns, False, full=True)
+    want = [run.multiply(0, row_tiles * CONFIG.native_dim, columns, 3, False) for _ in range(5)]
+    for bits in want:
+        await run.results(bits)
+    await run.settle()
+    beats = row_tiles * CONFIG.groups * columns // CONFIG.tile_engines  # of one iteration
+    assert len(run.busy) == 5 * 3 * beats
+    assert run.busy[-1] - run.busy[beats] == 14 * beats - 1

@@ -1,0 +1,26 @@
+"""Testbench of hw.mvm.normalizer against golden.lib.float16. LATENCY and WIDTH are the unit's."""
+
+import os
+
+import cocotb
+import numpy as np
+from concord.golden.lib.float16 import from_integer
+from concord.sim.drivers.drive_pipeline import flow
+
+WIDTH = int(os.environ["WIDTH"])
+
+
+@cocotb.test()
+async def matches_golden(dut):
+    """Integers of every size, and ties, with every scale."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    count = 10_000
+    cuts = rng.integers(0, WIDTH, count).tolist()
+    values = [int.from_bytes(rng.bytes(16), "little", signed=True) >> 128 - WIDTH + cut for cut in cuts]
+    ties = [int(s) * (2 * int(m) + 1 << int(n)) for s, m, n in zip(
+        rng.choice([-1, 1], count), rng.integers(1024, 2048, count), rng.integers(0, 20, count), strict=True)]
+    values = [value for value in values + ties if -1 << WIDTH - 1 <= value < 1 << WIDTH - 1]
+    scale = rng.integers(-32, 46, len(values))
+    inputs = {"value": [value & (1 << WIDTH) - 1 for value in values], "scale": scale & 127}
+    got = (await flow(dut, inputs, ["o"], int(os.environ["LATENCY"])))["o"]
+    assert (np.array(got) == from_integer(np.array(values, object), scale)).all()

@@ -1,0 +1,80 @@
+"""Testbench of hw.mvm.operand_buffer: two operands in lists, one read while the other fills."""
+
+import os
+
+import cocotb
+import numpy as np
+from amaranth.lib import data
+from cocotb.triggers import RisingEdge
+from concord.hw.mvm.operand_buffer import operand
+from concord.hw.mvm.quantizer import quantized
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Source, pack, start
+from concord.sim.stimulus.random_values import mantissas
+
+CONFIG = from_text(os.environ["CONFIG"])
+N, LANES, ENGINES, WORDS = CONFIG.native_dim, CONFIG.lanes, CONFIG.tile_engines, CONFIG.words
+OUT = Record(data.ArrayLayout(operand(CONFIG), ENGINES))
+
+
+class Operand:
+    """All columns of one iteration, and how many of their words have been taken."""
+
+    def __init__(self, rng):
+        fmt, columns = CONFIG.activations, int(rng.integers(1, CONFIG.operand_columns + 1))
+        self.mantissas = mantissas(rng, fmt, (columns, N))
+        self.exponents = rng.integers(0, fmt.e_max - fmt.e_min + 1, columns)
+        self.columns, self.taken = columns, 0
+
+    @property
+    def payloads(self) -> list[int]:
+        last = np.arange(1, self.columns * WORDS + 1) == self.columns * WORDS
+        return pack(quantized(CONFIG.activations, CONFIG.mfu_lanes), {
+            "mantissas": self.mantissas.reshape(-1, CONFIG.mfu_lanes), "exponent": self.exponents.repeat(WORDS),
+            "end": np.arange(1, len(last) + 1) % WORDS == 0, "last": last})
+
+    @property
+    def whole(self) -> bool:
+        return self.taken == self.columns * WORDS
+
+    def read(self, step: int, group: int) -> dict:
+        """What each engine sees of the columns that are complete."""
+        columns = range(step * ENGINES, min((step + 1) * ENGINES, self.taken // WORDS))
+        part = slice(group * LANES, (group + 1) * LANES)
+        return {c % ENGINES: {"mantissas": dict(enumerate(self.mantissas[c, part].tolist())),
+                              "exponent": int(self.exponents[c])} for c in columns}
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def keeps_two_operands(dut, stall):
+    """Reads of any complete column and group, while words come, are found; a third operand waits for a release."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
+    operands = [Operand(rng) for _ in range(40)]
+    for name in ("step", "group", "release"):
+        getattr(dut, name).value = 0
+    await start(dut)
+    source.put(*(payload for each in operands for payload in each.payloads))
+    reading, filling, want, checked = 0, 0, {}, 0
+    while reading < len(operands):
+        await RisingEdge(dut.clk)
+        now = operands[reading]
+        got = OUT.of(int(dut.o.value))
+        assert all(got[engine] == value for engine, value in want.items())
+        checked += len(want)
+        want = now.read(int(dut.step.value), int(dut.group.value))
+        assert bool(dut.whole.value) == now.whole
+        assert now.whole or int(dut.complete.value) == now.taken // WORDS
+        assert bool(dut.i__ready.value) == (filling < reading + 2)
+        if dut.i__valid.value and dut.i__ready.value:
+            operands[filling].taken += 1
+            filling += operands[filling].whole
+        reading += int(dut.release.value)
+        now = operands[min(reading, len(operands) - 1)]
+        dut.release.value = int(now.whole and rng.random() < 0.05)
+        columns = max(1, now.taken // WORDS)
+        latest = columns - 1 if rng.random() < 0.3 else int(rng.integers(columns))
+        dut.step.value, dut.group.value = latest // ENGINES, int(rng.integers(CONFIG.groups))
+    assert checked > 500

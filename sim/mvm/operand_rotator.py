@@ -1,0 +1,36 @@
+"""Testbench of hw.mvm.operand_rotator: columns find the bank that their tile lies in."""
+
+import os
+
+import cocotb
+import numpy as np
+from amaranth.lib import data
+from concord.hw.mvm.operand_buffer import operand
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.stream import pack, unpack
+from concord.sim.stimulus.random_values import mantissas
+
+CONFIG = from_text(os.environ["CONFIG"])
+ENGINES = CONFIG.tile_engines
+
+
+@cocotb.test()
+async def every_column_meets_its_tile(dut):
+    """The tile of column e is tile + e, whose bank is its address modulo the engines; banks without a column get 0."""
+    rng, cycles = np.random.default_rng(cocotb.RANDOM_SEED), 1000
+    fmt, shape = CONFIG.activations, data.ArrayLayout(operand(CONFIG), ENGINES)
+    numbers = mantissas(rng, fmt, (cycles, ENGINES, CONFIG.lanes))
+    exponents = rng.integers(0, fmt.e_max - fmt.e_min + 1, (cycles, ENGINES))
+    tile, columns = rng.integers(0, CONFIG.matrix_tiles, cycles), rng.integers(1, ENGINES + 1, cycles)
+    i = pack(shape, {"mantissas": numbers, "exponent": exponents})
+    got = unpack(shape, (await flow(dut, {"i": i, "tile": tile, "columns": columns}, ["o"],
+                                    int(os.environ["LATENCY"])))["o"])
+    for cycle in range(cycles):
+        idle = set(range(ENGINES))
+        for column in range(columns[cycle]):
+            bank = (tile[cycle] + column) % ENGINES
+            assert (got["mantissas"][cycle, bank] == numbers[cycle, column]).all()
+            assert got["exponent"][cycle, bank] == exponents[cycle, column]
+            idle.discard(bank)
+        assert not got["mantissas"][cycle, list(idle)].any()

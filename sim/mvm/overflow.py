@@ -1,0 +1,29 @@
+"""Testbench of hw.mvm.overflow against golden.mvm.overflow."""
+
+import os
+
+import cocotb
+import numpy as np
+from amaranth.hdl import signed
+from amaranth.lib import data
+from concord.golden.mvm.overflow import misfits
+from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.stream import pack
+from concord.sim.stimulus.random_values import integers
+
+COUNT, WIDTH, BITS, LATENCY = (int(os.environ[name]) for name in ("COUNT", "WIDTH", "BITS", "LATENCY"))
+
+
+@cocotb.test()
+async def matches_golden(dut):
+    """Integers of all sizes, any number of them used, some cycles without."""
+    rng, cycles = np.random.default_rng(cocotb.RANDOM_SEED), 1000
+    values = integers(rng, WIDTH, (cycles, COUNT))
+    small = rng.random((cycles, 1)) < 0.3
+    values = np.where(small, values >> max(0, WIDTH - BITS), values)
+    valid, used = rng.random(cycles) < 0.8, rng.integers(0, COUNT + 1, cycles)
+    shape = data.ArrayLayout(signed(WIDTH), COUNT)
+    got = await flow(dut, {"values": pack(shape, values), "valid": valid, "used": used}, ["misfits", "excess"], LATENCY)
+    want = [misfits(row[:count], BITS) if on else (0, 0) for row, count, on in zip(values, used, valid, strict=True)]
+    assert list(zip(got["misfits"], got["excess"], strict=True)) == want
+    assert len({excess for _, excess in want}) > min(2, WIDTH - BITS), "too few different excesses to be a test"

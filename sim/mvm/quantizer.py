@@ -1,0 +1,95 @@
+"""Testbench of hw.mvm.quantizer against golden.mvm.quantizer."""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.golden.mvm.quantizer import invalid, quantize_block, quantize_integer
+from concord.hw.mvm.quantizer import quantized, quantizer_input
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
+
+CONFIG = from_text(os.environ["CONFIG"])
+LANES, SIZE = CONFIG.mfu_lanes, CONFIG.native_dim
+
+
+def blocks(rng, count):
+    """Bit patterns of every kind: raw ones, blocks of one octave, powers of two, single numbers, zeros."""
+    raw = rng.integers(0, 1 << 16, (count, SIZE), dtype=np.uint16)
+    kind = rng.integers(0, 5, (count, 1))
+    scale = rng.integers(-24, 12, (count, 1))
+    near = np.ldexp(rng.integers(-512, 513, (count, SIZE)) / 8, scale).astype(np.float16).view(np.uint16)
+    power = raw & 0xFC00
+    single = np.where(rng.random((count, SIZE)) < 1 / SIZE, raw, raw & 0x8000)
+    return np.select([kind == 1, kind == 2, kind == 3], [near, power, single], raw)
+
+
+def golden(bits, integer, unsigned, fmt):
+    """Mantissas and stored exponents of blocks."""
+    mantissas, exponents = quantize_block(bits, fmt)
+    codes = np.where(unsigned[:, None], quantize_integer(bits, fmt, unsigned=True),
+                     quantize_integer(bits, fmt, unsigned=False))
+    return np.where(integer[:, None], codes, mantissas), np.where(integer, 0, exponents - fmt.e_min)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[(0.0, 0.0), (0.5, 0.0), (0.0, 0.6), (0.3, 0.3)])
+async def matches_golden(dut, stall):
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    count, words = 300, SIZE // LANES
+    bits = blocks(rng, count)
+    integer, unsigned, last = rng.random((3, count)) < 0.5
+    unsigned &= integer
+    word = {"word": bits.reshape(-1, LANES), "integer": integer.repeat(words), "unsigned": unsigned.repeat(words),
+            "last": np.kron(last, np.arange(words) == words - 1).astype(bool)}
+    i, o = (side(dut, name, seed=cocotb.RANDOM_SEED, stall=p)
+            for side, name, p in zip((Source, Sink), "io", stall, strict=True))
+    await start(dut)
+    flagged, measured = pulses(dut, dut.invalid), pulses(dut, dut.block)
+    i.put(*pack(quantizer_input(LANES), word))
+    got = unpack(quantized(CONFIG.activations, LANES), await o.receive(count * words))
+    mantissas, exponents = golden(bits, integer, unsigned, CONFIG.activations)
+    assert (got["mantissas"].reshape(count, SIZE) == mantissas).all()
+    assert (got["exponent"] == exponents.repeat(words)).all()
+    assert (got["last"] == word["last"]).all()
+    assert (got["end"].reshape(count, words) == (np.arange(words) == words - 1)).all()
+    # A word is flagged when it is taken and a block measured before it leaves: both are over by now.
+    assert len(flagged) == sum(invalid(word) for word in bits.reshape(-1, LANES))
+    assert len(measured) == count
+
+
+def pulses(dut, signal):
+    """A list that grows by the time of each cycle in which `signal` is high."""
+    times = []
+
+    async def watch():
+        while True:
+            await RisingEdge(dut.clk)
+            if int(signal.value):
+                times.append(cocotb.simtime.get_sim_time("ns"))
+
+    cocotb.start_soon(watch())
+    return times
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def takes_and_gives_a_word_every_cycle(dut):
+    """Blocks in a row leave no bubble, and the first word comes after the promised latency."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    count, words = 20, SIZE // LANES
+    bits = blocks(rng, count)
+    await start(dut)
+    i, o = Source(dut, "i"), Sink(dut, "o")
+    i.put(*pack(quantizer_input(LANES), {"word": bits.reshape(-1, LANES), **{
+        name: np.zeros(count * words, int) for name in ("integer", "unsigned", "last")}}))
+    taken, given = [], []
+    for cycle in range(count * words + 60):
+        await RisingEdge(dut.clk)
+        if int(i.valid.value) and int(i.ready.value):
+            taken.append(cycle)
+        if int(o.valid.value) and int(o.ready.value):
+            given.append(cycle)
+    assert len(taken) == len(given) == count * words
+    assert taken[-1] - taken[0] == given[-1] - given[0] == count * words - 1
+    assert given[0] - taken[words - 1] == int(os.environ["LATENCY"])

@@ -1,0 +1,56 @@
+"""Testbench of hw.mvm.result_sequencer: every word of every row of tiles, when its totals are there."""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.hw.mvm import converter
+from concord.hw.mvm.row_tiles import row_tile
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Source, start
+from concord.sim.stimulus import products
+
+CONFIG = from_text(os.environ["CONFIG"])
+ROW_TILE, CONVERSION = Record(row_tile(CONFIG)), Record(converter.conversion(CONFIG))
+ADDRESSES = 1 << (CONFIG.bias_words - 1).bit_length()
+SETTLE = 4  #: Cycles after which a row of tiles is at the head of the queue.
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def picks_up_every_word(dut, stall):
+    """Totals as close as the words allow, or later; rows of tiles arrive long before or just in time."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    waiting = [result for _ in range(60) for result in products.row_tiles(CONFIG, products.random_product(CONFIG, rng))]
+    count = len(waiting)
+    source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
+    dut.totals.value = 0
+    await start(dut)
+    source.put(*(ROW_TILE.join(result) for result in waiting))
+    schedule, told, taken, free, cycle = {}, 0, [], 0, 0
+    address = select = 0
+    while waiting or schedule:
+        await RisingEdge(dut.clk)
+        cycle += 1
+        got = CONVERSION.of(int(dut.o.value))
+        want = schedule.pop(cycle, None)
+        assert got["valid"] == (want is not None), cycle
+        if want:
+            assert (got, address, select) == want
+        address, select = int(dut.address.value), int(dut.select.value)
+        if dut.i__valid.value and dut.i__ready.value:
+            taken.append(cycle)
+        # The next edge sees the pulse, the one after it address and select of the first word, the third its conversion.
+        ready = len(taken) > told and cycle >= max(taken[told] + SETTLE, free)
+        pulse = ready and rng.random() >= stall
+        dut.totals.value = int(pulse)
+        if pulse:
+            head = waiting.pop(0)
+            for k in range(head["words"]):
+                conversion = {"valid": 1, "lanes": min(head["rows"] - k * CONFIG.mfu_lanes, CONFIG.mfu_lanes),
+                              **{name: head[name] for name in ("bias", "integer", "out_scale")}}
+                schedule[cycle + 3 + k] = conversion, (head["bias_address"] + k) % ADDRESSES, k
+            told, free = told + 1, cycle + head["words"]
+    assert told == count

@@ -1,0 +1,45 @@
+"""Testbench of hw.mvm.row_tiles against loops in Python."""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.hw.lib.payloads import Product
+from concord.hw.mvm.row_tiles import column_step, row_tile
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.stimulus import products
+
+CONFIG = from_text(os.environ["CONFIG"])
+PRODUCT, STEP, ROW_TILE = Record(Product), Record(column_step(CONFIG)), Record(row_tile(CONFIG))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def walks_in_order(dut, stall):
+    """Every step and every row of tiles of random products, in order; one step a cycle while nothing stalls."""
+    rng, seed = np.random.default_rng(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
+    chosen = [products.random_product(CONFIG, rng) for _ in range(40)]
+    source = Source(dut, "product", seed=seed, stall=stall)
+    sinks = {name: Sink(dut, name, seed=seed, stall=stall) for name in ("step", "row_tile")}
+    await start(dut)
+    source.put(*(PRODUCT.join(product) for product in chosen))
+    walk = [step for product in chosen for step in products.steps(CONFIG, product)]
+    results = [result for product in chosen for result in products.row_tiles(CONFIG, product)]
+
+    cycles = 0
+    while len(sinks["step"].queue) < len(walk):
+        await RisingEdge(dut.clk)
+        cycles += 1
+    assert stall or cycles <= len(walk) + len(chosen) + 8, f"{cycles} cycles for {len(walk)} steps"
+    for k, (got, want) in enumerate(zip(await sinks["step"].receive(len(walk)), walk, strict=True)):
+        assert STEP.of(got) == want, k
+    for k, want in enumerate(results):
+        got = ROW_TILE.of(await sinks["row_tile"].get())
+        assert got | {"bias_address": got["bias"] * got["bias_address"]} == want, k
+    for _ in range(20):
+        await RisingEdge(dut.clk)
+    assert not dut.active.value
+    assert not any(sink.queue for sink in sinks.values())

@@ -1,0 +1,46 @@
+"""Testbench of hw.mvm.tile_engine against golden.mvm.tile_engine."""
+
+import os
+
+import cocotb
+import numpy as np
+from amaranth.hdl import signed
+from amaranth.lib import data
+from concord.golden.mvm.overflow import wrap
+from concord.golden.mvm.tile_engine import lane_sums
+from concord.hw.mvm.matrix_rf import record
+from concord.hw.mvm.operand_buffer import operand
+from concord.hw.mvm.tile_engine import TileEngine
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.stream import pack, unpack
+from concord.sim.stimulus.random_values import mantissas
+
+CONFIG = from_text(os.environ["CONFIG"])
+WIDTH, LATENCY = (int(os.environ[name]) for name in ("WIDTH", "LATENCY"))
+
+
+def exponents(rng, fmt, shape):
+    """Stored exponents, many at the ends of their range."""
+    largest = fmt.e_max - fmt.e_min
+    return np.where(rng.random(shape) < 0.3, rng.choice((0, largest), shape), rng.integers(0, largest + 1, shape))
+
+
+@cocotb.test()
+async def matches_golden(dut):
+    """Lane groups and operands of any mantissas and exponents in both modes, one each cycle."""
+    rng, cycles = np.random.default_rng(cocotb.RANDOM_SEED), 600
+    n, lanes, fmts = CONFIG.native_dim, CONFIG.lanes, (CONFIG.weights, CONFIG.activations)
+    weights, vector = mantissas(rng, fmts[0], (cycles, n, lanes)), mantissas(rng, fmts[1], (cycles, lanes))
+    scales, scale = exponents(rng, fmts[0], (cycles, n)), exponents(rng, fmts[1], cycles)
+    integer = rng.random(cycles) < 0.3
+
+    after = TileEngine.weights_after
+    late = {"mantissas": np.roll(weights, after, 0), "exponent": np.roll(scales, after, 0)}
+    inputs = {"operand": pack(operand(CONFIG), {"mantissas": vector, "exponent": scale}), "integer": integer,
+              "weights": pack(data.ArrayLayout(record(CONFIG), n), late)}
+    got = unpack(data.ArrayLayout(signed(WIDTH), n), (await flow(dut, inputs, ["o"], LATENCY))["o"])
+    sums = lane_sums(weights[None], vector, lanes)[0, :, :, 0].astype(object)
+    shift = np.where(integer[:, None], 0, CONFIG.alignment + scales + scale[:, None]).astype(object)
+    # The last weights came after the last operand.
+    assert (got == wrap(sums << shift, WIDTH))[:cycles - after].all()

@@ -1,0 +1,164 @@
+"""The machine's pipelines in Python: they obey the interlock's jobs, each at a pace of its own."""
+
+import random
+from collections import deque
+
+from concord.hw.lib.payloads import NET, OPERANDS, TICKET
+from concord.sim.reference.hazards import ahead, blocked, waiting
+from concord.sim.reference.memory_order import NET_IN, NET_OUT, Order
+from concord.sim.stimulus.chains import Word, words
+from concord.spec.chain import Chain
+from concord.spec.isa import VRFS
+
+PACES = (0.03, 0.3, 1.0)  #: Of a pipeline, chosen anew now and then.
+
+
+class Writer:
+    """The end of a pipeline that writes: words on their way, and how far it tells that it is."""
+
+    def __init__(self, order: Order):
+        self.order, self.jobs, self.flight = order, deque(), deque()
+        self.done = 0
+
+    @property
+    def state(self) -> dict:
+        """As `hw.lib.payloads.progress`."""
+        low, iteration = dict.fromkeys(range(len(VRFS)), 0), 0
+        if self.jobs:
+            _, job, left = self.jobs[0]
+            iteration, index = left[0].iteration, left[0].index
+            for k, write in job["writes"].items():
+                address = write["lo"] + index + write["inc"] * iteration * job["stride_out"]
+                low[k] = address if write["rising"] or iteration == job["iterations"] - 1 else write["lo"]
+        return {"done": self.done % (1 << TICKET), "iteration": iteration, "low": low}
+
+    def land(self):
+        """Write the oldest word on its way."""
+        if not self.flight:
+            return
+        tag, word = self.flight.popleft()
+        number, job, left = self.jobs[0]
+        assert (number, word) == (tag[0], left.popleft())
+        places = list(word.writes.items())
+        if job["net"]:
+            self.order.read(tag, [NET_OUT])
+            places.append(NET_OUT)
+        self.order.write(tag, places)
+        if not left:
+            self.jobs.popleft()
+            self.done += 1
+
+
+class Machine:
+    """Fetch, products, multi-function units and copies. Jobs are appended as (number, chain, job)."""
+
+    def __init__(self, seed: int):
+        self.random, self.order = random.Random(f"machine {seed}"), Order()
+        self.jobs = {name: deque() for name in ("fetch", "product", "issue", "copy")}
+        self.mfu, self.copies = Writer(self.order), Writer(self.order)
+        self.count = {"fetch": 0, "product": 0}
+        self.operands, self.results = 0, 0  # iterations fetched, words of products not yet taken
+        self.at = dict.fromkeys(self.jobs, 0)  # word or iteration of the first job
+        self.actions = {"fetch": self.fetch, "product": self.product, "issue": self.issue, "copy": self.copy,
+                        "mfu": self.mfu.land, "copies": self.copies.land}
+        self.pace = dict.fromkeys(self.actions, 1.0)
+
+    @property
+    def done(self) -> dict[str, int]:
+        """Chains that each pipeline has done."""
+        return self.count | {"mfu": self.mfu.done, "copy": self.copies.done}
+
+    def cycle(self):
+        """Each pipeline does one thing, or nothing."""
+        if self.random.random() < 0.01:
+            self.pace = {name: self.random.choice(PACES) for name in self.actions}
+        names = list(self.actions)
+        self.random.shuffle(names)
+        for name in names:
+            if self.random.random() < self.pace[name] and (name not in self.jobs or self.jobs[name]):
+                self.actions[name]()
+
+    def fetch(self):
+        number, chain, job = self.jobs["fetch"][0]
+        iteration, index = divmod(self.at["fetch"], chain.source_words)
+        place = chain.source.mem - 1, chain.source.a + chain.source_offset(iteration) + index
+        own = ahead(job["own"]["ticket"], self.mfu.done % (1 << TICKET))
+        landed = own <= 0 or (own == 1 and self.mfu.state["iteration"] >= iteration)
+        if self._waits(job, "mfu", "copy") or (job["own"]["valid"] and iteration and not landed):
+            return
+        tag = number, iteration, "operands"
+        if job["memory"] == NET:
+            if index == 0:
+                self.order.read(tag, [NET_IN])
+            self.order.write(tag if index == chain.source_words - 1 else ("half of", *tag), [NET_IN])
+        elif self._blocked(job["source"], place):
+            return
+        else:
+            self.order.read(tag, [place])
+        self.operands += index == chain.source_words - 1
+        self.count["fetch"] += self._advance("fetch", chain.source_words * chain.registers.iterations)
+
+    def product(self):
+        number, chain, job = self.jobs["product"][0]
+        if self._waits(job, "copy") or not self.operands:
+            return
+        self.order.read((number, self.at["product"], "tiles"), [("tile", tile) for tile in chain.tiles])
+        self.operands, self.results = self.operands - 1, self.results + chain.words
+        self.count["product"] += self._advance("product", chain.registers.iterations)
+
+    def issue(self):
+        number, chain, job = self.jobs["issue"][0]
+        word = self._word("issue", chain)
+        if self._waits(job, "fetch", "copy") or (job["serial"] and self.mfu.flight):
+            return
+        if job["pop"] and not self.results:
+            return
+        readers = {place: job["operands"][OPERANDS.index(place[0])] for place in word.operands.items()}
+        if any(self._blocked(reader, place) for place, reader in readers.items()):
+            return
+        if word.source and self._blocked(job["source"], word.source):
+            return
+        self.results -= job["pop"]
+        self._enter(self.mfu, (number, word.iteration, word.index), word, pops=job["memory"] == NET and not job["pop"])
+        self._advance("issue", chain.words * chain.registers.iterations)
+
+    def copy(self):
+        number, chain, job = self.jobs["copy"][0]
+        if self._waits(job, "fetch", "mfu", "product") or ((job["serial"] or job["matrix"]) and self.copies.flight):
+            return
+        if job["matrix"]:
+            tag = number, self.at["copy"], "tile"
+            self.order.read(tag, [NET_IN])
+            self.order.write(tag, [NET_IN, ("tile", chain.target.a + self.at["copy"])])
+            self.copies.done += self._advance("copy", chain.registers.iterations)
+            return
+        word = self._word("copy", chain)
+        if word.source and self._blocked(job["source"], word.source):
+            return
+        self._enter(self.copies, (number, word.iteration, word.index), word, pops=job["memory"] == NET)
+        self._advance("copy", chain.words * chain.registers.iterations)
+
+    def _enter(self, writer: Writer, tag: tuple, word: Word, *, pops: bool):
+        """A word is read and on its way."""
+        self.order.read(tag, word.reads + [NET_IN] * pops)
+        if pops:
+            self.order.write(tag, [NET_IN])
+        writer.flight.append((tag, word))
+
+    def _word(self, name: str, chain: Chain) -> Word:
+        return words(chain)[self.at[name]]
+
+    def _advance(self, name: str, size: int) -> bool:
+        """Go on in the first job of a pipeline; whether that was its end."""
+        self.at[name] += 1
+        if self.at[name] < size:
+            return False
+        self.jobs[name].popleft()
+        self.at[name] = 0
+        return True
+
+    def _waits(self, job: dict, *pipes: str) -> bool:
+        return any(waiting(job[pipe], self.done[pipe] % (1 << TICKET)) for pipe in pipes)
+
+    def _blocked(self, reader: dict, place: tuple[int, int]) -> bool:
+        return blocked(reader["mfu"], self.mfu.state, *place) or blocked(reader["copy"], self.copies.state, *place)

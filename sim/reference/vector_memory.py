@@ -1,0 +1,58 @@
+"""Vector memories in Python, for units that read and write them."""
+
+import random
+
+import cocotb
+from amaranth.lib import data
+from cocotb.triggers import RisingEdge
+from concord.hw.lib.payloads import word
+from concord.hw.schedule.address_generator import read_request
+from concord.hw.schedule.writeback import write_request
+from concord.sim.drivers.record import Record
+from concord.spec.config import Config
+from concord.spec.isa import VRFS, depth
+
+
+class Vectors:
+    """Answers the ports `request`, `grant` and `data` of `dut`, and takes its `writes`, if it has any, when `free`.
+
+    While no word was asked for, `data` is noise. A word is readable in the cycle after its write.
+
+    Args:
+        stall: Probability that a cycle grants no read, or that a memory takes no write.
+
+    Attributes:
+        words: Of each memory its words, random at the start.
+        reads: (memory, address) of each word read.
+    """
+
+    def __init__(self, dut, config: Config, *, seed: int, stall: float):
+        self.dut, self.stall, self.random = dut, stall, random.Random(f"vectors {seed}")
+        self.word, self.bits = Record(word(config)), word(config).size
+        self.words = [[self.random.getrandbits(self.bits) for _ in range(depth(config, mem))] for mem in VRFS]
+        self.reads: list[tuple[int, int]] = []
+        self.request = Record(read_request(config))
+        self.write = Record(data.ArrayLayout(write_request(config), len(VRFS))) if hasattr(dut, "writes") else None
+        dut.grant.value = 0
+        cocotb.start_soon(self._run())
+
+    async def _run(self):
+        dut, edge = self.dut, RisingEdge(self.dut.clk)
+        while True:
+            await edge
+            request = self.request.of(int(dut.request.value))
+            dut.data.value = self.random.getrandbits(self.bits)
+            if request["valid"] and dut.grant.value and not dut.rst.value:
+                self.reads.append((request["memory"], request["address"]))
+                dut.data.value = self.words[request["memory"]][request["address"]]
+            dut.grant.value = int(self.random.random() >= self.stall)
+            if self.write:
+                self._take_writes()
+
+    def _take_writes(self):
+        free = int(self.dut.free.value)
+        for memory, write in self.write.of(int(self.dut.writes.value)).items():
+            if write["valid"]:
+                assert free >> memory & 1, f"memory {memory} was written while it was not free"
+                self.words[memory][write["address"]] = self.word.join(write["word"])
+        self.dut.free.value = sum((self.random.random() >= self.stall) << k for k in range(len(VRFS)))

@@ -1,0 +1,96 @@
+"""Testbench of hw.schedule.address_generator: every source word of a chain as soon as it is there, not before."""
+
+import os
+import random
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.hw.lib.payloads import MVM, NET
+from concord.hw.schedule.address_generator import read_request, walk
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Source, start
+from concord.sim.reference.hazards import Pipeline, blocked
+from concord.sim.reference.vector_memory import Vectors
+from concord.sim.stimulus.chains import fields, random_chains
+
+CONFIG = from_text(os.environ["CONFIG"])
+JOB, REQUEST = Record(walk(CONFIG)), Record(read_request(CONFIG))
+PIPES = ("mfu", "copy")
+
+
+class Bench:
+    """A source between memories, queues and pipelines in Python."""
+
+    def __init__(self, dut, stall: float):
+        seed = cocotb.RANDOM_SEED
+        self.dut, self.random = dut, random.Random(seed)
+        self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
+        self.queues = {NET: Source(dut, "net", seed=seed, stall=stall), MVM: Source(dut, "pop", seed=seed, stall=stall)}
+        self.pipes = {name: Pipeline(CONFIG, f"{name} {seed}") for name in PIPES}
+        self.stall, self.next = stall, None
+        dut.job.value = dut.hold.value = dut.mfu.value = dut.copy.value = 0
+
+    def job(self, chain) -> dict:
+        """A chain's source; older writes near it."""
+        record, names = fields(CONFIG, chain), ("memory", "iterations", "iterations_x", "stride_x", "stride_y")
+        job = {name: record[name] for name in names} | {
+            "valid": 1, "words": record["vector_words" if chain.product else "words"], "source": {"valid": 0}}
+        if chain.random_source:
+            job["source"] = {"valid": 1, "lo": chain.source.a, "inc": chain.source.inc,
+                             **{name: pipe.dependency(chain.source.a) for name, pipe in self.pipes.items()}}
+        elif chain.source.mem - 1 in self.queues:
+            self.queues[chain.source.mem - 1].put(
+                *(self.random.getrandbits(self.vectors.bits) for _ in range(job["words"] * job["iterations"])))
+        return job
+
+    async def word(self, chain, job: dict, iteration: int, index: int):
+        """Wait until a word is taken, and see each cycle whether it should be."""
+        dut, memory = self.dut, job["memory"]
+        address = chain.source.a + chain.source_offset(iteration) + index
+        while True:
+            await RisingEdge(dut.clk)
+            if self.next is not None:
+                assert int(dut.word.value) == self.next, "the word taken in the cycle before"
+            self.next, active = None, not dut.hold.value
+            if memory in self.queues:
+                there = bool(self.queues[memory].valid.value)
+                assert bool(self.queues[memory].ready.value) == active
+                value = int(self.queues[memory].payload.value)
+            else:
+                free = not any(blocked(job["source"][name], pipe.state, memory, address)
+                               for name, pipe in self.pipes.items())
+                assert REQUEST.of(int(dut.request.value)) == {
+                    "valid": active and free, "memory": memory, "address": address}
+                there, value = free and bool(dut.grant.value), self.vectors.words[memory][address]
+            assert bool(dut.go.value) == (active and there)
+            assert bool(dut.waits.value) == (active and not there)
+            assert bool(dut.starved.value) == (active and not there and memory == NET)
+            ends = index == job["words"] - 1, iteration == job["iterations"] - 1
+            assert (int(dut.index.value), int(dut.iteration.value)) == (index, iteration)
+            assert (dut.last_word.value, dut.last_iteration.value, dut.last.value) == (*ends, all(ends))
+            for name, pipe in self.pipes.items():
+                pipe.advance()
+                getattr(dut, name).value = pipe.payload
+            dut.hold.value = int(self.random.random() < self.stall / 2)
+            if active and there:
+                self.next = value
+                return
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def takes_each_word_in_time(dut, stall):
+    """Sources of random chains, one after another, while older writes near them land."""
+    bench = Bench(dut, stall)
+    chains = random_chains(CONFIG, np.random.default_rng(cocotb.RANDOM_SEED), 80)
+    await start(dut)
+    for chain in chains:
+        job = bench.job(chain)
+        dut.job.value = JOB.join(job)
+        for number in range(job["words"] * job["iterations"]):
+            await bench.word(chain, job, *divmod(number, job["words"]))
+    dut.job.value = 0
+    await RisingEdge(dut.clk)
+    assert int(dut.word.value) == bench.next

@@ -1,0 +1,132 @@
+"""Testbench of hw.schedule.copy: chains without arithmetic, and loads, as if they ran one after another."""
+
+import os
+import random
+from collections import deque
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.hw.lib.payloads import NET, progress, word
+from concord.hw.mvm.matrix_loader import Load
+from concord.hw.schedule.interlock import CopyJob, WriteJob
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.reference.hazards import Pipeline, Writers, ahead, blocked, waiting
+from concord.sim.reference.vector_memory import Vectors
+from concord.sim.stimulus.chains import feeds_itself, fields, pipelines, random_chains, words
+from concord.spec.chain import Chain
+
+CONFIG = from_text(os.environ["CONFIG"])
+JOB, WRITE_JOB, LOAD = Record(CopyJob(CONFIG)), Record(WriteJob(CONFIG)), Record(Load)
+WORD, PROGRESS = word(CONFIG).size, Record(progress(CONFIG))
+TILE = CONFIG.native_dim * CONFIG.words
+
+
+class Bench:
+    """The copy pipeline between memories, queues and other pipelines in Python."""
+
+    def __init__(self, dut, stall: float):
+        self.dut, self.random, seed = dut, random.Random(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
+        self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
+        self.memories = [list(words) for words in self.vectors.words]  # as they must be in the end
+        self.sources = {name: Source(dut, name, seed=seed, stall=stall) for name in ("job", "write_job", "net")}
+        self.sinks = {name: Sink(dut, name, seed=seed, stall=stall) for name in ("out", "load", "matrix_word")}
+        self.want = {name: [] for name in self.sinks}
+        self.mfu, self.writers = Pipeline(CONFIG, seed), Writers()
+        self.others = dict.fromkeys(("fetch", "product"), 0)
+        self.queue, self.landing, self.done, self.loading = deque(), deque(), 0, 0
+        dut.mfu.value = dut.fetch.value = dut.product.value = dut.load_done.value = dut.free.value = 0
+
+    def wait(self, done: int) -> dict:
+        return {"valid": self.random.getrandbits(1), "ticket": (done + self.random.randint(-3, 2)) % 128}
+
+    def put(self, chain: Chain):
+        """Queue a chain, and do it here."""
+        record = fields(CONFIG, chain)
+        job = {name: value for name, value in record.items() if name in JOB.parts}
+        job |= {"words": TILE, **record["product"]} if chain.loads else {"serial": feeds_itself(chain)}
+        job |= {"mfu": self.mfu.wait(), **{name: self.wait(done) for name, done in self.others.items()}}
+        if chain.random_source:
+            source = {"valid": 1, "lo": chain.source.a, "inc": chain.source.inc}
+            job["source"] = source | {"mfu": self.mfu.dependency(chain.source.a),
+                                      "copy": self.writers.dependency(job["memory"], self.done)}
+        job = JOB.of(JOB.join(job))
+        self.sources["job"].put(JOB.join(job))
+        if not chain.loads:
+            self.sources["write_job"].put(
+                WRITE_JOB.join({name: value for name, value in record.items() if name in WRITE_JOB.parts}))
+        self.writers.add(record["writes"], self.done)
+        self.execute(chain, record)
+        self.queue.append((job, deque(words(chain))))
+        self.landing.append(chain.registers.iterations * (1 if chain.loads else chain.words))
+
+    def execute(self, chain, record):
+        for each in words(chain):
+            if each.source:
+                value = self.memories[each.source[0]][each.source[1]]
+            else:
+                value = self.random.getrandbits(WORD)
+                self.sources["net"].put(value)
+            if chain.loads:
+                self.want["matrix_word"].append(value)
+                self.want["load"] += [LOAD.join({"tile": record["product"]["tile"] + each.iteration,
+                                                 "integer": record["product"]["integer"]})] * (each.index == 0)
+            value &= (1 << 16 * (chain.last_lanes if each.index == chain.words - 1 else CONFIG.mfu_lanes)) - 1
+            for memory, address in each.writes.items():
+                self.memories[memory][address] = value
+            if record.get("net"):
+                self.want["out"].append(value | (chain.words - each.index) << WORD)
+
+    async def cycle(self):
+        """Check that the word taken in this cycle may be taken, and count what lands."""
+        dut = self.dut
+        await RisingEdge(dut.clk)
+        if dut.busy.value:
+            job, left = self.queue[0]
+            each = left.popleft()
+            for name, done in (("mfu", self.mfu.state["done"]), *self.others.items()):
+                assert not waiting(job[name], done), f"an older chain of {name} must end first"
+            if each.source:
+                assert not blocked(job["source"]["mfu"], self.mfu.state, *each.source)
+            if job["matrix"]:
+                assert len(self.landing) == len(self.queue), "older copies must land before a load"
+            if not left:
+                self.queue.popleft()
+        assert ahead(PROGRESS.of(int(dut.progress.value))["done"], self.done) <= 0
+        loaded = len(self.sinks["matrix_word"].queue) // TILE > self.loading and self.random.random() < 0.1
+        if int(dut.landed.value) or dut.load_done.value:
+            self.landing[0] -= 1
+            if not self.landing[0]:
+                self.landing.popleft()
+                self.done += 1
+        self.loading += loaded
+        dut.load_done.value = int(loaded)
+        self.mfu.advance(0.6)
+        dut.mfu.value = self.mfu.payload
+        for name in self.others:
+            self.others[name] += self.random.random() < 0.2
+            getattr(dut, name).value = self.others[name] % 128
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def as_if_in_order(dut, stall):
+    """Random copies and loads, many of what older ones write, leave what they would leave one by one."""
+    bench = Bench(dut, stall)
+    chains = random_chains(CONFIG, np.random.default_rng(cocotb.RANDOM_SEED), 80, lambda c: pipelines(c) == ("copy",))
+    await start(dut)
+    for chain in chains:
+        bench.put(chain)
+        while len(bench.queue) > 3:
+            await bench.cycle()
+    while bench.landing:
+        await bench.cycle()
+    for _ in range(4):
+        await RisingEdge(dut.clk)
+    assert PROGRESS.of(int(dut.progress.value))["done"] == len(chains)
+    assert bench.vectors.words == bench.memories
+    for name, want in bench.want.items():
+        assert await bench.sinks[name].receive(len(want)) == want, name
+    assert NET in {chain.source.mem - 1 for chain in chains}

@@ -1,0 +1,169 @@
+"""Testbench of hw.schedule.issue: a word enters when all it needs will be there in time, as if chains ran alone."""
+
+import os
+import random
+from collections import defaultdict, deque
+
+import cocotb
+import numpy as np
+from amaranth.lib import data
+from cocotb.triggers import RisingEdge
+from concord.hw.lib.payloads import MVM, NET, OPERANDS, Controls, address_bits, progress
+from concord.hw.lib.payloads import chain as chain_layout
+from concord.hw.schedule.interlock import IssueJob
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Source, start
+from concord.sim.reference.hazards import Pipeline, Writers, blocked, waiting
+from concord.sim.reference.memory_order import Order
+from concord.sim.stimulus.chains import Word, feeds_itself, fields, pipelines, random_chains, words
+from concord.spec.chain import Chain
+
+CONFIG, LATENCY = from_text(os.environ["CONFIG"]), int(os.environ["LATENCY"])
+DUE = tuple(map(int, os.environ["DUE"].strip("()").split(",")))
+CHAIN = Record(chain_layout(CONFIG))
+JOB, CONTROL, PROGRESS = Record(IssueJob(CONFIG)), Record(Controls), Record(progress(CONFIG))
+ADDRESSES = Record(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
+
+
+class Units:
+    """The multi-function units and memories behind: when words are read and written."""
+
+    def __init__(self):
+        self.order, self.reads, self.landing = Order(), defaultdict(list), deque()
+
+    def go(self, cycle: int, tag: tuple, word: Word):
+        """A word goes in: its source is read now, its operands when due."""
+        if word.source:
+            self.reads[cycle].append((tag, word.source))
+        for place in word.operands.items():
+            self.reads[cycle + DUE[OPERANDS.index(place[0])]].append((tag, place))
+        self.landing.append((cycle + LATENCY, tag, word))
+
+    def cycle(self, cycle: int, *, checked: bool) -> bool:
+        """Reads of this cycle, then its writes, which no read of this cycle sees; whether there was one."""
+        for tag, place in self.reads.pop(cycle, ()):
+            if checked:
+                self.order.read(tag, [place])
+        landed = bool(self.landing) and self.landing[0][0] == cycle
+        if landed:
+            _, tag, word = self.landing.popleft()
+            self.order.write(tag, word.writes.items())
+        return landed
+
+
+class Bench:
+    """Issue between queues, the units behind it and other pipelines in Python."""
+
+    def __init__(self, dut, stall: float, dependent: bool):
+        seed = cocotb.RANDOM_SEED
+        self.dut, self.stall, self.dependent, self.random = dut, stall, dependent, random.Random(seed)
+        self.sources = {name: Source(dut, name, seed=seed, stall=stall) for name in ("job", "net", "pop")}
+        self.copy, self.fetch, self.writers, self.units = Pipeline(CONFIG, seed), 0, Writers(), Units()
+        self.jobs, self.unfinished, self.done, self.clock = deque(), deque(), 0, 0
+        for name in ("mfu", "copy", "fetch", "grant", "data", "net_room", "landed"):
+            getattr(dut, name).value = 0
+
+    def reader(self, access: dict, memory: int) -> dict:
+        """A reader with the writes that it must wait for."""
+        reader = {name: access[name] for name in ("valid", "lo", "inc")}
+        if not access["valid"] or not self.dependent:
+            return reader
+        return reader | {"mfu": self.writers.dependency(memory, self.done), "copy": self.copy.dependency(access["lo"])}
+
+    def put(self, chain: Chain):
+        """Queue a chain, and its words of NetQ or MvmQ."""
+        record = CHAIN.of(CHAIN.join(fields(CONFIG, chain)))
+        pop = bool(chain.product or chain.pops)
+        job = {name: record[name] for name in ("memory", "words", "iterations", "iterations_x", "stride_x", "stride_y",
+                                               "stride_out", "control", "net")}
+        job |= {"pop": pop, "serial": self.dependent and feeds_itself(chain),
+                "source": self.reader(record["source"], record["memory"]),
+                "operands": {k: self.reader(each, OPERANDS[k]) for k, each in record["operands"].items()},
+                "targets": {k: record["writes"][v] for k, v in enumerate(OPERANDS)}}
+        if self.dependent:
+            fetch = {"valid": 1, "ticket": (self.fetch + self.random.randint(-3, 2)) % 128}
+            job |= {"copy": self.copy.wait(), "fetch": fetch}
+        job = JOB.of(JOB.join(job))
+        self.sources["job"].put(JOB.join(job))
+        if pop or job["memory"] == NET:
+            queue = self.sources["pop" if pop else "net"]
+            queue.put(*(self.random.getrandbits(queue.width) for _ in words(chain)))
+        self.units.order.plan(self.writers.count, chain)
+        writes = {k: w for k, w in record["writes"].items() if w["valid"]}
+        self.unfinished.append((deque(words(chain)), writes, job))
+        self.jobs.append((self.writers.count, deque(words(chain)), job))
+        self.writers.add(writes, self.done)
+
+    def check(self, number: int, word, job: dict):
+        """A word goes in."""
+        dut = self.dut
+        assert not waiting(job["fetch"], self.fetch), "operands must be fetched first"
+        assert not waiting(job["copy"], self.copy.state["done"]), "an older copy must end first"
+        assert not job["net"] or dut.net_room.value
+        assert not job["serial"] or not self.units.landing, "the word before must land first"
+        for memory, address in word.reads:
+            reader = job["source"] if (memory, address) == word.source else job["operands"][OPERANDS.index(memory)]
+            assert not blocked(reader["copy"], self.copy.state, memory, address)
+        addresses = ADDRESSES.of(int(dut.addresses.value))
+        assert {OPERANDS[k]: addresses[k] for k, o in job["operands"].items() if o["valid"]} == word.operands
+        assert int(dut.reads.value) == sum(o["valid"] << k for k, o in job["operands"].items())
+        assert CONTROL.of(int(dut.control.value)) == job["control"]
+        stages = [bool(unit[name]) for unit in job["control"].values() for name in ("add", "act", "mul")]
+        assert int(dut.stages.value) == sum(on << k for k, on in enumerate(stages))
+        assert bool(dut.to_net.value) == job["net"]
+        assert bool(dut.popped.value) == (job["memory"] == MVM)
+        self.units.go(self.clock, (number, word.iteration, word.index), word)
+
+    def progress(self) -> int:
+        """How far the writes are, as `Writeback` tells."""
+        low = {}
+        if self.unfinished:
+            left, writes, job = self.unfinished[0]
+            for k, write in writes.items():
+                final = left[0].iteration == job["iterations"] - 1
+                low[k] = left[0].writes[k] if write["rising"] or final else write["lo"]
+        iteration = self.unfinished[0][0][0].iteration if self.unfinished else 0
+        return PROGRESS.join({"done": self.done % 128, "iteration": iteration, "low": low})
+
+    async def cycle(self) -> bool:
+        """One cycle; whether a word went in."""
+        dut = self.dut
+        await RisingEdge(dut.clk)
+        self.clock += 1
+        went = bool(dut.go.value)
+        if went:
+            number, left, job = self.jobs[0]
+            self.check(number, left.popleft(), job)
+            if not left:
+                self.jobs.popleft()
+        if self.units.cycle(self.clock, checked=self.dependent):
+            self.unfinished[0][0].popleft()
+            if not self.unfinished[0][0]:
+                self.unfinished.popleft()
+                self.done += 1
+        self.copy.advance(0.6)
+        self.fetch = (self.fetch + (self.random.random() < 0.2)) % 128
+        landing = self.units.landing
+        dut.landed.value = int(bool(landing) and landing[0][0] == self.clock + 1)
+        dut.mfu.value, dut.copy.value, dut.fetch.value = self.progress(), self.copy.payload, self.fetch
+        dut.grant.value, dut.net_room.value = (int(self.random.random() >= self.stall) for _ in range(2))
+        return went
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.3], dependent=[False, True])
+async def as_if_in_order(dut, stall, dependent):
+    """Random chains, which read what older ones write; where nothing is waited for, a word goes in every cycle."""
+    bench = Bench(dut, stall, dependent)
+    chains = random_chains(CONFIG, np.random.default_rng(cocotb.RANDOM_SEED), 80, lambda c: "mfu" in pipelines(c))
+    await start(dut)
+    busy = 0
+    for chain in chains:
+        bench.put(chain)
+        while len(bench.jobs) > 4:
+            busy += await bench.cycle()
+    gap = bench.clock - busy
+    while bench.unfinished:
+        await bench.cycle()
+    assert stall or dependent or gap < 20, f"{gap} cycles without a word"

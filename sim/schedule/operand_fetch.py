@@ -1,0 +1,98 @@
+"""Testbench of hw.schedule.operand_fetch: the vectors of products, in order, none of their words read too early."""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.hw.lib.payloads import NET
+from concord.hw.mvm.quantizer import quantizer_input
+from concord.hw.schedule.interlock import FetchJob
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.reference.hazards import Pipeline, ahead, blocked, waiting
+from concord.sim.reference.vector_memory import Vectors
+from concord.sim.stimulus.chains import fields, random_chains
+
+CONFIG = from_text(os.environ["CONFIG"])
+JOB, OPERAND = Record(FetchJob(CONFIG)), Record(quantizer_input(CONFIG.mfu_lanes))
+
+
+class Bench:
+    """Operand fetch between memories, NetQ and pipelines in Python."""
+
+    def __init__(self, dut, stall: float, dependent: bool):
+        seed = cocotb.RANDOM_SEED
+        self.dut, self.dependent, self.cycles = dut, dependent, 0
+        self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
+        self.jobs, self.net = (Source(dut, name, seed=seed, stall=stall) for name in ("job", "net"))
+        self.sink = Sink(dut, "o", seed=seed, stall=stall)
+        self.pipes = {name: Pipeline(CONFIG, f"{name} {seed}") for name in ("mfu", "copy")}
+        dut.mfu.value = dut.copy.value = 0
+
+    def job(self, chain) -> dict:
+        """The chain's record, with older writes and chains that it may have to wait for."""
+        record = fields(CONFIG, chain)
+        job = {name: record[name] for name in ("memory", "iterations", "iterations_x", "stride_x", "stride_y")}
+        job |= {"words": record["vector_words"], "integer": chain.product.integer, "unsigned": chain.product.unsigned}
+        if self.dependent:
+            job |= {name: pipe.wait() for name, pipe in self.pipes.items()}
+            job["own"] = self.pipes["mfu"].wait()
+        depends = {name: pipe.dependency(chain.source.a) for name, pipe in self.pipes.items()}
+        source = {"lo": chain.source.a, "inc": chain.source.inc, **(depends if self.dependent else {})}
+        job["source"] = {"valid": int(chain.random_source), **(source if chain.random_source else {})}
+        return JOB.of(JOB.join(job))
+
+    async def word(self, job: dict, iteration: int, address: int):
+        """Wait until a word is read, and see whether it may be."""
+        dut = self.dut
+        while True:
+            await RisingEdge(dut.clk)
+            self.cycles += 1
+            states = {name: pipe.state for name, pipe in self.pipes.items()}
+            taken = bool(dut.busy.value)
+            assert bool(dut.waits.value) == (bool(dut.job__valid.value) and not taken)
+            for name, pipe in self.pipes.items():
+                if taken:
+                    assert not waiting(job[name], pipe.state["done"]), f"an older chain of {name} must end first"
+                    if job["memory"] != NET:
+                        assert not blocked(job["source"][name], pipe.state, job["memory"], address)
+            if taken and iteration and job["own"]["valid"]:
+                own = ahead(job["own"]["ticket"], states["mfu"]["done"])
+                assert own <= 0 or (own == 1 and states["mfu"]["iteration"] >= iteration), "own writes must land first"
+            for name, pipe in self.pipes.items():
+                pipe.advance(0.5)
+                getattr(dut, name).value = pipe.payload
+            if taken:
+                return
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.4], dependent=[False, True])
+async def brings_vectors_in_order(dut, stall, dependent):
+    """Sources of random products, from memories and NetQ; one word a cycle where nothing is in the way."""
+    bench, seed = Bench(dut, stall, dependent), cocotb.RANDOM_SEED
+    chains = random_chains(CONFIG, np.random.default_rng(seed), 30, lambda chain: chain.product is not None)
+    await start(dut)
+    wanted = []
+    for chain in chains:
+        job = bench.job(chain)
+        bench.jobs.put(JOB.join(job))
+        for number in range(job["words"] * job["iterations"]):
+            iteration, index = divmod(number, job["words"])
+            address = chain.source.a + chain.source_offset(iteration) + index
+            if job["memory"] == NET:
+                value = bench.vectors.random.getrandbits(bench.vectors.bits)
+                bench.net.put(value)
+            else:
+                value = bench.vectors.words[job["memory"]][address]
+            wanted.append((value, job["integer"], job["unsigned"], index == job["words"] - 1))
+            await bench.word(job, iteration, address)
+    for value, *flags in wanted:
+        payload = await bench.sink.get()
+        got = OPERAND.of(payload)
+        assert payload & (1 << bench.vectors.bits) - 1 == value
+        assert [got["integer"], got["unsigned"], got["last"]] == flags
+    assert int(dut.done.value) == len(chains)
+    assert stall or dependent or bench.cycles <= len(wanted) + 4 * len(chains)

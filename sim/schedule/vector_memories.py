@@ -1,0 +1,98 @@
+"""Testbench of hw.schedule.vector_memories: five lists of words, and who is served first."""
+
+import os
+import random
+
+import cocotb
+from amaranth.lib import data
+from cocotb.triggers import RisingEdge
+from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import OPERANDS, address_bits, word
+from concord.hw.schedule.address_generator import read_request
+from concord.hw.schedule.vector_memories import READERS
+from concord.hw.schedule.writeback import write_request
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import start
+from concord.spec.isa import VRFS, depth
+
+CONFIG = from_text(os.environ["CONFIG"])
+BITS, DEPTHS = word(CONFIG).size, [depth(CONFIG, mem) for mem in VRFS]
+REQUEST, LOAD = Record(read_request(CONFIG)), Record(message_payloads.write(CONFIG))
+WRITES = Record(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
+WORD = Record(word(CONFIG))
+WORDS, FOUND = (Record(data.ArrayLayout(BITS, len(ports))) for ports in (READERS, OPERANDS))
+ADDRESSES = Record(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
+
+
+class Bench:
+    """All ports driven at random, the same words in lists."""
+
+    def __init__(self, dut):
+        self.dut, self.random = dut, random.Random(cocotb.RANDOM_SEED)
+        self.words: list[dict[int, int]] = [{} for _ in VRFS]
+        self.reads, self.operands, self.written, self.checked = {}, {}, {}, 0
+
+    def address(self, memory: int) -> int:
+        """Mostly one of a few, so that reads meet writes."""
+        return self.random.randrange(min(6, DEPTHS[memory]) if self.random.random() < 0.8 else DEPTHS[memory])
+
+    def write(self, chance: float) -> dict[int, dict]:
+        """Words for some memories."""
+        return {v: {"valid": 1, "address": self.address(v), "word": WORD.of(self.random.getrandbits(BITS))}
+                for v in range(len(VRFS)) if self.random.random() < chance}
+
+    def drive(self):
+        """A cycle of requests; notes which words they must bring, unless they are written in that cycle."""
+        dut, self.written = self.dut, {}
+        mfu = self.write(0.3)
+        copies = {v: w for v, w in self.write(0.4).items() if v not in mfu}  # writers look at `free` first
+        dut.mfu.value, dut.copies.value = WRITES.join(mfu), WRITES.join(copies)
+        load = self.write(0.2) if not mfu and not copies else {}
+        dut.load__valid.value = 0
+        for v, write in list(load.items())[:1]:
+            dut.load__valid.value = 1
+            dut.load__payload.value = LOAD.join({"memory": VRFS[v], "address": write["address"], "word": write["word"]})
+            mfu |= {v: write}
+        self.written = {(v, w["address"]): WORD.join(w["word"]) for v, w in (mfu | copies).items()}
+        self.free = sum((v not in mfu or v in load) << v for v in range(len(VRFS)))
+
+        taken, self.reads, self.grants = set(), {}, 0
+        for k, name in enumerate(READERS):
+            memory = self.random.randrange(len(VRFS))
+            request = {"valid": self.random.getrandbits(1), "memory": memory, "address": self.address(memory)}
+            getattr(dut, name).value = REQUEST.join(request)
+            self.grants |= (memory not in taken) << k
+            if request["valid"] and memory not in taken:
+                self.reads[k] = memory, request["address"]
+            taken |= {memory} if request["valid"] else set()
+        self.operands = {k: (v, self.address(v)) for k, v in enumerate(OPERANDS)}
+        dut.addresses.value = ADDRESSES.join({k: address for k, (_, address) in self.operands.items()})
+
+    def expected(self, places: dict[int, tuple[int, int]]) -> dict[int, int]:
+        """The words that must come in the next cycle."""
+        return {k: self.words[v][address] for k, (v, address) in places.items()
+                if address in self.words[v] and (v, address) not in self.written}
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def everything_at_once(dut):
+    """Four readers, four operands, three writers: each read finds the last word written, the first reader is served."""
+    bench, words, found = Bench(dut), {}, {}
+    for name in ("mfu", "copies", "addresses", "load__valid", *READERS):
+        getattr(dut, name).value = 0
+    await start(dut)
+    for _ in range(4000):
+        bench.drive()
+        await RisingEdge(dut.clk)
+        got, got_operands = WORDS.of(int(dut.words.value)), FOUND.of(int(dut.operands.value))
+        assert all(got[k] == want for k, want in words.items())
+        assert all(got_operands[k] == want for k, want in found.items())
+        bench.checked += len(words) + len(found)
+        assert int(dut.grants.value) == bench.grants
+        assert int(dut.free.value) == bench.free
+        assert dut.load__ready.value
+        words, found = bench.expected(bench.reads), bench.expected(bench.operands)
+        for (memory, address), value in bench.written.items():
+            bench.words[memory][address] = value
+    assert bench.checked > 10000

@@ -1,0 +1,88 @@
+"""Testbench of hw.schedule.writeback: every word where and as its chain says, and how far it tells that it is."""
+
+import os
+
+import cocotb
+import numpy as np
+from amaranth.lib import data
+from cocotb.triggers import RisingEdge
+from concord.hw.lib.payloads import progress
+from concord.hw.schedule.interlock import WriteJob
+from concord.hw.schedule.writeback import results, write_request
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.stimulus.chains import fields, random_chains
+from concord.spec.chain import Chain
+from concord.spec.isa import REGISTER_BITS, VRFS, Mem, Op
+
+CONFIG = from_text(os.environ["CONFIG"])
+JOB, RESULTS, PROGRESS = Record(WriteJob(CONFIG)), Record(results(CONFIG)), Record(progress(CONFIG))
+WRITES = Record(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
+NET = Record(data.StructLayout({"word": results(CONFIG)["value"].shape, "remaining": REGISTER_BITS}))
+
+
+def chosen(select: dict, values: dict, lanes: int) -> dict:
+    """The word that a write takes, +0 in the lanes behind the first `lanes`."""
+    word = values["taps"][select["tap"]] if select["tapped"] else values["value"]
+    return {lane: value if lane < lanes else 0 for lane, value in word.items()}
+
+
+def words(job: dict, values: list[dict]):
+    """What each word of a job writes: address and word by memory, and NetQ's."""
+    for number, value in enumerate(values):
+        iteration, index = divmod(number, job["words"])
+        lanes = job["tail"] if index == job["words"] - 1 and job["tail"] else CONFIG.mfu_lanes
+        writes = {k: {"valid": 1, "address": w["lo"] + index + iteration * job["stride_out"] * w["inc"],
+                      "word": chosen(w["select"], value, lanes)} for k, w in job["writes"].items() if w["valid"]}
+        net = {"word": chosen(job["net_select"], value, lanes), "remaining": job["words"] - index}
+        yield iteration, writes, net if job["net"] else None
+
+
+def several(chain: Chain) -> bool:
+    """Whether a chain writes NetQ and a memory at the same time."""
+    return {Mem.NET_Q} < {i.mem for i in chain.instructions if i.op == Op.V_WR}
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def writes_what_chains_say(dut, stall):
+    """Random chains: up to three places, taps, padding, iterations; memories and NetQ that take words now and then."""
+    rng, seed = np.random.default_rng(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
+    sources = {name: Source(dut, name, seed=seed, stall=stall) for name in ("job", "i")}
+    sink = Sink(dut, "net", seed=seed, stall=stall)
+    dut.free.value = 0
+    await start(dut)
+    plan, messages = [], []
+    chains = random_chains(CONFIG, rng, 50, lambda chain: not chain.pushes and not chain.loads)
+    chains += random_chains(CONFIG, rng, 25, several)
+    for done, chain in enumerate(chains):
+        job = JOB.of(JOB.join({k: v for k, v in fields(CONFIG, chain).items() if k in JOB.parts}))
+        sources["job"].put(JOB.join(job))
+        payloads = [int.from_bytes(rng.bytes(RESULTS.width // 8), "little")
+                    for _ in range(job["words"] * job["iterations"])]
+        sources["i"].put(*payloads)
+        each = list(words(job, list(map(RESULTS.of, payloads))))
+        for number, (iteration, writes, net) in enumerate(each):
+            left = {k: min(later[k]["address"] for _, later, _ in each[number:]) for k in writes}
+            plan.append((done % 128, iteration, writes, left, {k for k in writes if job["writes"][k]["rising"]}))
+            messages += [net] if net else []
+    for done, iteration, writes, left, rising in plan:
+        while True:
+            await RisingEdge(dut.clk)
+            told, got = PROGRESS.of(int(dut.progress.value)), WRITES.of(int(dut.writes.value))
+            assert (told["done"], told["iteration"]) == (done, iteration)
+            if dut.job__valid.value:
+                assert all(told["low"][k] <= left[k] for k in writes)
+                assert all(told["low"][k] == left[k] for k in rising)
+            else:
+                assert not any(told["low"].values())
+            free, landed = int(dut.free.value), bool(dut.landed.value)
+            assert {k: w for k, w in got.items() if w["valid"]} == (writes if landed else {})
+            assert not landed or all(free >> k & 1 for k in writes)
+            dut.free.value = sum(int(rng.random() >= stall) << k for k in range(len(VRFS)))
+            if landed:
+                break
+    assert [NET.of(payload) for payload in await sink.receive(len(messages))] == messages
+    await RisingEdge(dut.clk)
+    assert PROGRESS.of(int(dut.progress.value))["done"] == len(chains) % 128

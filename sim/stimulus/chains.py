@@ -1,0 +1,181 @@
+"""Random checked chains, and the record that the decoder makes of a chain."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from concord.hw.lib.payloads import OPERANDS, address_bits
+from concord.sim.stimulus import memory_stimulus
+from concord.sim.stimulus.program_generator import Author
+from concord.spec.chain import Chain
+from concord.spec.check import Sequencer
+from concord.spec.config import Config
+from concord.spec.isa import SPECS, STAGES, VRFS, Mem, Op
+from concord.spec.mfu import TAP_BEFORE, TAPS
+from concord.spec.operations import Stage
+
+
+def random_chains(config: Config, rng: np.random.Generator, count: int,
+                  wanted: Callable[[Chain], bool] = lambda _: True) -> list[Chain]:
+    """`count` chains of random legal programs, in program order, but for those that are not `wanted`."""
+    chains = []
+    while len(chains) < count:
+        modes = memory_stimulus.modes(config, rng)
+        author = Author(config, rng, modes, budget=600)
+        for _ in range(10):
+            author.extend()
+        program = list(Sequencer(config, author.end(), list(modes)).walk())
+        while sum(chain.pushes - chain.pops for chain in program):  # the next program begins with an empty MvmQ
+            program.pop()
+        chains += filter(wanted, program)
+    return chains[:count]
+
+
+def pipelines(chain: Chain) -> tuple[str, ...]:
+    """Pipelines that a chain runs through."""
+    pointwise = any(SPECS[i.op].operation for i in chain.instructions)
+    if chain.product:
+        return ("fetch", "product") if chain.pushes else ("fetch", "product", "mfu")
+    return ("mfu",) if pointwise or chain.pops else ("copy",)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Word:
+    """What one word of a chain touches, behind the product if there is one.
+
+    Memories are indices, as in `hw.lib.payloads`.
+
+    Attributes:
+        source:   (memory, address), None where the word comes from a queue or a product.
+        operands: Addresses by memory.
+        writes:   Addresses by memory.
+    """
+
+    iteration: int
+    index: int
+    source: tuple[int, int] | None
+    operands: dict[int, int]
+    writes: dict[int, int]
+
+    @property
+    def reads(self) -> list[tuple[int, int]]:
+        return [self.source] * (self.source is not None) + list(self.operands.items())
+
+
+def words(chain: Chain) -> list[Word]:
+    """The words of all iterations in order."""
+    found, source = [], chain.source
+    for iteration in range(chain.registers.iterations):
+        for index in range(chain.words):
+            at = {"operands": {}, "writes": {}}
+            for i in chain.instructions[1:]:
+                mem, kind = (i.mem, "writes") if i.op == Op.V_WR else (SPECS[i.op].operand, "operands")
+                if mem in VRFS:
+                    at[kind][mem - 1] = i.a + chain.offset(i, iteration) + index
+            read = source.mem - 1, source.a + chain.source_offset(iteration) + index
+            found.append(Word(iteration=iteration, index=index, **at,
+                              source=read if chain.random_source and not chain.product else None))
+    return found
+
+
+def feeds_itself(chain: Chain) -> bool:
+    """Whether a word reads what an earlier word of the same chain wrote."""
+    written = set()
+    for word in words(chain):
+        if not written.isdisjoint(word.reads):
+            return True
+        written.update(word.writes.items())
+    return False
+
+
+def fields(config: Config, chain: Chain) -> dict:
+    """The fields of `hw.lib.payloads.chain` for a chain."""
+    r, source, product = chain.registers, chain.source, chain.product
+    words, address = -(-r.rows // config.mfu_lanes), (1 << address_bits(config)) - 1
+    record = {
+        "mv_mul": bool(product), "push": bool(chain.pushes), "matrix": chain.loads,
+        "vector_words": r.columns * config.words & 0xFFFF, "words": words, "tail": r.rows % config.mfu_lanes,
+        "iterations": r.iterations, "iterations_x": r.iterations_x, "stride_x": r.stride_x & address,
+        "stride_y": r.stride_y & address, "stride_out": r.stride_out & address, "memory": source.mem - 1,
+        "control": {0: {}, 1: {}}, "operands": {}, "writes": {}}
+    if chain.random_source:
+        # The farthest iteration is the last along x and y.
+        reach = (r.iterations_x - 1) * r.stride_x + (r.iterations // r.iterations_x - 1) * r.stride_y
+        record["source"] = _access(source, chain.source_words, reach)
+    if product:
+        record["product"] = {
+            "tile": product.a, "columns": r.columns, "row_tiles": chain.row_tiles, "words": words, "rows": r.rows,
+            "iterations": r.iterations, "integer": product.integer, "unsigned": product.unsigned,
+            "out_scale": r.out_scale, "bias": product.bias, "bias_address": product.b}
+    if chain.loads:
+        record["product"] = {"tile": chain.target.a, "integer": chain.target.integer}
+    _operations(chain, record)
+    record["pointwise"] = any(any(unit.values()) for unit in record["control"].values())
+    _writes(chain, record)
+    return record
+
+
+def _access(instruction, words, reach):
+    return {"valid": 1, "lo": instruction.a, "hi": instruction.a + reach * instruction.inc + words,
+            "inc": instruction.inc}
+
+
+def _reach(chain, instruction):
+    return chain.offset(instruction, chain.registers.iterations - 1)
+
+
+def _operations(chain, record):
+    for instruction in chain.instructions:
+        spec = SPECS[instruction.op]
+        if spec.operation:
+            record["control"][spec.mfu][spec.stage.name.lower()] = spec.operation.code
+        if spec.operand is not None:
+            record["operands"][OPERANDS.index(spec.operand - 1)] = _access(
+                instruction, chain.words, _reach(chain, instruction))
+
+
+def _writes(chain, record):
+    """Writes with the stages passed before each; the first places other than the chain's end are taps."""
+    places, passed = [], 0
+    for instruction in chain.instructions:
+        spec = SPECS[instruction.op]
+        passed = spec.position + 1 if spec.operation else passed
+        if instruction.op == Op.V_WR:
+            places.append((Mem(instruction.mem), instruction, passed))
+    taps = list(dict.fromkeys(place for _, _, place in places))[:TAPS]
+    for tap, place in enumerate(taps):
+        if place < STAGES:
+            mfu, stage = divmod(place, len(Stage))
+            record["control"][mfu].setdefault("tap", {})[tap] = TAP_BEFORE[stage]
+    for mem, instruction, place in places:
+        select = {"tapped": place != passed, "tap": taps.index(place) if place != passed else 0}
+        if mem in VRFS:
+            rising = instruction.inc and chain.registers.stride_out >= chain.words
+            record["writes"][mem - 1] = _access(instruction, chain.words, _reach(chain, instruction)) | {
+                "rising": rising, "select": select}
+        if mem == Mem.NET_Q:
+            record |= {"net": 1, "net_select": select}
+
+
+def meaning(record: dict) -> dict:
+    """A whole record of `hw.lib.payloads.chain`, without what does not matter in it."""
+    selects = [w["select"] for w in record["writes"].values() if w["valid"]] + [record["net_select"]] * record["net"]
+    used = {select["tap"] for select in selects if select["tapped"]}
+    product = record["product"] if record["mv_mul"] else {
+        name: record["product"][name] for name in ("tile", "integer") if record["matrix"]}
+    return record | {
+        "product": product, "source": _valid(record["source"]),
+        "operands": {k: _valid(operand) for k, operand in record["operands"].items()},
+        "writes": {k: _valid(w) | {"select": _select(w["select"]) if w["valid"] else {}}
+                   for k, w in record["writes"].items()},
+        "net_select": _select(record["net_select"]) if record["net"] else {},
+        "control": {k: unit | {"tap": {t: code for t, code in unit["tap"].items() if t in used}}
+                    for k, unit in record["control"].items()}}
+
+
+def _valid(access):
+    return access if access["valid"] else {"valid": 0}
+
+
+def _select(select):
+    return select if select["tapped"] else {"tapped": 0}

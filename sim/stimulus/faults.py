@@ -1,0 +1,149 @@
+"""Faults for random programs: instructions with which a machine must stop, by the error that it must tell."""
+
+from concord.sim.stimulus.program_generator import Author
+from concord.spec.assembler import assemble
+from concord.spec.check import check
+from concord.spec.config import Config
+from concord.spec.isa import MEMORY_NAMES, SPECS, VRFS, WORD, Error, Mem, Op, depth
+
+_COPY = "v_rd NetQ\nv_wr NetQ\nend_chain\n"
+
+
+def errors(config: Config) -> tuple[Error, ...]:
+    """The errors with which a program of this machine may stop."""
+    # A native vector of one word is always aligned. MESSAGE comes from messages, not from programs.
+    absent = {Error.NONE, Error.MESSAGE} | ({Error.ALIGN} if config.words == 1 else set())
+    return tuple(error for error in Error if error not in absent)
+
+
+def fault(author: Author, error: Error | None = None) -> list[int]:
+    """The author's program and behind it one fault.
+
+    Args:
+        error: The error that it causes; any where left out.
+
+    Raises:
+        ValueError: no program of this machine stops with `error`.
+    """
+    config, rng = author.config, author.rng
+    choices = errors(config)
+    if error is None:
+        error = choices[rng.integers(len(choices))]
+    if error not in choices:
+        raise ValueError(f"no program of this machine stops with {error.name}")
+    while True:
+        tail = assemble(_sane(config) + str(rng.choice(_FAULTS[error](author))) + "\n")
+        if error == Error.END:
+            room = config.instructions - len(author.program) - len(tail)
+            tail = assemble("s_wr Rows, 1") * room + tail
+        program = author.program + tail
+        violation = check(program, config, author.modes) if len(program) <= config.instructions else None
+        if violation and violation.error == error:
+            return program
+
+
+def _sane(config):
+    """Registers with which one word moves."""
+    return (f"s_wr Rows, {config.mfu_lanes}\ns_wr Columns, 1\nset_iterations 1\n"
+            "s_wr StrideX, 0\ns_wr StrideY, 0\ns_wr StrideOut, 1\n")
+
+
+def _illegal(author):
+    rng = author.rng
+    order = [op.name.lower() + " 0" * bool(spec.operand) for op, spec in SPECS.items() if spec.operation]
+    later, earlier = sorted(rng.integers(0, len(order), 2))[::-1]
+    operations = [*order[later:later + 1], *order[earlier:earlier + 1]]
+    return [
+        ".word 0x0", f".word {int(rng.integers(max(Op) + 1, 256))}", f".word {int(rng.integers(1 << 63))}",
+        f".word {Op.END | 1 << int(rng.integers(8, WORD))}", f".word {_word(Op.V_RD, Mem.MATRIX_RF)}",
+        f".word {_word(Op.V_WR, Mem.BIAS_RF)}", f".word {_word(Op.M_RD, Mem.INITIAL_VRF)}",
+        f".word {_word(Op.V_RD, Mem.NET_Q) | 1 << 40}", f".word {_word(Op.V_RD, Mem.MVM_Q) | 1 << 8}",
+        f".word {_word(Op.S_WR, int(rng.integers(9, 256)))}", "s_wr OutScale, 32", "s_wr OutScale, -33",
+        "v_relu0", "mv_mul 0", "v_wr NetQ", "end_chain", "m_wr MatrixRf, 0",
+        "v_rd NetQ\nv_rd NetQ", "v_rd NetQ\nend", "v_rd NetQ\ns_wr Rows, 1", "v_rd NetQ\nloop 1",
+        "v_rd MvmQ\nmv_mul 0", "v_rd NetQ\nmv_mul 0\nmv_mul 0", "v_rd NetQ\nv_wr NetQ\nmv_mul 0",
+        f"v_rd NetQ\n.word {_word(Op.MV_MUL, 0) | 1 << 50}", f"v_rd NetQ\n{operations[0]}\n{operations[1]}",
+        "v_rd NetQ\nv_wr NetQ\nv_wr NetQ", "v_rd NetQ\nv_wr MvmQ", "v_rd NetQ\nmv_mul 0\nv_relu1\nv_wr MvmQ",
+        "v_rd NetQ\nmv_mul 0\nv_wr MvmQ\nv_wr NetQ", "v_rd NetQ\nm_wr MatrixRf, 0", "m_rd NetQ\nv_wr NetQ",
+        "m_rd NetQ\nend_chain", "m_rd NetQ\nm_wr MatrixRf, 0\nm_wr MatrixRf, 1", "v_rd NetQ\nend_chain",
+        "v_rd NetQ\nv_wr NetQ\nv_relu0\nend_chain",
+        "v_rd NetQ\n" + "".join(f"v_wr {MEMORY_NAMES[mem]}, 0\n" for mem in VRFS[1:]),
+    ]
+
+
+def _word(op, mem):
+    return int(op) | int(mem) << 16
+
+
+def _align(author):
+    config = author.config
+    step = int(author.rng.integers(1, config.words))
+    product = f"mv_mul {_product(author)}\nv_wr NetQ\nend_chain"
+    return [f"v_rd InitialVrf, {step}\n{product}", f"s_wr StrideX, {step}\nv_rd_inc AddSubVrf0, 0\n{product}",
+            f"s_wr StrideY, {step + config.words}\nv_rd_inc MultiplyVrf1, 0\n{product}"]
+
+
+def _range(author):
+    config, rng = author.config, author.rng
+    mem = VRFS[rng.integers(len(VRFS))]
+    name, size = MEMORY_NAMES[mem], depth(config, mem)
+    operations = [f"{op.name.lower()} {depth(config, spec.operand)}" for op, spec in SPECS.items() if spec.operand]
+    operation = operations[rng.integers(len(operations))]
+    tiles, biases = config.matrix_tiles, config.bias_words
+    return [
+        f".word {_word(Op.V_RD, rng.integers(10, 256))}", f".word {_word(Op.V_WR, 0)}",
+        f"v_rd {name}, {size}\nv_wr NetQ\nend_chain", f"v_rd NetQ\nv_wr {name}, {size}\nend_chain",
+        f"set_iterations 4\ns_wr StrideX, {size // 3 + 1}\nv_rd_inc {name}, 0\nv_wr NetQ\nend_chain",
+        f"set_iterations 4, 2\ns_wr StrideY, {size}\nv_rd_inc {name}, 0\nv_wr NetQ\nend_chain",
+        f"set_iterations 3\ns_wr StrideOut, {size // 2 + 1}\nv_rd NetQ\nv_wr_inc {name}, 0\nend_chain",
+        f"v_rd NetQ\n{operation}\nv_wr NetQ\nend_chain", f"v_rd NetQ\nmv_mul {tiles}\nv_wr NetQ\nend_chain",
+        f"s_wr Columns, 2\nv_rd NetQ\nmv_mul {tiles - 1}\nv_wr NetQ\nend_chain",
+        f"s_wr Columns, 2\nv_rd {name}, {(size // config.words - 1) * config.words}\nmv_mul 0\nv_wr NetQ\nend_chain",
+        f"v_rd NetQ\nmv_mul 0, integer, bias {biases}\nv_wr NetQ\nend_chain",
+        f"set_iterations 2\nm_rd NetQ\nm_wr MatrixRf, {tiles - 1}\nend_chain",
+    ]
+
+
+def _size(author):
+    config = author.config
+    product = f"v_rd NetQ\nmv_mul {_product(author)}\nv_wr NetQ\nend_chain"
+    zeros = [f"s_wr {name}, 0\n{_COPY}" for name in ("Rows", "Columns", "Iterations", "IterationsX")]
+    return [*zeros, "s_wr Rows, 0\nm_rd NetQ\nm_wr MatrixRf, 0\nend_chain",
+            f"s_wr Rows, {config.accumulator_rows + 1}\n{product}",
+            f"s_wr Columns, {config.operand_columns + 1}\n{product}"]
+
+
+def _queue(author):
+    config, held = author.config, author.state().held
+    product = f"mv_mul {_product(author)}"
+    push = f"v_rd NetQ\n{product}\nv_wr MvmQ\nend_chain\n"
+    return [f"set_iterations {held + 1}\nv_rd MvmQ\nv_wr NetQ\nend_chain",
+            f"{push}v_rd NetQ\n{product}\nv_wr NetQ\nend_chain",
+            f"set_iterations {config.mvmq_words - held + 1}\n{push}"]
+
+
+def _format(author):
+    tile = int(author.rng.integers(author.config.matrix_tiles))
+    other = f"{tile}{'' if author.state().modes[tile] else ', integer'}"
+    return [f"v_rd NetQ\nmv_mul {operand}\nv_wr NetQ\nend_chain" for operand in ("0, unsigned", "0, bias 0", other)]
+
+
+def _product(author):
+    """Operands of an `mv_mul` of one tile."""
+    tile = int(author.rng.integers(author.config.matrix_tiles))
+    return f"{tile}{', integer' if author.state().modes[tile] else ''}"
+
+
+#: Texts of which any one causes the error, on most machines.
+_FAULTS = {
+    Error.ILLEGAL: _illegal,
+    Error.ALIGN: _align,
+    Error.RANGE: _range,
+    Error.SIZE: _size,
+    Error.QUEUE: _queue,
+    Error.FORMAT: _format,
+    Error.WINDOW: lambda _: [f"set_iterations 3, 2\n{_COPY}", f"set_iterations 2, 3\n{_COPY}"],
+    Error.LOOP: lambda _: ["loop 0", "end_loop", "loop 1\nloop 1\nloop 1", "loop 1\nend",
+                           f"loop 2\n{_COPY}end_loop\nend_loop"],
+    Error.END: lambda _: ["s_wr Rows, 1", "v_rd NetQ", "v_rd NetQ\nv_wr NetQ\nend_chain"],
+}

@@ -1,0 +1,175 @@
+"""What a random program exercises: bins of functional coverage."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise, product
+
+import numpy as np
+from concord.golden.schedule.vectorisation import plan
+from concord.sim.stimulus.faults import errors
+from concord.sim.stimulus.programs import Case
+from concord.spec.chain import Chain
+from concord.spec.check import Sequencer
+from concord.spec.config import Config
+from concord.spec.isa import MEMORY_NAMES, REGISTER_NAMES, SPECS, VRFS, Kind, Mem, Op, Reg, decode
+from concord.spec.rules import Violation
+
+NEAR = 4  #: Chains further apart than this count as strangers.
+_WRITERS, _READERS = ("mfu", "copy"), ("fetch", "mfu", "copy")
+_WITHIN = ("read after write", "write after read", "write after write", "operand written by its own word")
+_SHAPES = ("bias", "unsigned", "integer mode", "block mode", "several row tiles", "several columns", "iterations",
+           "iterations along x and y", "MvmQ of several pushes", "three writes", "tap", "loop", "nested loops")
+
+
+def bins(case: Case) -> set[str]:
+    """The bins that a case hits."""
+    found = {f"error {case.error.name}"} if case.error else set()
+    found |= set(_between_chains(case))
+    near: deque[_Uses] = deque(maxlen=NEAR)
+    sequencer, held, pushes = Sequencer(case.config, list(case.program), list(case.modes)), 0, 0
+    with suppress(Violation):
+        for chain in sequencer.walk():
+            found |= set(_operations(chain)) | set(_shape(case.config, chain))
+            uses = _Uses(chain)
+            for earlier in near:
+                found |= set(_hazards(earlier, uses))
+            near.append(uses)
+            pushes = pushes + 1 if chain.pushes else 0 if sequencer.held == 0 else pushes
+            if chain.pops and held and pushes > 1:
+                found.add("MvmQ of several pushes")
+            held = sequencer.held
+    return found
+
+
+def all_bins(config: Config) -> set[str]:
+    """Every bin that programs of this machine can hit."""
+    found = {f"error {error.name}" for error in errors(config)} | set(_SHAPES)
+    found |= {f"s_wr {REGISTER_NAMES[reg]}" for reg in Reg} | {"loop", "end_loop", "end", "end_chain"}
+    for op, spec in SPECS.items():
+        for mem in spec.mems or ((spec.operand,) if spec.operand else ()):
+            found.add(f"{op.name.lower()} {MEMORY_NAMES[mem]}")
+            if "inc" in spec.fields and mem in VRFS:
+                found.add(f"{op.name.lower()}_inc {MEMORY_NAMES[mem]}")
+        if spec.operation and not spec.operand:
+            found.add(op.name.lower())
+    found |= {"mv_mul MatrixRf", "mv_mul BiasRf"}
+    found |= {f"read after write: {r} after {w}" for r, w in product(_READERS, _WRITERS)}
+    found |= {f"write after read: {w} after {r}" for r, w in product(_READERS, _WRITERS)}
+    found |= {f"write after write: {b} after {a}" for a, b in product(_WRITERS, _WRITERS)}
+    found |= {"tiles: product after load", "tiles: load after product", "tiles: load after load"}
+    found |= {f"within a chain: {hazard}" for hazard in _WITHIN}
+    return found | ({"padding lanes"} if config.mfu_lanes > 1 else set())
+
+
+def _between_chains(case: Case) -> Iterator[str]:
+    """Bins of the instructions between chains, up to where the program stops."""
+    depth = 0
+    end = case.violation.address if case.violation else len(case.program)
+    for word in case.program[:end]:
+        instruction = decode(word)
+        if instruction.op == Op.S_WR:
+            yield f"s_wr {REGISTER_NAMES[Reg(instruction.mem)]}"
+        elif SPECS[instruction.op].kind is Kind.NONE and not SPECS[instruction.op].operation:
+            yield instruction.op.name.lower()
+        depth += (instruction.op == Op.LOOP) - (instruction.op == Op.END_LOOP)
+        if depth:
+            yield "loop" if depth == 1 else "nested loops"
+
+
+def _operations(chain: Chain) -> Iterator[str]:
+    """Bins of opcodes with their memories."""
+    for instruction in chain.instructions:
+        name, spec = instruction.op.name.lower() + "_inc" * instruction.inc, SPECS[instruction.op]
+        if instruction.op == Op.MV_MUL:
+            yield "mv_mul MatrixRf"
+            if instruction.bias:
+                yield "mv_mul BiasRf"
+        elif mem := instruction.mem or spec.operand:
+            yield f"{name} {MEMORY_NAMES[Mem(mem)]}"
+        else:
+            yield name
+
+
+def _shape(config: Config, chain: Chain) -> Iterator[str]:
+    """Bins of sizes and modes."""
+    mul, registers = chain.product, chain.registers
+    writes = sum(i.op == Op.V_WR for i in chain.instructions)
+    facts = {
+        "several row tiles": chain.row_tiles > 1, "several columns": mul and registers.columns > 1,
+        "integer mode": mul and mul.integer, "block mode": mul and not mul.integer,
+        "bias": mul and mul.bias, "unsigned": mul and mul.unsigned,
+        "iterations": registers.iterations > 1, "three writes": writes == 3,
+        "iterations along x and y": chain.source.inc and 1 < registers.iterations_x < registers.iterations,
+        "padding lanes": not chain.loads and chain.last_lanes < config.mfu_lanes,
+        "tap": any(a.op == Op.V_WR and SPECS[b.op].operation for a, b in pairwise(chain.instructions)),
+    }
+    yield from (name for name, true in facts.items() if true)
+    if not chain.loads:
+        yield from _within(chain)
+
+
+class _Uses:
+    """What a chain reads and writes, and by which pipeline: sets of (memory, address)."""
+
+    def __init__(self, chain: Chain):
+        self.loads, self.tiles = chain.loads, set(chain.tiles)
+        pointwise = any(SPECS[i.op].operation for i in chain.instructions)
+        copies = not pointwise and not chain.product and chain.source.mem != Mem.MVM_Q
+        self.pipeline = "copy" if copies else "mfu"
+        self.reads = {reader: set() for reader in _READERS}
+        self.writes = set()
+        for place, instruction, addresses in _addresses(chain):
+            mem = instruction.mem or SPECS[instruction.op].operand
+            used = {(mem, address) for address in addresses.reshape(-1).tolist()}
+            if instruction.op == Op.V_WR:
+                self.writes |= used
+            else:
+                self.reads["fetch" if chain.product and place == 0 else self.pipeline] |= used
+
+
+def _addresses(chain):
+    """Place, instruction and addresses of every use of a random-access memory."""
+    if chain.loads:
+        return []
+    return [(k, i, a) for k, (i, a) in enumerate(zip(chain.instructions, plan(chain).addresses, strict=True))
+            if a is not None]
+
+
+def _hazards(earlier: _Uses, later: _Uses) -> Iterator[str]:
+    """Bins of two chains that meet in a memory."""
+    for reader in _READERS:
+        if earlier.writes & later.reads[reader]:
+            yield f"read after write: {reader} after {earlier.pipeline}"
+        if earlier.reads[reader] & later.writes:
+            yield f"write after read: {later.pipeline} after {reader}"
+    if earlier.writes & later.writes:
+        yield f"write after write: {later.pipeline} after {earlier.pipeline}"
+    if earlier.tiles & later.tiles and (earlier.loads or later.loads):
+        yield f"tiles: {_tile_use(later)} after {_tile_use(earlier)}"
+
+
+def _tile_use(uses: _Uses) -> str:
+    return "load" if uses.loads else "product"
+
+
+def _within(chain: Chain) -> Iterator[str]:
+    """Bins of words of one chain that meet in a memory."""
+    uses = _addresses(chain)
+    for writing, write, written in uses:
+        if write.op != Op.V_WR:
+            continue
+        if len(np.unique(written)) < len(written):
+            yield "within a chain: write after write"
+        for reading, read, places in uses:
+            if read.op == Op.V_WR or (read.mem or SPECS[read.op].operand) != write.mem:
+                continue
+            step = chain.words if chain.product and reading == 0 else 1
+            reads = np.arange(len(places)) * step
+            p, q = np.nonzero((written[:, None, None] == places.reshape(len(reads), -1)).any(-1))
+            if (p < reads[q]).any():
+                yield "within a chain: read after write"
+            if (p > reads[q]).any():
+                yield "within a chain: write after read"
+            if writing < reading and (p == reads[q]).any():
+                yield "within a chain: operand written by its own word"

@@ -1,0 +1,100 @@
+"""Random passes of the lazy update, in which every corner comes up."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from concord.golden.lazy.lazy_update import Parameters, Pass, one_pass
+from concord.spec.training import E_MAX, E_MIN, Ask, LazyFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What one pass takes: a block, an update of int64[n], its E, and the change of the block's."""
+
+    old: Parameters
+    update: np.ndarray
+    update_exponent: int
+    change: int = 0
+
+    @property
+    def golden(self) -> Pass:
+        """What comes out."""
+        return one_pass(self.old, self.update, self.update_exponent, self.change)
+
+
+def draw(rng, fmt: LazyFormat, size: int) -> Given:
+    """A pass of `size` elements, mostly without a change."""
+    some = rng.random() < 0.9
+    old = Parameters(some * _mantissas(rng, fmt, size), some * _residuals(rng, fmt, size), _exponent(rng), fmt)
+    change = int(rng.choice(fmt.changes)) if rng.random() < 0.2 else 0
+    return Given(old, _update(rng, fmt, size), _update_exponent(rng, old.exponent, fmt), change)
+
+
+def again(done: Pass, given: Given) -> Given:
+    """The pass that a pass asks for: a fresh exponent first."""
+    if done.ask & Ask.FRESH:
+        old = Parameters(given.old.mantissas, given.old.residuals, given.update_exponent, given.old.fmt)
+        return Given(old, given.update, given.update_exponent)
+    return Given(given.old, given.update, given.update_exponent, done.change)
+
+
+def overflowing(rng, fmt: LazyFormat, size: int) -> Given:
+    """A pass with an update of almost the limit, which takes as long to answer as any."""
+    old = Parameters(_mantissas(rng, fmt, size), _residuals(rng, fmt, size), 0, fmt)
+    shift = fmt.update - 1 - fmt.limit.bit_length()  # of what is almost a power of two
+    return Given(old, np.full(size, 1 - (1 << fmt.update - 1)), _exponent_at(shift, 0, fmt))
+
+
+def bins(given: Given, done: Pass) -> dict[str, bool]:
+    """What a pass is an example of."""
+    fmt, old = given.old.fmt, given.old
+    shift = fmt.alignment(old.exponent, given.update_exponent)
+    return {
+        "zero block": not old.mantissas.any() and not old.residuals.any(), "zero update": not given.update.any(),
+        "fresh exponent": bool(done.ask & Ask.FRESH), "exponent rises": done.change > 0, "it falls": done.change < 0,
+        "it rises by several": done.change > 1, "shift to the left": shift < 0, "shift to the right": shift > 0,
+        "no shift": shift == 0, "beyond guard": shift < -fmt.limit.bit_length(), "all shifted out": shift > fmt.update,
+        "change to the left": given.change < 0, "change to the right": given.change > 0, "rounded": done.rounded > 0,
+        "stays": not done.ask, "limited": done.saturations > 0, "lowest exponent": old.exponent == E_MIN,
+        "highest exponent": old.exponent == E_MAX, "out of exponents": old.exponent == E_MAX and done.saturations > 0,
+        "several units": not given.change and bool((abs(done.mantissas - old.mantissas) > 1).any()),
+        "power of two": bool((old.mantissas == fmt.lowest).any()), "one element": len(given.update) == 1}
+
+
+def _mantissas(rng, fmt, size):
+    if rng.random() < 0.2:
+        return rng.choice([fmt.lowest, fmt.highest, fmt.small, -fmt.small, fmt.small - 1, 0], size)
+    return rng.integers(fmt.lowest, fmt.highest + 1, size) >> rng.choice([0, 0, 1, 2, fmt.bits - 1])
+
+
+def _residuals(rng, fmt, size):
+    """Mostly what an update leaves; sometimes anything that the width holds."""
+    half = 1 << fmt.shift - 1
+    low, high = (-half, half) if rng.random() < 0.7 else (-(1 << fmt.residual - 1), (1 << fmt.residual - 1) - 1)
+    anything, zeros = rng.integers(low, high + 1, size), np.zeros(size, int)
+    return [anything, rng.choice([low, high, 0], size), anything >> rng.integers(fmt.residual), zeros][rng.integers(4)]
+
+
+def _exponent(rng) -> int:
+    return int(rng.choice([E_MIN, E_MAX, 0, rng.integers(E_MIN, E_MAX + 1)], p=[0.15, 0.15, 0.2, 0.5]))
+
+
+def _update(rng, fmt, size):
+    anything = rng.integers(-(1 << fmt.update - 1), 1 << fmt.update - 1, size)
+    powers = rng.choice([-1, 1], size) << rng.integers(0, fmt.update - 1, size)
+    ends = rng.choice([-(1 << fmt.update - 1), (1 << fmt.update - 1) - 1, 0, 1, -1], size)
+    single = np.where(np.arange(size) == rng.integers(size), anything, 0)
+    return [anything, anything >> rng.integers(fmt.update), powers, ends, single, np.zeros(size, int)][rng.integers(6)]
+
+
+def _exponent_at(shift: int, exponent: int, fmt) -> int:
+    """E of an update that is shifted right by this much, as near as exponents allow."""
+    return int(np.clip(fmt.alignment(exponent, 0) - shift, E_MIN, E_MAX))
+
+
+def _update_exponent(rng, exponent, fmt) -> int:
+    if rng.random() < 0.2:
+        return _exponent(rng)
+    limit = fmt.limit.bit_length()  # the third brings the largest updates to just about the limit
+    shift = rng.choice([0, fmt.update, fmt.update - 1 - limit, rng.integers(-limit - 2, fmt.update + 3)])
+    return _exponent_at(int(shift), exponent, fmt)

@@ -1,0 +1,38 @@
+"""Programs that go just as far as a machine lets them, or one step beyond."""
+
+from concord.spec.config import Config
+from concord.spec.isa import MEMORY_NAMES, SPECS, VRFS, depth
+
+_OUT = "v_wr NetQ\nend_chain\n"
+_TWICE = "set_iterations 2\n"
+_INTEGER = "m_rd NetQ\nm_wr MatrixRf, 0, integer\nend_chain\n"
+
+
+def limits(config: Config, beyond: int) -> list[str]:
+    """Texts of programs that are legal with `beyond` 0, and not with 1."""
+    tiles, rows = config.matrix_tiles, min(config.accumulator_rows, config.matrix_tiles * config.native_dim)
+    columns = min(config.operand_columns, tiles)
+    push = f"v_rd NetQ\nmv_mul {tiles - 1}\nv_wr MvmQ\nend_chain\n"
+    bodies = [
+        f"v_rd NetQ\nmv_mul {tiles - 1 + beyond}\n{_OUT}",
+        f"s_wr Columns, {columns + beyond}\nv_rd NetQ\nmv_mul {tiles - columns}\n{_OUT}",
+        f"s_wr Rows, {rows + beyond}\nv_rd NetQ\nmv_mul 0\n{_OUT}",
+        f"{_INTEGER}v_rd NetQ\nmv_mul 0, integer, bias {config.bias_words - 1 + beyond}\n{_OUT}",
+        f"{_TWICE}m_rd NetQ\nm_wr MatrixRf, {tiles - 2 + beyond}\nend_chain\n",
+        f"set_iterations {config.mvmq_words - 1}\n{push}set_iterations {1 + beyond}\n{push}",
+        f"set_iterations 3\n{push}set_iterations {3 + beyond}\nv_rd MvmQ\n{_OUT}",
+        f"{push}v_rd MvmQ\n{_OUT}{push * beyond}v_rd NetQ\nmv_mul 0\n{_OUT}",
+        "loop 1\n" * (2 + beyond) + f"v_rd NetQ\n{_OUT}" + "end_loop\n" * (2 + beyond),
+        "v_rd NetQ\n" + "".join(f"v_wr {MEMORY_NAMES[mem]}, 0\n" for mem in VRFS[:2 + beyond]) + _OUT,
+        f"v_rd NetQ\nvv_add0 0\n{'vv_max0' if beyond else 'vv_max1'} 0\n{_OUT}",
+        f"set_iterations 6, {3 + beyond}\nv_rd NetQ\n{_OUT}",
+    ]
+    for mem in VRFS:
+        name, last = MEMORY_NAMES[mem], depth(config, mem) - 1 + beyond
+        bodies += [f"v_rd {name}, {last}\n{_OUT}", f"v_rd NetQ\nv_wr {name}, {last}\nend_chain\n",
+                   f"s_wr StrideX, 2\ns_wr StrideY, 5\nset_iterations 4, 2\nv_rd_inc {name}, {last - 7}\n{_OUT}",
+                   f"{_TWICE}s_wr StrideOut, 3\nv_rd NetQ\nv_wr_inc {name}, {last - 3}\nend_chain\n"]
+    for op, spec in SPECS.items():
+        if spec.operand is not None:
+            bodies.append(f"v_rd NetQ\n{op.name.lower()} {depth(config, spec.operand) - 1 + beyond}\n{_OUT}")
+    return [f"s_wr Rows, {config.mfu_lanes}\ns_wr StrideOut, 1\n{body}end\n" for body in bodies]

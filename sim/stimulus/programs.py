@@ -1,0 +1,129 @@
+"""Random programs with all that they need: what golden and hardware run side by side."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from concord.golden.host.messages import input_message, program_message, read_message
+from concord.sim.stimulus import memory_stimulus
+from concord.sim.stimulus.faults import fault
+from concord.sim.stimulus.program_generator import Author
+from concord.spec.assembler import disassemble
+from concord.spec.check import Sequencer, check
+from concord.spec.config import Config
+from concord.spec.isa import VRFS, Error, Mem, depth
+from concord.spec.rules import Violation
+
+BUDGET = 1200  #: Words that the chains of a random program move at most.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Case:
+    """A program, what the memories hold before it, and the words that it takes from NetQ. It always ends.
+
+    Attributes:
+        config:  The machine.
+        program: Instruction words.
+        modes:   Of each tile, whether the memory messages load it for integer mode.
+        memory:  Messages that fill every memory.
+        pool:    uint16[n, M], words for NetQ; the program takes the first `taken`.
+        violation: Where it stops, or None.
+        taken:   Words that it takes from NetQ.
+    """
+
+    config: Config
+    program: tuple[int, ...]
+    modes: tuple[bool, ...]
+    memory: tuple[bytes, ...]
+    pool: np.ndarray
+    violation: Violation | None = field(init=False)
+    taken: int = field(init=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "violation", check(list(self.program), self.config, list(self.modes)))
+        object.__setattr__(self, "taken", taken(self.config, self.program, self.modes))
+        if self.taken > len(self.pool):
+            raise ValueError(f"the program takes {self.taken} words of NetQ, the pool has {len(self.pool)}")
+
+    @property
+    def error(self) -> Error:
+        """The error with which the program stops."""
+        return self.violation.error if self.violation else Error.NONE
+
+    @property
+    def text(self) -> str:
+        """Program text."""
+        return disassemble(list(self.program))
+
+    @property
+    def setup(self) -> list[bytes]:
+        """Messages before the start: memories and program."""
+        return [*self.memory, program_message(self.config, self.program)]
+
+    @property
+    def inputs(self) -> list[bytes]:
+        """INPUT messages of different lengths with just the words that the program takes."""
+        messages, first, size = [], 0, 1
+        while first < self.taken:
+            last = min(first + size, self.taken)
+            messages.append(input_message(self.config, self.pool[first:last]))
+            first, size = last, size % 23 + 5
+        return messages
+
+    @property
+    def reads(self) -> list[bytes]:
+        """READ messages for all that the host can read."""
+        return [read_message(self.config, mem, depth(self.config, mem)) for mem in VRFS]
+
+    def having(self, program: list[int]) -> "Case":
+        """This case with another program, which takes no more of NetQ than the pool has."""
+        return Case(config=self.config, program=tuple(program), modes=self.modes, memory=self.memory, pool=self.pool)
+
+
+def taken(config: Config, program: tuple[int, ...], modes: tuple[bool, ...]) -> int:
+    """Words that a program takes from NetQ until it ends or stops."""
+    count = 0
+    try:
+        for chain in Sequencer(config, list(program), list(modes)).walk():
+            if chain.source.mem == Mem.NET_Q:
+                count += chain.source_words * chain.registers.iterations
+    except Violation:
+        pass
+    return count
+
+
+def random_program(config: Config, rng: np.random.Generator, *, length: int | None = None,
+                   budget: int = BUDGET) -> Case:
+    """A random legal program.
+
+    Args:
+        length: Chains and loops tried; random where left out.
+        budget: Most words that its chains move.
+    """
+    modes = memory_stimulus.modes(config, rng)
+    author = Author(config, rng, modes, budget)
+    for _ in range(int(rng.integers(3, 30)) if length is None else length):
+        author.extend()
+    return _case(config, rng, modes, author.end())
+
+
+def random_illegal(config: Config, rng: np.random.Generator, error: Error | None = None) -> Case:
+    """A random program with one fault, behind some legal chains.
+
+    Args:
+        error: The error that it stops with; any that the machine knows where left out.
+
+    Raises:
+        ValueError: no program of this machine stops with `error`.
+    """
+    modes = memory_stimulus.modes(config, rng)
+    author = Author(config, rng, modes, BUDGET // 2)
+    for _ in range(int(rng.integers(0, 10))):
+        author.extend()
+    return _case(config, rng, modes, fault(author, error))
+
+
+def _case(config, rng, modes, program) -> Case:
+    wild = bool(rng.random() < 0.4)
+    memory = memory_stimulus.memory_messages(config, rng, modes, wild=wild)
+    pool = memory_stimulus.words(config, rng, taken(config, tuple(program), tuple(modes)), wild=wild)
+    return Case(config=config, program=tuple(program), modes=tuple(modes), memory=tuple(memory), pool=pool)

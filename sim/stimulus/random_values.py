@@ -1,0 +1,23 @@
+"""Random numbers that reach the edges of their range."""
+
+import numpy as np
+from concord.spec.formats import Format
+
+
+def integers(rng: np.random.Generator, bits: int, shape) -> np.ndarray:
+    """Python integers of `bits` bits signed: of all sizes, the ends of the range among them."""
+    size = int(np.prod(shape))
+    kept = rng.integers(1, bits + 1, size)
+    values = [int.from_bytes(rng.bytes(-(-bits // 8)), "little", signed=True) for _ in range(size)]
+    values = [(value & (1 << keep) - 1) - (1 << keep - 1) for value, keep in zip(values, kept.tolist(), strict=True)]
+    ends = rng.random(size) < 0.1
+    values = [(-(1 << bits - 1), (1 << bits - 1) - 1)[value & 1] if end else value
+              for value, end in zip(values, ends, strict=True)]
+    return np.array(values, object).reshape(shape)
+
+
+def mantissas(rng: np.random.Generator, fmt: Format, shape) -> np.ndarray:
+    """Mantissas of a format, its extremes among them, some zero."""
+    values = rng.integers(fmt.lowest, fmt.highest + 1, shape)
+    values = np.where(rng.random(shape) < 0.2, rng.choice((fmt.lowest, fmt.highest), shape), values)
+    return np.where(rng.random(shape) < 0.1, 0, values)

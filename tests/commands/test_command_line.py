@@ -1,0 +1,385 @@
+"""The command line: what it prints, its exit codes, and that nothing is left half-written."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from concord.compiler.network import compile_network
+from concord.golden.host.firmware_file import load_firmware, save_firmware
+from concord.golden.mvm.packing import pack_tiles, unpack_tiles
+from concord.model import network
+from concord.model.dataset import DATA
+from concord.model.layers import Dense
+from concord.model.model_file import load_model, save_model
+from concord.nnp.main import app
+from concord.nnp.verify import batches
+from concord.nnp.verify.session import Session
+from concord.sim.machines.host import machine
+from concord.spec.config import PRESETS, preset
+from concord.spec.messages import MessageKind, pack, unpack
+from concord.tests import networks
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+from typer.testing import CliRunner, Result
+
+MLP, LSTM = (DATA / "models" / f"{name}.safetensors" for name in ("fashion-mlp-w4a4", "vowels-lstm-w8"))
+
+
+def nnp(*words) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def refused(*words) -> str:
+    """The one sentence of a refused command, in the words of stderr."""
+    result = nnp(*words)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("nnp: ")
+    assert "Traceback" not in result.output
+    return result.stderr
+
+
+@pytest.fixture
+def firmware(tmp_path):
+    path = tmp_path / "vowels.safetensors"
+    assert nnp("compile", LSTM, "-o", path).exit_code == 0
+    return path
+
+
+def test_help_loads_nothing_heavy():
+    loaded = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys, nnp.main; print({'numpy', 'amaranth', 'rich', 'torch', 'fsspec'} & sys.modules.keys())",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "numpy" not in loaded.stdout
+    assert "amaranth" not in loaded.stdout
+    assert "torch" not in loaded.stdout
+    assert "fsspec" not in loaded.stdout
+
+
+@pytest.mark.parametrize("command", [
+    "verify", "train", "quantize", "compare", "compile", "run", "export", "verilog", "asm", "disasm", "doctor"])
+def test_every_command_explains_itself(command):
+    result = nnp(command, "--help")
+    assert result.exit_code == 0
+    assert "Usage" in result.output
+
+
+def test_verify_on_golden(tmp_path):
+    result = nnp("verify", LSTM, "--machine", "golden", "--samples", 3, "--report", tmp_path / "out", "--jobs", 1)
+    assert result.exit_code == 0, result.output
+    for word in ("1/6", "6/6", "mismatching bits", "accuracy, FP32", "MVM utilisation", "overflows"):
+        assert word in result.output
+    (record,) = json.loads((tmp_path / "out" / "verify.json").read_text())
+    assert record["equal"]
+    assert record["mismatching_bits"] == record["golden_network_bits"] == 0
+    assert record["samples"] == 3
+    page = (tmp_path / "out" / "verify.html").read_text()
+    assert page.count("<svg") == 2  # accuracy and layers; cycles need a clock
+    assert "http" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "https://matplotlib.org", ""
+    ).replace("http://creativecommons.org", "")
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
+    def run_all(firmware, samples, kinds, *, jobs, progress):
+        """One machine whose first tile has another weight."""
+        mantissas = firmware.tiles.mantissas.copy()
+        mantissas[0, 0, 0] ^= 1
+        wrong = replace(firmware, tiles=replace(firmware.tiles, mantissas=mantissas))
+        found = {}
+        for kind, loaded in (("golden", firmware), ("library", wrong)):
+            monkeypatch.setattr(batches, "_firmware", loaded)
+            monkeypatch.setattr(batches, "_sessions", {kind: Session(machine("golden", loaded.config), loaded)})
+            part = [batches.one_sample(samples, index) for index in range(len(samples.labels))]
+            found[kind] = batches._joined([batches.run_batch(kind, part, 0)])
+        return found
+
+    def made(kind, config, **options):
+        if "trace" in options:
+            options["trace"].write_text("$dumpvars $end\n")
+        wrapped = machine("golden", config)
+        if kind == "library":
+            send = wrapped.send
+            wrapped.send = lambda *messages: send(*(change(config, message) for message in messages))
+        return wrapped
+
+    def change(config, message):
+        """The tiles of a packed message with that weight changed, under a new checksum."""
+        parsed = unpack(config, message, to_machine=True)
+        if parsed.kind != MessageKind.PACKED:
+            return message
+        mantissas, exponents = unpack_tiles(config, parsed.payload)
+        mantissas[0, 0, 0] ^= 1
+        return pack(config, replace(parsed, payload=pack_tiles(config, mantissas, exponents)))
+
+    monkeypatch.setattr(batches, "run_all", run_all)
+    monkeypatch.setattr("concord.nnp.verify.verification.machine", made)
+    monkeypatch.setattr("concord.nnp.verify.builds.Builds.wait", lambda *_: None)
+    result = nnp("verify", LSTM, "--samples", 2, "--report", tmp_path)
+    assert result.exit_code == 1
+    assert "bits of the library machine differ from golden" in result.stderr
+    assert "time step 0: the first difference is in chain" in result.stderr
+    assert "of layer lstm1" in result.stderr
+    command = f"nnp verify {LSTM} --preset speech --machine library --first"
+    number = re.search(re.escape(command) + r" (\d) --samples 1", result.stderr).group(1)
+    assert (tmp_path / f"vowels-lstm-w8-{number}.vcd").exists()
+    (record,) = json.loads((tmp_path / "verify.json").read_text())
+    assert not record["equal"]
+    assert record["faults"]
+
+
+def test_a_missing_model(tmp_path):
+    assert "there is no such model file" in refused("verify", tmp_path / "none", "--machine", "golden")
+    assert "there is no such model file" in refused("compile", tmp_path / "none")
+
+
+def test_a_truncated_model(tmp_path):
+    path = tmp_path / "short.safetensors"
+    path.write_bytes(MLP.read_bytes()[:5000])
+    assert "not a whole safetensors file" in refused("compile", path, "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_wrong_shapes(tmp_path):
+    path = tmp_path / "model.safetensors"
+    arrays = load_file(MLP)
+    with safe_open(MLP, framework="numpy") as file:
+        metadata = file.metadata()
+    arrays["hidden2.scale"] = arrays["hidden2.scale"][:-1]
+    save_file(arrays, path, metadata)
+    message = refused("compile", path, "-o", tmp_path / "out")
+    assert "layer 'hidden2', scale: uint16[64] is needed, not uint16[63]" in message
+
+
+def test_an_unknown_preset(tmp_path):
+    message = refused("compile", MLP, "--preset", "huge", "-o", tmp_path / "out")
+    assert "there is no preset 'huge': choose one of tiny" in message
+    assert "there is no preset 'huge'" in refused("verilog", "--preset", "huge")
+    assert "there is no preset 'huge'" in refused("verify", MLP, "--preset", "huge")
+
+
+def test_a_model_for_no_preset_of_that_format():
+    message = refused("compile", MLP, "--preset", "speech")
+    assert "layer 'hidden1' (dense, integer): its input codes are symmetric 4-bit" in message
+    assert len(message.splitlines()) == 4
+
+
+def test_no_preset_at_all(tmp_path):
+    rng = np.random.default_rng(0)
+    save_model(networks.mlp(rng, preset("serial"), [4, 300], block=False), tmp_path / "model.safetensors")
+    message = refused("compile", tmp_path / "model.safetensors")
+    assert "no preset takes the model; the nearest is serial" in message
+    assert "MatrixRf needs 75 tiles and has 24, 51 too few" in message
+
+
+def test_an_unsupported_layer(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_model(load_model(MLP), path)
+    text = path.read_bytes()
+    # The kind of the last layer, in the header, with as many letters.
+    path.write_bytes(text[::-1].replace(b"Dense"[::-1], b"Gated"[::-1], 1)[::-1])
+    message = refused("compile", path, "--preset", "ulx3s")
+    assert "layer 'output' (Gated): there is no such layer on this machine: use dense or LSTM layers" in message
+
+
+def test_a_network_too_large(tmp_path):
+    rng = np.random.default_rng(0)
+    save_model(networks.mlp(rng, preset("ulx3s"), [2000, 2000], block=False), tmp_path / "large.safetensors")
+    message = refused("compile", tmp_path / "large.safetensors", "--preset", "ulx3s", "-o", tmp_path / "out")
+    assert "MatrixRf needs 3969 tiles and has 512, 3457 too few" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_compile_writes_firmware_and_tells_what_it_uses(firmware):
+    result = nnp("compile", LSTM, "-o", firmware, "--listing")
+    assert "MatrixRf" in result.output
+    assert "cannot wrap" in result.output
+    assert "mv_mul" in result.output
+    assert load_firmware(firmware).config == preset("speech")
+
+
+def test_firmware_for_another_machine(firmware):
+    message = refused("run", firmware, "--preset", "tiny")
+    digests = [f"{PRESETS[name].digest:08x}" for name in ("speech", "tiny")]
+    assert f"is for machine speech ({digests[0]}), this one is tiny ({digests[1]})" in message
+
+
+def test_truncated_firmware(firmware):
+    firmware.write_bytes(firmware.read_bytes()[:-100])
+    assert "not a whole safetensors file" in refused("run", firmware)
+    assert "there is no such firmware file" in refused("run", firmware.with_name("none"))
+
+
+def test_run_prints_classes_and_writes_outputs(firmware, tmp_path):
+    result = nnp("run", firmware, "--samples", 2, "--first", 5, "-o", tmp_path / "out.npy")
+    assert result.exit_code == 0, result.output
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == ["5", "6"]
+    assert "speaker" in result.stdout
+    assert np.load(tmp_path / "out.npy").shape == (2, 9)
+
+
+def test_run_takes_inputs_from_a_file(tmp_path):
+    rng = np.random.default_rng(1)
+    model = networks.mlp(rng, preset("tiny"), [5, 4], block=True)
+    save_firmware(compile_network(model, preset("tiny")).firmware, tmp_path / "firmware.safetensors")
+    inputs = rng.normal(size=(3, 5)).astype(np.float32)
+    np.save(tmp_path / "in.npy", inputs)
+    result = nnp(
+        "run",
+        tmp_path / "firmware.safetensors",
+        "--inputs",
+        tmp_path / "in.npy",
+        "--samples",
+        "all",
+        "-o",
+        tmp_path / "out.npy",
+    )
+    assert result.exit_code == 0, result.output
+    wanted = network.forward(model, inputs.astype(np.float16).view(np.uint16))[-1].outputs
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy").view(np.uint16), wanted)
+
+
+def test_run_refuses_other_inputs(firmware, tmp_path):
+    path = tmp_path / "in.npy"
+    assert "there is no such file" in refused("run", firmware, "--inputs", path)
+    np.save(path, np.zeros((2, 3, 11)))
+    assert "takes numbers[samples, steps, 12], not float64[2, 3, 11]" in refused("run", firmware, "--inputs", path)
+    path.write_text("no array")
+    assert "not a whole .npy file" in refused("run", firmware, "--inputs", path)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--samples", "0"), ("--samples", "x"), ("--samples", "9999"), ("--first", "400")]
+)
+def test_samples_that_there_are_not(firmware, option, value):
+    assert option in refused("run", firmware, option, value)
+
+
+def test_waves_need_a_simulation(firmware, tmp_path):
+    assert "--waves needs a simulated machine" in refused("run", firmware, "--waves", tmp_path / "w.vcd")
+
+
+def test_asm_and_disasm_round_trip(tmp_path):
+    source = tmp_path / "program.txt"
+    text = "s_wr Rows, 4\nv_rd NetQ\nv_wr InitialVrf, 3\nend_chain\nend\n"
+    source.write_text("# a copy\n" + text.upper().replace("NETQ", "netq"))
+    assert nnp("asm", source, "--preset", "tiny").exit_code == 0
+    assert nnp("disasm", tmp_path / "program.bin").stdout == text
+    assert "v_rd NetQ" in nnp("disasm", tmp_path / "program.bin", "--addresses").stdout
+
+
+def test_asm_refuses_a_wrong_line(tmp_path):
+    source = tmp_path / "program.txt"
+    source.write_text("end\nfoo 3\n")
+    assert f"{source}: line 2: there is no instruction 'foo'" in refused("asm", source)
+    assert not source.with_suffix(".bin").exists()
+    assert "there is no such file" in refused("asm", tmp_path / "none")
+
+
+def test_asm_refuses_an_illegal_program(tmp_path):
+    source = tmp_path / "program.txt"
+    source.write_text("v_rd InitialVrf, 5000\nv_wr NetQ\nend_chain\nend\n")
+    assert "instruction 0" in refused("asm", source, "--preset", "tiny")
+    assert not source.with_suffix(".bin").exists()
+
+
+def test_disasm_of_firmware_names_layers(firmware):
+    lines = nnp("disasm", firmware, "--addresses").stdout.splitlines()
+    assert any(line.endswith("lstm1") for line in lines)
+    assert nnp("disasm", firmware).exit_code == 0
+
+
+def test_disasm_of_half_an_instruction(tmp_path):
+    (tmp_path / "a.bin").write_bytes(bytes(12))
+    assert "12 bytes are not a whole number of 8-byte instructions" in refused("disasm", tmp_path / "a.bin")
+
+
+def test_verilog_of_a_unit(tmp_path):
+    result = nnp("verilog", "--unit", "quantizer", "--preset", "tiny", "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "quantizer.v",
+        "quantizer.core",
+        "quantizer_instance.v",
+        "ports.md",
+    }
+    assert "module quantizer(" in (tmp_path / "quantizer.v").read_text()
+    assert (tmp_path / "quantizer.core").read_text().startswith("CAPI=2:")
+    assert "| `s_axis_i_tdata` | input |" in (tmp_path / "ports.md").read_text()
+
+
+def test_verilog_of_an_unknown_unit(tmp_path):
+    assert "there is no unit 'magic': choose one of" in refused("verilog", "--unit", "magic", "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    source = tmp_path / "program.txt"
+    source.write_text("end\n")
+    assert str(tmp_path / "file") in refused("asm", source, "-o", tmp_path / "file" / "words.bin")
+
+
+def test_training_without_torch(monkeypatch):
+    for name in [name for name in sys.modules if name == "train" or name.startswith("train.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert "training needs PyTorch: pip install torch==2.13.0" in refused("train", "mlp")
+
+
+def test_doctor():
+    result = nnp("doctor")
+    assert "verilator" in result.output
+    assert result.exit_code in (0, 1)
+
+
+def test_the_shipped_models_are_dense_and_recurrent():
+    assert all(isinstance(layer, Dense) for layer in load_model(MLP).layers)
+    assert load_model(LSTM).recurrent
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (("none",), "there is no network 'none': choose one of mlp, resnet, mobilenet, inception"),
+    (("mlp", "--weights-bits", 9), "9 bits: choose 1 to 8, 16 or 24"),
+    (("mlp", "--layer", "1=8"), "--layer '1=8': NAME=WEIGHTS,INPUTS is needed"),
+    (("mlp", "--input-bits", 1, "--symmetric"), "symmetric codes of 1 bit are all zero")])
+def test_image_networks_that_cannot_be_trained(words, message, tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+    result = nnp("train", "image", *words, "-o", tmp_path / "out")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("model", [MLP, LSTM])
+def test_predict(model, tmp_path):
+    result = nnp("predict", model, "--samples", 20, "-o", tmp_path / "out.npy")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert len(lines) == 21
+    wrong = sum("(is " in line for line in lines)
+    assert lines[-1] == f"{1 - wrong / 20:.2%} of 20 right"
+    assert np.load(tmp_path / "out.npy").shape == (20, load_model(model).outputs)
+
+
+def test_predict_from_a_file(tmp_path):
+    np.save(tmp_path / "in.npy", np.zeros((2, 784)))
+    assert nnp("predict", MLP, "--inputs", tmp_path / "in.npy", "--samples", "all").output.count(": ") == 2
+    assert "takes numbers[samples, 784], not float64[2, 3]" in _refused_inputs(tmp_path, np.zeros((2, 3)))
+
+
+def _refused_inputs(folder, array) -> str:
+    np.save(folder / "bad.npy", array)
+    return refused("predict", MLP, "--inputs", folder / "bad.npy")

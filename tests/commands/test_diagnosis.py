@@ -1,0 +1,83 @@
+"""The first difference is found where it was made."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from concord.compiler.network import compile_network
+from concord.golden.host.firmware import Firmware
+from concord.nnp.verify.diagnosis import Cutter, first_difference
+from concord.nnp.verify.session import Session
+from concord.sim.machines.host import machine
+from concord.spec.config import preset
+from concord.spec.isa import Mem, Op, decode
+from concord.spec.registers import Counter
+from concord.tests import networks
+
+TINY = preset("tiny")
+
+
+def session(firmware: Firmware) -> Session:
+    return Session(machine("golden", TINY), firmware)
+
+
+def with_changed_weight(firmware: Firmware, tile: int, row: int) -> Firmware:
+    """The same firmware with one weight changed."""
+    mantissas = firmware.tiles.mantissas.copy()
+    mantissas[tile, row, 0] ^= 32
+    return replace(firmware, tiles=replace(firmware.tiles, mantissas=mantissas))
+
+
+@pytest.fixture
+def recurrent() -> Firmware:
+    rng = np.random.default_rng(0)
+    return compile_network(networks.recurrent(rng, TINY, [3, 5], block=[True], outputs=4), TINY).firmware
+
+
+def test_equal_machines(recurrent):
+    sample = networks.inputs(np.random.default_rng(1), 4, 3)
+    assert first_difference(session(recurrent), session(recurrent), sample, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("gate", "memory"), list(enumerate(["AddSubVrf1", "MultiplyVrf0", "MultiplyVrf1", "MultiplyVrf0"]))
+)
+def test_the_gate_with_a_changed_weight_is_found(recurrent, gate, memory):
+    # Gates of 5 elements take 6 rows of the tall matrix; x and h one native vector each.
+    tile, row = divmod(6 * gate + 1, TINY.native_dim)
+    sample = networks.inputs(np.random.default_rng(2), 4, 3)
+    other = session(with_changed_weight(recurrent, 2 * tile, row))
+    found = first_difference(session(recurrent), other, sample, 17)
+    assert (found.sample, found.step, found.layer, found.word % 4, found.lane) == (17, 0, "lstm0", 0, 1)
+    assert found.memory == memory
+    assert found.first < found.address
+    assert f"sample 17, time step 0: the first difference is in chain {found.chain} of layer lstm0" in str(found)
+
+
+def test_cut_programs_run_as_many_chains_as_they_say(recurrent):
+    sample = networks.inputs(np.random.default_rng(3), 3, 3)
+    cutter = Cutter(recurrent, len(sample))
+    whole = session(recurrent)
+    whole.infer(sample)
+    assert cutter.total == whole.machine.counter(Counter.CHAINS)
+    for chains in range(cutter.total + 1):
+        part = session(recurrent)
+        part.probe(cutter.cut(chains).words, sample)
+        assert part.machine.counter(Counter.CHAINS) == chains
+
+
+def test_the_whole_program_is_its_own_last_cut(recurrent):
+    sample = networks.inputs(np.random.default_rng(4), 3, 3)
+    cutter = Cutter(recurrent, len(sample))
+    whole = session(recurrent)
+    outputs = whole.infer(sample)
+    left = session(recurrent).probe(cutter.cut(cutter.total).words, sample)
+    np.testing.assert_array_equal(left[Mem.NET_Q].reshape(-1)[: len(outputs)], outputs)
+
+
+def test_a_network_without_a_loop():
+    firmware = compile_network(networks.mlp(np.random.default_rng(5), TINY, [9, 9, 9], block=True), TINY).firmware
+    cutter = Cutter(firmware, 1)
+    assert cutter.total == 2
+    assert decode(cutter.cut(1).words[-1]).op == Op.END
+    assert cutter.cut(2).words == firmware.program()

@@ -1,0 +1,23 @@
+"""One sample of each shipped network through cocotb, bus models and all, by the command that users call."""
+
+import json
+
+import pytest
+from concord.model.dataset import DATA
+from concord.nnp.main import app
+from typer.testing import CliRunner
+
+MODELS = sorted((DATA / "models").glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda path: path.stem)
+def test_one_sample_through_cocotb(model, tmp_path):
+    words = ["verify", str(model), "--machine", "cocotb", "--samples", "1", "--jobs", "1", "--report", str(tmp_path)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    (record,) = json.loads((tmp_path / "verify.json").read_text())
+    assert record["equal"]
+    assert record["machine"] == "cocotb"
+    assert record["mismatching_bits"] == record["golden_network_bits"] == 0
+    assert record["counters"]["CYCLES"] > record["counters"]["BEATS"] > 0
+    assert (tmp_path / "verify.html").read_text().count("<svg") == 3

@@ -1,0 +1,194 @@
+"""Firmware files: what is written comes back, and whatever is wrong is named."""
+
+import json
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from concord.compiler.network import compile_network
+from concord.golden.host.firmware import Firmware
+from concord.golden.host.firmware_file import KIND, load_firmware, save_firmware
+from concord.golden.mvm.packing import unpack_tiles
+from concord.spec.config import preset
+from concord.spec.isa import Mem
+from concord.spec.messages import MessageKind, unpack
+from concord.tests import networks
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+TINY = preset("tiny")
+
+
+@pytest.fixture
+def firmware() -> Firmware:
+    rng = np.random.default_rng(0)
+    return compile_network(networks.recurrent(rng, TINY, [3, 5], block=[False], outputs=4), TINY).firmware
+
+
+@pytest.fixture
+def path(firmware, tmp_path):
+    save_firmware(firmware, tmp_path / "firmware.safetensors")
+    return tmp_path / "firmware.safetensors"
+
+
+def equal(a, b) -> bool:
+    """Whether two firmwares hold the same."""
+    for field in fields(Firmware):
+        left, right = getattr(a, field.name), getattr(b, field.name)
+        if field.name == "tiles":
+            same = all(
+                np.array_equal(getattr(left, k), getattr(right, k)) for k in ("mantissas", "exponents", "integer")
+            )
+        elif field.name == "vectors":
+            same = left.keys() == right.keys() and all(np.array_equal(left[mem], right[mem]) for mem in left)
+        else:
+            same = np.array_equal(left, right) if isinstance(left, np.ndarray) else left == right
+        if not same:
+            return False
+    return True
+
+
+def refusal(path, config=None) -> str:
+    with pytest.raises(ValueError, match=str(path)) as caught:
+        load_firmware(path, config)
+    return str(caught.value)
+
+
+def edited(path, change_header=lambda header: None, change_arrays=lambda arrays: None):
+    """Write the file again with changes."""
+    with safe_open(path, framework="numpy") as file:
+        header = json.loads(file.metadata()[KIND.key])
+    arrays = load_file(path)
+    change_header(header)
+    change_arrays(arrays)
+    save_file(arrays, path, {KIND.key: json.dumps(header)})
+
+
+def test_round_trip(firmware, path):
+    assert equal(load_firmware(path, TINY), firmware)
+    assert not list(path.parent.glob("*.part"))
+
+
+def test_missing(tmp_path):
+    assert "no such firmware file; `nnp compile` makes one" in refusal(tmp_path / "none")
+
+
+@pytest.mark.parametrize("length", [0, 7, 100, 2000])
+def test_truncated(path, length):
+    path.write_bytes(path.read_bytes()[:length])
+    assert "not a whole safetensors file" in refusal(path)
+
+
+def test_another_kind_of_file(path):
+    save_file({"a": np.zeros(1)}, path)
+    assert "a safetensors file, but no firmware" in refusal(path)
+
+
+def test_another_version(path):
+    edited(path, lambda header: header.update(version=9))
+    assert "firmware file version 9" in refusal(path)
+
+
+def test_another_machine_is_named(path):
+    message = refusal(path, preset("wide"))
+    assert f"is for machine tiny ({TINY.digest:08x}), this one is wide ({preset('wide').digest:08x})" in message
+
+
+def test_a_changed_configuration(path):
+    edited(path, lambda header: header["config"].update(matrix_tiles=64))
+    assert "but describes" in refusal(path)
+
+
+def test_an_impossible_configuration(path):
+    edited(path, lambda header: header["config"].update(lanes=3))
+    assert "lanes = 3 must divide native_dim = 8" in refusal(path)
+
+
+def test_a_missing_field_or_array(path):
+    edited(path, lambda header: header.pop("outputs"))
+    assert "the file lacks 'outputs'" in refusal(path)
+
+
+def test_a_missing_array(path):
+    edited(path, change_arrays=lambda arrays: arrays.pop("tiles.exponents"))
+    assert "the file lacks 'tiles.exponents'" in refusal(path)
+
+
+def test_a_wrong_shape(path):
+    edited(path, change_arrays=lambda arrays: arrays.update({"tiles.exponents": np.zeros((3, 7), np.int8)}))
+    assert "tiles, exponents: int8[" in refusal(path)
+
+
+def test_a_wrong_type(path):
+    edited(path, change_arrays=lambda arrays: arrays.update(biases=np.zeros((1, 2))))
+    assert "biases: int32[1, 2] is needed, not float64[1, 2]" in refusal(path)
+
+
+def test_a_mantissa_out_of_range(firmware):
+    mantissas = firmware.tiles.mantissas.copy()
+    mantissas[0, 0, 0] = 128
+    with pytest.raises(ValueError, match=r"mantissas lie in -?\d+..128, the machine takes -128..127"):
+        replace(firmware, tiles=replace(firmware.tiles, mantissas=mantissas))
+
+
+def test_more_words_than_the_memory_holds(firmware):
+    with pytest.raises(ValueError, match="InitialVrf holds 64 items, the firmware brings 65"):
+        replace(firmware, vectors={**firmware.vectors, Mem.INITIAL_VRF: np.zeros((65, 2), np.uint16)})
+
+
+def test_a_program_that_is_not_legal(path):
+    def change(arrays):
+        arrays["words"][-1] = 0
+
+    edited(path, lambda header: header.update(text=header["text"].removesuffix("end\n") + ".word 0"), change)
+    assert "the program is not legal: instruction" in refusal(path)
+
+
+def test_text_and_words_that_differ(path):
+    edited(path, lambda header: header.update(text=header["text"].replace("v_sigm1", "v_tanh1")))
+    assert "the program text does not mean the program's words" in refusal(path)
+
+
+def test_a_loop_that_is_none(path):
+    edited(path, lambda header: header.update(loop=0))
+    assert "instruction 0 is not the loop over time steps" in refusal(path)
+
+
+def test_steps_change_the_loop_alone(firmware):
+    once, often = firmware.program(), firmware.program(1500)
+    assert [k for k in range(len(once)) if once[k] != often[k]] == [firmware.loop]
+    with pytest.raises(ValueError, match="1 to 65535 time steps, not 0"):
+        firmware.program(0)
+
+
+def test_messages_fill_the_memories(firmware):
+    messages = [unpack(TINY, data, to_machine=True) for data in firmware.memory_messages()]
+    (packed,) = [message for message in messages if message.kind == MessageKind.PACKED]
+    mantissas, exponents = unpack_tiles(TINY, packed.payload)
+    assert packed.integer
+    np.testing.assert_array_equal(mantissas, firmware.tiles.mantissas)
+    assert not exponents.any()
+    assert {message.memory for message in messages if message.kind == MessageKind.WRITE} == set(firmware.vectors)
+
+
+def test_an_input_of_another_shape(firmware):
+    with pytest.raises(ValueError, match=r"takes uint16\[steps, 3\], not uint16\[2, 4\]"):
+        firmware.input_message(np.zeros((2, 4), np.uint16))
+
+
+def test_an_input_is_padded_to_native_vectors(firmware):
+    message = unpack(TINY, firmware.input_message(np.full((2, 3), 0x3C00, np.uint16)), to_machine=True)
+    values = np.frombuffer(message.payload, "<u2").reshape(2, TINY.native_dim)
+    assert (values[:, :3] == 0x3C00).all()
+    assert not values[:, 3:].any()
+
+
+def test_an_output_of_another_length(firmware):
+    with pytest.raises(ValueError, match="gives 2 words for one input, 0 came"):
+        firmware.output([])
+
+
+def test_layers_of_addresses(firmware):
+    assert firmware.layer_at(firmware.loop + 1) == "lstm0"
+    assert firmware.layer_at(len(firmware.words) - 2) == "dense"
+    assert firmware.layer_at(len(firmware.words) - 1) == ""

@@ -1,0 +1,101 @@
+# amaranth: UnusedElaboratable=no
+"""The lazy update, Verilated, against golden: everything at small widths, over a million steps at the real ones."""
+
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+from concord.golden.lazy.lazy_update import Parameters
+from concord.hw.lazy.exponent_search import COUNTS
+from concord.hw.lazy.lazy_update import LazyUpdate
+from concord.sim.machines.stream_harness import Transfers
+from concord.sim.stimulus.lazy_passes import Given, bins, draw
+from concord.spec.training import E_MIN, LazyFormat
+
+SMALL = {"3-5": LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2),
+         "5-3": LazyFormat(bits=5, residual=3, shift=2, update=5)}
+
+
+@cache
+def unit(fmt: LazyFormat, lanes: int) -> Transfers:
+    """One for each format and width: building takes longer than running."""
+    return Transfers(LazyUpdate(fmt, lanes), "lazy_update")
+
+
+def words(values, lanes):
+    """Elements as words, with zeros behind the last."""
+    return np.pad(values, (0, -len(values) % lanes)).reshape(-1, lanes)
+
+
+def compare(verilated: Transfers, passes: list[Given], *, pause: float = 0.0):
+    """Send passes, and compare every bit of what comes out with golden."""
+    lanes = verilated.dut.lanes
+    lengths = [-(-len(given.update) // lanes) for given in passes]
+    last = np.zeros(sum(lengths), int)
+    last[np.cumsum(lengths) - 1] = 1
+    joined = {name: np.concatenate([words(values(given), lanes) for given in passes]) for name, values in (
+        ("mantissas", lambda given: given.old.mantissas), ("residuals", lambda given: given.old.residuals),
+        ("updates", lambda given: given.update))}
+    got = verilated(
+        {"o": len(last), "answer": len(passes)}, pause=pause, i=joined | {"last": last},
+        block={"exponent": [given.old.exponent - E_MIN for given in passes],
+               "update_exponent": [given.update_exponent - E_MIN for given in passes],
+               "change": [given.change for given in passes]})
+    golden = [given.golden for given in passes]
+    for name in ("mantissas", "residuals"):
+        want = np.concatenate([words(getattr(done, name), lanes) for done in golden])
+        assert (got["o"][name] == want).all(), name
+    assert (got["o"]["last"] == last).all()
+    for name in ("ask", "change", *COUNTS):
+        assert (got["answer"][name] == [getattr(done, name) for done in golden]).all(), name
+    return golden
+
+
+def at_shift(shift: int, fmt: LazyFormat) -> tuple[int, int]:
+    """Exponents of a block and an update that is shifted right by this much."""
+    return 0, fmt.alignment(0, 0) - shift
+
+
+@pytest.mark.parametrize("fmt", SMALL.values(), ids=SMALL)
+def test_every_step(fmt):
+    """Each mantissa, residual and update, by each alignment and change that makes a difference."""
+    every = [np.arange(-(1 << bits - 1), 1 << bits - 1) for bits in (fmt.bits, fmt.residual, fmt.update)]
+    w, r, u = (axis.ravel() for axis in np.meshgrid(*every, indexing="ij"))
+    shifts = range(-fmt.limit.bit_length() - 2, fmt.update + 3)
+    passes = []
+    for shift, change in product(shifts, fmt.changes):
+        exponent, update_exponent = at_shift(shift, fmt)
+        passes.append(Given(Parameters(w, r, exponent, fmt), u, update_exponent, change))
+    compare(unit(fmt, 8), passes)
+
+
+@pytest.mark.parametrize("fmt", SMALL.values(), ids=SMALL)
+def test_answers_of_single_elements(fmt):
+    """What blocks of one element ask for, where nothing hides behind a larger neighbour."""
+    rng = np.random.default_rng(fmt.bits)
+    compare(unit(fmt, 8), [draw(rng, fmt, 1) for _ in range(10_000)], pause=0.2)
+
+
+@pytest.mark.parametrize("lanes", [3, 8])
+def test_a_million_random_steps(lanes):
+    """At the real widths, blocks from one element to thousands, and every corner among them."""
+    fmt, rng, met = LazyFormat(), np.random.default_rng(lanes), set()
+    steps = 0
+    while steps < 600_000:
+        passes = [draw(rng, fmt, int(rng.integers(1, 2 ** rng.integers(1, 13)))) for _ in range(200)]
+        golden = compare(unit(fmt, lanes), passes, pause=0.1 * (steps == 0))
+        steps += sum(len(given.update) for given in passes)
+        met |= {name for pair in zip(passes, golden, strict=True) for name, hit in bins(*pair).items() if hit}
+    assert met == set(bins(passes[0], golden[0]))
+
+
+def test_words_follow_each_other_across_blocks():
+    """In the steady state as many cycles as words."""
+    rng, fmt, lanes = np.random.default_rng(3), LazyFormat(), 8
+    verilated = unit(fmt, lanes)
+    search, latency = verilated.dut.search, verilated.dut.latency
+    passes = [draw(rng, fmt, lanes * (search + int(rng.integers(40)))) for _ in range(300)]
+    compare(verilated, passes)
+    count = sum(len(given.update) for given in passes) // lanes
+    assert verilated.cycles <= count + latency + 2 * search + 10

@@ -1,0 +1,172 @@
+"""golden.lib.float16 against fractions, numpy and Berkeley TestFloat."""
+
+import lzma
+import os
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from concord.golden.lib import float16
+
+EVERY = np.arange(1 << 16, dtype=np.uint16)
+NUMBERS = EVERY[~float16.is_nan(EVERY)]
+FOLDER = Path(os.environ.get("CONCORD_VECTORS", Path(__file__).parents[3] / "shared" / "vectors"))
+
+
+def rounded(value: Fraction) -> int:
+    """Bits of a fraction, from the definition: the nearest multiple of its unit in the last place, ties to even."""
+    if not value:
+        return 0
+    magnitude = abs(value)
+    exponent = max(-14, magnitude.numerator.bit_length() - magnitude.denominator.bit_length())
+    if exponent > -14 and Fraction(2) ** exponent > magnitude:
+        exponent -= 1
+    place = round(magnitude * Fraction(2) ** (10 - exponent))
+    return (value < 0) << 15 | min((exponent + 14 << 10) + place, float16.INFINITY)
+
+
+def value(bits: np.uint16) -> Fraction:
+    return Fraction(float(bits.view(np.float16)))
+
+
+def pairs(seed: int, count: int):
+    """Random pairs: of any patterns, and of near exponents, where sums cancel."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 1 << 16, count, dtype=np.uint16)
+    b = rng.integers(0, 1 << 16, count, dtype=np.uint16)
+    sign = rng.choice(np.array([0x8000, 0], np.uint16), count)
+    near = (a ^ sign) + rng.integers(-3000, 3000, count).astype(np.uint16)
+    return a, np.where(rng.random(count) < 0.5, b, near)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul"])
+def test_arithmetic_is_exact_and_rounded_once(name):
+    a, b = pairs(1, 6000)
+    finite = ((a & 0x7C00) < 0x7C00) & ((b & 0x7C00) < 0x7C00)
+    a, b = a[finite], b[finite]
+    exact = {"add": Fraction.__add__, "sub": Fraction.__sub__, "mul": Fraction.__mul__}[name]
+    got = getattr(float16, name)(a, b)
+    for x, y, z in zip(a, b, got, strict=True):
+        total = exact(value(x), value(y))
+        assert z & (0xFFFF if total else 0x7FFF) == rounded(total), f"{name} {x:04x} {y:04x}"
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul"])
+def test_arithmetic_is_numpy_in_double_precision(name):
+    # Sums and products of two binary16 numbers are exact in binary64, so that its cast is the only rounding.
+    a, b = pairs(2, 2_000_000)
+    operation = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[name]
+    with np.errstate(all="ignore"):
+        want = operation(a.view(np.float16).astype(float), b.view(np.float16).astype(float)).astype(np.float16)
+    want = np.where(np.isnan(want), np.uint16(float16.NAN), want.view(np.uint16))
+    assert (getattr(float16, name)(a, b) == want).all()
+
+
+def test_every_nan_becomes_the_canonical_one():
+    nans = EVERY[float16.is_nan(EVERY)]
+    assert nans.size == 2 * 1023
+    for operation in (float16.add, float16.sub, float16.mul, float16.maximum):
+        for other in np.array([0, 0x3C00, 0xFC00, 0xFFFF], np.uint16):
+            assert (operation(nans, other) == float16.NAN).all()
+            assert (operation(other, nans) == float16.NAN).all()
+    infinity, minus, zero = np.array([0x7C00, 0xFC00, 0], np.uint16)
+    assert float16.sub(infinity, infinity) == float16.add(infinity, minus) == float16.mul(zero, minus) == float16.NAN
+
+
+def test_zero_has_the_sign_of_the_standard():
+    plus, minus, one = np.array([0, 0x8000, 0x3C00], np.uint16)
+    assert float16.add(minus, minus) == float16.sub(minus, plus) == float16.mul(minus, one) == minus
+    assert float16.add(plus, minus) == float16.add(minus, plus) == float16.sub(one, one) == plus
+
+
+def test_maximum():
+    a, b = pairs(3, 1_000_000)
+    got, x, y = float16.maximum(a, b), a.view(np.float16), b.view(np.float16)
+    numbers = ~(np.isnan(x) | np.isnan(y))
+    assert (got[~numbers] == float16.NAN).all()
+    assert (got[numbers] == np.where(x >= y, a, b)[numbers])[(x != 0)[numbers]].all()
+    plus, minus = np.array([0, 0x8000], np.uint16)
+    assert float16.maximum(plus, minus) == float16.maximum(minus, plus) == plus
+    assert float16.maximum(minus, minus) == minus
+
+
+def test_relu_of_every_input():
+    x = EVERY.view(np.float16)
+    want = np.where(np.isnan(x), np.uint16(float16.NAN), np.where(x > 0, EVERY, np.uint16(0)))
+    assert (float16.relu(EVERY) == want).all()
+
+
+def test_from_integer_of_every_number():
+    # Every finite binary16 number is an integer times 2**-24, and comes back.
+    finite = NUMBERS[(NUMBERS & 0x7C00) < 0x7C00]
+    integers = (finite.view(np.float16).astype(float) * 2**24).astype(np.int64)
+    assert (float16.from_integer(integers, 24) == np.where(finite == 0x8000, np.uint16(0), finite)).all()
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 62, 63])
+def test_from_integer_against_fractions(bits):
+    rng = np.random.default_rng(bits)
+    scales = rng.integers(-32, 101, 4000)
+    values = rng.integers(-(1 << bits), (1 << bits) - 1, 4000) >> rng.integers(0, bits, 4000)
+    for got, v, s in zip(float16.from_integer(values, scales), values.tolist(), scales.tolist(), strict=True):
+        assert got == rounded(Fraction(v) / Fraction(2) ** s), f"{v} * 2**-{s}"
+
+
+def test_from_integer_at_ties_and_beside_them():
+    edges = [s * (1 << n) + d for n in range(62) for d in (-2, -1, 0, 1, 2) for s in (-1, 1)]
+    edges += [(2 * m + 1 << n) + d for m in (1024, 1025, 2047) for n in range(50) for d in (-1, 0, 1)]
+    edges += [-(1 << 63), (1 << 63) - 1]
+    for scale in (-32, -1, 0, 10, 24, 25, 40, 62, 100):
+        got = float16.from_integer(np.array(edges), scale)
+        assert got.tolist() == [rounded(Fraction(v) / Fraction(2) ** scale) for v in edges]
+
+
+def test_from_integer_of_big_integers():
+    rng = np.random.default_rng(0)
+    values = [int.from_bytes(rng.bytes(11), "little", signed=True) >> int(rng.integers(0, 88)) for _ in range(2000)]
+    values += [s * ((2049 << n) + d) for n in range(70) for d in (-1, 0, 1) for s in (-1, 1)]
+    for scale in (0, 40, 70, 100):
+        got = float16.from_integer(np.array(values, object), scale)
+        assert got.tolist() == [rounded(Fraction(v) / Fraction(2) ** scale) for v in values]
+
+
+def test_a_float_is_refused():
+    with pytest.raises(TypeError, match="bit patterns, not float16"):
+        float16.add(np.float16([1]), np.float16([1]))
+
+
+def vectors(name):
+    path = FOLDER / f"{name}.tv.xz"
+    if not path.exists():
+        pytest.skip(f"no TestFloat vectors in {FOLDER}: set CONCORD_VECTORS to their folder")
+    with lzma.open(path, "rt") as lines:
+        return np.array([[int(word, 16) for word in line.split()] for line in lines]).T
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul"])
+def test_arithmetic_of_testfloat(name):
+    a, b, want, _ = vectors(f"f16_{name}").astype(np.uint16)
+    assert (getattr(float16, name)(a, b) == want).all()
+
+
+def test_maximum_of_testfloat():
+    a, b, less, _ = vectors("f16_lt").astype(np.uint16)
+    _, _, equal, _ = vectors("f16_eq").astype(np.uint16)
+    distinct = ~(float16.is_nan(a) | float16.is_nan(b)) & (equal == 0)
+    assert (float16.maximum(a, b) == np.where(less, b, a))[distinct].all()
+
+
+def test_conversion_of_testfloat():
+    integers, want, _ = vectors("i32_to_f16")
+    assert (float16.from_integer(integers.astype(np.uint32).view(np.int32), 0) == want).all()
+
+
+def test_conversion_of_testfloat_binary32():
+    # A finite binary32 number is an integer times a power of two as well.
+    bits, want, _ = vectors("f32_to_f16")
+    exponent, fraction = bits >> 23 & 0xFF, bits & 0x7FFFFF
+    numbers = (exponent < 255) & (exponent + fraction > 0)
+    significand = np.where(exponent > 0, fraction | 0x800000, fraction) * np.where(bits >> 31, -1, 1)
+    got = float16.from_integer(significand, 150 - np.maximum(exponent, 1))
+    assert (got == want)[numbers].all()

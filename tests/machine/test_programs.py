@@ -1,0 +1,123 @@
+"""Random programs: they are legal or not as intended, hit every bin, and mean the same however golden computes them."""
+
+import numpy as np
+import pytest
+from concord.golden.machine import Machine
+from concord.golden.schedule import chain as golden_chain
+from concord.golden.schedule.vectorisation import Plan, plan
+from concord.sim.campaigns.shrink import shrink
+from concord.sim.stimulus.faults import errors
+from concord.sim.stimulus.functional_coverage import all_bins, bins
+from concord.sim.stimulus.programs import random_illegal, random_program
+from concord.spec.config import preset
+from concord.spec.isa import Error, Op, decode
+from concord.spec.registers import Register, Status
+
+CONFIGS = ("tiny", "serial", "wide")
+SEEDS = range(150)
+
+
+def case(name, seed):
+    rng = np.random.default_rng(seed)
+    return random_illegal(preset(name), rng) if seed % 3 == 0 else random_program(preset(name), rng)
+
+
+def finished(case, *, pieces=False):
+    """The machine after a case; `pieces` feeds it message by message."""
+    machine = Machine(case.config)
+    for message in case.setup:
+        machine.send(message)
+    if not pieces:
+        for message in case.inputs:
+            machine.send(message)
+    machine.start()
+    status = machine.run()
+    for message in case.inputs if pieces else ():
+        assert status & Status.WAIT_INPUT
+        machine.send(message)
+        status = machine.run()
+    assert status & (Status.DONE | Status.RUNNING) == Status.DONE
+    return machine
+
+
+def state(machine):
+    """All that a host can see."""
+    memory = [words.tobytes() for words in machine.memory.vectors.values()]
+    return machine.receive(), memory, machine.counters.values, machine.status, machine.memory.matrix.modes
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_all_bins_are_hit_and_no_others(name):
+    found = set().union(*(bins(case(name, seed)) for seed in SEEDS))
+    assert found == all_bins(preset(name))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_programs_run_to_their_end(name):
+    for seed in SEEDS[:60]:
+        each = case(name, seed)
+        machine = finished(each)
+        assert len(machine.memory.net_in) == 0, seed
+        assert machine.read_register(Register.ERROR) == each.error, seed
+        assert (each.error == Error.NONE) == (seed % 3 != 0)
+        if each.violation:
+            assert machine.read_register(Register.ERROR_ADDRESS) == each.violation.address, seed
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_any_error_may_be_asked_for(name):
+    for error in errors(preset(name)):
+        assert random_illegal(preset(name), np.random.default_rng(1), error).error == error
+    with pytest.raises(ValueError, match="no program of this machine stops with MESSAGE"):
+        random_illegal(preset(name), np.random.default_rng(1), Error.MESSAGE)
+
+
+def test_a_seed_gives_one_case():
+    one, other = case("tiny", 5), case("tiny", 5)
+    assert one.setup + one.inputs == other.setup + other.inputs
+    assert one.setup != case("tiny", 7).setup
+
+
+def word_by_word(chain):
+    total = chain.words * chain.registers.iterations
+    return Plan(addresses=plan(chain).addresses, spans=tuple((k, k + 1) for k in range(total)))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_whole_chains_mean_what_their_words_mean(name, monkeypatch):
+    cases = [case(name, seed) for seed in SEEDS[:45]]
+    together = [state(finished(each)) for each in cases]
+    monkeypatch.setattr(golden_chain, "plan", word_by_word)
+    for each, expected in zip(cases, together, strict=True):
+        assert state(finished(each)) == expected, each.text
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_waiting_changes_nothing(name):
+    for seed in SEEDS[:30]:
+        each = case(name, seed)
+        assert state(finished(each, pieces=True)) == state(finished(each)), each.text
+
+
+def test_shrink_keeps_what_fails():
+    def fails(candidate):
+        return any(i is not None and i.op == Op.VV_MUL1 for i in map(decode, candidate.program))
+
+    first = next(c for c in (case("tiny", seed) for seed in (1, 2, 4, 5)) if fails(c))
+    small = shrink(first, fails)
+    operations = [decode(word).op for word in small.program]
+    assert [op for op in operations if op != Op.S_WR] == [Op.V_RD, Op.VV_MUL1, Op.V_WR, Op.END_CHAIN, Op.END]
+    assert finished(small)
+
+
+def test_shrink_keeps_the_error():
+    first = random_illegal(preset("tiny"), np.random.default_rng(3), Error.QUEUE)
+    small = shrink(first, lambda candidate: True)
+    assert small.error == Error.QUEUE
+    assert len(small.program) <= 6
+
+
+def test_a_case_brings_the_words_that_its_program_takes():
+    each = next(c for c in (case("tiny", seed) for seed in (1, 2, 4, 5)) if c.taken)
+    with pytest.raises(ValueError, match="words of NetQ, the pool has"):
+        each.having([*each.program[:-1], *each.program])

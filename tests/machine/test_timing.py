@@ -1,0 +1,119 @@
+"""No shortcut through time: what overlaps, and what a dependent step costs."""
+
+import numpy as np
+import pytest
+from concord.golden.host.messages import input_message, program_message
+from concord.sim.machines.host import machine
+from concord.spec.assembler import assemble
+from concord.spec.config import preset
+from concord.spec.isa import Error
+from concord.spec.registers import Counter
+
+CONFIG = preset("ulx3s")
+
+PRODUCT = """
+s_wr Rows, 1024
+s_wr Columns, 8
+v_rd InitialVrf, 0
+mv_mul 0
+v_wr InitialVrf, 512
+end_chain
+"""
+POINTWISE = """
+s_wr Rows, 1024
+v_rd InitialVrf, 64
+vv_add0 0
+v_tanh1
+v_wr AddSubVrf1, 0
+end_chain
+"""
+COPY = """
+s_wr Rows, 1024
+v_rd MultiplyVrf1, 0
+v_wr MultiplyVrf0, 0
+end_chain
+"""
+PUSH = """
+s_wr Rows, 1024
+s_wr Columns, 8
+v_rd InitialVrf, 0
+mv_mul 0
+v_wr MvmQ
+end_chain
+"""
+
+# [W U] is one tall product, its gates popped in the order f, i, o, j; x arrives through NetQ, h leaves through it.
+LSTM = """
+s_wr Columns, 2
+loop {steps}
+s_wr Rows, 32
+v_rd NetQ
+v_wr InitialVrf, 0
+end_chain
+s_wr Rows, 128
+v_rd InitialVrf, 0
+mv_mul 0
+v_wr MvmQ
+end_chain
+s_wr Rows, 32
+v_rd MvmQ
+vv_add0 0
+v_sigm0
+vv_mul0 0
+v_wr AddSubVrf1, 0
+end_chain
+v_rd MvmQ
+vv_add0 8
+v_sigm0
+v_wr MultiplyVrf0, 8
+end_chain
+v_rd MvmQ
+vv_add0 16
+v_sigm0
+v_wr MultiplyVrf1, 0
+end_chain
+v_rd MvmQ
+vv_add0 24
+v_tanh0
+vv_mul0 8
+vv_add1 0
+v_wr MultiplyVrf0, 0
+v_tanh1
+vv_mul1 0
+v_wr InitialVrf, 8
+v_wr NetQ
+end_chain
+end_loop
+"""
+
+
+def cycles(text, words=0):
+    """Cycles of a program, with its input waiting in NetQ."""
+    with machine("library", CONFIG) as nnp:
+        nnp.send(program_message(CONFIG, assemble(text + "end")))
+        if words:
+            nnp.send(input_message(CONFIG, np.zeros((words, CONFIG.mfu_lanes), np.uint16)))
+        nnp.start()
+        nnp.run(1_000_000)
+        assert nnp.error() == (Error.NONE, 0)
+        return nnp.counter(Counter.CYCLES)
+
+
+@pytest.mark.parametrize(("first", "second"), [(PUSH, POINTWISE), (PUSH, COPY), (POINTWISE, COPY)])
+def test_independent_chains_overlap(first, second):
+    """Together they take no longer than the longer one, but for the decoding of the other."""
+    alone = [cycles(first), cycles(second)]
+    assert cycles(first + second) <= max(alone) + 40
+
+
+def test_products_follow_each_other_without_a_gap():
+    """A product's tiles keep the engines busy while the results of the one before are converted."""
+    beats = 32 * 8
+    assert cycles(PRODUCT * 6) - cycles(PRODUCT * 5) <= beats + 2
+
+
+def test_dependent_lstm_step():
+    """At N/M = 8 a step costs its 32 word slots and at most 80 cycles."""
+    assert CONFIG.words == 8
+    steps = [cycles(LSTM.format(steps=n), n * CONFIG.words) for n in (10, 30)]
+    assert (steps[1] - steps[0]) / 20 <= 4 * CONFIG.words + 80

@@ -1,0 +1,145 @@
+"""Convolutions in block floating point against loops over exact fractions."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from concord.golden.lib import float16
+from concord.golden.mfu.activation import Activation
+from concord.golden.mvm.quantizer import quantize_block
+from concord.model import block_conv, images, network
+from concord.model.block_conv import Along
+from concord.model.block_lowering import block_conv as lowered
+from concord.model.block_lowering import block_dense
+from concord.model.model import Model, Provenance
+from concord.model.model_file import load_model, save_model
+from concord.spec.formats import Format, Rule
+
+RNG = np.random.default_rng(5)
+FOUR = Format(bits=4, symmetric=True, e_min=-11, e_max=4)
+SIX = Format(bits=6, symmetric=True, e_min=-9, e_max=6)
+
+
+def halves(*shape, scale=1.0):
+    """Binary16 numbers of many sizes."""
+    return (RNG.normal(size=shape) * scale * 2.0 ** RNG.integers(-6, 4, shape)).astype(np.float16).view(np.uint16)
+
+
+def conv(channels=10, outputs=6, size=(3, 2), *, groups=1, block=4, weights=SIX, inputs=FOUR, **options):
+    """A convolution with random parameters."""
+    return lowered(
+        name="conv", weights=halves(outputs, channels // groups, *size).view(np.float16), bias=RNG.normal(size=outputs),
+        shape=(channels, 5, 4), groups=groups, block=block, weights_format=weights, input_format=inputs, **options)
+
+
+def vectors(layer, image, i, j):
+    """The native vectors that a place of a padded image[channels, rows, columns] meets, each with its elements'
+    (channel, row, column)."""
+    pixels = list(product(*map(range, layer.window)))
+    channels = range(layer.shape[0])
+    lists = [[(c, di, dj) for di, dj in pixels for c in channels]]
+    if layer.along is Along.CHANNELS:
+        lists = [[(c, di, dj) for c in channels] for di, dj in pixels]
+    for elements in lists:
+        for at in range(0, len(elements), layer.block):
+            part = elements[at:at + layer.block]
+            bits = np.zeros(layer.block, np.uint16)
+            bits[:len(part)] = [image[c, i * layer.stride + di, j * layer.stride + dj] for c, di, dj in part]
+            yield part, bits
+
+
+def slow(layer, image, weight):
+    """One place after another: real weights[outputs, channels / groups, rows, columns] are quantised here again."""
+    p, (channels, rows, columns) = layer.padding, layer.shape
+    around = np.zeros((channels, rows + 2 * p, columns + 2 * p), np.uint16)
+    around[:, p:p + rows, p:p + columns] = image
+    each, made = channels // layer.groups, len(layer.mantissas) // layer.groups
+    result = np.zeros(layer.made, np.uint16)
+    for o, i, j in product(*map(range, layer.made)):
+        total = Fraction(0)
+        for part, bits in vectors(layer, around, i, j):
+            own = np.zeros(layer.block, np.uint16)
+            for place, (c, di, dj) in enumerate(part):
+                if c // each == o // made:
+                    own[place] = weight[o, c % each, di, dj].astype(np.float16).view(np.uint16)
+            (mw, ew), (mx, ex) = quantize_block(own, layer.weights_format), quantize_block(bits, layer.input_format)
+            dot = sum(int(a) * int(b) for a, b in zip(mw, mx, strict=True))
+            total += dot * Fraction(2) ** int(ew + ex - layer.weights_format.bits - layer.input_format.bits + 2)
+        places = total.denominator.bit_length() - 1
+        bits = float16.from_integer(np.array([total.numerator], object), places)
+        bits = float16.add(bits, layer.bias[o:o + 1])
+        result[o, i, j] = (float16.relu(bits) if layer.activation is Activation.RELU else bits)[0]
+    return result
+
+
+@pytest.mark.parametrize(("options", "along"), [
+    ({"padding": 1}, Along.CHANNELS), ({"stride": 2, "padding": 1, "activation": Activation.RELU}, Along.CHANNELS),
+    ({"channels": 1, "padding": 2}, Along.PATCH), ({"channels": 3, "block": 8, "stride": 2}, Along.PATCH),
+    ({"channels": 2}, Along.CHANNELS), ({"groups": 2}, Along.CHANNELS),
+    ({"channels": 6, "groups": 6, "outputs": 12, "padding": 1}, Along.CHANNELS),
+    ({"channels": 1, "groups": 1, "block": 1}, Along.CHANNELS),
+    ({"channels": 9, "groups": 3, "weights": Format(bits=3, rule=Rule.CEIL), "inputs": Format(bits=5)}, Along.CHANNELS),
+    ({"weights": Format(bits=16), "inputs": Format(bits=16)}, Along.CHANNELS)])
+def test_convolution(options, along, monkeypatch):
+    layer = conv(**options)
+    assert layer.along is along
+    weight = layer.real["fp32_weights"]
+    x = halves(2, layer.inputs, scale=3.0)
+    x[0, :40] = 0
+    x[0, :7] = 0x7C00, 0xFC00, 0x7E00, 0x8000, 0x0001, 0x3C00, 0x7BFF
+    got = network.run(layer, [x], None).outputs.reshape(2, *layer.made)
+    for sample, image in enumerate(x):
+        assert (got[sample] == slow(layer, image.reshape(layer.shape), weight)).all()
+    monkeypatch.setattr(images, "FLOAT64_EXACT", 0)
+    assert (network.run(layer, [x], None).outputs.reshape(2, *layer.made) == got).all()
+
+
+def test_a_convolution_of_whole_pixels_is_a_dense_layer():
+    layer = conv(size=(1, 1))
+    dense = block_dense(name="dense", weights=layer.real["fp32_weights"][:, :, 0, 0], bias=layer.real["fp32_bias"],
+                        weights_format=SIX, input_format=FOUR, block=4)
+    x = halves(3, layer.inputs)
+    pixels = x.reshape(3, 10, 20).transpose(0, 2, 1).reshape(60, 10)
+    want = network.run(dense, [pixels], None).outputs.reshape(3, 20, 6).transpose(0, 2, 1)
+    assert (network.run(layer, [x], None).outputs.reshape(3, 6, 20) == want).all()
+
+
+def test_zeros():
+    layer = conv(padding=1, activation=Activation.RELU)
+    got = network.run(layer, [np.zeros((1, layer.inputs), np.uint16)], None).outputs.reshape(layer.made)
+    assert (got == float16.relu(layer.bias)[:, None, None]).all()
+
+
+@pytest.mark.parametrize("options", [{"channels": 1}, {"groups": 2}])
+def test_files(options, tmp_path):
+    layer = conv(**options)
+    nothing = Provenance(command="", method="", seed=0, fp32_accuracy=0.0, qat_accuracy=0.0, golden_accuracy=0.0)
+    model = Model(name="one", data="none", preprocessing="none", classes=("a",), layers=(layer,), provenance=nothing,
+                  fp32_predictions=np.zeros(1, np.uint8), qat_predictions=np.zeros(1, np.uint8))
+    save_model(model, tmp_path / "one.safetensors")
+    again = load_model(tmp_path / "one.safetensors").layers[0]
+    assert (again.along, again.shape, again.block) == (layer.along, layer.shape, 4)
+    x = halves(2, layer.inputs)
+    assert (block_conv.run(again, x) == block_conv.run(layer, x)).all()
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"groups": 4}, "4 groups do not divide 10 channels and 6 outputs"),
+    ({"along": Along.PATCH}, r"exponents: int8\[6, 1, 1, 15\] is needed, not int8\[6, 3, 2, 3\]"),
+    ({"block": 5}, r"exponents: int8\[6, 3, 2, 2\] is needed"),
+    ({"shape": (10, 2, 4)}, "windows of 3 x 2, stride 1, padding 0 have no place in an input of 2 x 4"),
+    ({"weights_format": FOUR}, "outside -7..7, the range of 4 bits"),
+    ({"mantissas": np.zeros((6, 10), np.int16)}, r"mantissas: \[outputs, channels, rows, columns\] is needed")])
+def test_wrong_fields(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(conv(), **change)
+
+
+def test_wrong_groups():
+    with pytest.raises(ValueError, match="blocks along a patch hold all channels, but it has 2 groups"):
+        replace(conv(groups=2), along=Along.PATCH)
+    with pytest.raises(ValueError, match=r"kernels \(6, 5, 3, 2\) in 1 groups do not see 10 channels"):
+        lowered(name="conv", weights=np.zeros((6, 5, 3, 2)), bias=np.zeros(6), shape=(10, 5, 4), weights_format=SIX,
+                input_format=FOUR, block=4)

@@ -1,0 +1,195 @@
+"""golden.mvm.mvm and its parts against slow loops over Python integers and fractions."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from concord.golden.mvm.accumulator import accumulate
+from concord.golden.mvm.converter import convert
+from concord.golden.mvm.mvm import multiply
+from concord.golden.mvm.overflow import Events, misfits
+from concord.golden.mvm.packing import marks, pack_tiles, unpack_tiles
+from concord.golden.mvm.tile_engine import dot_products, lane_sums
+from concord.spec.config import preset
+from concord.spec.formats import Format
+from concord.spec.messages import MessageKind, item_bytes
+
+NARROW = replace(preset("tiny"), acc_int=2, acc_frac=9, weights=Format(bits=4, e_min=0, e_max=3), product_bits=7,
+                 activations=Format(bits=5, e_min=-2, e_max=2), tile_engines=2, bias_bits=14, output_bits=8)
+CONFIGS = {"tiny": preset("tiny"), "serial": preset("serial"), "wide": preset("wide"), "narrow": NARROW}
+
+
+def wrap(value: int, bits: int) -> int:
+    return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+
+
+def lacking(value: int, bits: int) -> int:
+    """Bits that a range of `bits` bits lacks for a value."""
+    excess = 0
+    while not -(1 << bits + excess - 1) <= value < 1 << bits + excess - 1:
+        excess += 1
+    return excess
+
+
+class Loop:
+    """The definition, one product at a time."""
+
+    def __init__(self, config):
+        self.config, self.counts, self.excess = config, [0, 0], [0, 0]
+
+    def note(self, kind, value, bits):
+        excess = lacking(value, bits)
+        self.counts[kind] += excess > 0
+        self.excess[kind] = max(self.excess[kind], excess)
+
+    def row(self, weights, exponents, operand, operand_exponents, start, integer):
+        """Total of one row: weights [columns, N], exponents [columns]."""
+        config, total = self.config, 0
+        for first in range(0, len(weights), config.tile_engines):
+            for group in range(config.groups):
+                beat = 0
+                for c in range(first, min(first + config.tile_engines, len(weights))):
+                    shift = 0 if integer else config.alignment + int(exponents[c]) + int(operand_exponents[c])
+                    for j in range(group * config.lanes, (group + 1) * config.lanes):
+                        product = int(weights[c, j]) * int(operand[c, j])
+                        self.note(0, product, config.product_bits)
+                        beat += product << shift
+                total = self.add(total, beat)
+        return total if start is None else self.add(total, int(start))
+
+    def add(self, total, value):
+        self.note(1, total + value, self.config.sum_bits)
+        return wrap(total + value, self.config.sum_bits)
+
+    def events(self):
+        if not self.config.count_overflows:
+            return Events()
+        return Events(product=self.counts[0], partial=self.counts[1], excess_product=self.excess[0],
+                      excess_partial=self.excess[1])
+
+
+def case(config, rng, row_tiles, columns, *, low, integer):
+    """Random mantissas and stored exponents; `low` leaves only small exponents and mantissas."""
+    n, w, x = config.native_dim, config.weights, config.activations
+    weights = rng.integers(w.lowest, w.highest + 1, (row_tiles, columns, n, n))
+    operand = rng.integers(x.lowest, x.highest + 1, (columns, n))
+    if low:
+        weights, operand = weights // 4, operand // 4
+    spans = [1 if low or integer else fmt.e_max - fmt.e_min + 1 for fmt in (w, x)]
+    return weights, rng.integers(0, spans[0], (row_tiles, columns, n)), operand, rng.integers(0, spans[1], columns)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_accumulate(name):
+    config, rng = CONFIGS[name], np.random.default_rng(3)
+    for trial in range(12):
+        integer, low = bool(trial & 1), bool(trial & 2)
+        tiles, columns = rng.integers(1, 4), rng.integers(1, config.operand_columns + 1)
+        rows = int(rng.integers(1, tiles * config.native_dim + 1))
+        weights, exponents, operand, operand_exponents = case(config, rng, tiles, columns, low=low, integer=integer)
+        span = 1 << config.bias_bits - 1
+        start = rng.integers(-span, span, rows) if integer and trial & 4 else None
+        totals, events = accumulate(config, weights, exponents, operand, operand_exponents, start, rows=rows,
+                                    integer=integer)
+        loop, n = Loop(config), config.native_dim
+        want = [loop.row(weights[r // n, :, r % n], exponents[r // n, :, r % n], operand, operand_exponents,
+                         None if start is None else start[r], integer) for r in range(rows)]
+        assert totals.tolist() == want
+        assert events == loop.events()
+
+
+def test_iterations_add_up():
+    config, rng = CONFIGS["serial"], np.random.default_rng(4)
+    weights, exponents, *_ = case(config, rng, 2, 3, low=False, integer=False)
+    operands = [case(config, rng, 1, 3, low=False, integer=False)[2:] for _ in range(5)]
+    operand, operand_exponents = (np.stack(parts) for parts in zip(*operands, strict=True))
+    totals, events = accumulate(config, weights, exponents, operand, operand_exponents, rows=7, integer=False)
+    singles = [accumulate(config, weights, exponents, *one, rows=7, integer=False) for one in operands]
+    assert totals.tolist() == [single.tolist() for single, _ in singles]
+    assert events == sum((each for _, each in singles), Events())
+    assert events.partial > 0
+
+
+def test_lane_sums_add_up_to_dot_products():
+    config, rng = CONFIGS["wide"], np.random.default_rng(5)
+    weights, _, operand, _ = case(config, rng, 2, 3, low=False, integer=False)
+    assert (lane_sums(weights, operand, config.lanes).sum(-1) == dot_products(weights, operand)).all()
+
+
+def rounded(value: Fraction) -> int:
+    """binary16 pattern of a fraction by search over all finite numbers."""
+    finite = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float64)
+    at = int(np.searchsorted(finite, float(abs(value))))
+    nearby = [k for k in range(max(at - 2, 0), at + 3) if k <= 0x7C00]
+    numbers = {k: Fraction(65536) if k == 0x7C00 else Fraction(float(finite[k])) for k in nearby}
+    return min(nearby, key=lambda k: (abs(numbers[k] - abs(value)), k & 1)) | (0x8000 if value < 0 else 0)
+
+
+def test_convert():
+    config, rng = CONFIGS["wide"], np.random.default_rng(6)
+    totals = np.array([0, *(int(v) << int(s) for v, s in zip(rng.integers(-4096, 4096, 300), rng.integers(0, 62, 300),
+                                                             strict=True))], object)
+    block = convert(config, totals, integer=False)
+    assert block.tolist() == [rounded(Fraction(total, 1 << config.acc_frac)) for total in totals]
+    for out_scale in (-32, -3, 0, 31):
+        got = convert(config, totals, integer=True, out_scale=out_scale)
+        assert got.tolist() == [rounded(total / Fraction(2) ** out_scale) for total in totals]
+
+
+def test_multiply_blocks_by_fractions():
+    """Quantise, multiply, round: one row by exact fractions from end to end."""
+    config, rng = preset("tiny"), np.random.default_rng(7)
+    weights, exponents, *_ = case(config, rng, 1, 2, low=False, integer=False)
+    exponents = exponents // 4 + 10
+    operand = rng.normal(size=(2, config.native_dim)).astype(np.float16)
+    bits, events = multiply(config, weights, exponents, operand.view(np.uint16), rows=3)
+    for row in range(3):
+        total = Fraction(0)
+        for c in range(2):
+            largest = max(abs(operand[c]))
+            scale = next(e for e in range(-15, 17) if Fraction(2) ** e > Fraction(float(largest)))
+            grid = Fraction(2) ** (scale - 7)
+            for j in range(config.native_dim):
+                mantissa = max(-128, min(127, round(Fraction(float(operand[c, j])) / grid)))
+                total += mantissa * grid * int(weights[0, c, row, j]) * Fraction(2) ** (int(exponents[0, c, row]) - 22)
+        assert bits[row] == rounded(total)
+    assert events.output == 0
+
+
+def test_misfits_of_every_pair():
+    for bits in (1, 2, 4):
+        for a in range(-20, 20):
+            for b in range(-20, 20):
+                lacks = [lacking(value, bits) for value in (a, b)]
+                assert misfits(np.array([a, b]), bits) == (sum(lack > 0 for lack in lacks), max(lacks))
+
+
+def test_output_events():
+    config = replace(preset("tiny"), output_bits=6)
+    n = config.native_dim
+    weights = np.full((1, 1, n, n), 3)
+    operand = np.ones((1, n), np.float16).view(np.uint16)
+    start = np.arange(n) * 16
+    _, events = multiply(config, weights, np.zeros((1, 1, n), np.int64), operand, start, rows=n, integer=True)
+    assert (events.output, events.excess_output) == (7, 3)  # 24 + 16 r, of which only r = 0 fits six bits
+    _, events = multiply(config, weights, np.full((1, 1, n), 31), np.full((2, 1, n), 0x7BFF, np.uint16), rows=2)
+    assert (events.output, events.excess_output) == (4, 1)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_packing(name):
+    config, rng = CONFIGS[name], np.random.default_rng(8)
+    n = config.native_dim
+    weights, exponents, *_ = case(config, rng, 2, 3, low=False, integer=False)
+    weights, exponents = weights.reshape(-1, n, n), exponents.reshape(-1, n)
+    weights[1, :, config.lanes:] = 0
+    weights[2] = 0
+    weights[3] = 0
+    weights[3, n - 1, n - 1] = -1
+    data = pack_tiles(config, weights, exponents)
+    assert len(data) == len(weights) * item_bytes(config, MessageKind.PACKED)
+    back = unpack_tiles(config, data)
+    assert (back[0] == weights).all()
+    assert (back[1] == exponents).all()
+    assert marks(config, weights)[1:4].tolist() == [1, 0, config.groups]

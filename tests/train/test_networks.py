@@ -1,0 +1,99 @@
+"""The image networks, and ways to start their training."""
+
+import numpy as np
+import pytest
+from concord.model import network
+from concord.model.layer_overflow import Widths
+from concord.model.model_file import load_model
+from concord.model.model_overflow import dry_run
+from concord.train.lib.methods import Methods, Recipe, WeightMethod
+from safetensors.numpy import load_file
+
+torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+
+from concord.model import dataset
+from concord.train.lib import data
+from concord.train.lib.export import patterns
+from concord.train.lib.networks import NETWORKS, Residual, convolution
+from concord.train.qat.network import QuantisedNetwork
+from concord.train.runs import compare
+from concord.train.runs.compare import STARTS, Images, Setting
+from concord.train.runs.image import train_image
+from torch import nn
+
+
+@pytest.fixture(scope="module")
+def images():
+    """The test set, to train on too."""
+    torch.set_num_threads(1)
+    found = dataset.load("fashion-mnist").first(200)
+    x = torch.from_numpy(found.inputs.view(np.float16).astype(np.float32)).view(-1, 1, 28, 28)
+    labels = torch.from_numpy(found.labels.copy())
+    return Images(x, labels, x, labels)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_equal_golden(name, images, tmp_path):
+    net = compare.trained(name, images, 0, 1, tmp_path)
+    x = images.x[:6]
+    quantised = QuantisedNetwork(net, images.x[:50], Recipe(weights_bits=3, input_bits=3))
+    layers, sources = quantised.lower()
+    with torch.no_grad():
+        made = quantised.trace(x, lowered=True)
+    passed = {"": patterns(x.flatten(1))}
+    for layer, previous in zip(layers, ("", *(layer.name for layer in layers)), strict=False):
+        enters = [passed[source] for source in sources.get(layer.name, (previous,))]
+        passed[layer.name] = network.run(layer, enters, None).outputs
+        assert np.array_equal(passed[layer.name], patterns(made[layer.name].flatten(1))), layer.name
+
+
+def test_an_fp32_network_is_trained_once(images, tmp_path):
+    first = compare.trained("mlp", images, 3, 1, tmp_path)
+    (path,) = tmp_path.iterdir()
+    assert path.name == "mlp-200-1-3.safetensors"
+    again = compare.trained("mlp", images, 3, 1, tmp_path)
+    assert all((p == q).all() for p, q in zip(first.parameters(), again.parameters(), strict=True))
+    assert load_file(path).keys() == first.state_dict().keys()
+
+
+def test_curves_begin_before_training(images, tmp_path):
+    net = compare.trained("mlp", images, 0, 8, tmp_path)
+    setting = Setting(network="mlp", weights=4, inputs=4)
+    assert str(setting) == "mlp W4/A4"
+    found = {name: compare.curve(net, setting.recipe(**options), images, 0, 2) for name, options in STARTS.items()}
+    assert all(len(curve) == 3 for curve in found.values())
+    quantised = QuantisedNetwork(net, images.x, setting.recipe())
+    assert found["PTQ"][0] == images.accuracy(quantised)
+    assert found["PTQ"][0] > found["FP32"][0]
+    frozen = Setting(network="mlp", weights=None, inputs=4).recipe()
+    assert frozen.frozen
+
+
+def test_bands_hold_the_mean():
+    mean, half = compare.band([[1.0, 2.0], [3.0, 2.0], [5.0, 2.0]])
+    assert mean.tolist() == [3.0, 2.0]
+    assert half[0] == pytest.approx(4.303 * 2 / 3**0.5)
+    assert half[1] == 0
+    assert compare.band([[1.0]])[1].tolist() == [0.0]
+
+
+def test_an_image_model(tmp_path, monkeypatch):
+    """From training to golden's own predictions, with a tensor's scale and a layer of its own width."""
+    few = dataset.load("fashion-mnist").first(100)
+    monkeypatch.setattr(data, "fashion_mnist", lambda folder: few)
+    monkeypatch.setattr(dataset, "load", lambda name: few)
+    recipe = Recipe(bits={"0_0": (8, 8)}, methods=Methods(weights=WeightMethod.UNIFORM, rows=0))
+    monkeypatch.setitem(NETWORKS, "small", lambda: nn.Sequential(
+        convolution(1, 4, 3, 4), Residual(convolution(4, 4, 3, relu=False), nn.Identity(), relu=True), nn.Flatten(),
+        nn.Linear(4 * 49, 10)))
+    made = train_image(tmp_path / "image.safetensors", network="small", recipe=recipe, epochs=(1, 1, 1), samples=100,
+                       accumulator=11)
+    again = load_model(tmp_path / "image.safetensors")
+    assert again.sources == made.sources
+    assert again.layers[0].weights_format.bits == 8
+    assert "weights of 4 bits by wrpn" in again.provenance.method
+    assert "0_0 8 bits and 8 bits" in again.provenance.method
+    assert "; ranges for sums of 11 bits (0_0: parameters x " in again.provenance.method
+    assert [use.count.number for use in dry_run(again, few.inputs, None, Widths(sum_bits=11))] == [0] * 3
+    right = network.predict(again, few.inputs) == few.labels
+    assert right.mean() == again.provenance.golden_accuracy

@@ -1,0 +1,392 @@
+"""Quantisation-aware training of any network: step 0, gradients, and the bits of golden."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from concord.model import lowering, network
+from concord.model.model import Model, Provenance
+from concord.spec.formats import Format
+from concord.train.lib.methods import (
+    ActivationMethod,
+    ActivationTraining,
+    Methods,
+    Recipe,
+    Start,
+    WeightMethod,
+    WeightTraining,
+)
+
+torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+from concord.train import ptq
+from concord.train.lib.export import patterns
+from concord.train.lib.fit import fit
+from concord.train.lib.straight_through import Codes
+from concord.train.qat.activations import Activations
+from concord.train.qat.graph import Unsupported, nodes
+from concord.train.qat.network import QuantisedNetwork
+from concord.train.qat.weights import grid_of, weights
+from torch import nn
+
+PAIRS = list(product(WeightTraining, ActivationTraining))
+
+
+class Branches(nn.Module):
+    """A bit of all: folded normalisation, pooling between layers, depthwise and linear layers, two ways, averages."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.pool = nn.Conv2d(1, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6), nn.MaxPool2d(2)
+        self.wide, self.apart = nn.Conv2d(6, 6, 3, padding=1), nn.Conv2d(6, 6, 3, padding=1, groups=6)
+        self.narrow, self.side = nn.Conv2d(6, 6, 1), nn.Conv2d(6, 4, 1, stride=2)
+        self.mean, self.last = nn.AdaptiveAvgPool2d(1), nn.Linear(6 + 4 * 4, 3)
+
+    def forward(self, x):
+        x = torch.relu(self.pool(self.norm(self.first(x))))
+        x = torch.relu(self.narrow(self.apart(torch.relu(self.wide(x)))) + x)
+        return self.last(torch.cat([self.mean(x).flatten(1), torch.relu(self.side(x)).flatten(1)], 1))
+
+
+@pytest.fixture(scope="module")
+def net():
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    made = Branches()
+    for _ in range(10):
+        made(torch.rand(32, 1, 8, 8))
+    return made.eval()
+
+
+@pytest.fixture(scope="module")
+def images():
+    return torch.rand(24, 1, 8, 8, generator=torch.Generator().manual_seed(1)).half().float()
+
+
+def model(quantised: QuantisedNetwork) -> Model:
+    layers, sources = quantised.lower()
+    where = Provenance(command="", method="", seed=0, fp32_accuracy=0.0, qat_accuracy=0.0, golden_accuracy=0.0)
+    return Model(name="net", data="none", preprocessing="", classes=("a", "b", "c"), layers=layers, sources=sources,
+                 provenance=where, fp32_predictions=np.zeros(1, np.uint8), qat_predictions=np.zeros(1, np.uint8))
+
+
+def equal_to_golden(quantised, images):
+    """Every bit of every operation."""
+    with torch.no_grad():
+        made = quantised.trace(images, lowered=True)
+    made_by_golden = model(quantised)
+    for layer, trace in zip(made_by_golden.layers, network.forward(made_by_golden, patterns(images.flatten(1))),
+                            strict=True):
+        assert np.array_equal(trace.outputs, patterns(made[layer.name].flatten(1))), layer.name
+
+
+def step(quantised, images):
+    """One step of training."""
+    optimiser = torch.optim.SGD(quantised.groups(0.02), momentum=0.9)
+    nn.functional.cross_entropy(quantised(images), torch.arange(len(images)) % 3).backward()
+    optimiser.step()
+    quantised.bound()
+
+
+@pytest.mark.parametrize(("of_weights", "of_activations"), PAIRS)
+def test_every_pair_equals_golden_before_and_after_training(of_weights, of_activations, net, images):
+    for bits in (2, 4, 8):
+        recipe = Recipe(weights_bits=bits, input_bits=bits, weights=of_weights, activations=of_activations)
+        quantised = QuantisedNetwork(net, images, recipe)
+        equal_to_golden(quantised, images)
+        before = [p.detach().clone() for p in quantised.parameters()]
+        step(quantised, images)
+        assert any((p != q).any() for p, q in zip(quantised.parameters(), before, strict=True))
+        equal_to_golden(quantised, images)
+
+
+@pytest.mark.parametrize(("of_weights", "input_bits"), [
+    (WeightTraining.WRPN, 3), (WeightTraining.LSQ, 3), (WeightTraining.LSQ_ODD, 3), (WeightTraining.LSQ, None)])
+def test_normalisation_under_training_folds_into_rows(of_weights, input_bits, net, images):
+    recipe = Recipe(weights_bits=3, input_bits=input_bits, weights=of_weights, normalise=True)
+    quantised, folded = (QuantisedNetwork(net, images, replace(recipe, normalise=kept)) for kept in (True, False))
+    assert [name for name, layer in quantised.layers.items() if layer.norm] == ["first"]
+    with torch.no_grad():
+        assert torch.equal(quantised.eval()(images), folded(images))
+        if input_bits:
+            assert torch.equal(quantised(images, lowered=True), folded(images, lowered=True))
+    before = quantised.layers["first"].norm.variance.clone()
+    step(quantised.train(), images)
+    assert (quantised.layers["first"].norm.variance != before).all()
+    if input_bits:
+        equal_to_golden(quantised, images)
+    layer = quantised.layers["first"]
+    made = layer(images)
+    assert torch.allclose(made.mean((0, 2, 3)), _wanted_mean(layer), atol=1e-4)
+
+
+def _wanted_mean(layer):
+    return (layer.constant + layer.norm.gain * layer.norm.centre).float()
+
+
+@pytest.mark.parametrize("of_weights", list(WeightTraining))
+@pytest.mark.parametrize("method", list(WeightMethod))
+@pytest.mark.parametrize("unrounded", [False, True])
+def test_training_starts_from_the_integers_of_ptq(of_weights, method, unrounded):
+    rows = np.random.default_rng(0).normal(size=(4, 30)) * np.array([[0.01], [1], [5], [0]])
+    for bits in range(2, 9):
+        for shared, parts in (1, None), (0, np.zeros(4, int)), (2, np.array([0, 0, 1, 1])), (3, np.array([0, 0, 0, 1])):
+            recipe = Recipe(weights=of_weights, methods=Methods(weights=method, rows=shared), unrounded=unrounded)
+            made = weights(rows, bits, recipe)
+            grid = grid_of(of_weights, bits, True)
+            codes, scales = ptq.weights(rows, grid, method, parts)
+            integers, gain = (part.detach().numpy() for part in made())
+            assert np.array_equal(integers, codes)
+            assert np.array_equal(gain, scales)
+
+
+@pytest.mark.parametrize("start", list(Start))
+@pytest.mark.parametrize("of_weights", [WeightTraining.DOREFA, WeightTraining.LSQ_ODD])
+def test_one_bit(of_weights, start, net, images):
+    recipe = Recipe(weights_bits=1, input_bits=2, weights=of_weights, start=start)
+    quantised = QuantisedNetwork(net, images, recipe)
+    assert all(set(layer.weights()[0].unique().tolist()) <= {-1, 1} for layer in quantised.layers.values())
+    equal_to_golden(quantised, images)
+    narrow = QuantisedNetwork(net, images, Recipe(input_bits=1))
+    assert all(layer.inputs.levels == 1 for layer in narrow.layers.values())
+    with pytest.raises(ValueError, match="layer 'first': codes of 1 bits, but operands have 2 to 16"):
+        narrow(images, lowered=True)
+
+
+def test_many_bits_are_nearly_fp32(net, images):
+    for bits, near in ((16, 1e-3), (24, 1e-4)):  # float32 holds 24 bits of a sum
+        recipe = Recipe(weights_bits=bits, input_bits=bits, methods=Methods(
+            weights=WeightMethod.UNIFORM, activations=ActivationMethod.UNIFORM))
+        with torch.no_grad():
+            assert (QuantisedNetwork(net, images, recipe)(images) - net(images)).abs().max() < near
+
+
+def test_weights_or_inputs_alone(net, images):
+    real = net(images)
+    frozen = QuantisedNetwork(net, images, Recipe(weights_bits=None, frozen=True))
+    assert not any(layer.weight.requires_grad for layer in frozen.layers.values())
+    inputs_real = QuantisedNetwork(net, images, Recipe(input_bits=None))
+    for layer in frozen.layers.values():
+        layer.inputs.offset.data += 0.01
+    for quantised in frozen, inputs_real:
+        assert 0 < (quantised(images) - real).abs().max() < 1
+        step(quantised, images)
+        with pytest.raises(ValueError, match="layer 'first' keeps FP32 weights or inputs"):
+            quantised(images, lowered=True)
+    with torch.no_grad():
+        whole = QuantisedNetwork(net, images, Recipe(weights_bits=None, input_bits=None))
+        assert (whole(images) - real).abs().max() < 1e-5
+
+
+def test_a_start_from_fp32_takes_weights_before_normalisation(net, images):
+    quantised = QuantisedNetwork(net, images, Recipe(weights_bits=8, start=Start.FP32))
+    first = quantised.layers["first"].weights
+    assert torch.allclose(first.weight.data, net.first.weight.detach().flatten(1).clamp(-1, 127 / 128), atol=1e-6)
+    factor = net.norm.weight.detach() / (net.norm.running_var + net.norm.eps).sqrt()
+    assert torch.allclose(first()[1].float(), factor / 128)
+    equal_to_golden(quantised, images)
+
+
+def test_the_range_of_the_input_may_stay(net, images):
+    quantised = QuantisedNetwork(net, images, Recipe(input_kept=True))
+    layers = quantised.layers.values()
+    before = [layer.inputs.saturation.item() for layer in layers]
+    step(quantised, images)
+    same = [layer.inputs.saturation.item() == b for layer, b in zip(layers, before, strict=True)]
+    assert same == [True] + 5 * [False]
+    equal_to_golden(quantised, images)
+
+
+def test_layers_may_have_bits_of_their_own(net, images):
+    quantised = QuantisedNetwork(net, images, Recipe(bits={"first": (8, 6), "last": (3, 8)}))
+    formats = {layer.name: (layer.weights_format.bits, layer.input_format) for layer in quantised.layers.values()}
+    assert formats["first"] == (8, Format(bits=6))
+    assert formats["last"] == (3, Format(bits=8))
+    assert formats["wide"] == (4, Format(bits=4))
+    equal_to_golden(quantised, images)
+    with pytest.raises(ValueError, match="there is no layer 'none' to give bits to; the network has first, wide"):
+        QuantisedNetwork(net, images, Recipe(bits={"none": (8, 8)}))
+
+
+@pytest.mark.parametrize("symmetric", [(False, False), (False, True), (True, True)])
+def test_formats_may_leave_out_the_lowest_integer(symmetric, net, images):
+    quantised = QuantisedNetwork(net, images, Recipe(symmetric=symmetric))
+    for layer in quantised.layers.values():
+        assert (layer.weights_format.symmetric, layer.input_format.symmetric) == symmetric
+    step(quantised, images)
+    equal_to_golden(quantised, images)
+
+
+def test_layers_answer_in_steps_where_nobody_else_reads_them(net, images):
+    layers = QuantisedNetwork(net, images, Recipe()).layers
+    after = {name: layer.after.name if layer.after else None for name, layer in layers.items()}
+    assert after == {"first": None, "wide": "apart", "apart": "narrow", "narrow": None, "side": None, "last": None}
+
+
+@pytest.mark.parametrize("of_weights", list(WeightTraining))
+@pytest.mark.parametrize("fold", [1.0, -2.5])
+def test_gradients_of_weights(of_weights, fold):
+    """What w moves inside its range, and what a scale does, by hand."""
+    rows = np.array([[0.6, -0.2, 0.9, -1.3]])
+    made = weights(rows, 3, Recipe(weights=of_weights, unrounded=True), fold)
+    n, gain = made()
+    factor = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    (gain.float()[:, None] * n * factor).sum().backward()
+    n, gain, scale = n.detach(), gain.detach().float()[:, None], made.scale.item()
+    inside = factor * gain
+    if of_weights is WeightTraining.WRPN:
+        want = inside * made.half
+    elif of_weights is WeightTraining.DOREFA:
+        t = torch.tanh(made.weight.detach())
+        want = inside * made.most * (1 - t * t) / made.normaliser.float()
+    else:
+        want = inside / (gain / fold)
+    assert torch.allclose(made.weight.grad, want, rtol=1e-5)
+    moved, damping = n, 1.0
+    if of_weights in (WeightTraining.LSQ, WeightTraining.LSQ_ODD):
+        apart = made.grid.step  # of neighbours, in integers
+        moved = n - made.weight.detach() / (gain / fold)
+        damping = (4 * made.grid.highest / apart) ** -0.5 / (apart * scale / fold) ** 2
+    assert made.change.grad.item() == pytest.approx((factor * moved).sum().item() * scale * damping, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", list(ActivationTraining))
+def test_gradients_of_activations(kind):
+    """Below, inside and above the range, as the sources have them."""
+    seen = np.random.default_rng(0).random((5, 100)) * 4
+    made = Activations(seen, 3, Recipe(activations=kind))
+    x = torch.tensor([-1.0, 0.3, 1.7, 9.0], requires_grad=True)
+    step_, offset = made.step, made.offset.double()
+    y = ((x - offset) / step_).float()
+    q = (made.codes(y) * step_ + offset).float()
+    (q * torch.tensor([1.0, 10.0, 100.0, 1000.0])).sum().backward()
+    assert x.grad.tolist() == [0.0, 10.0, 100.0, 0.0]
+    if kind in (ActivationTraining.HWGQ, ActivationTraining.WRPN):
+        assert made.saturation.grad is None
+    elif kind is ActivationTraining.LSQ:
+        v = (x.detach() / made.step.detach())[1:3].double()
+        error = (torch.round(v) - v) @ torch.tensor([10.0, 100.0], dtype=torch.float64) + 1000 * 7
+        assert made.saturation.grad.item() == pytest.approx(error.item() / 7 * made.damping, rel=1e-4)
+    else:
+        assert made.saturation.grad.item() == pytest.approx(1000, rel=1e-5)
+    if kind is ActivationTraining.UNIFORM:
+        assert made.offset.grad.item() == pytest.approx(1001, rel=1e-5)
+    else:
+        assert made.offset.grad is None
+
+
+def test_what_cannot_be_quantised_is_named_first():
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.soft, self.norm = nn.Conv2d(1, 2, 3, dilation=2), nn.Softplus(), nn.BatchNorm2d(2)
+
+        def forward(self, x):
+            x = self.norm(self.soft(self.conv(x)))
+            return torch.sigmoid(x) * x
+
+    with pytest.raises(Unsupported) as error:
+        nodes(Odd())
+    text = str(error.value)
+    for part in ("'conv': use one stride and one padding both ways, zeros around, and no dilation",
+                 "'soft': there is no quantised form of Softplus: use",
+                 "'sigmoid': there is no quantised form of sigmoid",
+                 "'mul': there is no quantised form of mul", "'norm': batch normalisation only folds into a layer"):
+        assert part in text, text
+    with pytest.raises(ValueError, match="9 bits: choose 1 to 8, 16 or 24"):
+        Recipe(weights_bits=9)
+    with pytest.raises(ValueError, match="wrpn cannot train weights of 1 bit, .* no zero: use dorefa or lsq-odd"):
+        Recipe(weights_bits=1)
+
+
+def test_step_zero_is_the_ptq_network(net, images):
+    """The first layer's lowered parameters, from PTQ's numbers alone."""
+    quantised = QuantisedNetwork(net, images, Recipe())
+    first, folded = quantised.layers["first"], quantised.layers["first"].fp32
+    codes, scales = ptq.weights(folded["weights"].reshape(6, -1), Format(bits=4, symmetric=True))
+    saturation, offset = ptq.activations(images.flatten(1).numpy(), 15)
+    want = lowering.dense(
+        name="first", codes=codes, gain=scales, constant=folded["bias"], weights_format=Format(bits=4, symmetric=True),
+        input_format=Format(bits=4), unsigned=True, s_in=np.float32(saturation).astype(float) / 15,
+        m_in=np.float32(offset).astype(float), quantise_input=True)
+    got = model(quantised).layers[0]
+    for name in "scale", "offset", "start":
+        assert np.array_equal(getattr(got, name), getattr(want, name)), name
+    assert got.weights.reshape(6, -1).tolist() == want.weights.tolist()
+    assert first.lost.startswith("weights ")
+
+
+def formula(layer, x):
+    """What a layer computes, recorded by PyTorch operation by operation."""
+    inputs, after, (integers, gain) = layer.inputs, layer.after, layer._rows()
+    y = x if layer.in_steps else ((x - inputs.offset.double()) / inputs.step).float()
+    if layer.geometry.dense:
+        y = y.flatten(1)
+    sums = layer.geometry.product(inputs.codes(y), integers, None, layer._border())
+    shape = (-1, *[1] * (sums.dim() - 2))
+    if layer.norm:
+        gain = layer.norm.gain
+        sums = nn.functional.batch_norm(sums, None, None, training=True) * layer.norm.spread.view(shape)
+        constant = layer.constant + gain * layer.norm.centre
+    else:
+        sums = sums * inputs.step
+        constant = layer.constant + gain * inputs.offset.double() * integers.flatten(1).sum(1)
+    real = sums * gain.view(shape) + constant.view(shape)
+    if after:
+        real = (real - after.inputs.offset.double()) / after.inputs.step
+    return torch.relu(real) if layer.relu else real
+
+
+@pytest.mark.parametrize(("of_weights", "of_activations"), [
+    ("wrpn", "uniform"), ("uniform", "pact"), ("dorefa", "hwgq"), ("lsq", "lsq"), ("lsq", "uniform"),
+    ("lsq-odd", "lsq")])
+@pytest.mark.parametrize("normalise", [False, True])
+def test_gradients_of_layers(of_weights, of_activations, normalise, net, images):
+    """By hand in one function, and by PyTorch through the formula: with and without offsets, borders and groups."""
+    recipe = Recipe(weights=WeightTraining(of_weights), activations=ActivationTraining(of_activations),
+                    weights_bits=3, input_bits=3, normalise=normalise)
+    quantised = QuantisedNetwork(net, images, recipe)
+    if of_activations == "uniform":
+        for layer in quantised.layers.values():
+            layer.inputs.offset.data += 0.1
+    seen = {}
+    for layer in quantised.layers.values():
+        layer.register_forward_pre_hook(lambda layer, x: seen.update({layer: x[0].detach()}))
+    quantised(images)
+    for layer, x in seen.items():
+        x = x + torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) * 0.3  # some of it clips
+        leaves = [x.requires_grad_(), *[p for part in (layer, layer.after) if part for p in (
+            part.parameters() if part is layer else part.inputs.parameters()) if p.requires_grad]]
+        made, wanted = layer(x), formula(layer, x)
+        assert torch.allclose(made, wanted.float(), rtol=1e-4, atol=1e-4)
+        pull = torch.randn(made.shape, generator=torch.Generator().manual_seed(1))
+        by_hand, recorded = (torch.autograd.grad((y * pull).sum(), leaves, allow_unused=True, materialize_grads=True)
+                             for y in (made, wanted))
+        for a, b in zip(by_hand, recorded, strict=True):
+            assert torch.allclose(a, b, rtol=1e-3, atol=1e-3 * b.abs().max().item() + 1e-4), layer.name
+
+
+def test_infinite_results_leave_gradients_finite():
+    """Binary16 ends at 65504; what lies beyond is clipped, and moves the range."""
+    y = torch.tensor([np.inf, -np.inf, 1.2], requires_grad=True)
+    saturation = torch.tensor(2.0, requires_grad=True)
+    Codes.apply(y, saturation, 7).sum().backward()
+    assert y.grad.tolist() == [0, 0, 1]
+    assert saturation.grad.item() == pytest.approx(0.1)
+
+
+def test_training_that_diverges_ends_with_a_sentence():
+    net, losses = nn.Linear(1, 1), iter((1.0, 1.0, np.nan, 1.0))
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="QAT, epoch 2: the loss is nan, since training has diverged: try more bits"):
+        fit(phase="QAT", net=net, optimiser=optimiser, count=2, batch=1, epochs=3, seed=0,
+            loss=lambda index: net(torch.ones(1, 1)).sum() * next(losses))
+
+
+def test_weights_that_stay_leave_the_rest_to_be_trained(net, images):
+    quantised = QuantisedNetwork(net, images, Recipe())
+    layer = quantised.layers["wide"]
+    layer.weights.requires_grad_(False)
+    quantised(images).sum().backward()
+    assert layer.weights.weight.grad is layer.weights.change.grad is None
+    assert layer.constant.grad.abs().sum() > 0

@@ -1,0 +1,191 @@
+"""What training keeps of a tensor of parameters: the lazy update, and what it is compared with.
+
+Every arm but FP32 shares the forward and backward pass in block floating point; they differ in what an update does.
+"""
+
+from enum import StrEnum
+
+import numpy as np
+import torch
+from concord.golden.lazy import lazy_update as golden
+from concord.golden.lazy import tensor_training
+from concord.golden.lazy.lazy_update import Counts
+from concord.golden.lazy.tensor import quantise
+from concord.golden.lazy.tensor_training import Rates
+from concord.spec.training import LazyFormat, Width
+from concord.train.bfp import lazy_update
+from concord.train.bfp.tensor import Exact, exact, requantise
+from concord.train.bfp.tensor import add as add_blocks
+
+
+class Arm(StrEnum):
+    """What is kept of a parameter."""
+
+    FP32 = "fp32"  #: FP32, everything in it
+    MASTER = "master"  #: an FP32 master copy behind 8-bit mantissas
+    LAZY = "lazy"  #: 8-bit mantissas and 16-bit residuals: the lazy update
+    NONE = "none"  #: 8-bit mantissas, updates rounded straight into them
+    STOCHASTIC = "stochastic"  #: the same, rounded up or down by chance
+    FROZEN = "frozen"  #: the lazy update under the exponent of the start
+    RESIDUAL8 = "residual8"  #: the lazy update with 8-bit residuals
+
+
+SHORT = LazyFormat(residual=8, shift=7)
+FLOAT_BYTES = 4
+
+
+def state_bytes(arm: Arm, rates: Rates) -> dict[str, int]:
+    """Bytes of training state for each parameter; exponents, one byte a tensor, not counted."""
+    fmt = SHORT if arm is Arm.RESIDUAL8 else LazyFormat()
+    real = arm in (Arm.FP32, Arm.MASTER)
+    found = {
+        "parameter": FLOAT_BYTES if arm is Arm.FP32 else fmt.bits // 8,
+        "residual": fmt.residual // 8 if arm in (Arm.LAZY, Arm.FROZEN, Arm.RESIDUAL8) else 0,
+        "master": FLOAT_BYTES if arm is Arm.MASTER else 0,
+        "momentum": (FLOAT_BYTES if real else rates.momentum_bits // 8) if rates.momentum else 0,
+    }
+    return found | {"all": sum(found.values())}
+
+
+class Lazy:
+    """A block of parameters under the lazy update.
+
+    Args:
+        begun: From `golden.lazy.lazy_update.start`, or from a checkpoint.
+        rates: Learning rate and momentum.
+
+    Attributes:
+        kept:     Mantissas and residuals.
+        momentum: None before the first step, and under plain SGD.
+        counts:   What has happened.
+    """
+
+    def __init__(self, begun: golden.Parameters, rates: Rates, device: str = "cpu"):
+        self.rates, self.momentum, self.counts = rates, None, Counts()
+        self.learning_rate, self.decay = rates.learning_rate_block, rates.momentum_block
+        self.kept = lazy_update.from_golden(begun, device)
+
+    @property
+    def mantissas(self) -> torch.Tensor:
+        """float32[...]."""
+        return self.kept.mantissas.float()
+
+    @property
+    def lsb(self) -> int:
+        """Exponent of one unit of the mantissas."""
+        return self.kept.exponent - (self.kept.fmt.bits - 1)
+
+    def update(self, found: Exact):
+        """Take a step along exact sums of a gradient."""
+        direction = requantise(found, Width.LINEAR)
+        if self.rates.momentum:
+            direction = self.momentum = self._next_momentum(direction)
+        self.subtract(requantise(_product(self.learning_rate, direction), Width.LINEAR))
+
+    def subtract(self, update: Exact):
+        """Subtract 32-bit mantissas."""
+        self.kept = lazy_update.lazy_update(self.kept, update, self.counts)
+
+    def _next_momentum(self, gradient: Exact) -> Exact:
+        old = self.momentum
+        if old is None:
+            old = exact(tensor_training.no_momentum(tuple(gradient.shape), self.rates), gradient.values)
+        return add_blocks(_product(self.decay, old), gradient, self.rates.momentum_bits)
+
+
+def _product(rate, x: Exact) -> Exact:
+    """Exact product with a block of one mantissa."""
+    mantissa = int(rate.mantissas.item())
+    top = None if x.top is None else x.top * mantissa
+    return Exact(x.values.double() * float(mantissa), x.lsb + int(rate.lsb.item()), 0, x.up, top)
+
+
+class Nothing(Lazy):
+    """Updates rounded into the mantissas: what does not reach half a unit is lost."""
+
+    def subtract(self, update: Exact):
+        super().subtract(update)
+        self.kept.residuals.zero_()
+
+
+class Stochastic(Lazy):
+    """Mantissas rounded up with the probability of what they do not show.
+
+    Args:
+        seed: Of the noise.
+    """
+
+    def __init__(self, begun, rates: Rates, seed: int, device: str = "cpu"):
+        super().__init__(begun, rates, device)
+        self.noise = torch.Generator(device).manual_seed(seed)
+
+    def subtract(self, update: Exact):
+        super().subtract(update)
+        kept, one = self.kept, 1 << self.kept.fmt.shift
+        noise = torch.randint(one, kept.residuals.shape, generator=self.noise, device=kept.residuals.device)
+        kept.mantissas.add_(((noise - kept.residuals) / one).floor_()).clamp_(kept.fmt.lowest, kept.fmt.highest)
+        kept.residuals.zero_()
+
+
+class Frozen(Lazy):
+    """The exponent stays: mantissas that leave their range saturate. Only a block of zeros may take an exponent."""
+
+    def subtract(self, update: Exact):
+        old = self.kept.golden()
+        block = Exact(update.values, update.lsb, Width.LINEAR, update.up).block()
+        exponent = int(block.exponent.item())
+        if not old.mantissas.any() and not old.residuals.any():
+            old = golden.Parameters(old.mantissas, old.residuals, exponent, old.fmt)
+        done = golden.one_pass(old, block.mantissas, exponent)
+        self.counts.steps += done.steps
+        self.counts.saturations += done.saturations
+        made = golden.Parameters(done.mantissas, done.residuals, old.exponent, old.fmt)
+        self.kept = lazy_update.from_golden(made, self.kept.mantissas.device)
+
+
+class Master:
+    """An FP32 master copy, quantised to 8-bit mantissas for every step.
+
+    Args:
+        values: float64[...], where it starts.
+    """
+
+    def __init__(self, values: np.ndarray, rates: Rates, device: str = "cpu"):
+        self.master = torch.from_numpy(np.asarray(values)).to(device, torch.float32)
+        self.rates, self.momentum, self.counts = rates, None, Counts()
+        self._quantise()
+
+    def _quantise(self):
+        made = exact(quantise(self.master.cpu().numpy(), Width.PARAMETER), self.master)
+        self.mantissas, self.lsb = made.values, made.lsb
+
+    def update(self, found: Exact):
+        """Take a step along exact sums of a gradient."""
+        gradient = requantise(found, Width.LINEAR)
+        direction = (gradient.values * 2.0 ** (gradient.lsb + gradient.up)).float()
+        if self.rates.momentum:
+            self.momentum = direction if self.momentum is None else self.momentum * self.rates.momentum + direction
+            direction = self.momentum
+        self.master.sub_(direction, alpha=self.rates.learning_rate)
+        lsb = self.lsb
+        self._quantise()
+        self.counts.changes += self.lsb != lsb
+
+
+def parameter(arm: Arm, values: np.ndarray, rates: Rates, seed: int = 0, device: str = "cpu"):
+    """What an arm keeps of real numbers."""
+    if arm is Arm.MASTER:
+        return Master(values, rates, device)
+    if arm is Arm.FP32:
+        raise ValueError("the arm fp32 has no parameters in block floating point; train it with torch's own layers")
+    made = restored(arm, golden.start(values, SHORT if arm is Arm.RESIDUAL8 else LazyFormat()), rates, device, seed)
+    if arm in (Arm.NONE, Arm.STOCHASTIC):
+        made.kept.residuals.zero_()
+    return made
+
+
+def restored(arm: Arm, kept: golden.Parameters, rates: Rates, device: str = "cpu", seed: int = 0) -> Lazy:
+    """What an arm keeps, from mantissas and residuals."""
+    if arm is Arm.STOCHASTIC:
+        return Stochastic(kept, rates, seed, device)
+    return {Arm.NONE: Nothing, Arm.FROZEN: Frozen}.get(arm, Lazy)(kept, rates, device)

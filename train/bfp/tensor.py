@@ -1,0 +1,161 @@
+"""Training blocks in PyTorch: exact integers in floating point tensors, with the bits of `golden.lazy.tensor`.
+
+The quick way holds where nothing leaves the range of exponents and what a tensor's type holds exactly; everywhere else
+golden itself computes. Half away from zero is one product and one rounding to even: for integers n of at most B bits,
+n * (2**-s * (1 + 2**-(B + 1))) lies on the side of n / 2**s away from zero, and on no tie.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from concord.golden.lazy import tensor as golden_tensor
+from concord.golden.lazy import tensor_layers
+from concord.golden.lazy.tensor import Block
+from concord.spec.training import E_MAX, E_MIN, Width
+from concord.train.bfp.parallel import Alone
+
+#: For each type: integers below the first are rounded in it as described; a factor of the second makes ties uneven.
+ROUNDED = {torch.float32: (1 << 22, 1 + 2.0**-23), torch.float64: (1 << 50, 1 + 2.0**-52)}
+
+
+@dataclass(slots=True)
+class Exact:
+    """A tensor of one block: its mantissas are values * 2**up, in units of 2**lsb.
+
+    Attributes:
+        values: Integers: int8 or int16 for mantissas of as many bits, else whatever type holds them.
+        lsb:    As golden's blocks have it.
+        bits:   Of a mantissa; 0 of exact sums.
+        up:     0 or more: bits that nobody had to write down.
+        top:    max |value| over all processes, where it is known.
+    """
+
+    values: torch.Tensor
+    lsb: int
+    bits: int = 0
+    up: int = 0
+    top: int | None = None
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.values.shape
+
+    def integers(self) -> np.ndarray:
+        """int64[...]: the mantissas."""
+        return self.values.cpu().to(torch.int64).numpy() << self.up
+
+    def block(self) -> Block:
+        """Golden's form of it."""
+        return tensor_layers.whole(self.integers(), self.lsb + self.bits - 1, self.bits)
+
+
+def exact(made: Block, like: torch.Tensor) -> Exact:
+    """A golden block as a tensor on the device of another."""
+    values = torch.from_numpy(made.mantissas).to(like.device, _type(made.bits))
+    return Exact(values, int(made.lsb.item()), made.bits)
+
+
+def widen(gradient: Exact) -> Exact:
+    """`golden.lazy.tensor_layers.widen`."""
+    by = Width.LINEAR - gradient.bits
+    return Exact(gradient.values, gradient.lsb - by, Width.LINEAR, gradient.up + by, gradient.top)
+
+
+def sums(total: torch.Tensor, lsb: int, up: int) -> Exact:
+    """Exact sums of int64, in float64 where that holds them with room for rounding."""
+    top = largest(total)
+    return Exact(total.double() if top < ROUNDED[torch.float64][0] else total, lsb, 0, up, top)
+
+
+def largest(values: torch.Tensor, group=Alone) -> int:
+    """max |value|, over all processes."""
+    if not values.numel():
+        return group.largest(0)
+    return group.largest(max(-int(values.amin()), int(values.amax())))
+
+
+def ceil_log2(top: int) -> int:
+    """Smallest k with top <= 2**k."""
+    return (top - 1).bit_length() if top else 0
+
+
+def requantise(x: Exact, bits: int, group=Alone, *, through: bool = False) -> Exact:
+    """`golden.lazy.tensor.requantise`.
+
+    Args:
+        x:       Exact sums, which may be overwritten, or mantissas, which are not.
+        bits:    8, 16 or 32.
+        group:   The processes that share the block.
+        through: By way of 32 bits, as products are.
+    """
+    top = largest(x.values, group) if x.top is None else x.top
+    if not top:
+        return Exact(_zeros(x.values, bits), E_MIN - (bits - 1), bits, 0, 0)
+    size = ceil_log2(top) + x.up
+    exponent, shift = size + x.lsb, size - (bits - 1)
+    quick = x.values.dtype != torch.int64 and top < ROUNDED[torch.float64][0] and E_MIN <= exponent <= E_MAX
+    if not quick or through and top << x.up >= 1 << Width.LINEAR - 1:
+        return _by_golden(x, bits, top, through)
+    lsb, shift = exponent - (bits - 1), shift - x.up
+    if shift <= 0 and top & (top - 1):  # nothing to round and nothing to clip
+        return Exact(x.values.to(_type(bits)), lsb, bits, -shift, top)
+    known = None if top & (top - 1) == 0 else top + (1 << shift - 1) >> shift
+    return Exact(_scaled(x.values, shift, bits, top, spare=not x.bits), lsb, bits, 0, known)
+
+
+def _type(bits: int) -> torch.dtype:
+    return {8: torch.int8, 16: torch.int16}.get(bits, torch.float64)
+
+
+def _zeros(values: torch.Tensor, bits: int) -> torch.Tensor:
+    return torch.zeros_like(values, dtype=_type(bits))
+
+
+def _scaled(values: torch.Tensor, shift: int, bits: int, top: int, spare: bool) -> torch.Tensor:
+    """clip(round(values / 2**shift)): only an exact power of two, at the top, is clipped."""
+    highest = (1 << bits - 1) - 1
+    if values.dtype == torch.int32 and shift > 0 and top + (1 << shift - 1) < 1 << 31:
+        sign = values >> 31
+        rounded = sign.add_(values).add_(1 << shift - 1).bitwise_right_shift_(shift)
+        return rounded.clamp_(max=highest).to(_type(bits))
+    if values.dtype != torch.float32 or top >= ROUNDED[torch.float32][0] or bits > Width.GRADIENT:
+        values, spare = values.double(), spare or values.dtype != torch.float64
+    factor = 2.0**-shift * (ROUNDED[values.dtype][1] if shift > 0 else 1)
+    scaled = values.mul_(factor) if spare and values.is_floating_point() else values * factor
+    return (scaled.round_() if shift > 0 else scaled).clamp_(max=highest).to(_type(bits))
+
+
+def _by_golden(x: Exact, bits: int, top: int, through: bool) -> Exact:
+    if top << x.up >= 1 << 62:
+        raise ArithmeticError(f"a sum of {(top << x.up).bit_length()} bits does not fit 62; use smaller batches")
+    sums, lsb, top = x.integers(), x.lsb, np.int64(top << x.up)
+    if through:
+        exponent = golden_tensor.measure(top, lsb)
+        wide = golden_tensor.requantise(sums, lsb, Width.LINEAR, exponent=exponent)
+        sums, tops = wide.mantissas, golden_tensor.requantise([-top], lsb, Width.LINEAR, exponent=exponent)
+        lsb, top = int(tops.lsb.item()), np.abs(tops.mantissas).max()
+    exponent = int(golden_tensor.measure(top, lsb).item())
+    made = golden_tensor.requantise(sums, lsb, bits, exponent=exponent)
+    return exact(tensor_layers.whole(made.mantissas, exponent, bits), x.values)
+
+
+def add(a: Exact, b: Exact, bits: int, group=Alone) -> Exact:
+    """`golden.lazy.tensor_layers.add` and `add_gradients`: the exact sum of two branches in `bits` bits."""
+    units = a.lsb, b.lsb
+    low = max(min(units), max(units) - tensor_layers.REACH)
+    shared = min(a.lsb + a.up, b.lsb + b.up)
+    shifts = a.lsb + a.up - shared, b.lsb + b.up - shared
+    bound = sum(largest(t.values) << s for t, s in zip((a, b), shifts, strict=True))
+    if shared < low or bound >= ROUNDED[torch.float64][0]:
+        one, other = (torch.from_numpy(golden_tensor.round_shift(t.integers(), low - t.lsb)) for t in (a, b))
+        return requantise(Exact((one + other).to(a.values.device), low), bits, group)
+    dtype = torch.float32 if bound < ROUNDED[torch.float32][0] else torch.float64
+    one, other = (_lifted(t.values, s, dtype) for t, s in zip((a, b), shifts, strict=True))
+    return requantise(Exact(one.add_(other), low, 0, shared - low), bits, group)
+
+
+def _lifted(values: torch.Tensor, shift: int, dtype: torch.dtype) -> torch.Tensor:
+    """A copy times 2**shift."""
+    copy = values.to(dtype, copy=True)
+    return copy.mul_(2.0**shift) if shift else copy

@@ -1,0 +1,140 @@
+"""Checkpoints of block floating point training: safetensors that resume to the bit. No pickle.
+
+A file holds what is kept of each parameter and nothing else: mantissas and residuals in their own widths, momentum in
+its own, exponents in the JSON header; the FP32 master copy where the arm has one; the noise generators' state.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from concord.golden.lazy import lazy_update as golden
+from concord.golden.lazy import tensor_network
+from concord.golden.lazy.lazy_update import Counts
+from concord.golden.lazy.tensor_training import Rates
+from concord.golden.lib import tensor_file
+from concord.spec.training import LazyFormat
+from concord.train.bfp.parallel import Alone
+from concord.train.bfp.parameters import Arm, Lazy, Master, Stochastic, restored
+from concord.train.bfp.tensor import Exact
+from concord.train.bfp.tensor_network import Network
+
+KIND = tensor_file.Kind(
+    key="concord training checkpoint", version=1, name="checkpoint", remedy="copy it again, or train again",
+    command="`train.bfp.tensor_checkpoint.save`")
+LAYERS = {kind.__name__: kind for kind in (
+    tensor_network.Conv, tensor_network.Dense, tensor_network.MaxPool, tensor_network.AveragePool, tensor_network.Relu,
+    tensor_network.Residual)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """Training as it stood.
+
+    Attributes:
+        layers: As golden describes them.
+        arm:    What is kept of parameters.
+        rates:  Learning rate and momentum.
+        epochs: Done.
+        seed:   Of the batches.
+    """
+
+    layers: tuple[tensor_network.Layer, ...]
+    arm: Arm
+    rates: Rates
+    epochs: int
+    seed: int
+
+
+def save(net: Network, state: Checkpoint, path: Path):
+    """Write a checkpoint; it appears whole or not at all."""
+    records, arrays = {}, {}
+    for name, kept in net.parameters.items():
+        record, tensors = _pack_master(kept) if isinstance(kept, Master) else _pack_lazy(kept)
+        records[name] = record | {"counts": asdict(kept.counts)}
+        arrays |= {f"{name}:{key}": tensor.cpu().numpy() for key, tensor in tensors.items()}
+    header = {"layers": _pack_layers(state.layers), "arm": state.arm, "rates": asdict(state.rates),
+              "epochs": state.epochs, "seed": state.seed, "parameters": records}
+    tensor_file.write(KIND, path, header, arrays)
+
+
+def load(path: Path, group=Alone, device: str = "cpu") -> tuple[Network, Checkpoint]:
+    """Read a checkpoint.
+
+    Raises:
+        ValueError: the file is missing, truncated, of another kind, or does not fit itself.
+    """
+    header, arrays = tensor_file.read(KIND, path)
+    try:
+        state = Checkpoint(layers=_unpack_layers(header["layers"]), arm=Arm(header["arm"]),
+                           rates=Rates(**header["rates"]), epochs=header["epochs"], seed=header["seed"])
+        tensor_network.check(state.layers)
+        parameters = {name: _unpack(name, shape, header["parameters"], arrays, state, device)
+                      for name, shape in _shapes(state.layers)}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path}: {reason}; {KIND.remedy}") from error
+    return Network(state.layers, parameters, group, device=device), state
+
+
+def _shapes(layers):
+    for name, layer in tensor_network.named(layers):
+        yield f"{name}.weight", layer.shape
+        yield f"{name}.bias", (layer.outputs,)
+
+
+def _pack_lazy(kept: Lazy) -> tuple[dict, dict]:
+    made, tensors = kept.kept, {}
+    tensors["mantissas"] = made.mantissas.to(torch.int8)
+    if made.residuals.any():
+        tensors["residuals"] = made.residuals.to(torch.int16)
+    record = {"format": asdict(made.fmt), "exponent": made.exponent}
+    if kept.momentum is not None:
+        tensors["momentum"] = kept.momentum.values << kept.momentum.up
+        record["momentum"] = {"lsb": kept.momentum.lsb, "bits": kept.momentum.bits}
+    if isinstance(kept, Stochastic):
+        tensors["noise"] = kept.noise.get_state()
+    return record, tensors
+
+
+def _pack_master(kept: Master) -> tuple[dict, dict]:
+    return {}, {"master": kept.master} | ({} if kept.momentum is None else {"momentum": kept.momentum})
+
+
+def _unpack(name: str, shape: tuple[int, ...], records: dict, arrays: dict[str, np.ndarray], state: Checkpoint,
+            device: str):
+    record = records[name]
+    tensors = {key.removeprefix(f"{name}:"): a for key, a in arrays.items() if key.startswith(f"{name}:")}
+    main = tensors["master" if state.arm is Arm.MASTER else "mantissas"]
+    for key, tensor in tensors.items():
+        if key != "noise" and tensor.shape != tuple(shape):
+            raise ValueError(f"{name}, {key}: {tensor.shape} where the layer has {tuple(shape)}")
+    momentum = tensors.get("momentum")
+    if state.arm is Arm.MASTER:
+        made = Master(main, state.rates, device)
+        made.momentum = None if momentum is None else torch.from_numpy(momentum).to(device)
+    else:
+        residuals = tensors.get("residuals", np.zeros(shape)).astype(np.int64)
+        begun = golden.Parameters(main.astype(np.int64), residuals, record["exponent"], LazyFormat(**record["format"]))
+        made = restored(state.arm, begun, state.rates, device)
+        if momentum is not None:
+            made.momentum = Exact(torch.from_numpy(momentum).to(device), **record["momentum"])
+        if isinstance(made, Stochastic):
+            made.noise.set_state(torch.from_numpy(tensors["noise"]))
+    made.counts = Counts(**record["counts"])
+    return made
+
+
+def _pack_layers(layers) -> list[dict]:
+    return [{"kind": type(layer).__name__} | {
+        key: _pack_layers(getattr(layer, key)) if isinstance(layer, tensor_network.Residual) else getattr(layer, key)
+        for key in layer.__slots__} for layer in layers]
+
+
+def _unpack_layers(records: list[dict]) -> tuple[tensor_network.Layer, ...]:
+    made = []
+    for record in records:
+        values = {key: _unpack_layers(value) if isinstance(value, list) else value for key, value in record.items()}
+        made.append(LAYERS[values.pop("kind")](**values))
+    return tuple(made)

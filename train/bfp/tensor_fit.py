@@ -1,0 +1,85 @@
+"""Training loops in block floating point and in FP32, alike but for the arithmetic."""
+
+import numpy as np
+import torch
+from concord.golden.lazy.tensor_network import Conv, Dense, MaxPool, Relu
+from concord.model.dataset import Samples
+from concord.train.bfp.tensor import Exact
+from concord.train.bfp.tensor_network import Network, batch
+from concord.train.lib.export import floats
+from concord.train.lib.fit import Progress, batches, cross_entropy, share, silent
+
+#: A classifier of 28 x 28 pixels with 29,083 parameters.
+CLASSIFIER = (Conv(1, 8, 3, padding=1), MaxPool(2, 2), Relu(), Conv(8, 16, 3, padding=1), MaxPool(2, 2), Relu(),
+              Dense(784, 35), Relu(), Dense(35, 10))
+#: Samples that are measured at once.
+MEASURED = 1000
+
+
+def images(samples: Samples) -> np.ndarray:
+    """float32[samples, 1, 28, 28] of Fashion-MNIST."""
+    return floats(samples.inputs).numpy().reshape(-1, 1, 28, 28)
+
+
+def fit(net: Network, x: Exact, labels: np.ndarray, *, epochs: int, batch_size: int, seed: int, done: int = 0,
+        progress: Progress = silent):
+    """Train on random batches at a constant learning rate.
+
+    Args:
+        net:        Its group shares each batch: a process takes its part of the same random batch.
+        x:          All training inputs, one block.
+        labels:     int[samples].
+        epochs:     How often each sample is seen.
+        batch_size: Samples of a step, over all processes.
+        seed:       Of the batches.
+        done:       Epochs of them that are behind a checkpoint.
+        progress:   Called once an epoch.
+
+    Raises:
+        ValueError: a batch has fewer samples than there are processes.
+    """
+    generator, size, rank = torch.Generator().manual_seed(seed), net.group.size, net.group.rank
+    for epoch in range(epochs):
+        order, total = batches(len(labels), batch_size, generator), 0.0
+        if epoch < done:
+            continue
+        for index in order:
+            if len(index) < size:
+                raise ValueError(f"a batch of {len(index)} samples for {size} processes; choose a batch size that "
+                                 f"leaves at least {size} of {len(labels)} samples for the last one")
+            part = index.tensor_split(size)[rank]
+            total += net.step(batch(x, part), labels[part.numpy()]) * len(index)
+        progress("block floating point", epoch + 1, epochs, f"loss {total / len(labels):.3f}")
+
+
+def predictions(net: Network, x: Exact) -> np.ndarray:
+    """int64[samples]: the first of the largest outputs of each."""
+    parts = torch.arange(len(x.values)).split(MEASURED)
+    return np.concatenate([net.forward(batch(x, index)).values.argmax(1).cpu().numpy() for index in parts])
+
+
+def accuracy(net: Network, x: Exact, labels: np.ndarray) -> float:
+    """Share of samples that are classified correctly."""
+    return share(predictions(net, x), labels)
+
+
+def fit_float(net, x: torch.Tensor, labels: np.ndarray, *, epochs: int, batch_size: int, seed: int,
+              learning_rate: float, momentum: float = 0.0, progress: Progress = silent):
+    """Train an FP32 network by SGD on the same batches. Arguments as for `fit` and `Rates`."""
+    optimiser = torch.optim.SGD(net.parameters(), lr=learning_rate, momentum=momentum)
+    generator, targets = torch.Generator().manual_seed(seed), torch.from_numpy(np.asarray(labels, np.int64))
+    for epoch in range(epochs):
+        total = 0.0
+        for index in batches(len(labels), batch_size, generator):
+            optimiser.zero_grad()
+            loss = cross_entropy(net(x[index]), targets[index])
+            loss.backward()
+            optimiser.step()
+            total += loss.item() * len(index)
+        progress("FP32", epoch + 1, epochs, f"loss {total / len(labels):.3f}")
+
+
+def float_accuracy(net, x: torch.Tensor, labels: np.ndarray) -> float:
+    """Share of samples that an FP32 network classifies correctly."""
+    with torch.no_grad():
+        return share(torch.cat([net(part).argmax(1) for part in x.split(MEASURED)]), labels)

@@ -1,0 +1,257 @@
+"""Layers of block floating point training: the bits of `golden.lazy.tensor_layers`, at PyTorch's speed.
+
+A layer keeps from its forward pass what its backward pass needs. Those with parameters leave the exact sums of their
+own gradients in `found`, to be added up over processes.
+"""
+
+import math
+from functools import reduce
+
+import torch
+from concord.golden.lazy import tensor_layers, tensor_network
+from concord.spec.training import Width
+from concord.train.bfp.parallel import Alone
+from concord.train.bfp.tensor import Exact, add, largest, requantise, sums, widen
+
+
+class Products:
+    """A convolution or dense layer.
+
+    Args:
+        layer:      As golden describes it.
+        name:       Of its parameters.
+        parameters: By name, with `mantissas` and `lsb`.
+        kernels:    Of `exact_products`.
+        group:      The processes that share each block.
+        wanted:     Whether the gradient of its input is.
+    """
+
+    def __init__(self, layer, name: str, parameters: dict, kernels, group=Alone, wanted: bool = True):
+        self.layer, self.name, self.kernels, self.group, self.wanted = layer, name, kernels, group, wanted
+        self.weight, self.bias = (parameters[f"{name}.{part}"] for part in ("weight", "bias"))
+        self.seen, self.unit, self.shape, self.found = None, 0, (), {}
+
+    @property
+    def convolution(self) -> bool:
+        return isinstance(self.layer, tensor_network.Conv)
+
+    def linear(self, x: Exact) -> Exact:
+        """Exact sums with the bias, before they are brought to 32 bits."""
+        self.shape, self.unit = x.shape, x.lsb
+        values = x.values << x.up if x.up else x.values
+        lsb = x.lsb + self.weight.lsb
+        low = max(lsb, self.bias.lsb - tensor_layers.REACH)
+        bias = _rounded(self.bias.mantissas.double(), low - self.bias.lsb)
+        here = bias if low == lsb else torch.zeros_like(bias)
+        if self.convolution:
+            total, self.seen = self.kernels.convolve(
+                values, self.weight.mantissas, here, self.layer.stride, self.layer.padding)
+            bias = bias[:, None, None]
+        else:
+            total, self.seen = self.kernels.dense(values.flatten(1), self.weight.mantissas, here)
+        return Exact(total if low == lsb else _rounded(total.double(), low - lsb) + bias, low)
+
+    def forward(self, x: Exact) -> Exact:
+        return requantise(self.linear(x), Width.ACTIVATION, self.group, through=True)
+
+    def backward(self, gradient: Exact) -> Exact | None:
+        wide = widen(gradient)
+        if wide.top is None:
+            wide.top = largest(wide.values, self.group)
+        prepared = self.kernels.prepare(wide.values, wide.top)
+        sent = self._inputs(requantise(wide, Width.GRADIENT, self.group), wide, prepared) if self.wanted else None
+        if self.convolution:
+            weight, bias = self.kernels.convolve_weight(
+                prepared, self.seen, self.layer.size, self.layer.stride, self.layer.padding)
+        else:
+            weight, bias = self.kernels.dense_weight(prepared, self.seen)
+        self.seen = None
+        self.found = {f"{self.name}.weight": sums(self.group.total(weight), wide.lsb + self.unit, wide.up),
+                      f"{self.name}.bias": sums(self.group.total(bias), wide.lsb, wide.up)}
+        return sent
+
+    def _inputs(self, narrow: Exact, wide: Exact, prepared) -> Exact:
+        if narrow.values is not wide.values:
+            highest = (1 << Width.GRADIENT - 1) - 1
+            prepared = self.kernels.prepare(narrow.values, highest if narrow.top is None else narrow.top)
+        if self.convolution:
+            total = self.kernels.convolve_input(
+                prepared, self.weight.mantissas, self.shape, self.layer.stride, self.layer.padding)
+        else:
+            total = self.kernels.dense_input(prepared, self.weight.mantissas).view(self.shape)
+        products = Exact(total, narrow.lsb + self.weight.lsb, 0, narrow.up)
+        return requantise(products, Width.GRADIENT, self.group, through=True)
+
+
+def _rounded(values: torch.Tensor, shift: int) -> torch.Tensor:
+    """float64: round(values / 2**shift), half away from zero."""
+    return torch.trunc(values * 2.0**-shift + torch.copysign(torch.full_like(values, 0.5), values))
+
+
+def _places(outputs, size: int, stride: int):
+    """For each element of a window, row by row: where all windows have it."""
+    across = [slice(None), slice(None)]
+    for i in range(size):
+        for j in range(size):
+            yield (*across, slice(i, i + stride * outputs[0], stride), slice(j, j + stride * outputs[1], stride))
+
+
+def _outputs(shape, size: int, stride: int) -> list[int]:
+    return [(n - size) // stride + 1 for n in shape[2:]]
+
+
+class MaxPool:
+    """The largest of each window; the first of several equal ones takes the gradient."""
+
+    def __init__(self, layer: tensor_network.MaxPool, group=Alone):
+        self.size, self.stride, self.group = layer.size, layer.stride, group
+        self.x = self.y = None
+
+    def forward(self, x: Exact) -> Exact:
+        places = _places(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
+        largest = reduce(torch.maximum, (x.values[place] for place in places))
+        self.x, self.y = x.values, largest
+        return Exact(largest, x.lsb, x.bits, x.up)
+
+    def backward(self, gradient: Exact) -> Exact:
+        wide, overlap = widen(gradient), self.stride < self.size
+        total = torch.zeros_like(self.x, dtype=torch.float64 if overlap else wide.values.dtype)
+        free = torch.ones_like(self.y, dtype=torch.bool)
+        for place in _places(self.y.shape[2:], self.size, self.stride):
+            chosen = (self.x[place] == self.y).logical_and_(free)
+            free ^= chosen
+            part = wide.values * chosen
+            if overlap:
+                total[place] += part
+            else:
+                total[place] = part
+        self.x = self.y = None
+        if overlap:
+            return requantise(Exact(total, wide.lsb, 0, wide.up), Width.LINEAR, self.group)
+        return Exact(total, wide.lsb, wide.bits, wide.up)
+
+
+class AveragePool:
+    """Means of windows."""
+
+    def __init__(self, layer: tensor_network.AveragePool, group=Alone):
+        self.size, self.stride, self.group = layer.size, layer.stride, group
+        self.shape = ()
+
+    def forward(self, x: Exact) -> Exact:
+        self.shape = x.shape
+        places = _places(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
+        total = sum(x.values[place].float() for place in places)
+        means = self._divided(Exact(total, x.lsb - tensor_layers.MEAN_BITS, 0, x.up + tensor_layers.MEAN_BITS))
+        return requantise(means, Width.ACTIVATION, self.group)
+
+    def backward(self, gradient: Exact) -> Exact:
+        wide = widen(gradient)
+        total = wide.values.new_zeros(self.shape, dtype=torch.float64)
+        for place in _places(wide.shape[2:], self.size, self.stride):
+            total[place] += wide.values
+        made = self._divided(Exact(total, wide.lsb, 0, wide.up))
+        return Exact(made.values, made.lsb, Width.LINEAR, made.up)
+
+    def _divided(self, x: Exact) -> Exact:
+        """round(x / window), half away."""
+        area = self.size**2
+        down = area.bit_length() - 1
+        if area == 1 << down and down <= x.up:
+            return Exact(x.values, x.lsb, 0, x.up - down)
+        whole = x.values.long() << x.up
+        divided = torch.div(2 * whole.abs() + area, 2 * area, rounding_mode="floor").mul_(whole.sign())
+        return Exact(divided.double(), x.lsb)
+
+
+class Relu:
+    """max(x, 0)."""
+
+    def __init__(self):
+        self.y = None
+
+    def forward(self, x: Exact) -> Exact:
+        self.y = x.values.clamp_min(0)
+        return Exact(self.y, x.lsb, x.bits, x.up)
+
+    def backward(self, gradient: Exact) -> Exact:
+        wide = widen(gradient)
+        passed = wide.values * self.y.clamp(max=1)
+        self.y = None
+        return Exact(passed, wide.lsb, wide.bits, wide.up)
+
+
+class Residual:
+    """The sum of two branches.
+
+    Args:
+        body, shortcut: Layers.
+    """
+
+    def __init__(self, body: list, shortcut: list, group=Alone):
+        self.body, self.shortcut, self.group = body, shortcut, group
+
+    def forward(self, x: Exact) -> Exact:
+        return add(_forward(self.body, x), _forward(self.shortcut, x), Width.ACTIVATION, self.group)
+
+    def backward(self, gradient: Exact) -> Exact | None:
+        one, other = backward(self.body, gradient), backward(self.shortcut, gradient)
+        return None if one is None or other is None else add(one, other, Width.GRADIENT, self.group)
+
+
+def _forward(layers: list, x: Exact) -> Exact:
+    for layer in layers:
+        x = layer.forward(x)
+    return x
+
+
+def backward(layers: list, gradient: Exact | None) -> Exact | None:
+    """Send a gradient through layers that have gone forward."""
+    for layer in reversed(layers):
+        gradient = layer.backward(gradient)
+    return gradient
+
+
+def forward(layers: list, x: Exact) -> Exact:
+    """Linear values of the network's last layer, 32 bits."""
+    last = layers[-1]
+    return requantise(last.linear(_forward(layers[:-1], x)), Width.LINEAR, last.group)
+
+
+def build(layers, parameters: dict, kernels, group=Alone, prefix: str = "", wanted: bool = False) -> list:
+    """Layers that golden describes; arguments as for `Products`."""
+    made = []
+    for place, layer in enumerate(layers):
+        name = f"{prefix}{place}"
+        match layer:
+            case tensor_network.Conv() | tensor_network.Dense():
+                made.append(Products(layer, name, parameters, kernels, group, wanted or place > 0))
+            case tensor_network.MaxPool():
+                made.append(MaxPool(layer, group))
+            case tensor_network.AveragePool():
+                made.append(AveragePool(layer, group))
+            case tensor_network.Relu():
+                made.append(Relu())
+            case tensor_network.Residual():
+                branches = (
+                    build(branch, parameters, kernels, group, f"{name}.{side}.", wanted or place > 0)
+                    for side, branch in (("body", layer.body), ("shortcut", layer.shortcut)))
+                made.append(Residual(*branches, group))
+    return made
+
+
+def gradients(layers: list) -> dict[str, Exact]:
+    """Exact sums of the gradients of all parameters, by name."""
+    found = {}
+    for layer in layers:
+        if isinstance(layer, Products):
+            found |= layer.found
+        elif isinstance(layer, Residual):
+            found |= gradients(layer.body) | gradients(layer.shortcut)
+    return found
+
+
+def initial(layer, generator: torch.Generator) -> torch.Tensor:
+    """He's start of weights: float64, normal, variance 2 / inputs."""
+    fan = math.prod(layer.shape[1:])
+    return torch.randn(layer.shape, generator=generator, dtype=torch.float64) * math.sqrt(2 / fan)

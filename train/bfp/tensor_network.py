@@ -1,0 +1,149 @@
+"""A network under training in block floating point, and the same network in FP32."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from concord.golden.lazy import tensor_network, tensor_training
+from concord.golden.lazy.lazy_update import Counts
+from concord.golden.lazy.tensor import quantise
+from concord.golden.lazy.tensor_training import Rates
+from concord.spec.training import Width
+from concord.train.bfp import tensor_layers
+from concord.train.bfp.exact_products import Floating
+from concord.train.bfp.onednn_products import Integer8, available
+from concord.train.bfp.parallel import Alone
+from concord.train.bfp.parameters import Arm, parameter
+from concord.train.bfp.tensor import Exact, exact
+from torch import nn
+
+
+def kernels(device: str = "cpu"):
+    """The quickest exact kernels of this machine."""
+    return Integer8() if device == "cpu" and available() else Floating()
+
+
+def start(layers: Sequence[tensor_network.Layer], seed: int) -> dict[str, np.ndarray]:
+    """He's start: float64 weights and zero biases by name."""
+    generator, values = torch.Generator().manual_seed(seed), {}
+    for name, layer in tensor_network.named(layers):
+        values[f"{name}.weight"] = tensor_layers.initial(layer, generator).numpy()
+        values[f"{name}.bias"] = np.zeros(layer.outputs)
+    return values
+
+
+class Network:
+    """Forward, backward and update in block floating point.
+
+    Args:
+        layers:     As golden describes them.
+        parameters: By name: of `block_parameters`.
+        group:      The processes that share each batch.
+        products:   Kernels, see `exact_products`; the quickest by default.
+        device:     Where the parameters are.
+    """
+
+    def __init__(self, layers, parameters: dict, group=Alone, products=None, device: str = "cpu"):
+        tensor_network.check(layers)
+        self.parameters, self.group, self.device = parameters, group, device
+        self.layers = tensor_layers.build(layers, parameters, products or kernels(device), group)
+
+    def forward(self, x: Exact) -> Exact:
+        """32-bit linear values of the last layer."""
+        return tensor_layers.forward(self.layers, x)
+
+    def backward(self, gradient: Exact) -> dict[str, Exact]:
+        """Exact sums of all gradients by name, over all processes."""
+        tensor_layers.backward(self.layers, gradient)
+        return tensor_layers.gradients(self.layers)
+
+    def step(self, x: Exact, labels: np.ndarray) -> float:
+        """Train on a batch, or a process' share of one, and give its mean loss."""
+        logits = self.forward(x)
+        count = self.group.total(torch.tensor(len(labels), dtype=torch.int64))
+        loss, real = tensor_training.loss_gradient(logits.block().values, labels, int(count))
+        for name, found in self.backward(self._quantised(real, logits.values)).items():
+            self.parameters[name].update(found)
+        return self.group.total_float(loss)
+
+    def _quantised(self, real: np.ndarray, like: torch.Tensor) -> Exact:
+        """A gradient in 16 bits, under the exponent of the largest element of all processes."""
+        # Doubles of one sign have the order of their bits, so that an integer maximum serves.
+        top = self.group.largest(int(np.abs(real).max(initial=0.0).view(np.int64)))
+        made = quantise(np.append(real, np.int64(top).view(np.float64)), Width.GRADIENT)
+        mantissas = torch.from_numpy(made.mantissas[:-1].reshape(real.shape)).to(like.device, torch.int16)
+        return Exact(mantissas, int(made.lsb.item()), Width.GRADIENT)
+
+    def counts(self) -> Counts:
+        """What has happened to all parameters."""
+        found = Counts()
+        for kept in self.parameters.values():
+            for key in ("steps", "changes", "rounded", "saturations"):
+                setattr(found, key, getattr(found, key) + getattr(kept.counts, key))
+        return found
+
+
+def network(layers, arm: Arm, rates: Rates, *, seed: int = 0, values: dict[str, np.ndarray] | None = None,
+            group=Alone, device: str = "cpu") -> Network:
+    """A network at its start.
+
+    Args:
+        layers: As golden describes them.
+        arm:    What is kept of parameters.
+        rates:  Learning rate and momentum.
+        seed:   Of the start, where `values` are not given, and of stochastic rounding.
+        values: Real parameters by name: those of an FP32 model.
+        group:  The processes that share each batch.
+    """
+    values = start(layers, seed) if values is None else values
+    made = {name: parameter(arm, value, rates, seed + place, device)
+            for place, (name, value) in enumerate(values.items())}
+    return Network(layers, made, group, device=device)
+
+
+def inputs(values, device: str = "cpu") -> Exact:
+    """Real inputs, quantised as an activation: all of them are one block, so that batches share its exponent."""
+    return exact(quantise(np.asarray(values), Width.ACTIVATION), torch.empty(0, device=device))
+
+
+def batch(x: Exact, index: torch.Tensor) -> Exact:
+    """Some samples of a block."""
+    return Exact(x.values[index], x.lsb, x.bits, x.up)
+
+
+class FloatResidual(nn.Module):
+    """Two branches in FP32."""
+
+    def __init__(self, body: nn.Module, shortcut: nn.Module):
+        super().__init__()
+        self.body, self.shortcut = body, shortcut
+
+    def forward(self, x):
+        return self.body(x) + self.shortcut(x)
+
+
+def float_network(layers) -> nn.Sequential:
+    """The same layers in FP32, under the same names."""
+    made = []
+    for layer in layers:
+        match layer:
+            case tensor_network.Conv():
+                made.append(nn.Conv2d(layer.inputs, layer.outputs, layer.size, layer.stride, layer.padding))
+            case tensor_network.Dense():
+                made.append(FlatLinear(layer.inputs, layer.outputs))
+            case tensor_network.MaxPool():
+                made.append(nn.MaxPool2d(layer.size, layer.stride))
+            case tensor_network.AveragePool():
+                made.append(nn.AvgPool2d(layer.size, layer.stride))
+            case tensor_network.Relu():
+                made.append(nn.ReLU())
+            case tensor_network.Residual():
+                made.append(FloatResidual(float_network(layer.body), float_network(layer.shortcut)))
+    return nn.Sequential(*made)
+
+
+class FlatLinear(nn.Linear):
+    """A dense layer that takes images, too."""
+
+    def forward(self, x):
+        return super().forward(x.flatten(1))

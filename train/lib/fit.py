@@ -1,0 +1,112 @@
+"""The training loop that every phase shares."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import torch
+from concord.train.lib.observer import Observer, Progress, Row, State, Stateful, silent
+from torch import nn
+
+
+def reproducible(seed: int):
+    """Make training give the same bits on any number of cores: one thread, one seed."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True)
+
+
+def batches(count: int, size: int, generator: torch.Generator) -> Iterable[torch.Tensor]:
+    """One epoch of random batches of indices."""
+    return torch.randperm(count, generator=generator).split(size)
+
+
+def fit(
+    *,
+    phase: str,
+    net: nn.Module,
+    loss: Callable[[torch.Tensor], torch.Tensor],
+    optimiser: torch.optim.Optimizer,
+    count: int,
+    batch: int,
+    epochs: int,
+    seed: int,
+    progress: Progress = silent,
+    after_step: Callable[[], None] = lambda: None,
+    after_epoch: Callable[[], object] = lambda: None,
+    accuracy: Callable[[], float] | None = None,
+    noise: torch.Generator | None = None,
+    also: Mapping[str, Stateful] | None = None,
+):
+    """Run an optimiser over `epochs` of random batches, its learning rates falling along a half cosine.
+
+    Args:
+        net:         What is trained.
+        loss:        Mean loss of the samples with these indices.
+        count:       Training samples.
+        progress:    Where it is an `Observer` with checkpoints, training goes on from there, to the bit.
+        after_step:  Called when parameters have changed: keeps them in their bounds.
+        after_epoch: Called at the end of each epoch.
+        accuracy:    Share of the test set, measured after each epoch where a log wants it.
+        noise:       Random numbers that `loss` draws.
+        also:        What `after_epoch` changes beside `net`.
+
+    Raises:
+        ValueError: training has diverged.
+    """
+    steps = -(-count // batch)
+    observer, order = Observer.of(progress), torch.Generator().manual_seed(seed)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(epochs * steps, 1))
+    state = State(net=net, optimiser=optimiser, schedule=schedule, also=also or {},
+                  generators={"order": order} | ({"noise": noise} if noise else {}))
+    behind = observer.begin(phase, state)
+    if behind:
+        progress(phase, behind[-1].step, epochs * steps, f"loss {behind[-1].loss:.3f}")
+    for epoch in range(len(behind), epochs):
+        total = 0.0
+        for done, index in enumerate(batches(count, batch, order), epoch * steps + 1):
+            rate = optimiser.param_groups[0]["lr"]
+            optimiser.zero_grad()
+            value = loss(index)
+            value.backward()
+            optimiser.step()
+            schedule.step()
+            after_step()
+            total += value.item() * len(index)
+            if done % 50 == 0:
+                progress(phase, done, epochs * steps, "")
+        if not math.isfinite(total):
+            raise ValueError(f"{phase}, epoch {epoch + 1}: the loss is {total}, since training has diverged: try more "
+                             "bits, a wider accumulator, or another seed")
+        after_epoch()
+        measured = _measured(net, accuracy) if accuracy and observer.measures else None
+        row = Row(phase=phase, epoch=epoch + 1, step=done, rate=rate, loss=total / count, accuracy=measured)
+        observer.end(row, state)
+        progress(phase, done, epochs * steps, f"loss {row.loss:.3f}")
+
+
+def _measured(net: nn.Module, accuracy: Callable[[], float]) -> float:
+    """An accuracy; the network is left in the mode that it was in."""
+    training = net.training
+    found = accuracy()
+    net.train(training)
+    return found
+
+
+def check_epochs(epochs: Sequence[int]):
+    """Refuse phases of fewer epochs than none.
+
+    Raises:
+        ValueError: there is one.
+    """
+    if min(epochs) < 0:
+        raise ValueError(f"epochs are {list(epochs)}: none of the phases can have fewer than 0")
+
+
+def share(predictions, labels) -> float:
+    """Share of predictions that are right."""
+    return float(np.mean(np.asarray(predictions) == np.asarray(labels)))
+
+
+def cross_entropy(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(outputs, labels.long())

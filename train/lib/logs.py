@@ -1,0 +1,73 @@
+"""Logs of training: a line for each epoch, as CSV or as TensorBoard events."""
+
+import csv
+import importlib
+import re
+from pathlib import Path
+
+from concord.train.lib.observer import Log, Row
+
+COLUMNS = ("phase", "epoch", "step", "learning rate", "loss", "accuracy")
+
+
+def opened(path: Path) -> Log:
+    """A CSV file where the name ends with .csv, else a folder of TensorBoard events.
+
+    Raises:
+        ValueError: the folder needs a package that is not there.
+    """
+    return CsvLog(path) if Path(path).suffix == ".csv" else TensorBoardLog(path)
+
+
+class CsvLog:
+    """A CSV file; each line is there as soon as its epoch is done.
+
+    Args:
+        path: A file that is there is written anew with the first epoch.
+    """
+
+    def __init__(self, path: Path):
+        self.path, self.begun = Path(path), False
+
+    def write(self, row: Row):
+        if not self.begun:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._append(COLUMNS, "w")
+            self.begun = True
+        self._append((row.phase, row.epoch, row.step, row.rate, row.loss, row.accuracy), "a")
+
+    def close(self):
+        """Every line is written already."""
+
+    def _append(self, values: tuple, mode: str):
+        with self.path.open(mode, newline="") as file:
+            csv.writer(file).writerow(values)
+
+
+class TensorBoardLog:
+    """Events in a folder, a scalar for each number of an epoch: `qat/loss` at its step.
+
+    Args:
+        folder: Events that are there stay.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder, self.writer = folder, None
+        try:
+            self.module = importlib.import_module("tensorboardX")
+        except ModuleNotFoundError as error:
+            raise ValueError(f"{folder}: TensorBoard events need tensorboardX: pip install tensorboardX==2.6.5 "
+                             "(dependency group logs), or name a file that ends with .csv") from error
+
+    def write(self, row: Row):
+        if not self.writer:
+            self.writer = self.module.SummaryWriter(str(self.folder), flush_secs=5)
+        phase = re.sub(r"\W+", "-", row.phase.lower())
+        values = {"learning rate": row.rate, "loss": row.loss, "accuracy": row.accuracy}
+        for name, value in values.items():
+            if value is not None:
+                self.writer.add_scalar(f"{phase}/{name.replace(' ', '-')}", value, row.step)
+
+    def close(self):
+        if self.writer:
+            self.writer.close()

@@ -1,0 +1,186 @@
+"""How a network is quantised before training goes on: what there is to choose. Loads nothing, for the command line."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from concord.spec.formats import Format
+
+
+class WeightMethod(StrEnum):
+    """How integers and scales are found."""
+
+    MMSE = "mmse"  #: least squared error
+    UNIFORM = "uniform"  #: the range, so that nothing clips
+    KMEANS = "kmeans"  #: clusters, then the grid
+
+
+class ActivationMethod(StrEnum):
+    """How saturation and offset are found."""
+
+    SEARCH = "search"  #: least squared error
+    DIVERGENCE = "divergence"  #: least Kullback-Leibler divergence
+    GAUSSIAN = "gaussian"  #: least squared error for half of a normal distribution
+    UNIFORM = "uniform"  #: the range, so that nothing clips
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Methods:
+    """How a network is quantised before training goes on.
+
+    Attributes:
+        weights:     Integers and scales of weights.
+        rows:        Neighbours that share a scale at first: 1, a part of a matrix, or 0 for all of it.
+        activations: Saturations and offsets.
+    """
+
+    weights: WeightMethod = WeightMethod.MMSE
+    rows: int = 1
+    activations: ActivationMethod = ActivationMethod.SEARCH
+
+    def __post_init__(self):
+        if self.rows < 0:
+            raise ValueError(f"{self.rows} rows share a scale: choose 1 or more, or 0 for all of a layer")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gates:
+    """How the weights of an LSTM's gates become integers, and their outputs.
+
+    Attributes:
+        asymmetric: From the smallest weight to the largest, with an integer zero point, else symmetric about 0.
+        shared:     One scale for both matrices of a gate, as the source's claim has it, else one for each.
+        outputs:    Width of the gates' outputs, 2 to 9; 0 leaves them in binary16.
+    """
+
+    asymmetric: bool = False
+    shared: bool = False
+    outputs: int = 0
+
+    def __post_init__(self):
+        if self.outputs and not 2 <= self.outputs <= 9:
+            raise ValueError(f"outputs of gates have 2 to 9 bits, or 0 for binary16, not {self.outputs}")
+
+    def travels_as(self, fmt: Format) -> Format:
+        """What the machine multiplies where weights are quantised to `fmt`: a zero point costs one bit.
+
+        Raises:
+            ValueError: no machine has operands as wide.
+        """
+        if not self.asymmetric:
+            return fmt
+        if fmt.bits == 16:
+            raise ValueError("asymmetric weights of 16 bits multiply as integers of 17, operands have 16: use 15 bits")
+        return Format(bits=fmt.bits + 1, symmetric=True)
+
+    def __str__(self) -> str:
+        kind = "asymmetric with an integer zero point" if self.asymmetric else "symmetric"
+        outputs = f", outputs of gates of {self.outputs} bits" if self.outputs else ""
+        return f"{kind}, one scale for {'each gate' if self.shared else 'each matrix of each gate'}{outputs}"
+
+
+class InitialState(StrEnum):
+    """What h and c of an LSTM are before the first time step."""
+
+    ZERO = "zero"  #: all zero
+    UNIFORM = "uniform"  #: random, evenly over -1..1
+    NORMAL = "normal"  #: random, normal of standard deviation 0.1
+
+
+class WeightTraining(StrEnum):
+    """How weights are trained behind their quantiser."""
+
+    WRPN = "wrpn"  #: in shares of their range
+    DOREFA = "dorefa"  #: behind a tanh, to odd integers
+    UNIFORM = "uniform"  #: in real units, on a grid that stays
+    LSQ = "lsq"  #: in real units, on a grid whose step is learned
+    LSQ_ODD = "lsq-odd"  #: the same, to odd integers
+
+    @property
+    def odd(self) -> bool:
+        """Whether there is no zero, and integers are a bit wider than the weights."""
+        return self in (WeightTraining.DOREFA, WeightTraining.LSQ_ODD)
+
+
+class ActivationTraining(StrEnum):
+    """What of a quantiser of activations is trained."""
+
+    UNIFORM = "uniform"  #: saturation and offset
+    PACT = "pact"  #: saturation
+    HWGQ = "hwgq"  #: nothing: saturations fit half of a normal distribution
+    WRPN = "wrpn"  #: nothing: clipped to a range that is 0..1 after scaling
+    LSQ = "lsq"  #: saturation, by the error of each value
+
+
+class Start(StrEnum):
+    """Where training behind quantisers starts."""
+
+    PTQ = "ptq"  #: from the network after post-training quantisation
+    FP32 = "fp32"  #: from FP32 weights with scale 1, and ranges of activations
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """How a network is quantised and trained.
+
+    Attributes:
+        weights_bits:    1 to 8, 16 or 24; None leaves weights in FP32.
+        input_bits:      Of what enters each layer; None leaves it in FP32.
+        symmetric:       Whether the integers of weights, and the codes of inputs, leave out the lowest one, so that
+            hardware may multiply magnitudes.
+        methods:         Of post-training quantisation.
+        weights:         How weights are trained.
+        activations:     What of the quantisers of activations is.
+        start:           Where that starts.
+        unrounded:       Keep what rounding cuts off the weights: the same network at first, but small gradients move it
+            sooner.
+        frozen:          Leave FP32 weights as they are.
+        normalise:       Keep batch normalisation under training, by the statistics of each batch, where weights are
+            trained; else it is folded before.
+        input_kept:      Leave the range of the network's own input as it is found: that of images is known, and the
+            first layer's gradient by its input takes long.
+        bits:            (weights_bits, input_bits) of layers by name, where they differ.
+    """
+
+    weights_bits: int | None = 4
+    input_bits: int | None = 4
+    symmetric: tuple[bool, bool] = (True, False)
+    methods: Methods = Methods()
+    weights: WeightTraining = WeightTraining.WRPN
+    activations: ActivationTraining = ActivationTraining.UNIFORM
+    start: Start = Start.PTQ
+    unrounded: bool = True
+    frozen: bool = False
+    normalise: bool = False
+    input_kept: bool = False
+    bits: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+
+    def __post_init__(self):
+        for pair in ((self.weights_bits, self.input_bits), *self.bits.values()):
+            for value in pair:
+                if value is not None and value not in (*range(1, 9), 16, 24):
+                    raise ValueError(f"{value} bits: choose 1 to 8, 16 or 24, or None for FP32")
+            if pair[1] == 1 and self.symmetric[1]:
+                raise ValueError("symmetric codes of 1 bit are all zero: use 2 bits, or full codes")
+            if pair[0] == 1 and not self.weights.odd:
+                raise ValueError(f"{self.weights} cannot train weights of 1 bit, which have no zero: use dorefa or "
+                                 "lsq-odd")
+
+    def __str__(self) -> str:
+        def width(bits):
+            return f"{bits} bits" if bits else "FP32"
+
+        rows = self.methods.rows
+        scales = f"{rows} rows" if rows > 1 else "row" if rows else "tensor"
+        begun = f"{self.methods.weights} for each {scales}, {self.methods.activations}"
+        return (
+            f"weights of {width(self.weights_bits)} by {self.weights}, inputs of {width(self.input_bits)} by "
+            f"{self.activations}, from {begun if self.start is Start.PTQ else 'FP32'}"
+            + ", batch normalisation kept under training" * self.normalise
+            + ", range of the input kept" * self.input_kept
+            + "".join(f", {name} {width(w)} and {width(i)}" for name, (w, i) in self.bits.items())
+        )
+
+    def bits_of(self, name: str) -> tuple[int | None, int | None]:
+        """Bits of a layer's weights and inputs."""
+        return self.bits.get(name, (self.weights_bits, self.input_bits))

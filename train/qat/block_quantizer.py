@@ -1,0 +1,115 @@
+"""Numbers to blocks of mantissas under one exponent, as `golden.mvm.quantizer` has them, in float32.
+
+Source: numerics.md of the specification, block floating point.
+"""
+
+import torch
+from concord.spec.formats import Format, Rule
+from concord.train.lib.straight_through import passed
+from torch.autograd import Function
+from torch.compiler import is_compiling
+from torch.nn import functional
+
+SIGNIFICAND = 23  #: Bits of a float32 below its exponent field.
+FIELD = 0xFF << SIGNIFICAND
+FIELD_OF_ONE = 127
+WIDEST = 11  #: Bits of a mantissa for which the largest binary16 and an infinity are the same.
+
+
+def quantize_block(x: torch.Tensor, fmt: Format, block: int, axis: int = 1) -> torch.Tensor:
+    """mantissa * 2**(E - (bits - 1)) of every element: float32 of x's shape, itself exact.
+
+    mantissa = clip(round(x * 2**((bits - 1) - E)), lowest, highest), half to even. Exponents are read from the bits of
+    float32, and powers of two written as such, so that nothing else rounds.
+
+    Args:
+        x:     float32[...]. A NaN counts as 0.
+        fmt:   Of a mantissa, of at most 11 bits.
+        block: Neighbours along the axis that share an exponent; the last ones may be fewer.
+        axis:  Counted from the first.
+    """
+    return _whole(_quantised(_cut(x, block, axis), fmt, axis + 1)[0], x, axis)
+
+
+def _cut(x: torch.Tensor, block: int, axis: int) -> torch.Tensor:
+    """Blocks, with zeros behind the last one."""
+    spare = -x.shape[axis] % block
+    padded = functional.pad(x, (0, 0) * (x.dim() - 1 - axis) + (0, spare)) if spare else x
+    return padded.unflatten(axis, (-1, block))
+
+
+def _whole(blocks: torch.Tensor, like: torch.Tensor, axis: int) -> torch.Tensor:
+    """What `_cut` has cut."""
+    y, size = blocks.flatten(axis, axis + 1), like.shape[axis]
+    return y if y.shape[axis] == size else y.narrow(axis, 0, size)
+
+
+def _quantised(blocks: torch.Tensor, fmt: Format, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Blocks along an axis, quantised, and 2**((bits - 1) - E)."""
+    if fmt.bits > WIDEST:
+        raise ValueError(f"mantissas of {fmt.bits} bits: training in PyTorch takes at most {WIDEST}")
+    if is_compiling():  # one loop for all, so that this costs little
+        return _rounded(_numbers(blocks), fmt, axis)
+    y, scale = _rounded(blocks, fmt, axis)
+    # Clipped numbers have a finite sum.
+    return _rounded(_numbers(blocks), fmt, axis) if y.sum().isnan() else (y, scale)
+
+
+def _numbers(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x == x, x, 0.0)
+
+
+def _rounded(blocks: torch.Tensor, fmt: Format, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`_quantised`, where a NaN stays one."""
+    below = FIELD_OF_ONE - 1  # 2**(E - 1) <= largest < 2**E
+    fields = _fields(blocks, axis, fmt.rule).clamp(fmt.e_min + below << SIGNIFICAND, fmt.e_max + below << SIGNIFICAND)
+    step = fields - (fmt.bits - 2 << SIGNIFICAND)
+    scale = ((2 * FIELD_OF_ONE << SIGNIFICAND) - step).view(torch.float32)
+    y = blocks * scale
+    return y.round_().clamp_(fmt.lowest, fmt.highest).mul_(step.view(torch.float32)), scale
+
+
+def _fields(blocks: torch.Tensor, axis: int, rule: Rule) -> torch.Tensor:
+    """int32 exponent fields, in their place, of the largest magnitudes of blocks along an axis."""
+    size, neighbours = blocks.shape[axis], axis == blocks.dim() - 1
+    if neighbours and is_compiling() and size < 32 and rule is Rule.FREXP:
+        return _fields_by_sum(blocks)
+    if neighbours and not is_compiling():
+        # The largest distance from zero is the same as a maximum, and faster among few neighbours in memory.
+        largest = torch.cdist(blocks.reshape(-1, size), blocks.new_zeros(1, size), p=torch.inf)
+        largest = largest.view(*blocks.shape[:-1], 1)
+    else:
+        largest = blocks.abs().amax(axis, keepdim=True)
+    bits = largest.view(torch.int32)
+    # A power of two belongs to the exponent below it under the rule ceil.
+    return (bits if rule is Rule.FREXP else bits.clamp(min=1) - 1) & FIELD
+
+
+def _fields_by_sum(blocks: torch.Tensor) -> torch.Tensor:
+    """As `_fields` from 2**-25 to 2**25: 32**e is below a sum of fewer than 32 such powers, 32**(e + 1) above it.
+
+    Compiled, a sum of neighbours is faster than their maximum.
+    """
+    powers = (blocks.view(torch.int32) & FIELD).view(torch.float32)
+    squares = powers * powers
+    total = (squares * squares * powers).sum(-1, keepdim=True).view(torch.int32) >> SIGNIFICAND
+    return (total - FIELD_OF_ONE).div(5, rounding_mode="floor") + FIELD_OF_ONE << SIGNIFICAND
+
+
+class Blocks(Function):
+    """`quantize_block`; the gradient passes, except, if `stops`, to what is beyond the mantissas of its block."""
+
+    @staticmethod
+    def forward(ctx, x, fmt, block, axis, stops=True):
+        y, scale = _quantised(_cut(x, block, axis), fmt, axis + 1)
+        ctx.save_for_backward(x, scale)
+        ctx.ends, ctx.place, ctx.stops = (fmt.lowest, fmt.highest), (block, axis), stops
+        return _whole(y, x, axis)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if not ctx.stops:
+            return gradient, None, None, None, None
+        x, scale = ctx.saved_tensors
+        mantissas = _whole(_cut(x, *ctx.place) * scale, x, ctx.place[1])
+        return passed(gradient, mantissas, *ctx.ends), None, None, None, None

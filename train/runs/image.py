@@ -1,0 +1,98 @@
+"""Image classifiers on Fashion-MNIST: FP32, then PTQ-initialised QAT, then training in the machine's own arithmetic.
+
+Source: S0; numerics.md of the specification, integer mode, items 4 to 8.
+"""
+
+from pathlib import Path
+
+from concord.model import dataset
+from concord.model.layer_overflow import Widths
+from concord.model.model import Model
+from concord.train.bfp.recipe import BlockRecipe
+from concord.train.lib import fp32_file
+from concord.train.lib.export import finish
+from concord.train.lib.factory import build
+from concord.train.lib.fit import Progress, check_epochs, reproducible, share, silent
+from concord.train.lib.methods import Recipe
+from concord.train.lib.networks import CLASSES, SHAPE
+from concord.train.overflow.predictor import settled
+from concord.train.qat.block import BlockNetwork
+from concord.train.qat.check import check
+from concord.train.qat.network import QuantisedNetwork
+from concord.train.runs.compare import BATCH, CALIBRATION, Images, trained
+from concord.train.runs.training import train_quantised
+
+#: All layers in 4 bits, from PTQ.
+W4A4 = Recipe()
+
+
+def train_image(
+    out: Path,
+    *,
+    network: str = "resnet",
+    recipe: Recipe | BlockRecipe = W4A4,
+    seed: int = 0,
+    folder: Path | None = None,
+    epochs: tuple[int, int, int] = (8, 4, 1),
+    accumulator: int | None = None,
+    samples: int | None = None,
+    fp32: Path | None = None,
+    command: str = "nnp train image",
+    progress: Progress = silent,
+) -> Model:
+    """Train a network on Fashion-MNIST, quantise it, and write the model.
+
+    Args:
+        network: Of `networks.NETWORKS`, or module:callable.
+        recipe:  How it is quantised.
+        epochs:  Of FP32 training, of QAT, and of QAT in the machine's arithmetic.
+        fp32:    Where the FP32 network's parameters are written to.
+        Others:  As in `train.runs.mlp.train_mlp`.
+
+    Raises:
+        Unsupported: the network does what cannot be quantised.
+        ValueError: the data are missing, a value left the range of binary16, a method cannot do a width, or a sum
+            cannot be made to fit.
+    """
+    check_epochs(epochs)
+    widths = None if accumulator is None else Widths(sum_bits=accumulator)
+    reproducible(seed)
+    check(build(network, seed), recipe, SHAPE, CLASSES)
+    images = Images.load(samples or 60_000, folder)
+    net = trained(network, images, seed, epochs[0], None, progress)
+    if fp32:
+        fp32_file.save(net, fp32)
+    kind = BlockNetwork if isinstance(recipe, BlockRecipe) else QuantisedNetwork
+    quantised = kind(net, images.x[:CALIBRATION], recipe)
+    for name, layer in quantised.layers.items():
+        progress(f"PTQ {name}:", 1, 1, layer.lost)
+    predictor = None
+    if widths is not None:
+        predictor = settled(quantised, images.x[:CALIBRATION], widths, progress)
+
+    def phase(lowered: bool, rate: float, count: int):
+        train_quantised(
+            quantised, images.x, images.labels, lowered=lowered, rate=rate, epochs=count, batch=BATCH, seed=seed,
+            progress=progress, predictor=predictor,
+            accuracy=lambda: share(images.outputs(quantised, lowered).argmax(1), images.test_labels))
+
+    rate = predictor.rate(0.01) if predictor else 0.01
+    phase(False, rate, epochs[1])
+    real = images.outputs(quantised)
+    phase(True, rate / 10, epochs[2])
+    layers, sources = quantised.lower()
+    return finish(
+        out,
+        layers,
+        dataset.load("fashion-mnist"),
+        sources=sources,
+        data="fashion-mnist",
+        preprocessing="784 pixels, row by row, each binary16(pixel / 255)",
+        fp32=images.outputs(net),
+        qat=real,
+        lowered=images.outputs(quantised, True),
+        seed=seed,
+        command=command,
+        method=f"{network}: FP32, {epochs[0]} epochs of SGD; {recipe}; {epochs[1]} epochs of QAT; {epochs[2]} epochs "
+               "more in the machine's arithmetic" + (f"; {predictor.record}" if predictor else ""),
+    )

@@ -1,0 +1,182 @@
+"""Multi-layer perceptrons: FP32, then PTQ-initialised QAT, then training in the machine's own arithmetic.
+
+Source: S0; numerics.md of the specification, integer mode, items 4 to 8.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from concord.model import block_lowering, dataset
+from concord.model.layer_overflow import Widths
+from concord.model.layers import Activation
+from concord.model.model import Model
+from concord.spec.formats import Format
+from concord.train.lib import data
+from concord.train.lib.export import finish, floats
+from concord.train.lib.fit import Progress, cross_entropy, fit, reproducible, silent
+from concord.train.lib.methods import Methods, Recipe
+from concord.train.overflow.predictor import settled
+from concord.train.qat.network import QuantisedNetwork
+from concord.train.runs.training import train_quantised
+from torch import nn
+
+FOUR_BITS = Format(bits=4, symmetric=True)
+MMSE = Methods()
+CALIBRATION, BATCH = 512, 128
+
+
+class Float(nn.Sequential):
+    """The FP32 network: linear layers with a relu between them, named as the layers of the model."""
+
+    def __init__(self, sizes: Sequence[int]):
+        names = [f"hidden{index}" for index in range(1, len(sizes) - 1)] + ["output"]
+        parts = OrderedDict()
+        for name, *size in zip(names, sizes, sizes[1:], strict=False):
+            parts |= {name: nn.Linear(*size), f"relu_{name}": nn.ReLU()}
+        parts.popitem()
+        super().__init__(parts)
+
+    @property
+    def linear(self) -> dict[str, nn.Linear]:
+        """Its layers by name."""
+        return {name: part for name, part in self.named_children() if isinstance(part, nn.Linear)}
+
+
+def recipe(weights_format: Format, input_format: Format, methods: Methods = MMSE) -> Recipe:
+    """WRPN weights and learned saturations and offsets, in these formats."""
+    return Recipe(weights_bits=weights_format.bits, input_bits=input_format.bits, methods=methods,
+                  symmetric=(weights_format.symmetric, input_format.symmetric))
+
+
+def train_float(images, labels, sizes: Sequence[int], *, seed: int, epochs: int, progress: Progress = silent) -> Float:
+    """Train the FP32 network."""
+    net = Float(sizes)
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
+
+    def loss(index):
+        return cross_entropy(net(images[index]), labels[index])
+
+    options = {"count": len(images), "batch": BATCH, "epochs": epochs, "seed": seed, "progress": progress}
+    fit(phase="FP32 training", net=net, loss=loss, optimiser=optimiser, **options)
+    return net
+
+
+def train_mlp(
+    out: Path,
+    *,
+    seed: int = 0,
+    folder: Path | None = None,
+    hidden: Sequence[int] = (128, 64),
+    weights_format: Format = FOUR_BITS,
+    input_format: Format = FOUR_BITS,
+    block: int | None = None,
+    methods: Methods = MMSE,
+    epochs: tuple[int, int, int] = (20, 8, 2),
+    accumulator: int | None = None,
+    samples: int | None = None,
+    command: str = "nnp train mlp",
+    progress: Progress = silent,
+) -> Model:
+    """Train an MLP on Fashion-MNIST, quantise it, and write the model.
+
+    Args:
+        out:            The model file.
+        seed:           Of every random choice.
+        folder:         Of the training images; that of Debian's package by default.
+        hidden:         Sizes of the hidden layers.
+        weights_format: Of the weights.
+        input_format:   Of the activations.
+        block:          None for integer mode; else the native dimension for block floating point, without retraining.
+        methods:        How the FP32 network is quantised before QAT.
+        epochs:         Of FP32 training, of QAT, and of QAT in the machine's arithmetic.
+        accumulator:    Bits of the machine's accumulator: ranges follow the overflows of serial sums on the calibration
+            set, after PTQ and after each epoch of QAT, so that none is left. None counts nothing.
+        samples:        Train on the first ones only.
+        command:        Recorded in the model.
+        progress:       Called as training goes on.
+
+    Raises:
+        ValueError: the data are missing, a value left the range of binary16, or a sum cannot be made to fit.
+    """
+    if accumulator is not None and block is not None:
+        raise ValueError(f"an accumulator of {accumulator} bits is for integer mode; leave out the block or the bits")
+    widths = None if accumulator is None else Widths(sum_bits=accumulator)
+    train, test = data.fashion_mnist(folder), dataset.load("fashion-mnist")
+    train = train.first(samples or len(train.labels))
+    reproducible(seed)
+    images, labels = floats(train.inputs), torch.from_numpy(train.labels.copy())
+    sizes = (images.shape[1], *hidden, len(train.classes))
+    net = train_float(images, labels, sizes, seed=seed, epochs=epochs[0], progress=progress)
+    fp32 = _outputs(net, floats(test.inputs))
+    if block is None:
+        qat = QuantisedNetwork(net, images[:CALIBRATION], recipe(weights_format, input_format, methods))
+        real, lowered, words = _train_integers(
+            qat, images, labels, floats(test.inputs), widths, seed=seed, epochs=epochs[1:], progress=progress)
+        layers, _ = qat.lower(ranges(net, images[:CALIBRATION]))
+    else:
+        layers, real, lowered = blocks(net, weights_format, input_format, block), fp32, None
+        words = f"block floating point of {weights_format.bits} bits in blocks of {block}, not retrained"
+    return finish(
+        out,
+        layers,
+        test,
+        data="fashion-mnist",
+        preprocessing="784 pixels, row by row, each binary16(pixel / 255)",
+        fp32=fp32,
+        qat=real,
+        lowered=lowered,
+        seed=seed,
+        command=command,
+        method=f"FP32, {epochs[0]} epochs of SGD; {words}",
+    )
+
+
+def _train_integers(
+    qat: QuantisedNetwork, images, labels, x, widths: Widths | None, *, seed: int, epochs: tuple[int, int],
+    progress: Progress,
+) -> tuple[torch.Tensor, torch.Tensor, str]:
+    """Train behind quantisers: the outputs for x in real numbers and in the machine's, and what was done, in words."""
+    for name, layer in qat.layers.items():
+        progress(f"PTQ {name}:", 1, 1, layer.lost)
+    predictor = None if widths is None else settled(qat, images[:CALIBRATION], widths, progress)
+    options = {"seed": seed, "progress": progress, "predictor": predictor, "batch": BATCH}
+    train_quantised(qat, images, labels, lowered=False, epochs=epochs[0], rate=0.01, **options)
+    real = _outputs(qat, x)
+    train_quantised(qat, images, labels, lowered=True, epochs=epochs[1], rate=0.001, **options)
+    words = (f"{qat.recipe}; {epochs[0]} epochs of QAT; {epochs[1]} epochs more in the machine's arithmetic"
+             + (f"; {predictor.record}" if predictor else ""))
+    return real, _outputs(qat, x, True), words
+
+
+def _outputs(net: nn.Module, x, *lowered: bool) -> torch.Tensor:
+    with torch.no_grad():
+        return net(x, *lowered)
+
+
+def blocks(net: Float, weights_format: Format, input_format: Format, block: int) -> tuple:
+    """The FP32 network in block floating point."""
+    return tuple(
+        block_lowering.block_dense(
+            name=name,
+            weights=layer.weight.detach().numpy(),
+            bias=layer.bias.detach().numpy(),
+            weights_format=weights_format,
+            input_format=input_format,
+            block=block,
+            activation=Activation.NONE if name == "output" else Activation.RELU,
+        )
+        for name, layer in net.linear.items()
+    )
+
+
+def ranges(net: Float, images) -> dict[str, dict]:
+    """Smallest and largest input and output of each linear layer, by its name."""
+    found, x = {}, images
+    with torch.no_grad():
+        for name, layer in net.linear.items():
+            y = layer(x)
+            found[name] = {end: (float(v.min()), float(v.max())) for end, v in (("input", x), ("output", y))}
+            x = torch.relu(y)
+    return found

@@ -1,0 +1,113 @@
+"""Post-training quantisation of a trained network, without training.
+
+Source: S0.a, S0.b; numerics.md of the specification, integer mode.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from concord.model import dataset, network
+from concord.model.model import Model, Provenance
+from concord.model.model_file import save_model
+from concord.model.npy_file import read_numbers
+from concord.train.lib import fp32_file
+from concord.train.lib.export import check_bits, finish, patterns
+from concord.train.lib.factory import build
+from concord.train.lib.fit import reproducible
+from concord.train.lib.methods import Recipe
+from concord.train.lib.networks import CLASSES, SHAPE
+from concord.train.qat.check import check
+from concord.train.qat.network import QuantisedNetwork
+from concord.train.runs.compare import CALIBRATION, MEASURED, Images
+from torch import nn
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Trained:
+    """A network in FP32, and what is known of its inputs.
+
+    Attributes:
+        name:   For people.
+        net:    In evaluation.
+        inputs: float32[samples, ...], the calibration set.
+        images: Those that it was trained on and is tested with, if they are the built-in ones.
+    """
+
+    name: str
+    net: nn.Module
+    inputs: torch.Tensor
+    images: Images | None
+
+
+def samples(path: Path) -> torch.Tensor:
+    """float32[samples, ...]: the calibration set of a .npy file, rounded to binary16 as a machine reads it.
+
+    Raises:
+        ValueError: there is no such file, or it holds no such numbers.
+    """
+    array = read_numbers(path)
+    if array.ndim < 2:
+        raise ValueError(f"{path}: numbers[samples, ...] are needed, not {array.dtype}{list(array.shape)}")
+    with np.errstate(over="ignore"):
+        halves = array.astype(np.float16)
+    if not np.isfinite(halves).all():
+        raise ValueError(f"{path}: some numbers are too large for binary16, or are none; scale them")
+    return torch.from_numpy(halves.astype(np.float32))
+
+
+def trained(
+    network: str, parameters: Path, recipe: Recipe, calibration: Path | None = None, folder: Path | None = None
+) -> Trained:
+    """A network with its FP32 parameters, and what to calibrate it with.
+
+    Args:
+        network:     As `factory.build` knows it.
+        parameters:  A file as `fp32_file` writes it.
+        recipe:      How it is to be quantised.
+        calibration: As `samples` reads it, or None for training images of Fashion-MNIST.
+        folder:      Of those.
+
+    Raises:
+        Unsupported: the network does what cannot be quantised.
+        ValueError: the network, a file or the data are missing or do not fit, or a method cannot do a width.
+    """
+    reproducible(0)
+    net, inputs = build(network).eval(), samples(calibration) if calibration else None
+    if inputs is None:
+        check(net, recipe, SHAPE, CLASSES)
+    else:
+        check(net, recipe, inputs.shape[1:])
+    fp32_file.load(net, parameters)
+    images = Images.load(CALIBRATION, folder) if inputs is None else None
+    return Trained(name=network, net=net, inputs=images.x if images else inputs, images=images)
+
+
+def write(out: Path, source: Trained, quantised: QuantisedNetwork, recipe: Recipe, command: str) -> Model:
+    """Write a quantised network, and measure it where there are test images.
+
+    Raises:
+        ValueError: a number left the range of binary16.
+        RuntimeError: golden and PyTorch differ in a bit, which is a defect of this program.
+    """
+    inputs, images = source.inputs, source.images
+    layers, sources = quantised.lower()
+    method = f"{source.name}: FP32 parameters from a file; {recipe}; {len(inputs)} samples to calibrate; not trained"
+    if images:
+        return finish(
+            out, layers, dataset.load("fashion-mnist"), sources=sources, data="fashion-mnist",
+            preprocessing="784 pixels, row by row, each binary16(pixel / 255)", fp32=images.outputs(source.net),
+            qat=images.outputs(quantised), lowered=images.outputs(quantised, True), seed=0, command=command,
+            method=method)
+    none = np.zeros(0, np.uint8)
+    model = Model(
+        name=Path(out).stem, data="none", preprocessing="numbers as in the calibration set, each rounded to binary16",
+        classes=(), layers=layers, sources=sources, fp32_predictions=none, qat_predictions=none,
+        provenance=Provenance(command=command, method=method, seed=0, fp32_accuracy=None, qat_accuracy=None,
+                              golden_accuracy=None))
+    with torch.no_grad():
+        lowered = torch.cat([quantised(part, True) for part in inputs.split(MEASURED)])
+    check_bits(network.outputs(model, patterns(inputs.flatten(1))), lowered)
+    save_model(model, out)
+    return model
