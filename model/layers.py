@@ -10,11 +10,13 @@ import numpy as np
 from concord.golden.mfu.activation import Activation
 from concord.model import layer_checks
 from concord.model.block_conv import BlockConv
+from concord.model.cells import lstm as cells
+from concord.model.cells.cell import Cell
 from concord.model.image_layers import Add, Concat, Conv, Pool
 from concord.spec.formats import Format
 
 #: Order of the gates in every array of a recurrent layer: forget, input, output, cell input (tanh).
-GATES = ("f", "i", "o", "j")
+GATES = tuple(gate.name for gate in cells.LSTM.gates)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -194,7 +196,21 @@ class LSTM:
     @property
     def centres(self) -> dict[str, float]:
         """For each gate the number beside which binary16 has the steps of its quantised output."""
-        return {gate: 1.5 * 2.0 ** (10 - self.gate_bits + (gate == "j")) for gate in GATES}
+        return {gate.name: gate.centre(self.gate_bits) for gate in self.cell.gates}
+
+    @property
+    def cell(self) -> Cell:
+        return cells.LSTM
+
+    @property
+    def vectors(self) -> Mapping[str, np.ndarray]:
+        """The cell's own parameters."""
+        return {}
+
+    @property
+    def initial(self) -> tuple[np.ndarray, ...]:
+        """The states before the first step."""
+        return self.initial_hidden, self.initial_cell
 
     @property
     def inputs(self) -> int:
@@ -252,6 +268,24 @@ class BlockLSTM:
         for name in "initial_hidden", "initial_cell":
             layer_checks.array(self, name, np.uint16, (hidden,))
         layer_checks.real(self)
+
+    @property
+    def gate_bits(self) -> int:
+        return 0
+
+    @property
+    def cell(self) -> Cell:
+        return cells.LSTM
+
+    @property
+    def vectors(self) -> Mapping[str, np.ndarray]:
+        """The cell's own parameters."""
+        return {}
+
+    @property
+    def initial(self) -> tuple[np.ndarray, ...]:
+        """The states before the first step."""
+        return self.initial_hidden, self.initial_cell
 
     @property
     def inputs(self) -> int:

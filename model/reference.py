@@ -1,16 +1,10 @@
 """The FP32 network that a model was quantised from, in numpy: how far each layer moved."""
 
 import numpy as np
+from concord.model.cells.real import CURVES, RealOperations
 from concord.model.layers import LSTM, Activation, BlockLSTM, Dense
 from concord.model.model import Model
 from concord.model.network import Trace
-
-_APPLY = {
-    Activation.NONE: lambda z: z,
-    Activation.RELU: lambda z: np.maximum(z, 0),
-    Activation.SIGMOID: lambda z: 1 / (1 + np.exp(-z)),
-    Activation.TANH: np.tanh,
-}
 
 
 def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None) -> list[np.ndarray]:
@@ -40,7 +34,7 @@ def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None)
             # Where the next layer's codes are unsigned, their clip at 0 is the relu.
             clipped = isinstance(after, Dense) and after.unsigned
             kind = Activation.RELU if clipped else layer.activation
-            x = result = _APPLY[kind](x @ real["fp32_weights"].T.astype(np.float64) + real["fp32_bias"])
+            x = result = CURVES[kind](x @ real["fp32_weights"].T.astype(np.float64) + real["fp32_bias"])
         results.append(result)
     return results
 
@@ -66,19 +60,15 @@ def errors(model: Model, traces: list[Trace], inputs: np.ndarray, lengths: np.nd
 
 def _recurrent(layer: LSTM | BlockLSTM, x, lengths) -> tuple[np.ndarray, np.ndarray]:
     """All hidden vectors and each sample's last one."""
-    parameters = (layer.real[f"fp32_{key}"] for key in ("input_weights", "recurrent_weights", "bias"))
-    w, r, bias = (np.asarray(value, np.float64) for value in parameters)
+    parameters = {key.removeprefix("fp32_"): np.asarray(value, np.float64) for key, value in layer.real.items()
+                  if key.startswith("fp32_")}
     samples, time = x.shape[:2]
     lengths = np.full(samples, time) if lengths is None else np.asarray(lengths)
-    u = np.einsum("stc,ghc->stgh", x, w) + bias
-    first = (state.view(np.float16).astype(np.float64) for state in (layer.initial_hidden, layer.initial_cell))
-    h, c = (np.tile(state, (samples, 1)) for state in first)
-    sequence = np.zeros((samples, time, bias.shape[1]))
+    states = [np.tile(state.view(np.float16).astype(np.float64), (samples, 1)) for state in layer.initial]
+    sequence = np.zeros((samples, time, layer.outputs))
     for step in range(time):
-        gates = u[:, step] + np.einsum("sc,ghc->sgh", h, r)
-        f, i, o = (_APPLY[Activation.SIGMOID](gates[:, gate]) for gate in range(3))
         on = (lengths > step)[:, None]
-        c = np.where(on, f * c + i * np.tanh(gates[:, 3]), c)
-        h = np.where(on, o * np.tanh(c), h)
-        sequence[:, step] = h
-    return sequence, h
+        new = layer.cell.step(RealOperations(layer.cell, parameters, x[:, step]), *states)
+        states = [np.where(on, *pair) for pair in zip(new, states, strict=True)]
+        sequence[:, step] = states[0]
+    return sequence, states[0]

@@ -55,6 +55,7 @@ SUB_ROOMS = {
         "overflow": {"lib", "qat"},
         "runs": {"lib", "bfp", "ptq", "recurrent", "qat", "overflow"},
     },
+    "model": {"cells": {"products"}},  # a file beside the sub-room
     "compiler": {"qonnx": set()},
     "nnp": {"lib": set(), "verify": {"lib"}, "commands": {"lib", "verify"}},
 }

@@ -135,7 +135,7 @@ def test_integer_lstm_keeps_each_state_when_its_sequence_ends():
     for sample, length in enumerate(lengths):
         h, c = lstm_oracle(layer, x[sample, :length], products)
         assert np.array_equal(trace.outputs[sample], h)
-        assert np.array_equal(trace.cell[sample], c)
+        assert np.array_equal(trace.states[1][sample], c)
         assert np.array_equal(trace.hidden[sample, length - 1], h)
         assert not trace.hidden[sample, length:].any()
 
@@ -165,7 +165,7 @@ def test_block_lstm():
     for sample in range(2):
         h, c = lstm_oracle(layer, x[sample], products)
         assert np.array_equal(trace.outputs[sample], h)
-        assert np.array_equal(trace.cell[sample], c)
+        assert np.array_equal(trace.states[1][sample], c)
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
