@@ -1,8 +1,8 @@
 """The quantised model: what training hands to the compiler.
 
 A model is a graph of layers. They are listed so that each stands behind its sources, and a layer takes what the layer
-before it in the list gave, or what `Model.sources` names. A recurrent layer gives a recurrent consumer its hidden vector
-of every time step; any other consumer sees that of the last step.
+before it in the list gave, or what `Model.sources` names. A recurrent layer gives a recurrent consumer its hidden
+vector of every time step; any other consumer sees that of the last step.
 """
 
 from collections.abc import Mapping

@@ -104,7 +104,7 @@ class MessageItems(wiring.Component):
         with m.If(self.reset):
             m.d.sync += self.waiting.eq(0)
 
-        self._fields(m, {kind: gathered[-messages.UNIT * size:] for kind, size in sizes.items()}, header, item)
+        self._fields(m, {kind: gathered[-message_payloads.UNIT * size:] for kind, size in sizes.items()}, header, item)
         return m
 
     def _fields(self, m, bits, header, item):

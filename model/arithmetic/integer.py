@@ -36,9 +36,8 @@ def largest_sum(weights: np.ndarray, start: np.ndarray, largest_code: int) -> in
         start:        Integers[..., rows], added to the sums.
         largest_code: Largest magnitude of a code.
     """
-    sums = np.abs(np.asarray(weights, np.int64)).sum(axis=-1)
-    rows = zip(sums.flat, np.asarray(start).flat, strict=True)
-    return max(int(row) * largest_code + abs(int(first)) for row, first in rows)
+    sums = np.abs(np.asarray(weights, np.int64)).sum(axis=-1).astype(object)
+    return int((sums * largest_code + np.abs(np.asarray(start).astype(object))).max())
 
 
 def exact_type(largest: int) -> type:

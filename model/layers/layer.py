@@ -4,20 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from concord.golden.mfu.activation import Activation
 from concord.model.arithmetic.integer import IntegerProduct
 
 #: The totals int64[groups, samples, rows] of a product for its codes int[groups, samples, columns]. Exact by default;
 #: who counts overflows or models a narrow accumulator hands in another function.
 Sums = Callable[[IntegerProduct, np.ndarray], np.ndarray]
-
-#: Activation functions in real numbers.
-CURVES = {
-    Activation.NONE: lambda z: z,
-    Activation.RELU: lambda z: np.maximum(z, 0),
-    Activation.SIGMOID: lambda z: 1 / (1 + np.exp(-z)),
-    Activation.TANH: np.tanh,
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from concord.model.cells.cell import Cell
 from concord.model.cells.golden import BlockOperations, IntegerOperations
 from concord.model.cells.real import RealOperations
 from concord.model.layers import checks
-from concord.model.layers.layer import Layer, Trace, no_integers
+from concord.model.layers.layer import Layer, Sums, Trace, no_integers
 from concord.spec.formats import Format
 
 
@@ -142,7 +142,8 @@ class IntegerRecurrent(Recurrent):
     def inputs(self) -> int:
         return self.input_weights.shape[2]
 
-    def operations(self, x, sums):
+    def operations(self, x: np.ndarray, sums: Sums) -> IntegerOperations:
+        """What the cell's formula computes with in one time step."""
         return IntegerOperations(self, x, sums)
 
     def products(self):
@@ -222,7 +223,8 @@ class BlockRecurrent(Recurrent):
     def inputs(self) -> int:
         return self.input_mantissas.shape[2]
 
-    def operations(self, x, sums):
+    def operations(self, x: np.ndarray, sums: Sums) -> BlockOperations:
+        """What the cell's formula computes with in one time step."""
         return BlockOperations(self, x)
 
     def products(self):

@@ -19,8 +19,9 @@ from concord.golden.mfu import activation
 from concord.golden.mfu.activation import Activation
 from concord.model.arithmetic import block, integer
 from concord.model.arithmetic.integer import IntegerProduct
+from concord.model.cells.real import CURVES
 from concord.model.layers import checks
-from concord.model.layers.layer import CURVES, Layer, Trace, no_integers
+from concord.model.layers.layer import Layer, Trace, no_integers
 from concord.spec.formats import Format
 
 
