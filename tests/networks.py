@@ -1,8 +1,10 @@
 """Random small networks in the formats of a machine, for tests."""
 
 import numpy as np
+from concord.golden.mfu.activation import Activation
 from concord.model import block_lowering, lowering
-from concord.model.layers import Activation, Layer
+from concord.model.cells.lstm import LSTM
+from concord.model.layers.layer import Layer
 from concord.model.model import Model, Provenance
 from concord.spec.config import Config
 
@@ -73,8 +75,9 @@ def _dense(rng, config, name, inputs, outputs):
 
 
 def _lstm(rng, config, name, inputs, outputs):
-    return lowering.lstm(
+    return lowering.recurrent(
         name=name,
+        cell=LSTM,
         input_codes=_codes(rng, config, 4, outputs, inputs),
         recurrent_codes=_codes(rng, config, 4, outputs, outputs),
         input_steps=rng.uniform(1, 2, 4) / config.weights.highest / np.sqrt(inputs),
@@ -84,8 +87,7 @@ def _lstm(rng, config, name, inputs, outputs):
         input_format=config.activations,
         s_in=3 / config.activations.levels,
         quantise_input=bool(rng.integers(2)),
-        initial_hidden=rng.uniform(-1, 1, outputs),
-        initial_cell=rng.normal(size=outputs),
+        initial={"hidden": rng.uniform(-1, 1, outputs), "cell": rng.normal(size=outputs)},
     )
 
 
@@ -102,14 +104,14 @@ def _block_dense(rng, config, name, inputs, outputs):
 
 
 def _block_lstm(rng, config, name, inputs, outputs):
-    return block_lowering.block_lstm(
+    return block_lowering.block_recurrent(
         name=name,
+        cell=LSTM,
         input_weights=rng.uniform(-1, 1, (4, outputs, inputs)) / np.sqrt(inputs),
         recurrent_weights=rng.uniform(-1, 1, (4, outputs, outputs)) / np.sqrt(outputs),
         bias=rng.normal(size=(4, outputs)) / 2,
         weights_format=config.weights,
         input_format=config.activations,
         block=config.native_dim,
-        initial_hidden=rng.uniform(-1, 1, outputs),
-        initial_cell=rng.normal(size=outputs),
+        initial={"hidden": rng.uniform(-1, 1, outputs), "cell": rng.normal(size=outputs)},
     )

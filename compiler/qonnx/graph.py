@@ -14,9 +14,13 @@ from concord.compiler.qonnx.nodes import DOMAIN, Nodes, quant_function
 from concord.compiler.qonnx.product import largest, product
 from concord.golden.mfu import activation
 from concord.golden.mfu.activation import Activation
-from concord.model import images
-from concord.model.image_layers import Add, Concat, Conv, Pool, Reduction
-from concord.model.layers import Dense, Layer
+from concord.model.arithmetic import windows
+from concord.model.layers.add import Add
+from concord.model.layers.concat import Concat
+from concord.model.layers.convolution import Conv
+from concord.model.layers.dense import Dense
+from concord.model.layers.layer import Layer
+from concord.model.layers.pool import Pool, Reduction
 from concord.model.model import INPUT, Model
 from onnx import ModelProto, TensorProto, helper
 
@@ -159,7 +163,7 @@ def _pool(nodes: Nodes, layer: Pool, x: Tensor) -> Tensor:
     total = parts[0]
     for count, part in enumerate(parts[1:], 2):
         total = nodes.binary16("Add", f"{name}.sum{count}", total, part)
-    factor = nodes.halves(f"{name}.reciprocal", images.reciprocal(len(parts)), ())
+    factor = nodes.halves(f"{name}.reciprocal", windows.reciprocal(len(parts)), ())
     return Tensor(name=nodes.binary16("Mul", f"{name}.y", total, factor), shape=layer.made, minus_zero=True)
 
 

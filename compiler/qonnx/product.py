@@ -5,8 +5,9 @@ from math import prod
 import numpy as np
 from concord.compiler.qonnx.nodes import FLOAT32_BITS, Nodes
 from concord.model import lowering
-from concord.model.image_layers import Conv
-from concord.model.layers import Dense
+from concord.model.arithmetic.integer import largest_sum
+from concord.model.layers.convolution import Conv
+from concord.model.layers.dense import Dense
 from onnx import TensorProto
 
 
@@ -60,4 +61,4 @@ def _start(layer: Dense | Conv) -> np.ndarray:
 def largest(layer: Dense | Conv) -> int:
     """No partial sum has a larger magnitude."""
     flat = layer.weights.reshape(len(layer.weights), -1)
-    return lowering.largest_sum(flat, _start(layer), layer.input_format, layer.unsigned)
+    return largest_sum(flat, _start(layer), lowering.largest_code(layer.input_format, layer.unsigned))

@@ -1,13 +1,12 @@
 """A cell's formula in golden arithmetic: the machine's bits.
 
-The layers have the fields of `model.layers.LSTM` and `BlockLSTM`, and beside them their `cell` and its `vectors`.
+The layers are `IntegerRecurrent` and `BlockRecurrent` of `model.layers.recurrent`.
 """
 
 import numpy as np
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
-from concord.golden.mvm import quantizer
-from concord.model import products
+from concord.model.arithmetic import block, integer
 from concord.model.cells.cell import Operations
 
 
@@ -58,37 +57,36 @@ class GoldenOperations(Operations[np.ndarray]):
 class IntegerOperations(GoldenOperations):
     """Products of integer codes: W x is scaled, biased and rounded before R h is added.
 
-    Attributes:
-        codes: int64[samples, inputs], the codes of x.
+    Args:
+        sums: From a product and its codes to its totals.
     """
 
-    def __init__(self, layer, x):
+    def __init__(self, layer, x, sums):
         super().__init__(layer, x)
-        self.codes = self._codes(x, layer.input_quant_scale)
-
-    def _codes(self, values, scale):
-        return quantizer.quantize_integer(products.affine(values, scale, None), self.layer.input_format, unsigned=False)
+        self._sums = sums
 
     def preactivation(self, gate, operand):
         return float16.add(self.recurrent_product(gate, operand), self.input_product(gate))
 
     def input_product(self, gate):
         layer, k = self.layer, self.layer.cell.index(gate)
-        a = self._gate("input", gate, self.x, lambda: products.integer_product(
-            products.tall(layer.input_weights), self.codes, layer.input_p))
+        a = self._gate("input", gate, self.x, lambda: self._product("input", self.x, layer.input_quant_scale))
         return float16.add(float16.mul(a, layer.input_scale[k]), layer.bias[k])
 
     def recurrent_product(self, gate, operand):
         layer, k = self.layer, self.layer.cell.index(gate)
-        a = self._gate("recurrent", gate, operand, lambda: products.integer_product(
-            products.tall(layer.recurrent_weights), self._codes(operand, layer.hidden_quant_scale), layer.recurrent_p))
+        scale = layer.hidden_quant_scale
+        a = self._gate("recurrent", gate, operand, lambda: self._product("recurrent", operand, scale))
         return float16.mul(a, layer.recurrent_scale[k])
+
+    def _product(self, matrix, operand, scale):
+        product = self.layer.product(matrix)
+        codes = integer.codes(operand, self.layer.input_format, scale=scale)
+        return product.rounded(self._sums(product, codes[None]))
 
 
 class BlockOperations(GoldenOperations):
     """Products in block floating point: the sum of W x and R h is exact and rounded once."""
-
-    codes = None
 
     def preactivation(self, gate, operand):
         product = self._gate("both", gate, operand, lambda: self._product(self._inputs, self._recurrent(operand)))
@@ -105,10 +103,15 @@ class BlockOperations(GoldenOperations):
 
     @property
     def _inputs(self):
-        return *map(products.tall, (self.layer.input_mantissas, self.layer.input_exponents)), self.x
+        return *_tall(self.layer.input_mantissas, self.layer.input_exponents), self.x
 
     def _recurrent(self, operand):
-        return *map(products.tall, (self.layer.recurrent_mantissas, self.layer.recurrent_exponents)), operand
+        return *_tall(self.layer.recurrent_mantissas, self.layer.recurrent_exponents), operand
 
     def _product(self, *parts):
-        return products.block_product(parts, self.layer.weights_format, self.layer.input_format, self.layer.block)
+        return block.product(parts, self.layer.weights_format, self.layer.input_format, self.layer.block)
+
+
+def _tall(*stacked: np.ndarray) -> list[np.ndarray]:
+    """Stack the gates' rows into one matrix: [gates, rows, columns] becomes [gates * rows, columns]."""
+    return [gates.reshape(-1, gates.shape[-1]) for gates in stacked]

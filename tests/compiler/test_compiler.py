@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from concord.compiler.network import compile_network
 from concord.model import network
-from concord.model.layers import Unknown
+from concord.model.layers.layer import Unknown
 from concord.model.model import Model
 from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
@@ -139,7 +139,7 @@ def test_every_unsupported_layer_is_named_with_what_to_do():
         Unknown(name="back", kind="Attention"),
     ]
     lines = refused(networks.model(layers), config).splitlines()
-    assert lines[1].startswith("layer 'front' (Conv2d): there is no such layer on this machine: use dense or LSTM")
+    assert lines[1].startswith("layer 'front' (Conv2d): there is no such layer on this machine: use dense or recurrent")
     assert (
         "layer 'dense0' (dense, integer): its input codes are symmetric 4-bit, the machine's operands full 8"
         in lines[2]

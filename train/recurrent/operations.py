@@ -9,6 +9,7 @@ from concord.golden.mfu.activation import Activation
 from concord.model.cells.cell import Cell, Operations
 from concord.train.lib.straight_through import Curve, binary16, plain
 
+
 def curve(kind: Activation, lowered: bool) -> Callable[[torch.Tensor], torch.Tensor]:
     """An activation function in real numbers, or the machine's."""
     if kind is Activation.RELU:

@@ -21,6 +21,8 @@ from concord.train.recurrent.float_layer import initial_state
 from concord.train.recurrent.integer_layer import SYMMETRIC
 
 EIGHT_BITS = Format(bits=8, symmetric=True)
+#: The same with the exponents of the presets with 8-bit operands: sums of training are exact in float64.
+EIGHT_BIT_BLOCKS = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
 #: Standard deviation of the noise added to the cepstra in training.
 NOISE = 0.2
 
@@ -97,8 +99,8 @@ def train_recurrent(
     seed: int = 0,
     folder: Path | None = None,
     hidden: Sequence[int] = (32,),
-    weights_format: Format = EIGHT_BITS,
-    input_format: Format = EIGHT_BITS,
+    weights_format: Format | None = None,
+    input_format: Format | None = None,
     gates: Gates = SYMMETRIC,
     initial: InitialState = InitialState.ZERO,
     block: int | None = None,
@@ -110,20 +112,24 @@ def train_recurrent(
     """Train a recurrent classifier on JapaneseVowels, quantise it, and write the model.
 
     Args:
-        cell:    Name of the cell of the recurrent layers.
-        folder:  Of JapaneseVowels_TRAIN.ts; that of the installed package aeon by default.
-        hidden:  Sizes of the recurrent layers.
-        gates:   How the weights of gates become integers.
-        initial: The states before the first time step.
-        block:   Elements that share an exponent, for block floating point; integers without it.
-        epochs:  Of FP32 training, of QAT, and of QAT in the machine's arithmetic.
-        Others:  As in `train.runs.mlp.train_mlp`.
+        cell:           Name of the cell of the recurrent layers.
+        folder:         Folder of JapaneseVowels_TRAIN.ts; that of the installed package aeon by default.
+        hidden:         Sizes of the recurrent layers.
+        weights_format: Format of the weights; 8 bits, symmetric, by default.
+        input_format:   Format of x and h; the same by default.
+        gates:          How the weights of gates become integers.
+        initial:        The states before the first time step.
+        block:          Elements that share an exponent, for block floating point; integers without it.
+        epochs:         Epochs of FP32 training, of QAT, and of QAT in the machine's arithmetic.
+        Others:         As in `train.runs.mlp.train_mlp`.
 
     Raises:
         ValueError: a width, size or number of epochs makes no sense, the data are missing, or a value left the range
             of binary16.
     """
     _check(hidden, epochs)
+    default = EIGHT_BITS if block is None else EIGHT_BIT_BLOCKS
+    weights_format, input_format = weights_format or default, input_format or default
     gates.travels_as(weights_format)  # refuses before anything is trained
     train, test = data.japanese_vowels(folder), dataset.load("japanese-vowels")
     train = train.first(samples or len(train.labels))

@@ -4,10 +4,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from concord.compiler.allocation import Place
+from concord.compiler.lib.allocation import Place
 from concord.golden.host.firmware import Section
+from concord.golden.mfu.activation import Activation
 from concord.spec.assembler import disassemble_word
 from concord.spec.isa import FIELDS, Instruction, Op, Reg, encode
+
+#: The operation of an activation function in each multi-function unit.
+ACTIVATIONS = (
+    {Activation.RELU: Op.V_RELU0, Activation.SIGMOID: Op.V_SIGM0, Activation.TANH: Op.V_TANH0},
+    {Activation.RELU: Op.V_RELU1, Activation.SIGMOID: Op.V_SIGM1, Activation.TANH: Op.V_TANH1},
+)
 
 
 def read(place: Place) -> Instruction:
@@ -23,6 +30,11 @@ def write(place: Place) -> Instruction:
 def operate(op: Op, place: Place | None = None) -> Instruction:
     """A point-wise operation; its operand, if it has one, lies at `place` in the stage's own memory."""
     return Instruction(op=op, a=place.address if place else 0)
+
+
+def activation(kind: Activation, mfu: int) -> list[Instruction]:
+    """The operation of an activation function, none for the identity."""
+    return [operate(ACTIVATIONS[mfu][kind])] if kind in ACTIVATIONS[mfu] else []
 
 
 class Program:
@@ -84,7 +96,8 @@ class Program:
         self.note(title)
         first = len(self.instructions)
         yield
-        self.sections.append(Section(layer=layer, first=first, last=len(self.instructions) - 1))
+        if len(self.instructions) > first:
+            self.sections.append(Section(layer=layer, first=first, last=len(self.instructions) - 1))
 
     def _register(self, register: Reg, value: int):
         if self._registers.get(register) != value:
