@@ -39,16 +39,24 @@ class Layout:
         writes: For each chain, the values that it writes and where to.
         before: For each chain, copies before it: from and to.
         after:  Copies at the end of the time step.
+        kept:   States that a time step reads before it writes them.
     """
 
     reads: dict[Value, list[Location]] = field(default_factory=lambda: defaultdict(list))
     writes: list[list[tuple[Value, Location]]] = field(default_factory=list)
     before: dict[int, list[tuple[Location, Location]]] = field(default_factory=lambda: defaultdict(list))
     after: list[tuple[Location, Location]] = field(default_factory=list)
+    kept: list[Stored] = field(default_factory=list)
 
     def location(self, value: Value, mem: Mem | None = None) -> Location:
         """Where a value lies in a memory, or the first of all memories."""
         return next(one for one in self.reads[value] if mem in (None, one.mem))
+
+    def memories(self, name: str) -> list[Mem]:
+        """The memories in which parameters of this name are read."""
+        found = [one.mem for value, places in self.reads.items() if isinstance(value, Stored) and value.name == name
+                 for one in places]
+        return list(dict.fromkeys(found))
 
 
 def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], result: Mem) -> Layout:
@@ -65,6 +73,7 @@ def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], 
         ValueError: a chain would have to write more than the machine can.
     """
     made, uses = Layout(), _uses(chains, read_at)
+    made.kept += [value for value in uses if isinstance(value, Stored) and value.state]
     for value, found in uses.items():
         for mem in dict.fromkeys(mem for _, mem in found if mem is not None):
             _add(made, trace, value, mem)
@@ -77,7 +86,7 @@ def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], 
         if not made.reads[value]:  # at most, chains begin with it
             _add(made, trace, value, mem)
     made.reads[trace.stored(trace.cell.states[0], state=True)] = made.reads[hidden]
-    for index, chain in enumerate(chains):
+    for index in range(len(chains)):
         made.writes.append(list(_writes(made, uses, chains, index)))
     return made
 
@@ -129,7 +138,7 @@ def _writes(made: Layout, uses, chains: list[Chain], index: int) -> Iterator[tup
                 copies = made.after if first is None else made.before[int(first)]
                 copies.append((target, location))
             if target.mem in taken or len(taken) == WRITES:
-                raise ValueError(f"a chain would write {target.mem.name} twice, or more than {WRITES} vectors; write the "
-                                 "cell's formula in another order")
+                raise ValueError(f"a chain would write {target.mem.name} twice, or more than {WRITES} vectors; write "
+                                 "the cell's formula in another order")
             taken.add(target.mem)
             yield value, target

@@ -135,7 +135,7 @@ class IntegerTracer(Tracer):
 
     def __init__(self, cell, gate_bits=0):
         super().__init__(cell, gate_bits)
-        self.results[self.CODES] = self._codes(self.results[cell.states[0]])
+        self.results = {self.CODES: self._codes(self.results[cell.states[0]]), **self.results}
 
     def preactivation(self, gate, operand):
         return self.add(self.recurrent_product(gate, operand), self.input_product(gate))
