@@ -45,7 +45,7 @@ class Run:
     Attributes:
         arm, rate, seed: What was trained.
         accuracy:        On the test set, in percent.
-        changes:         Times that a block changed its exponent.
+        changes:         Times that a tensor changed its exponent.
         saturations:     Updates or mantissas that were limited.
         seconds:         Of wall time.
     """

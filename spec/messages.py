@@ -6,8 +6,8 @@ CRC-32 (IEEE 802.3, as zlib) of all bytes before it. Everything is little-endian
     byte 0 kind, 1 memory, 2 flags (bit 0: integer mode), 3 zero, 4..7 address, 8..11 count, 12..15 configuration digest
 
 Only WRITE and READ name a memory, the other kinds carry 0. INPUT and OUTPUT carry address 0; only PACKED has flags.
-UPDATE is one pass of a block of parameters through the lazy update: byte 1 is the change of its exponent plus 1, byte 4
-the exponent E - E_MIN of its mantissas, byte 5 that of the update, bytes 6 and 7 zero; UPDATED has the same address.
+UPDATE is one pass of a tensor of parameters through the lazy update: byte 1 is the change of its exponent plus 1, byte
+4 the exponent E - E_MIN of its mantissas, byte 5 that of the update, bytes 6 and 7 zero; UPDATED has the same address.
 A message has at least one item. A machine runs INPUT at any time, the other kinds only while no program runs.
 """
 

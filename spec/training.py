@@ -1,8 +1,8 @@
 """Training tensors: widths of mantissas, the range of exponents, and what the lazy update keeps of a parameter.
 
-A block of `bits` is signed mantissas under one exponent E: value = mantissa * 2**(E - (bits - 1)). The exponent follows
-the rule E = ceil(log2 of the largest magnitude), so that an exact power of two saturates, and mantissas round half away
-from zero. A block is a whole tensor, or what lies along some of its axes.
+A training tensor of `bits` has signed mantissas under one exponent E: value = mantissa * 2**(E - (bits - 1)). The
+exponent follows the rule E = ceil(log2 of the largest magnitude), so that an exact power of two saturates; mantissas
+round half away from zero. The exponent belongs to the whole tensor, or to what lies along some of its axes.
 
 Source: S2; numerics.md of the specification, lazy update and training tensors.
 """
@@ -10,7 +10,7 @@ Source: S2; numerics.md of the specification, lazy update and training tensors.
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
-E_MIN, E_MAX = -126, 128  #: of every block, stored as E - E_MIN in 8 bits; a block of zeros has E_MIN
+E_MIN, E_MAX = -126, 128  #: of every tensor, stored as E - E_MIN in 8 bits; a tensor of zeros has E_MIN
 EXPONENT_BITS = 8
 MOST_LANES = 256  #: Most parameters that the lazy-update unit takes in one cycle.
 
@@ -26,7 +26,7 @@ class Width(IntEnum):
 
 
 class Ask(IntFlag):
-    """Why a block must go through the lazy update once more, from where it began."""
+    """Why a tensor must go through the lazy update once more, from where it began."""
 
     CHANGE = 1  #: its exponent must change: a mantissa leaves the range, or all fit in one bit less
     FRESH = 2  #: all of it was zero, so that it has no exponent yet: it takes the update's
@@ -72,7 +72,7 @@ class LazyFormat:
     @property
     def small(self) -> int:
         """Mantissas all of magnitude below this fit in one bit less. One less than a quarter of the range, so that a
-        block whose exponent has just risen stays."""
+        tensor whose exponent has just risen stays."""
         return (1 << self.bits - 2) - 1
 
     @property

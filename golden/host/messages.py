@@ -42,7 +42,7 @@ def input_message(config: Config, words: np.ndarray) -> bytes:
 
 
 def update_message(config: Config, old: Parameters, update: np.ndarray, update_exponent: int, change: int = 0) -> bytes:
-    """Send a block of parameters and its update, int64[n], through the lazy update once."""
+    """Send a tensor of parameters and its update, int64[n], through the lazy update once."""
     fields = [old.mantissas, old.residuals, update, update >> 16]
     words = np.stack([_padded(config, field) for field in fields], 1)
     address = old.exponent - E_MIN | update_exponent - E_MIN << 8

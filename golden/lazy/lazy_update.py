@@ -1,8 +1,8 @@
 """The lazy update: parameters trained in a few bits, without a wider copy of them.
 
-A parameter is a mantissa w and a residual r, worth w - r / 2**t units of its block. An update goes to the residual;
+A parameter is a mantissa w and a residual r, worth w - r / 2**t units of its tensor. An update goes to the residual;
 what the residual then holds of whole units steps over to the mantissa. The *joint value* (w << t) - r falls by exactly
-the rounded update and changes by nothing else, except where a block changes its exponent, which rounds it once.
+the rounded update and changes by nothing else, except where the tensor changes its exponent, which rounds it once.
 
 Source: S2, lazy update, with its erratum; numerics.md of the specification.
 """
@@ -10,13 +10,13 @@ Source: S2, lazy update, with its erratum; numerics.md of the specification.
 from dataclasses import dataclass
 
 import numpy as np
-from concord.golden.lazy.tensor import Block, quantise, round_shift
+from concord.golden.lazy.tensor import TrainingTensor, quantise, round_shift
 from concord.spec.training import E_MAX, E_MIN, Ask, LazyFormat
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What is kept of a tensor of parameters, one block.
+    """What is kept of a tensor of parameters: mantissas and residuals under one exponent.
 
     Attributes:
         mantissas: int64[...], of `bits` bits.
@@ -43,11 +43,11 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of a block through the unit.
+    """One pass of a tensor through the unit.
 
     Attributes:
         mantissas, residuals: int64[...]. To be kept where the unit asks for nothing.
-        ask:    Why the block must pass again, from where it began.
+        ask:    Why the tensor must pass again, from where it began.
         change: With Ask.CHANGE: what the exponent must change by.
         steps:  Mantissas that moved.
         rounded: Joint values that a change of the exponent rounded.
@@ -92,10 +92,10 @@ def split(joint, fmt: LazyFormat):
 
 
 def one_pass(old: Parameters, update, update_exponent: int, change: int = 0) -> Pass:
-    """Send a block through the unit once, to the exponent `old.exponent + change`.
+    """Send a tensor through the unit once, to the exponent `old.exponent + change`.
 
     Args:
-        old:             Where the block begins.
+        old:             Where the tensor begins.
         update:          int64[...], mantissas of what is subtracted.
         update_exponent: Its E.
         change:          One of `fmt.changes`.
@@ -125,7 +125,7 @@ def one_pass(old: Parameters, update, update_exponent: int, change: int = 0) -> 
 
 
 def next_change(lowest: int, highest: int, largest: int, inside: bool, exponent: int, fmt: LazyFormat) -> int:
-    """What the exponent of a block must change by: the least that brings all mantissas into their range, or -1 where
+    """What the exponent of a tensor must change by: the least that brings all mantissas into their range, or -1 where
     all are small, or 0. It never leaves E_MIN..E_MAX.
 
     Args:
@@ -142,12 +142,12 @@ def next_change(lowest: int, highest: int, largest: int, inside: bool, exponent:
     return -1 if largest < fmt.small and (lowest or highest) and exponent > E_MIN else 0
 
 
-def lazy_update(old: Parameters, update: Block, counts: Counts | None = None) -> Parameters:
-    """Subtract an update from a block, in as many passes as it asks for.
+def lazy_update(old: Parameters, update: TrainingTensor, counts: Counts | None = None) -> Parameters:
+    """Subtract an update from a tensor, in as many passes as it asks for.
 
     Args:
-        old:    The block.
-        update: One block of mantissas of `fmt.update` bits.
+        old:    The tensor.
+        update: A tensor of mantissas of `fmt.update` bits.
         counts: To which what happens is added.
     """
     counts = Counts() if counts is None else counts
@@ -170,12 +170,12 @@ def start(values, fmt: LazyFormat) -> Parameters:
     """Parameters from real numbers: the mantissas take what they can show, the residuals what those cut off.
 
     Args:
-        values: float64[...], one block.
+        values: float64[...], which share one exponent.
     """
-    block = quantise(values, fmt.bits + fmt.shift)
-    exponent = int(block.exponent.item())
-    mantissas, residuals = split(block.mantissas, fmt)
+    tensor = quantise(values, fmt.bits + fmt.shift)
+    exponent = int(tensor.exponent.item())
+    mantissas, residuals = split(tensor.mantissas, fmt)
     if mantissas.max(initial=0) > fmt.highest:  # a maximum close to a power of two
         exponent += 1
-        mantissas, residuals = split(round_shift(block.mantissas, 1), fmt)
+        mantissas, residuals = split(round_shift(tensor.mantissas, 1), fmt)
     return Parameters(mantissas, residuals, exponent, fmt)

@@ -1,6 +1,6 @@
 """One element of the lazy update, as stages that registers may separate.
 
-An element is a mapping of values, to which each stage adds. The control of a block, the same for all its elements, is
+An element is a mapping of values, to which each stage adds. The control of a tensor, the same for all its elements, is
 another. Without a change of the exponent, v = residual + aligned update is what
 steps; with one, v = -round(joint / 2**change) is, and the mantissa begins at 0: either way a mantissa falls by
 round(v / 2**t), and the residual is what is left of v.

@@ -24,29 +24,29 @@ COUNTED = {"steps": "moved", "rounded": "rounded", "saturations": "limited"}  # 
 
 
 def lazy_block(fmt: LazyFormat) -> data.StructLayout:
-    """What one pass of a block needs: stored exponents E - E_MIN, and by how much its own is to change."""
+    """What one pass of a tensor needs: stored exponents E - E_MIN, and by how much its own is to change."""
     return data.StructLayout({
         "exponent": EXPONENT_BITS, "update_exponent": EXPONENT_BITS, "change": change_shape(fmt)})
 
 
 def lazy_parameters(fmt: LazyFormat, lanes: int) -> data.StructLayout:
-    """One word of parameters; `last` on the last one of a block."""
+    """One word of parameters; `last` on the last one of a tensor."""
     return data.StructLayout({"mantissas": data.ArrayLayout(signed(fmt.bits), lanes),
                               "residuals": data.ArrayLayout(signed(fmt.residual), lanes), "last": 1})
 
 
 def lazy_elements(fmt: LazyFormat, lanes: int) -> data.StructLayout:
-    """One word of parameters and their updates. Lanes beyond the end of a block are zeros."""
+    """One word of parameters and their updates. Lanes beyond the end of a tensor are zeros."""
     return data.StructLayout({"mantissas": data.ArrayLayout(signed(fmt.bits), lanes),
                               "residuals": data.ArrayLayout(signed(fmt.residual), lanes),
                               "updates": data.ArrayLayout(signed(fmt.update), lanes), "last": 1})
 
 
 class LazyUpdate(wiring.Component):
-    """Subtract updates from parameters, one block after another, each in as many passes as it asks for.
+    """Subtract updates from parameters, one tensor after another, each in as many passes as it asks for.
 
-    A pass streams a block through once. Its answer says whether what came out stands, or the block must pass once more
-    from where it began: with its exponent changed, or with the exponent of its update.
+    A pass streams a tensor through once. Its answer says whether what came out stands, or whether the tensor must pass
+    once more from where it began: with its exponent changed, or with the exponent of its update.
 
     Args:
         fmt:   Widths.
@@ -54,7 +54,7 @@ class LazyUpdate(wiring.Component):
 
     Members:
         block: In(stream {exponent, update_exponent, change}). One for each pass.
-        i: In(stream {mantissas, residuals, updates, last}). Lanes beyond the end of a block are zeros.
+        i: In(stream {mantissas, residuals, updates, last}). Lanes beyond the end of a tensor are zeros.
         o: Out(stream {mantissas, residuals, last}).
         answer: Out(stream {ask, change, steps, rounded, saturations}). One for each pass, behind its last word.
         clear: In(1). Set the totals to 0.
@@ -62,7 +62,7 @@ class LazyUpdate(wiring.Component):
             bits, saturating.
 
     Timing:
-        One word a cycle in and out, from block to block too: where passes have fewer than four words, or fewer than
+        One word a cycle in and out, from tensor to tensor too: where passes have fewer than four words, or fewer than
         `search` and their values leave their range, answers may hold back the words of later ones. The first word comes
         out `latency` cycles after it went in.
 

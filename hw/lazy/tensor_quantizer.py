@@ -1,4 +1,4 @@
-"""Exact sums to blocks of training: the gates of golden.lazy.tensor.measure and golden.lazy.tensor.requantise."""
+"""Exact sums to training tensors: the gates of golden.lazy.tensor.measure and golden.lazy.tensor.requantise."""
 
 from operator import or_
 
@@ -24,12 +24,12 @@ MARGIN = 4  # words held beyond those in the pipeline
 
 
 def block_order() -> data.StructLayout:
-    """What one pass of a block is for: to measure it, or to convert it under a stored exponent E - E_MIN."""
+    """What one pass of a tensor is for: to measure it, or to convert it under a stored exponent E - E_MIN."""
     return data.StructLayout({"lsb": LSB, "bits": range(len(WIDTHS)), "convert": 1, "exponent": EXPONENT_BITS})
 
 
 def block_sums(sum_bits: int, lanes: int) -> data.StructLayout:
-    """One word of sums; `last` on the last one of a block. Lanes beyond the end of a block are zeros."""
+    """One word of sums; `last` on the last one of a tensor. Lanes beyond the end of a tensor are zeros."""
     return data.StructLayout({"sums": data.ArrayLayout(signed(sum_bits), lanes), "last": 1})
 
 
@@ -39,7 +39,9 @@ def block_mantissas(lanes: int) -> data.StructLayout:
 
 
 class TensorQuantizer(wiring.Component):
-    """Measure blocks, E = ceil(log2 max |sum|) + lsb, and convert them, clip(round(sum * 2**(lsb - (E - (bits - 1))))).
+    """Measure training tensors, E = ceil(log2 max |sum|) + lsb, and convert them.
+
+    A mantissa is clip(round(sum * 2**(lsb - (E - (bits - 1))))), rounded half away from zero.
 
     Args:
         sum_bits: Of a sum, sign included.
@@ -47,12 +49,12 @@ class TensorQuantizer(wiring.Component):
 
     Members:
         block: In(stream {lsb, bits, convert, exponent}). One for each pass; the exponent only counts in a conversion.
-        i: In(stream {sums, last}). Lanes beyond the end of a block are zeros.
+        i: In(stream {sums, last}). Lanes beyond the end of a tensor are zeros.
         measured: Out(stream {exponent}). One for each pass that measures, stored as E - E_MIN.
         o: Out(stream {mantissas, last}). The words of passes that convert.
 
     Timing:
-        One word a cycle in and out, from block to block too. Mantissas come `latency` cycles after their sums.
+        One word a cycle in and out, from tensor to tensor too. Mantissas come `latency` cycles after their sums.
 
     Raises:
         ValueError: sum_bits out of its range.
@@ -60,7 +62,7 @@ class TensorQuantizer(wiring.Component):
 
     def __init__(self, sum_bits: int, lanes: int):
         if not 2 <= sum_bits <= 62:
-            raise ValueError(f"a block quantiser takes sums of 2 to 62 bits, not {sum_bits}")
+            raise ValueError(f"a tensor quantizer takes sums of 2 to 62 bits, not {sum_bits}")
         self.sum_bits, self.lanes = sum_bits, lanes
         self.right_bits = bits_for(WIDEST + sum_bits + 1)
         super().__init__({

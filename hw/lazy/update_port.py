@@ -13,14 +13,14 @@ __all__ = ["UpdatePort"]
 
 
 class UpdatePort(wiring.Component):
-    """Sends the blocks of UPDATE messages through a lazy-update unit, and makes the words of UPDATED of what comes out.
+    """Sends the tensors of UPDATE messages through a lazy-update unit, and makes UPDATED messages of what comes out.
 
     Args:
         config: The machine; the unit takes mfu_lanes parameters a cycle.
 
     Members:
-        i: In(stream {exponents, change, remaining, words}). Parameters of a block.
-        o: Out(stream {word, exponents, remaining}). Mantissas and residuals in turn; the word that ends a block has
+        i: In(stream {exponents, change, remaining, words}). Parameters of a tensor.
+        o: Out(stream {word, exponents, remaining}). Mantissas and residuals in turn; the word that ends a tensor has
             what the unit asks for in its first lane, and the change in its second.
         events: Out. Of a pass that stands, when it ends: what the counters of lazy updates grow by.
 
@@ -45,8 +45,8 @@ class UpdatePort(wiring.Component):
         return m
 
     def _enter(self, m, unit, blocks):
-        """The first item of a block begins it in the unit and notes what its words will want to know."""
-        item, begun = self.i.p, Signal()  # the block of this item has been announced
+        """The first item of a tensor begins it in the unit and notes what its words will want to know."""
+        item, begun = self.i.p, Signal()  # the tensor of this item has been announced
         announce = Signal()
         m.d.comb += [
             announce.eq(self.i.valid & ~begun & unit.block.ready & blocks.i.ready),

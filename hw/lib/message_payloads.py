@@ -44,7 +44,7 @@ def packed(config: Config) -> data.StructLayout:
 
 
 def update(config: Config) -> data.StructLayout:
-    """M parameters for the lazy update, words as of `MessageKind.UPDATE`; `remaining` of the block, these included."""
+    """M parameters for the lazy update, words as of `MessageKind.UPDATE`; `remaining` of the tensor, these included."""
     return data.StructLayout({"exponents": 16, "change": 4, "remaining": 32,
                               "words": data.ArrayLayout(word(config), 4)})
 

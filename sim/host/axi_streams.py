@@ -1,4 +1,4 @@
-"""Testbench of hw.host.axi_streams around the lazy update: golden's blocks by cocotbext-axi."""
+"""Testbench of hw.host.axi_streams around the lazy update: golden's tensors by cocotbext-axi."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def words(**arrays) -> list[dict]:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def matches_golden(dut, stall):
-    """Blocks as packets, and a byte for each part of an answer."""
+    """Tensors as packets, and a byte for each part of an answer."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     ends = {}
     for seed, (kind, name) in enumerate(((AxiStreamSource, "s_axis_block"), (AxiStreamSource, "s_axis_i"),

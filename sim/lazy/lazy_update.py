@@ -80,7 +80,7 @@ def headers(passes: list[Given]) -> list[int]:
 
 
 def elements(given: Given) -> list[int]:
-    """The words of a block."""
+    """The words of a tensor."""
     def words(values):
         return np.pad(values, (0, -len(values) % LANES)).reshape(-1, LANES)
 
@@ -93,7 +93,7 @@ def elements(given: Given) -> list[int]:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[(0.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.6, 0.6), (0.0, 0.3, 0.3, 0.9)])
 async def matches_golden(dut, stall):
-    """Blocks of all kinds, in as many passes as golden asks for, and totals of those that stand."""
+    """Tensors of all kinds, in as many passes as golden asks for, and totals of those that stand."""
     bench, rng = Bench(dut, stall=stall), np.random.default_rng(cocotb.RANDOM_SEED)
     await bench.start()
     met, totals = Counter(), dict.fromkeys(TOTALS, 0)
@@ -120,7 +120,7 @@ async def matches_golden(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(long=[False, True])
 async def takes_and_gives_a_word_every_cycle(dut, long):
-    """Blocks in a row leave no bubble: short ones that stay in range, longer ones whose every pass is searched."""
+    """Tensors in a row leave no bubble: short ones that stay in range, longer ones whose every pass is searched."""
     rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 40
     size = LANES * (SEARCH if long else 4)
     passes = [overflowing(rng, FMT, size) if long else still(rng, size) for _ in range(count)]

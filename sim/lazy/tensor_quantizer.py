@@ -16,7 +16,7 @@ SUM_BITS, LANES, LATENCY = (int(os.environ[name]) for name in ("SUM_BITS", "LANE
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One pass of a block; `exponent` where it converts."""
+    """One pass of a tensor; `exponent` where it converts."""
 
     sums: np.ndarray
     lsb: int
@@ -30,7 +30,7 @@ class Given:
 
 
 def draw(rng, size: int) -> list[Given]:
-    """A block of any kind, to be measured and then converted, mostly under its own exponent."""
+    """A tensor of any kind, to be measured and then converted, mostly under its own exponent."""
     top = 1 << SUM_BITS - 1
     anything = rng.integers(-top + 1, top, size)
     powers = rng.choice([-1, 1], size) << rng.integers(0, SUM_BITS - 1, size)
@@ -98,7 +98,7 @@ class Bench:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[(0.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.8, 0.6), (0.0, 0.3, 0.9, 0.3)])
 async def matches_golden(dut, stall):
-    """Blocks of all kinds, measured and converted."""
+    """Tensors of all kinds, measured and converted."""
     bench, rng = Bench(dut, stall=stall), np.random.default_rng(cocotb.RANDOM_SEED)
     await start(dut)
     passes = [given for _ in range(500) for given in draw(rng, int(rng.integers(1, 5 * LANES + 1)))]
@@ -112,7 +112,7 @@ async def matches_golden(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(convert=[False, True])
 async def takes_and_gives_a_word_every_cycle(dut, convert):
-    """Blocks in a row leave no bubble, however short."""
+    """Tensors in a row leave no bubble, however short."""
     rng, bench = np.random.default_rng(cocotb.RANDOM_SEED), Bench(dut)
     await start(dut)
     passes = [draw(rng, LANES)[convert] for _ in range(100)]

@@ -21,7 +21,7 @@ EVENTS = Record(UpdatePort(CONFIG).events.shape())
 
 
 def blocks(rng, count: int):
-    """UPDATE messages of blocks of all sizes, some to another exponent."""
+    """UPDATE messages of tensors of all sizes, some to another exponent."""
     for _ in range(count):
         size = int(rng.integers(1, 6 * CONFIG.mfu_lanes))
         old = Parameters(rng.integers(-128, 128, size) >> rng.integers(0, 8), rng.integers(-(1 << 14), 1 << 14, size),

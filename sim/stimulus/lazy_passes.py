@@ -9,7 +9,7 @@ from concord.spec.training import E_MAX, E_MIN, Ask, LazyFormat
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What one pass takes: a block, an update of int64[n], its E, and the change of the block's."""
+    """What one pass takes: a tensor, an update of int64[n], its E, and the change of the tensor's."""
 
     old: Parameters
     update: np.ndarray

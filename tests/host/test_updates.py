@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from concord.golden.host.messages import update_message, updated_of
 from concord.golden.lazy.lazy_update import Counts, Parameters, lazy_update
-from concord.golden.lazy.tensor import Block
+from concord.golden.lazy.tensor import TrainingTensor
 from concord.sim.machines.host import machine
 from concord.spec.config import preset
 from concord.spec.messages import MessageKind, unpack
@@ -15,8 +15,8 @@ CONFIG = preset("tiny")
 FULL = LazyFormat()
 
 
-def updated(nnp, old: Parameters, update: Block) -> Parameters:
-    """What a host does: send a block as often as the unit asks for."""
+def updated(nnp, old: Parameters, update: TrainingTensor) -> Parameters:
+    """What a host does: send a tensor as often as the unit asks for."""
     exponent, change = update.exponent.item(), 0
     for _ in range(3):
         nnp.send(update_message(nnp.config, old, update.mantissas, exponent, change))
@@ -33,14 +33,14 @@ def updated(nnp, old: Parameters, update: Block) -> Parameters:
 
 
 def blocks(rng):
-    """Blocks of all sizes, some of zeros, with updates from far too small to far too large."""
+    """Tensors of all sizes, some of zeros, with updates from far too small to far too large."""
     size = int(rng.integers(1, 40))
     zero = rng.random() < 0.15
     old = Parameters(
         np.where(zero, 0, rng.integers(-128, 128, size) >> rng.integers(0, 7)),
         np.where(zero, 0, rng.integers(-(1 << 14), (1 << 14) + 1, size)), int(rng.integers(-60, 60)), FULL)
     update = rng.integers(-(1 << 31), 1 << 31, size) >> rng.integers(0, 16)
-    return old, Block(update, np.array([old.exponent + int(rng.integers(-24, 16))]), FULL.update)
+    return old, TrainingTensor(update, np.array([old.exponent + int(rng.integers(-24, 16))]), FULL.update)
 
 
 @pytest.mark.parametrize("kind", ["golden", "library"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from concord.golden.lazy import tensor_layers, tensor_network, tensor_training
 from concord.golden.lazy.lazy_update import start
-from concord.golden.lazy.tensor import Block, quantise
+from concord.golden.lazy.tensor import TrainingTensor, quantise
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual
 from concord.spec.training import E_MAX, E_MIN, LazyFormat
@@ -18,13 +18,13 @@ def half_away(x: Fraction) -> int:
     return floor(x + Fraction(1, 2)) if x >= 0 else -floor(-x + Fraction(1, 2))
 
 
-def real(block: Block) -> np.ndarray:
+def real(tensor: TrainingTensor) -> np.ndarray:
     """object[...] of fractions."""
-    scale = Fraction(2) ** int(block.lsb.item())
-    return np.array([int(m) * scale for m in block.mantissas.ravel()], object).reshape(block.mantissas.shape)
+    scale = Fraction(2) ** int(tensor.lsb.item())
+    return np.array([int(m) * scale for m in tensor.mantissas.ravel()], object).reshape(tensor.mantissas.shape)
 
 
-def requantised(values: np.ndarray, bits: int) -> Block:
+def requantised(values: np.ndarray, bits: int) -> TrainingTensor:
     """The definition, on fractions."""
     largest = max((abs(v) for v in values.ravel()), default=0)
     exponent = E_MIN
@@ -37,7 +37,7 @@ def requantised(values: np.ndarray, bits: int) -> Block:
     return whole(np.array(mantissas, np.int64).reshape(values.shape), exponent, bits)
 
 
-def equal(got: Block, want: Block):
+def equal(got: TrainingTensor, want: TrainingTensor):
     assert got.bits == want.bits
     assert got.exponent.item() == want.exponent.item()
     assert np.array_equal(got.mantissas, want.mantissas)
@@ -165,7 +165,8 @@ def test_zero_weights_leave_the_bias():
 def test_update_and_momentum():
     rng = np.random.default_rng(6)
     rates = tensor_training.Rates(learning_rate=0.01, momentum=0.9)
-    learning_rate, momentum = (Fraction(float(r.values[0])) for r in (rates.learning_rate_block, rates.momentum_block))
+    tensors = rates.learning_rate_tensor, rates.momentum_tensor
+    learning_rate, momentum = (Fraction(float(tensor.values[0])) for tensor in tensors)
     assert abs(float(learning_rate) - 0.01) < 0.01 * 2**-14
     v = tensor_training.no_momentum((20,), rates)
     for exponent in (-3, -3, 4, -9, -2):

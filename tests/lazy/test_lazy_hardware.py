@@ -53,7 +53,7 @@ def compare(verilated: Transfers, passes: list[Given], *, pause: float = 0.0):
 
 
 def at_shift(shift: int, fmt: LazyFormat) -> tuple[int, int]:
-    """Exponents of a block and an update that is shifted right by this much."""
+    """Exponents of a tensor and an update that is shifted right by this much."""
     return 0, fmt.alignment(0, 0) - shift
 
 
@@ -72,14 +72,14 @@ def test_every_step(fmt):
 
 @pytest.mark.parametrize("fmt", SMALL.values(), ids=SMALL)
 def test_answers_of_single_elements(fmt):
-    """What blocks of one element ask for, where nothing hides behind a larger neighbour."""
+    """What tensors of one element ask for, where nothing hides behind a larger neighbour."""
     rng = np.random.default_rng(fmt.bits)
     compare(unit(fmt, 8), [draw(rng, fmt, 1) for _ in range(10_000)], pause=0.2)
 
 
 @pytest.mark.parametrize("lanes", [3, 8])
 def test_a_million_random_steps(lanes):
-    """At the real widths, blocks from one element to thousands, and every corner among them."""
+    """At the real widths, tensors from one element to thousands, and every corner among them."""
     fmt, rng, met = LazyFormat(), np.random.default_rng(lanes), set()
     steps = 0
     while steps < 600_000:

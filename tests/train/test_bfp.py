@@ -1,4 +1,4 @@
-"""Block floating point training in PyTorch: golden's bits, step after step."""
+"""TrainingTensor floating point training in PyTorch: golden's bits, step after step."""
 
 from itertools import product
 
@@ -7,7 +7,7 @@ import pytest
 from concord.golden.lazy import lazy_update, tensor_layers, tensor_network, tensor_training
 from concord.golden.lazy import tensor as golden_tensor
 from concord.golden.lazy.lazy_update import Counts
-from concord.golden.lazy.tensor import Block, quantise
+from concord.golden.lazy.tensor import TrainingTensor, quantise
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual
 from concord.golden.lazy.tensor_training import Rates
@@ -29,9 +29,9 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-def same(got, want: Block):
+def same(got, want: TrainingTensor):
     assert (got.lsb, got.bits) == (want.lsb.item(), want.bits)
-    assert np.array_equal(got.block().mantissas, want.mantissas)
+    assert np.array_equal(got.golden().mantissas, want.mantissas)
 
 
 def test_requantising_is_goldens():
@@ -71,7 +71,7 @@ def test_branches_add_as_golden():
     same(got, tensor_layers.add_gradients(wide, short))
 
 
-def compare(old, update: Block, counts):
+def compare(old, update: TrainingTensor, counts):
     """One update in both; the new parameters."""
     new = lazy.lazy_update(lazy.from_golden(old), tensor.exact(update, torch.empty(0)), counts[0])
     want = lazy_update.lazy_update(old, update, counts[1])
@@ -119,7 +119,7 @@ def test_every_lazy_step_of_small_widths(fmt):
         counts = Counts(), Counts()
         compare(lazy_update.Parameters(w, r, 0, fmt), whole(u, exponent, fmt.update), counts)
         stays = np.abs(lazy_update.one_pass(lazy_update.Parameters(w, r, 0, fmt), u, exponent).mantissas) < fmt.highest
-        top = np.full(1, fmt.highest)  # beside it a block need not change its exponent
+        top = np.full(1, fmt.highest)  # beside it a tensor need not change its exponent
         for part in np.array_split(np.flatnonzero(stays), 4):
             old = [np.append(a[part], b) for a, b in ((w, top), (r, 0))]
             compare(lazy_update.Parameters(*old, 0, fmt), whole(np.append(u[part], 0), exponent, fmt.update), counts)
@@ -147,7 +147,7 @@ def agree(net, parameters, momenta):
         assert np.array_equal(got.residuals, want.residuals), name
         if name in momenta:
             assert kept.momentum.lsb == momenta[name].lsb.item()
-            assert np.array_equal(kept.momentum.block().mantissas, momenta[name].mantissas)
+            assert np.array_equal(kept.momentum.golden().mantissas, momenta[name].mantissas)
 
 
 @pytest.mark.parametrize("kernels", [onednn.Integer8, Floating])
@@ -176,7 +176,7 @@ def test_steps_of_training_are_goldens(layers, momentum, kernels):
 
 @pytest.mark.parametrize("rate", [1e-4, 30.0])
 def test_small_and_exploding_steps_are_goldens(rate):
-    """Blocks of zeros, values far apart, and exponents that rise every step."""
+    """Tensors of zeros, values far apart, and exponents that rise every step."""
     rng = np.random.default_rng(4)
     for trial, layers in enumerate((SMALL, DEEP, OVERLAPPING)):
         rates = Rates(learning_rate=rate, momentum=0.9, momentum_bits=8)

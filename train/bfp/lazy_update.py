@@ -14,13 +14,13 @@ UNEVEN = ROUNDED[torch.float64][1]
 
 @dataclass(slots=True)
 class Parameters:
-    """One block of parameters, as `golden.lazy.lazy_update.Parameters`.
+    """One tensor of parameters, as `golden.lazy.lazy_update.Parameters`.
 
     Attributes:
         mantissas, residuals: float64[...] of integers.
         exponent:             E of the mantissas.
         fmt:                  Widths.
-        zero:                 Whether it may be a block of zeros, which has no exponent yet.
+        zero:                 Whether it may be a tensor of zeros, which has no exponent yet.
     """
 
     mantissas: torch.Tensor
@@ -45,7 +45,7 @@ def lazy_update(old: Parameters, update: Exact, counts: Counts) -> Parameters:
     """Subtract an update.
 
     Args:
-        old:    The block.
+        old:    The tensor.
         update: Of `fmt.update` bits.
         counts: To which what happens is added.
     """

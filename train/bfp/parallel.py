@@ -1,7 +1,7 @@
-"""Data parallel training: several processes that share each block, and get the bits of one process.
+"""Data parallel training: several processes that share each training tensor, and get the bits of one process.
 
-Blocks are measured over all processes; gradients are exchanged as exact integers in one unit, so that no order of
-arrival can change a bit.
+The exponent of a tensor is measured over all processes. Gradients are exchanged as exact integers in one unit, so that
+no order of arrival can change a bit.
 
 Source: S2.i.
 """

@@ -15,7 +15,7 @@ from concord.golden.lazy.tensor_training import Rates
 from concord.spec.training import LazyFormat, Width
 from concord.train.bfp import lazy_update
 from concord.train.bfp.tensor import Exact, exact, requantise
-from concord.train.bfp.tensor import add as add_blocks
+from concord.train.bfp.tensor import add as add_tensors
 
 
 class Arm(StrEnum):
@@ -48,7 +48,7 @@ def state_bytes(arm: Arm, rates: Rates) -> dict[str, int]:
 
 
 class Lazy:
-    """A block of parameters under the lazy update.
+    """A tensor of parameters under the lazy update.
 
     Args:
         begun: From `golden.lazy.lazy_update.start`, or from a checkpoint.
@@ -62,7 +62,7 @@ class Lazy:
 
     def __init__(self, begun: golden.Parameters, rates: Rates, device: str = "cpu"):
         self.rates, self.momentum, self.counts = rates, None, Counts()
-        self.learning_rate, self.decay = rates.learning_rate_block, rates.momentum_block
+        self.learning_rate, self.decay = rates.learning_rate_tensor, rates.momentum_tensor
         self.kept = lazy_update.from_golden(begun, device)
 
     @property
@@ -90,11 +90,11 @@ class Lazy:
         old = self.momentum
         if old is None:
             old = exact(tensor_training.no_momentum(tuple(gradient.shape), self.rates), gradient.values)
-        return add_blocks(_product(self.decay, old), gradient, self.rates.momentum_bits)
+        return add_tensors(_product(self.decay, old), gradient, self.rates.momentum_bits)
 
 
 def _product(rate, x: Exact) -> Exact:
-    """Exact product with a block of one mantissa."""
+    """Exact product with a training tensor of one mantissa."""
     mantissa = int(rate.mantissas.item())
     top = None if x.top is None else x.top * mantissa
     return Exact(x.values.double() * float(mantissa), x.lsb + int(rate.lsb.item()), 0, x.up, top)
@@ -128,15 +128,15 @@ class Stochastic(Lazy):
 
 
 class Frozen(Lazy):
-    """The exponent stays: mantissas that leave their range saturate. Only a block of zeros may take an exponent."""
+    """The exponent stays: mantissas that leave their range saturate. Only a tensor of zeros may take an exponent."""
 
     def subtract(self, update: Exact):
         old = self.kept.golden()
-        block = Exact(update.values, update.lsb, Width.LINEAR, update.up).block()
-        exponent = int(block.exponent.item())
+        step = Exact(update.values, update.lsb, Width.LINEAR, update.up).golden()
+        exponent = int(step.exponent.item())
         if not old.mantissas.any() and not old.residuals.any():
             old = golden.Parameters(old.mantissas, old.residuals, exponent, old.fmt)
-        done = golden.one_pass(old, block.mantissas, exponent)
+        done = golden.one_pass(old, step.mantissas, exponent)
         self.counts.steps += done.steps
         self.counts.saturations += done.saturations
         made = golden.Parameters(done.mantissas, done.residuals, old.exponent, old.fmt)

@@ -1,4 +1,4 @@
-"""Training blocks in PyTorch: exact integers in floating point tensors, with the bits of `golden.lazy.tensor`.
+"""Training tensors in PyTorch: exact integers in floating point tensors, with the bits of `golden.lazy.tensor`.
 
 The quick way holds where nothing leaves the range of exponents and what a tensor's type holds exactly; everywhere else
 golden itself computes. Half away from zero is one product and one rounding to even: for integers n of at most B bits,
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from concord.golden.lazy import tensor as golden_tensor
 from concord.golden.lazy import tensor_layers
-from concord.golden.lazy.tensor import Block
+from concord.golden.lazy.tensor import TrainingTensor
 from concord.spec.training import E_MAX, E_MIN, Width
 from concord.train.bfp.parallel import Alone
 
@@ -21,11 +21,11 @@ ROUNDED = {torch.float32: (1 << 22, 1 + 2.0**-23), torch.float64: (1 << 50, 1 + 
 
 @dataclass(slots=True)
 class Exact:
-    """A tensor of one block: its mantissas are values * 2**up, in units of 2**lsb.
+    """A training tensor: its mantissas are values * 2**up, in units of 2**lsb.
 
     Attributes:
         values: Integers: int8 or int16 for mantissas of as many bits, else whatever type holds them.
-        lsb:    As golden's blocks have it.
+        lsb:    Exponent of one unit, as in `golden.lazy.tensor.TrainingTensor`.
         bits:   Of a mantissa; 0 of exact sums.
         up:     0 or more: bits that nobody had to write down.
         top:    max |value| over all processes, where it is known.
@@ -45,13 +45,13 @@ class Exact:
         """int64[...]: the mantissas."""
         return self.values.cpu().to(torch.int64).numpy() << self.up
 
-    def block(self) -> Block:
-        """Golden's form of it."""
+    def golden(self) -> TrainingTensor:
+        """The same tensor in golden's form."""
         return tensor_layers.whole(self.integers(), self.lsb + self.bits - 1, self.bits)
 
 
-def exact(made: Block, like: torch.Tensor) -> Exact:
-    """A golden block as a tensor on the device of another."""
+def exact(made: TrainingTensor, like: torch.Tensor) -> Exact:
+    """One of golden's training tensors, on the device of another tensor."""
     values = torch.from_numpy(made.mantissas).to(like.device, _type(made.bits))
     return Exact(values, int(made.lsb.item()), made.bits)
 
@@ -86,7 +86,7 @@ def requantise(x: Exact, bits: int, group=Alone, *, through: bool = False) -> Ex
     Args:
         x:       Exact sums, which may be overwritten, or mantissas, which are not.
         bits:    8, 16 or 32.
-        group:   The processes that share the block.
+        group:   The processes that share the tensor.
         through: By way of 32 bits, as products are.
     """
     top = largest(x.values, group) if x.top is None else x.top

@@ -27,7 +27,7 @@ def fit(net: Network, x: Exact, labels: np.ndarray, *, epochs: int, batch_size: 
 
     Args:
         net:        Its group shares each batch: a process takes its part of the same random batch.
-        x:          All training inputs, one block.
+        x:          All training inputs, under one exponent.
         labels:     int[samples].
         epochs:     How often each sample is seen.
         batch_size: Samples of a step, over all processes.

@@ -22,7 +22,7 @@ class Products:
         name:       Of its parameters.
         parameters: By name, with `mantissas` and `lsb`.
         kernels:    Of `exact_products`.
-        group:      The processes that share each block.
+        group:      The processes that share each tensor.
         wanted:     Whether the gradient of its input is.
     """
 

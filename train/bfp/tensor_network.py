@@ -61,7 +61,7 @@ class Network:
         """Train on a batch, or a process' share of one, and give its mean loss."""
         logits = self.forward(x)
         count = self.group.total(torch.tensor(len(labels), dtype=torch.int64))
-        loss, real = tensor_training.loss_gradient(logits.block().values, labels, int(count))
+        loss, real = tensor_training.loss_gradient(logits.golden().values, labels, int(count))
         for name, found in self.backward(self._quantised(real, logits.values)).items():
             self.parameters[name].update(found)
         return self.group.total_float(loss)
@@ -102,12 +102,12 @@ def network(layers, arm: Arm, rates: Rates, *, seed: int = 0, values: dict[str, 
 
 
 def inputs(values, device: str = "cpu") -> Exact:
-    """Real inputs, quantised as an activation: all of them are one block, so that batches share its exponent."""
+    """Real inputs, quantised as an activation: all of them share one exponent, so that every batch has it."""
     return exact(quantise(np.asarray(values), Width.ACTIVATION), torch.empty(0, device=device))
 
 
 def batch(x: Exact, index: torch.Tensor) -> Exact:
-    """Some samples of a block."""
+    """Some samples of a training tensor."""
     return Exact(x.values[index], x.lsb, x.bits, x.up)
 
 

@@ -66,7 +66,7 @@ def train_network(net: Network, images: torch.Tensor, labels: np.ndarray, *, epo
     for epoch in range(epochs):
         now = Rates(learning_rate=rate * (1 + np.cos(np.pi * epoch / epochs)) / 2)
         for parameter in net.parameters.values():
-            parameter.learning_rate = now.learning_rate_block
+            parameter.learning_rate = now.learning_rate_tensor
         losses = [net.step(batch(x, index), labels[index.numpy()]) for index in batches(len(labels), BATCH, generator)]
         Observer.of(progress).write(Row(
             phase="lazy update", epoch=epoch + 1, step=(epoch + 1) * len(losses), rate=now.learning_rate,
@@ -120,7 +120,7 @@ def train_lazy_mlp(
     trained = {name: kept.kept.golden() for name, kept in net.parameters.items()}
     with torch.no_grad():
         fp32 = real(x)
-    logits = torch.from_numpy(net.forward(inputs(x)).block().values)
+    logits = torch.from_numpy(net.forward(inputs(x)).golden().values)
     return finish(
         out,
         model_layers(plan, trained, weights_format, input_format, block),
