@@ -184,7 +184,7 @@ class Machine:
         *block, change = update_of(self.config, message)
         done = one_pass(*block, change)
         self._sent.append(updated_message(self.config, message.address, done))
-        if not done.ask:
+        if not done.repeat:
             for counter, count in ((Counter.LAZY_STEPS, done.steps), (Counter.LAZY_CHANGES, int(change != 0)),
                                    (Counter.LAZY_ROUNDED, done.rounded), (Counter.LAZY_SATURATIONS, done.saturations)):
                 self.counters.add(counter, count)

@@ -25,8 +25,8 @@ class Width(IntEnum):
     RESIDUAL = 16  #: what a parameter's mantissa does not show yet, the fifth
 
 
-class Ask(IntFlag):
-    """Why a tensor must go through the lazy update once more, from where it began."""
+class Repeat(IntFlag):
+    """Why a training tensor must go through the lazy update once more, from where it began."""
 
     CHANGE = 1  #: its exponent must change: a mantissa leaves the range, or all fit in one bit less
     FRESH = 2  #: all of it was zero, so that it has no exponent yet: it takes the update's

@@ -6,7 +6,7 @@ from concord.golden.mvm.packing import pack_tiles
 from concord.spec.config import Config
 from concord.spec.isa import Mem
 from concord.spec.messages import Message, MessageKind, exponents, pack
-from concord.spec.training import E_MIN, Ask, LazyFormat
+from concord.spec.training import E_MIN, LazyFormat, Repeat
 
 
 def write_message(config: Config, mem: Mem, words: np.ndarray, address: int = 0) -> bytes:
@@ -52,7 +52,7 @@ def update_message(config: Config, old: Parameters, update: np.ndarray, update_e
 def updated_message(config: Config, address: int, done: Pass) -> bytes:
     """What the lazy update makes of that: mantissas, residuals, and what it asks for."""
     words = np.stack([_padded(config, done.mantissas), _padded(config, done.residuals)], 1)
-    answer = np.pad([done.ask, done.change], (0, config.mfu_lanes - 2))
+    answer = np.pad([done.repeat, done.change], (0, config.mfu_lanes - 2))
     items = np.concatenate([words.reshape(-1, config.mfu_lanes), answer[None]])
     return _message(config, MessageKind.UPDATED, items.astype("<u2"), address=address)
 
@@ -66,11 +66,11 @@ def update_of(config: Config, message: Message) -> tuple[Parameters, np.ndarray,
     return old, update.ravel().astype(np.int64), update_exponent, message.memory - 1
 
 
-def updated_of(config: Config, message: Message, size: int) -> tuple[np.ndarray, np.ndarray, Ask, int]:
+def updated_of(config: Config, message: Message, size: int) -> tuple[np.ndarray, np.ndarray, Repeat, int]:
     """Mantissas and residuals int64[size], what the unit asks for, and the change, that an UPDATED brings."""
     words = _signed(words_of(config, message), 16).reshape(-1, config.mfu_lanes)
     mantissas, residuals = words[:-1].reshape(-1, 2, config.mfu_lanes).swapaxes(0, 1)
-    return mantissas.ravel()[:size], residuals.ravel()[:size], Ask(int(words[-1, 0])), int(words[-1, 1])
+    return mantissas.ravel()[:size], residuals.ravel()[:size], Repeat(int(words[-1, 0])), int(words[-1, 1])
 
 
 def words_of(config: Config, message: Message) -> np.ndarray:

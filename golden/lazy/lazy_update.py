@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.lazy.tensor import TrainingTensor, quantise, round_shift
-from concord.spec.training import E_MAX, E_MIN, Ask, LazyFormat
+from concord.spec.training import E_MAX, E_MIN, LazyFormat, Repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Pass:
     """One pass of a tensor through the unit.
 
     Attributes:
-        mantissas, residuals: int64[...]. To be kept where the unit asks for nothing.
-        ask:    Why the tensor must pass again, from where it began.
-        change: With Ask.CHANGE: what the exponent must change by.
+        mantissas, residuals: int64[...]. They are kept where `repeat` is 0.
+        repeat: Why the tensor must pass again, from where it began.
+        change: With Repeat.CHANGE: what the exponent must change by.
         steps:  Mantissas that moved.
         rounded: Joint values that a change of the exponent rounded.
         saturations: Elements whose update or mantissa was limited.
@@ -56,7 +56,7 @@ class Pass:
 
     mantissas: np.ndarray
     residuals: np.ndarray
-    ask: Ask
+    repeat: Repeat
     change: int
     steps: int
     rounded: int
@@ -112,15 +112,15 @@ def one_pass(old: Parameters, update, update_exponent: int, change: int = 0) -> 
         step = round_shift(total, fmt.shift)
         mantissas, residuals = old.mantissas - step, total - (step << fmt.shift)
     inside = (mantissas >= fmt.lowest) & (mantissas <= fmt.highest)
-    ask, wanted = Ask(0), 0
+    repeat, wanted = Repeat(0), 0
     if not change:
         ends = int(joint.min(initial=0)), int(joint.max(initial=0))
         wanted = next_change(*ends, int(np.abs(mantissas).max(initial=0)), bool(inside.all()), old.exponent, fmt)
-        ask |= Ask.CHANGE if wanted else Ask(0)
+        repeat |= Repeat.CHANGE if wanted else Repeat(0)
         fresh = not old.mantissas.any() and not old.residuals.any() and np.asarray(update).any()
-        ask |= Ask.FRESH if fresh and update_exponent != old.exponent else Ask(0)
+        repeat |= Repeat.FRESH if fresh and update_exponent != old.exponent else Repeat(0)
     clipped = np.clip(mantissas, fmt.lowest, fmt.highest)
-    return Pass(clipped, np.where(inside, residuals, 0), ask, wanted, int((clipped != old.mantissas).sum()), rounded,
+    return Pass(clipped, np.where(inside, residuals, 0), repeat, wanted, int((clipped != old.mantissas).sum()), rounded,
                 int((limited | ~inside).sum()))
 
 
@@ -153,10 +153,10 @@ def lazy_update(old: Parameters, update: TrainingTensor, counts: Counts | None =
     counts = Counts() if counts is None else counts
     mantissas, exponent = update.mantissas, int(update.exponent.item())
     done, change = one_pass(old, mantissas, exponent), 0
-    if done.ask & Ask.FRESH:
+    if done.repeat & Repeat.FRESH:
         old = Parameters(old.mantissas, old.residuals, exponent, old.fmt)
         done = one_pass(old, mantissas, exponent)
-    if done.ask & Ask.CHANGE:
+    if done.repeat & Repeat.CHANGE:
         change = done.change
         done = one_pass(old, mantissas, exponent, change)
     counts.steps += done.steps
@@ -166,7 +166,7 @@ def lazy_update(old: Parameters, update: TrainingTensor, counts: Counts | None =
     return Parameters(done.mantissas, done.residuals, old.exponent + change, old.fmt)
 
 
-def start(values, fmt: LazyFormat) -> Parameters:
+def initial_parameters(values, fmt: LazyFormat) -> Parameters:
     """Parameters from real numbers: the mantissas take what they can show, the residuals what those cut off.
 
     Args:

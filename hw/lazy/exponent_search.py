@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lazy.lazy_step import change_shape, joint_shape
-from concord.spec.training import E_MAX, E_MIN, EXPONENT_BITS, Ask, LazyFormat
+from concord.spec.training import E_MAX, E_MIN, EXPONENT_BITS, LazyFormat, Repeat
 
 __all__ = ["COUNT", "COUNTS", "ExponentSearch", "pass_answer", "pass_summary"]
 
@@ -21,8 +21,8 @@ def pass_summary(fmt: LazyFormat) -> data.StructLayout:
 
 
 def pass_answer(fmt: LazyFormat) -> data.StructLayout:
-    """What a pass answers; `ask` as `spec.training.Ask`."""
-    return data.StructLayout({"ask": len(Ask), "change": change_shape(fmt), **dict.fromkeys(COUNTS, COUNT)})
+    """What a pass answers; `repeat` as `spec.training.Repeat`."""
+    return data.StructLayout({"repeat": len(Repeat), "change": change_shape(fmt), **dict.fromkeys(COUNTS, COUNT)})
 
 
 class ExponentSearch(wiring.Component):
@@ -33,7 +33,7 @@ class ExponentSearch(wiring.Component):
 
     Members:
         i: In(stream {exponent, update_exponent, changes, lowest, highest, outside, large, holds, updated, counts}).
-        o: Out(stream {ask, change, counts}).
+        o: Out(stream {repeat, change, counts}).
         changed: Out(1). The pass of that answer has changed the exponent.
 
     Timing:
@@ -82,7 +82,7 @@ class ExponentSearch(wiring.Component):
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
                     m.next = "TAKE"
-        m.d.comb += [self.o.p.change.eq(change), self.o.p.ask.eq(Cat(change != 0, fresh))]
+        m.d.comb += [self.o.p.change.eq(change), self.o.p.repeat.eq(Cat(change != 0, fresh))]
         m.d.comb += [self.o.p[name].eq(count) for name, count in counts.items()]
         return m
 

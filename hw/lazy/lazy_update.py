@@ -56,7 +56,7 @@ class LazyUpdate(wiring.Component):
         block: In(stream {exponent, update_exponent, change}). One for each pass.
         i: In(stream {mantissas, residuals, updates, last}). Lanes beyond the end of a tensor are zeros.
         o: Out(stream {mantissas, residuals, last}).
-        answer: Out(stream {ask, change, steps, rounded, saturations}). One for each pass, behind its last word.
+        answer: Out(stream {repeat, change, steps, rounded, saturations}). One for each pass, behind its last word.
         clear: In(1). Set the totals to 0.
         totals: Out({steps, rounded, saturations, changes}). Sums over the answers taken that ask for nothing, of 32
             bits, saturating.
@@ -178,7 +178,7 @@ class LazyUpdate(wiring.Component):
         for name, number in stands.items():
             with m.If(self.clear):
                 m.d.sync += self.totals[name].eq(0)
-            with m.Elif(answered & (answer.p.ask == 0)):
+            with m.Elif(answered & (answer.p.repeat == 0)):
                 m.d.sync += self.totals[name].eq(saturated(self.totals[name] + number))
 
 

@@ -75,7 +75,8 @@ class UpdatePort(wiring.Component):
             out.p.exponents.eq(block.exponents), out.p.remaining.eq(block.words - sent),
             moved.eq(out.valid & out.ready)]
         with m.If(ending):
-            m.d.comb += [out.valid.eq(answer.valid), out.p.word[0].eq(answer.p.ask), out.p.word[1].eq(answer.p.change),
+            m.d.comb += [out.valid.eq(answer.valid),
+                         out.p.word[0].eq(answer.p.repeat), out.p.word[1].eq(answer.p.change),
                          answer.ready.eq(out.ready), blocks.o.ready.eq(moved)]
         with m.Else():
             m.d.comb += [out.valid.eq(unit.o.valid), unit.o.ready.eq(out.ready & second)]
@@ -84,7 +85,7 @@ class UpdatePort(wiring.Component):
         with m.If(moved):
             m.d.sync += [sent.eq(Mux(ending, 0, sent + 1)), second.eq(~ending & ~second),
                          ending.eq(~ending & second & unit.o.p.last)]
-        stands = moved & ending & (answer.p.ask == 0)
+        stands = moved & ending & (answer.p.repeat == 0)
         m.d.comb += [self.events.changes.eq(stands & block.changed),
                      *(self.events[name].eq(Mux(stands, answer.p[name], 0))
                        for name in ("steps", "rounded", "saturations"))]

@@ -70,4 +70,4 @@ async def matches_golden(dut, stall):
         packet = from_bytes(lazy_parameters(FMT, LANES), bytes((await ends["m_axis_o"].recv()).tdata))
         assert packet == words(mantissas=done.mantissas, residuals=done.residuals)
         (answer,) = from_bytes(pass_answer(FMT), bytes((await ends["m_axis_answer"].recv()).tdata))
-        assert answer == {"ask": done.ask, "change": done.change} | {name: getattr(done, name) for name in COUNTS}
+        assert answer == {"repeat": done.repeat, "change": done.change} | {name: getattr(done, name) for name in COUNTS}

@@ -63,7 +63,7 @@ class Bench:
                 assert (flat[:size] == getattr(want, name)).all(), f"{name} of {given}"
                 assert not flat[size:].any()
             (said,) = zip(*unpack(pass_answer(FMT), [await self.answer.get()]).values(), strict=True)
-            assert said == (want.ask, want.change, *(getattr(want, name) for name in COUNTS)), f"answer to {given}"
+            assert said == (want.repeat, want.change, *(getattr(want, name) for name in COUNTS)), f"answer to {given}"
 
     def totals(self) -> dict[str, int]:
         """What the unit has added up."""
@@ -106,9 +106,9 @@ async def matches_golden(dut, stall):
         for pair in pairs:
             met.update({name: int(hit) for name, hit in bins(*pair).items()})
         for given, done in pairs:
-            for name in TOTALS if not done.ask else ():
+            for name in TOTALS if not done.repeat else ():
                 totals[name] += given.change != 0 if name == "changes" else getattr(done, name)
-        passes = [again(done, given) for given, done in pairs if done.ask]
+        passes = [again(done, given) for given, done in pairs if done.repeat]
     await ClockCycles(dut.clk, 2)
     assert bench.totals() == totals
     assert all(met.values()), f"no example of {', '.join(name for name, hits in met.items() if not hits)}"

@@ -67,8 +67,8 @@ async def matches_golden(dut, stall):
         assert (got["word"] == words_of(CONFIG, reply)).all()
         assert (got["exponents"] == message.address).all()
         assert (got["remaining"] == np.arange(reply.count, 0, -1)).all()
-        kinds.add((int(done.ask), change != 0))
-        if not done.ask:
+        kinds.add((int(done.repeat), change != 0))
+        if not done.repeat:
             for name in ("steps", "rounded", "saturations"):
                 expected[name] += getattr(done, name)
             expected["changes"] += change != 0

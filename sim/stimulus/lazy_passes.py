@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.lazy.lazy_update import Parameters, Pass, one_pass
-from concord.spec.training import E_MAX, E_MIN, Ask, LazyFormat
+from concord.spec.training import E_MAX, E_MIN, LazyFormat, Repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def draw(rng, fmt: LazyFormat, size: int) -> Given:
 
 def again(done: Pass, given: Given) -> Given:
     """The pass that a pass asks for: a fresh exponent first."""
-    if done.ask & Ask.FRESH:
+    if done.repeat & Repeat.FRESH:
         old = Parameters(given.old.mantissas, given.old.residuals, given.update_exponent, given.old.fmt)
         return Given(old, given.update, given.update_exponent)
     return Given(given.old, given.update, given.update_exponent, done.change)
@@ -51,11 +51,12 @@ def bins(given: Given, done: Pass) -> dict[str, bool]:
     shift = fmt.alignment(old.exponent, given.update_exponent)
     return {
         "zero block": not old.mantissas.any() and not old.residuals.any(), "zero update": not given.update.any(),
-        "fresh exponent": bool(done.ask & Ask.FRESH), "exponent rises": done.change > 0, "it falls": done.change < 0,
+        "fresh exponent": bool(done.repeat & Repeat.FRESH),
+        "exponent rises": done.change > 0, "it falls": done.change < 0,
         "it rises by several": done.change > 1, "shift to the left": shift < 0, "shift to the right": shift > 0,
         "no shift": shift == 0, "beyond guard": shift < -fmt.limit.bit_length(), "all shifted out": shift > fmt.update,
         "change to the left": given.change < 0, "change to the right": given.change > 0, "rounded": done.rounded > 0,
-        "stays": not done.ask, "limited": done.saturations > 0, "lowest exponent": old.exponent == E_MIN,
+        "stays": not done.repeat, "limited": done.saturations > 0, "lowest exponent": old.exponent == E_MIN,
         "highest exponent": old.exponent == E_MAX, "out of exponents": old.exponent == E_MAX and done.saturations > 0,
         "several units": not given.change and bool((abs(done.mantissas - old.mantissas) > 1).any()),
         "power of two": bool((old.mantissas == fmt.lowest).any()), "one element": len(given.update) == 1}

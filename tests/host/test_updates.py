@@ -9,7 +9,7 @@ from concord.sim.machines.host import machine
 from concord.spec.config import preset
 from concord.spec.messages import MessageKind, unpack
 from concord.spec.registers import Counter
-from concord.spec.training import E_MIN, Ask, LazyFormat
+from concord.spec.training import E_MIN, LazyFormat, Repeat
 
 CONFIG = preset("tiny")
 FULL = LazyFormat()
@@ -22,12 +22,12 @@ def updated(nnp, old: Parameters, update: TrainingTensor) -> Parameters:
         nnp.send(update_message(nnp.config, old, update.mantissas, exponent, change))
         (reply,) = (unpack(nnp.config, data, to_machine=False) for data in nnp.receive())
         assert reply.kind == MessageKind.UPDATED
-        mantissas, residuals, ask, wanted = updated_of(nnp.config, reply, len(old.mantissas))
-        if not ask:
+        mantissas, residuals, repeat, wanted = updated_of(nnp.config, reply, len(old.mantissas))
+        if not repeat:
             return Parameters(mantissas, residuals, old.exponent + change, FULL)
-        if ask & Ask.FRESH:
+        if repeat & Repeat.FRESH:
             old = Parameters(old.mantissas, old.residuals, exponent, FULL)
-        elif ask & Ask.CHANGE:
+        elif repeat & Repeat.CHANGE:
             change = wanted
     raise AssertionError("a block asks for a fourth pass")
 

@@ -7,7 +7,7 @@ from math import floor
 import numpy as np
 import pytest
 from concord.golden.lazy import tensor_layers, tensor_network, tensor_training
-from concord.golden.lazy.lazy_update import start
+from concord.golden.lazy.lazy_update import initial_parameters
 from concord.golden.lazy.tensor import TrainingTensor, quantise
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual
@@ -214,7 +214,7 @@ def test_gradients_of_a_network_are_those_of_real_arithmetic():
         values[f"{name}.weight"] = rng.normal(size=layer.shape) / np.sqrt(np.prod(layer.shape[1:]))
         values[f"{name}.bias"] = rng.normal(size=layer.outputs) / 10
     assert list(values)[2] == "3.body.0.weight"
-    parameters = {name: start(value, LazyFormat()) for name, value in values.items()}
+    parameters = {name: initial_parameters(value, LazyFormat()) for name, value in values.items()}
     seen = {name: p.values for name, p in parameters.items()}
     x, labels = quantise(rng.random((16, 1, 8, 8)), 8), rng.integers(0, 3, 16)
     logits, tape = tensor_network.forward(SMALL, parameters, x)
@@ -240,8 +240,8 @@ def test_training_lowers_the_loss_without_any_wider_copy():
     parameters = {}
     for name, layer in tensor_network.named(SMALL):
         scale = np.sqrt(2 / np.prod(layer.shape[1:]))
-        parameters[f"{name}.weight"] = start(rng.normal(size=layer.shape) * scale, LazyFormat())
-        parameters[f"{name}.bias"] = start(np.zeros(layer.outputs), LazyFormat())
+        parameters[f"{name}.weight"] = initial_parameters(rng.normal(size=layer.shape) * scale, LazyFormat())
+        parameters[f"{name}.bias"] = initial_parameters(np.zeros(layer.outputs), LazyFormat())
     x, labels = quantise(rng.random((30, 1, 8, 8)), 8), np.arange(30) % 3
     rates, momenta, losses = tensor_training.Rates(learning_rate=0.05, momentum=0.9), {}, []
     for _ in range(40):

@@ -47,7 +47,7 @@ def compare(verilated: Transfers, passes: list[Given], *, pause: float = 0.0):
         want = np.concatenate([words(getattr(done, name), lanes) for done in golden])
         assert (got["o"][name] == want).all(), name
     assert (got["o"]["last"] == last).all()
-    for name in ("ask", "change", *COUNTS):
+    for name in ("repeat", "change", *COUNTS):
         assert (got["answer"][name] == [getattr(done, name) for done in golden]).all(), name
     return golden
 

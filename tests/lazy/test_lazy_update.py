@@ -6,9 +6,17 @@ from math import floor
 
 import numpy as np
 import pytest
-from concord.golden.lazy.lazy_update import Counts, Parameters, align, lazy_update, next_change, one_pass, start
+from concord.golden.lazy.lazy_update import (
+    Counts,
+    Parameters,
+    align,
+    initial_parameters,
+    lazy_update,
+    next_change,
+    one_pass,
+)
 from concord.golden.lazy.tensor import TrainingTensor
-from concord.spec.training import E_MAX, E_MIN, Ask, LazyFormat
+from concord.spec.training import E_MAX, E_MIN, LazyFormat, Repeat
 
 FULL = LazyFormat()
 SMALL = [LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2), LazyFormat(bits=5, residual=3, shift=2, update=5),
@@ -60,7 +68,7 @@ def test_every_step(fmt):
         out = (done.mantissas == fmt.highest) | (done.mantissas == fmt.lowest)
         assert (inside | out & (done.residuals == 0)).all()
         assert (np.abs(done.residuals) <= 1 << fmt.shift - 1).all()
-        assert bool(done.ask & Ask.CHANGE) == (done.change != 0)
+        assert bool(done.repeat & Repeat.CHANGE) == (done.change != 0)
         for change in set(fmt.changes) - {0}:
             changed = one_pass(old, u, exponent_of_update(shift, 0, fmt), change)
             new = all_scaled(joint, change)
@@ -178,13 +186,13 @@ def test_start_keeps_what_mantissas_cut_off():
     rng = np.random.default_rng(3)
     for scale in (1e-30, 1e-3, 1.0, 7.0, 1e20):
         values = rng.normal(size=1000) * scale
-        begun = start(values, FULL)
+        begun = initial_parameters(values, FULL)
         error = np.abs(begun.joint * 2.0 ** (begun.exponent - 7 - 15) - values)
         assert error.max() <= 2.0 ** (begun.exponent - 7 - 15)
         assert np.abs(begun.residuals).max() <= 1 << 14
-    top = start(np.array([1.0, -1.0, 0.25]), FULL)
+    top = initial_parameters(np.array([1.0, -1.0, 0.25]), FULL)
     assert (top.exponent, top.mantissas.tolist(), top.residuals.tolist()) == (1, [64, -64, 16], [0, 0, 0])
-    assert start(np.zeros(3), FULL).exponent == E_MIN
+    assert initial_parameters(np.zeros(3), FULL).exponent == E_MIN
 
 
 @pytest.mark.parametrize("wrong", [{"bits": 2}, {"shift": 16}, {"shift": 0}, {"guard": 0}, {"update": 33}])

@@ -158,7 +158,8 @@ def test_steps_of_training_are_goldens(layers, momentum, kernels):
         pytest.skip("this CPU has no exact 8-bit kernels")
     rng = np.random.default_rng(3)
     rates = Rates(learning_rate=0.05, momentum=momentum)
-    parameters = {name: lazy_update.start(value, FULL) for name, value in networks.start(layers, 0).items()}
+    values = networks.initial_values(layers, 0)
+    parameters = {name: lazy_update.initial_parameters(value, FULL) for name, value in values.items()}
     net = networks.Network(layers, {name: Lazy(p, rates) for name, p in parameters.items()}, products=kernels())
     momenta, counts = {}, Counts()
     for _ in range(6):
@@ -181,8 +182,8 @@ def test_small_and_exploding_steps_are_goldens(rate):
     for trial, layers in enumerate((SMALL, DEEP, OVERLAPPING)):
         rates = Rates(learning_rate=rate, momentum=0.9, momentum_bits=8)
         values = {name: value * 10.0 ** rng.integers(-3, 3) * (rng.random() < 0.8)
-                  for name, value in networks.start(layers, trial).items()}
-        parameters = {name: lazy_update.start(value, FULL) for name, value in values.items()}
+                  for name, value in networks.initial_values(layers, trial).items()}
+        parameters = {name: lazy_update.initial_parameters(value, FULL) for name, value in values.items()}
         net, momenta = networks.Network(layers, {name: Lazy(p, rates) for name, p in parameters.items()}), {}
         for _ in range(8):
             x, labels = data(rng, 5, 16)

@@ -50,7 +50,7 @@ def lazy_update(old: Parameters, update: Exact, counts: Counts) -> Parameters:
         counts: To which what happens is added.
     """
     fmt = old.fmt
-    shift = fmt.alignment(old.exponent, update.lsb + fmt.update - 1) - update.up
+    shift = fmt.alignment(old.exponent, update.lsb + fmt.update - 1) - update.left_shift
     aligned = update.values.double() * (2.0**-shift * (UNEVEN if shift > 0 else 1))
     if shift > 0:
         aligned.round_()

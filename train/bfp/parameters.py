@@ -1,6 +1,6 @@
 """What training keeps of a tensor of parameters: the lazy update, and what it is compared with.
 
-Every arm but FP32 shares the forward and backward pass in block floating point; they differ in what an update does.
+All rules but FP32 share the forward and the backward pass in block floating point. They differ in what an update does.
 """
 
 from enum import StrEnum
@@ -18,8 +18,8 @@ from concord.train.bfp.tensor import Exact, exact, requantise
 from concord.train.bfp.tensor import add as add_tensors
 
 
-class Arm(StrEnum):
-    """What is kept of a parameter."""
+class UpdateRule(StrEnum):
+    """What training keeps of a parameter, and so what an update does to it."""
 
     FP32 = "fp32"  #: FP32, everything in it
     MASTER = "master"  #: an FP32 master copy behind 8-bit mantissas
@@ -34,14 +34,14 @@ SHORT = LazyFormat(residual=8, shift=7)
 FLOAT_BYTES = 4
 
 
-def state_bytes(arm: Arm, rates: Rates) -> dict[str, int]:
+def state_bytes(rule: UpdateRule, rates: Rates) -> dict[str, int]:
     """Bytes of training state for each parameter; exponents, one byte a tensor, not counted."""
-    fmt = SHORT if arm is Arm.RESIDUAL8 else LazyFormat()
-    real = arm in (Arm.FP32, Arm.MASTER)
+    fmt = SHORT if rule is UpdateRule.RESIDUAL8 else LazyFormat()
+    real = rule in (UpdateRule.FP32, UpdateRule.MASTER)
     found = {
-        "parameter": FLOAT_BYTES if arm is Arm.FP32 else fmt.bits // 8,
-        "residual": fmt.residual // 8 if arm in (Arm.LAZY, Arm.FROZEN, Arm.RESIDUAL8) else 0,
-        "master": FLOAT_BYTES if arm is Arm.MASTER else 0,
+        "parameter": FLOAT_BYTES if rule is UpdateRule.FP32 else fmt.bits // 8,
+        "residual": fmt.residual // 8 if rule in (UpdateRule.LAZY, UpdateRule.FROZEN, UpdateRule.RESIDUAL8) else 0,
+        "master": FLOAT_BYTES if rule is UpdateRule.MASTER else 0,
         "momentum": (FLOAT_BYTES if real else rates.momentum_bits // 8) if rates.momentum else 0,
     }
     return found | {"all": sum(found.values())}
@@ -51,7 +51,7 @@ class Lazy:
     """A tensor of parameters under the lazy update.
 
     Args:
-        begun: From `golden.lazy.lazy_update.start`, or from a checkpoint.
+        begun: From `golden.lazy.lazy_update.initial_parameters`, or from a checkpoint.
         rates: Learning rate and momentum.
 
     Attributes:
@@ -97,7 +97,7 @@ def _product(rate, x: Exact) -> Exact:
     """Exact product with a training tensor of one mantissa."""
     mantissa = int(rate.mantissas.item())
     top = None if x.top is None else x.top * mantissa
-    return Exact(x.values.double() * float(mantissa), x.lsb + int(rate.lsb.item()), 0, x.up, top)
+    return Exact(x.values.double() * float(mantissa), x.lsb + int(rate.lsb.item()), 0, x.left_shift, top)
 
 
 class Nothing(Lazy):
@@ -132,7 +132,7 @@ class Frozen(Lazy):
 
     def subtract(self, update: Exact):
         old = self.kept.golden()
-        step = Exact(update.values, update.lsb, Width.LINEAR, update.up).golden()
+        step = Exact(update.values, update.lsb, Width.LINEAR, update.left_shift).golden()
         exponent = int(step.exponent.item())
         if not old.mantissas.any() and not old.residuals.any():
             old = golden.Parameters(old.mantissas, old.residuals, exponent, old.fmt)
@@ -162,7 +162,7 @@ class Master:
     def update(self, found: Exact):
         """Take a step along exact sums of a gradient."""
         gradient = requantise(found, Width.LINEAR)
-        direction = (gradient.values * 2.0 ** (gradient.lsb + gradient.up)).float()
+        direction = (gradient.values * 2.0 ** (gradient.lsb + gradient.left_shift)).float()
         if self.rates.momentum:
             self.momentum = direction if self.momentum is None else self.momentum * self.rates.momentum + direction
             direction = self.momentum
@@ -172,20 +172,21 @@ class Master:
         self.counts.changes += self.lsb != lsb
 
 
-def parameter(arm: Arm, values: np.ndarray, rates: Rates, seed: int = 0, device: str = "cpu"):
-    """What an arm keeps of real numbers."""
-    if arm is Arm.MASTER:
+def parameter(rule: UpdateRule, values: np.ndarray, rates: Rates, seed: int = 0, device: str = "cpu"):
+    """What a rule keeps of real numbers."""
+    if rule is UpdateRule.MASTER:
         return Master(values, rates, device)
-    if arm is Arm.FP32:
-        raise ValueError("the arm fp32 has no parameters in block floating point; train it with torch's own layers")
-    made = restored(arm, golden.start(values, SHORT if arm is Arm.RESIDUAL8 else LazyFormat()), rates, device, seed)
-    if arm in (Arm.NONE, Arm.STOCHASTIC):
+    if rule is UpdateRule.FP32:
+        raise ValueError("the rule fp32 has no parameters in block floating point; train it with torch's own layers")
+    fmt = SHORT if rule is UpdateRule.RESIDUAL8 else LazyFormat()
+    made = restored(rule, golden.initial_parameters(values, fmt), rates, device, seed)
+    if rule in (UpdateRule.NONE, UpdateRule.STOCHASTIC):
         made.kept.residuals.zero_()
     return made
 
 
-def restored(arm: Arm, kept: golden.Parameters, rates: Rates, device: str = "cpu", seed: int = 0) -> Lazy:
-    """What an arm keeps, from mantissas and residuals."""
-    if arm is Arm.STOCHASTIC:
+def restored(rule: UpdateRule, kept: golden.Parameters, rates: Rates, device: str = "cpu", seed: int = 0) -> Lazy:
+    """What a rule keeps, from mantissas and residuals."""
+    if rule is UpdateRule.STOCHASTIC:
         return Stochastic(kept, rates, seed, device)
-    return {Arm.NONE: Nothing, Arm.FROZEN: Frozen}.get(arm, Lazy)(kept, rates, device)
+    return {UpdateRule.NONE: Nothing, UpdateRule.FROZEN: Frozen}.get(rule, Lazy)(kept, rates, device)

@@ -38,7 +38,7 @@ class Products:
     def linear(self, x: Exact) -> Exact:
         """Exact sums with the bias, before they are brought to 32 bits."""
         self.shape, self.unit = x.shape, x.lsb
-        values = x.values << x.up if x.up else x.values
+        values = x.values << x.left_shift if x.left_shift else x.values
         lsb = x.lsb + self.weight.lsb
         low = max(lsb, self.bias.lsb - tensor_layers.REACH)
         bias = _rounded(self.bias.mantissas.double(), low - self.bias.lsb)
@@ -66,8 +66,8 @@ class Products:
         else:
             weight, bias = self.kernels.dense_weight(prepared, self.seen)
         self.seen = None
-        self.found = {f"{self.name}.weight": sums(self.group.total(weight), wide.lsb + self.unit, wide.up),
-                      f"{self.name}.bias": sums(self.group.total(bias), wide.lsb, wide.up)}
+        self.found = {f"{self.name}.weight": sums(self.group.total(weight), wide.lsb + self.unit, wide.left_shift),
+                      f"{self.name}.bias": sums(self.group.total(bias), wide.lsb, wide.left_shift)}
         return sent
 
     def _inputs(self, narrow: Exact, wide: Exact, prepared) -> Exact:
@@ -79,7 +79,7 @@ class Products:
                 prepared, self.weight.mantissas, self.shape, self.layer.stride, self.layer.padding)
         else:
             total = self.kernels.dense_input(prepared, self.weight.mantissas).view(self.shape)
-        products = Exact(total, narrow.lsb + self.weight.lsb, 0, narrow.up)
+        products = Exact(total, narrow.lsb + self.weight.lsb, 0, narrow.left_shift)
         return requantise(products, Width.GRADIENT, self.group, through=True)
 
 
@@ -111,7 +111,7 @@ class MaxPool:
         places = _places(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
         largest = reduce(torch.maximum, (x.values[place] for place in places))
         self.x, self.y = x.values, largest
-        return Exact(largest, x.lsb, x.bits, x.up)
+        return Exact(largest, x.lsb, x.bits, x.left_shift)
 
     def backward(self, gradient: Exact) -> Exact:
         wide, overlap = widen(gradient), self.stride < self.size
@@ -127,8 +127,8 @@ class MaxPool:
                 total[place] = part
         self.x = self.y = None
         if overlap:
-            return requantise(Exact(total, wide.lsb, 0, wide.up), Width.LINEAR, self.group)
-        return Exact(total, wide.lsb, wide.bits, wide.up)
+            return requantise(Exact(total, wide.lsb, 0, wide.left_shift), Width.LINEAR, self.group)
+        return Exact(total, wide.lsb, wide.bits, wide.left_shift)
 
 
 class AveragePool:
@@ -142,7 +142,7 @@ class AveragePool:
         self.shape = x.shape
         places = _places(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
         total = sum(x.values[place].float() for place in places)
-        means = self._divided(Exact(total, x.lsb - tensor_layers.MEAN_BITS, 0, x.up + tensor_layers.MEAN_BITS))
+        means = self._divided(Exact(total, x.lsb - tensor_layers.MEAN_BITS, 0, x.left_shift + tensor_layers.MEAN_BITS))
         return requantise(means, Width.ACTIVATION, self.group)
 
     def backward(self, gradient: Exact) -> Exact:
@@ -150,16 +150,16 @@ class AveragePool:
         total = wide.values.new_zeros(self.shape, dtype=torch.float64)
         for place in _places(wide.shape[2:], self.size, self.stride):
             total[place] += wide.values
-        made = self._divided(Exact(total, wide.lsb, 0, wide.up))
-        return Exact(made.values, made.lsb, Width.LINEAR, made.up)
+        made = self._divided(Exact(total, wide.lsb, 0, wide.left_shift))
+        return Exact(made.values, made.lsb, Width.LINEAR, made.left_shift)
 
     def _divided(self, x: Exact) -> Exact:
         """round(x / window), half away."""
         area = self.size**2
         down = area.bit_length() - 1
-        if area == 1 << down and down <= x.up:
-            return Exact(x.values, x.lsb, 0, x.up - down)
-        whole = x.values.long() << x.up
+        if area == 1 << down and down <= x.left_shift:
+            return Exact(x.values, x.lsb, 0, x.left_shift - down)
+        whole = x.values.long() << x.left_shift
         divided = torch.div(2 * whole.abs() + area, 2 * area, rounding_mode="floor").mul_(whole.sign())
         return Exact(divided.double(), x.lsb)
 
@@ -172,13 +172,13 @@ class Relu:
 
     def forward(self, x: Exact) -> Exact:
         self.y = x.values.clamp_min(0)
-        return Exact(self.y, x.lsb, x.bits, x.up)
+        return Exact(self.y, x.lsb, x.bits, x.left_shift)
 
     def backward(self, gradient: Exact) -> Exact:
         wide = widen(gradient)
         passed = wide.values * self.y.clamp(max=1)
         self.y = None
-        return Exact(passed, wide.lsb, wide.bits, wide.up)
+        return Exact(passed, wide.lsb, wide.bits, wide.left_shift)
 
 
 class Residual:

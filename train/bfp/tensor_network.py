@@ -13,7 +13,7 @@ from concord.train.bfp import tensor_layers
 from concord.train.bfp.exact_products import Floating
 from concord.train.bfp.onednn_products import Integer8, available
 from concord.train.bfp.parallel import Alone
-from concord.train.bfp.parameters import Arm, parameter
+from concord.train.bfp.parameters import UpdateRule, parameter
 from concord.train.bfp.tensor import Exact, exact
 from torch import nn
 
@@ -23,7 +23,7 @@ def kernels(device: str = "cpu"):
     return Integer8() if device == "cpu" and available() else Floating()
 
 
-def start(layers: Sequence[tensor_network.Layer], seed: int) -> dict[str, np.ndarray]:
+def initial_values(layers: Sequence[tensor_network.Layer], seed: int) -> dict[str, np.ndarray]:
     """He's start: float64 weights and zero biases by name."""
     generator, values = torch.Generator().manual_seed(seed), {}
     for name, layer in tensor_network.named(layers):
@@ -83,20 +83,20 @@ class Network:
         return found
 
 
-def network(layers, arm: Arm, rates: Rates, *, seed: int = 0, values: dict[str, np.ndarray] | None = None,
+def network(layers, rule: UpdateRule, rates: Rates, *, seed: int = 0, values: dict[str, np.ndarray] | None = None,
             group=Alone, device: str = "cpu") -> Network:
     """A network at its start.
 
     Args:
         layers: As golden describes them.
-        arm:    What is kept of parameters.
+        rule:    What is kept of parameters.
         rates:  Learning rate and momentum.
         seed:   Of the start, where `values` are not given, and of stochastic rounding.
         values: Real parameters by name: those of an FP32 model.
         group:  The processes that share each batch.
     """
-    values = start(layers, seed) if values is None else values
-    made = {name: parameter(arm, value, rates, seed + place, device)
+    values = initial_values(layers, seed) if values is None else values
+    made = {name: parameter(rule, value, rates, seed + place, device)
             for place, (name, value) in enumerate(values.items())}
     return Network(layers, made, group, device=device)
 
@@ -108,7 +108,7 @@ def inputs(values, device: str = "cpu") -> Exact:
 
 def batch(x: Exact, index: torch.Tensor) -> Exact:
     """Some samples of a training tensor."""
-    return Exact(x.values[index], x.lsb, x.bits, x.up)
+    return Exact(x.values[index], x.lsb, x.bits, x.left_shift)
 
 
 class FloatResidual(nn.Module):

@@ -19,8 +19,8 @@ from concord.model.layers.dense import BlockDense
 from concord.model.lowering import binary16, recorded
 from concord.model.model import Model
 from concord.spec.formats import Format
-from concord.train.bfp.parameters import Arm
-from concord.train.bfp.tensor_network import Network, batch, float_network, inputs, network, start
+from concord.train.bfp.parameters import UpdateRule
+from concord.train.bfp.tensor_network import Network, batch, float_network, initial_values, inputs, network
 from concord.train.lib import data
 from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, batches, cross_entropy, fit, reproducible, silent
@@ -107,7 +107,7 @@ def train_lazy_mlp(
     reproducible(seed)
     images, x = floats(train.inputs), floats(test.inputs)
     plan = layers((images.shape[1], *hidden, len(train.classes)))
-    values = start(plan, seed)
+    values = initial_values(plan, seed)
     real = float_network(plan)
     real.load_state_dict({name: torch.from_numpy(value).float() for name, value in values.items()})
     optimiser = torch.optim.SGD(real.parameters(), lr=rate, momentum=momentum)
@@ -115,7 +115,7 @@ def train_lazy_mlp(
     fit(phase="FP32 training, to compare", net=real,
         loss=lambda index: cross_entropy(real(images[index]), labels[index]),
         optimiser=optimiser, count=len(labels), batch=BATCH, epochs=epochs, seed=seed, progress=progress)
-    net = network(plan, Arm.LAZY, Rates(learning_rate=rate, momentum=momentum), values=values)
+    net = network(plan, UpdateRule.LAZY, Rates(learning_rate=rate, momentum=momentum), values=values)
     train_network(net, images, train.labels, epochs=epochs, rate=rate, seed=seed, progress=progress)
     trained = {name: kept.kept.golden() for name, kept in net.parameters.items()}
     with torch.no_grad():
