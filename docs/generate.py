@@ -1,15 +1,19 @@
-"""Write the pages that follow from the definitions in spec: `python docs/generate.py`, or `nox -s docs`."""
+"""Write the pages and tables that follow from definitions in the code: `python docs/generate.py`, or `nox -s docs`."""
 
 import inspect
+import re
 from dataclasses import asdict
 from enum import IntEnum
 from pathlib import Path
 
 from concord.spec import config, isa, messages, registers
+from concord.train.lib import methods
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 HERE = Path(__file__).parent
 PAGES = ("isa.md", "host.md", "presets.md")
+#: Pages written by hand, in which a comment with the name of a table of methods stands before that table.
+PAGES_WITH_METHODS = ("quantisation.md",)
 
 
 def pages() -> dict[str, str]:
@@ -30,7 +34,8 @@ def pages() -> dict[str, str]:
         "counters": _described(registers.Counter),
         "presets": _presets(),
     }
-    return {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}
+    made = {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}
+    return made | {page: _with_methods((HERE / page).read_text()) for page in PAGES_WITH_METHODS}
 
 
 def main():
@@ -55,6 +60,15 @@ def _described(enum: type[IntEnum], names: dict | None = None) -> list[tuple[int
     """Code, name and meaning of each member."""
     comments = _comments(enum)
     return [(int(member), names[member] if names else member.name, comments.get(member.name, "")) for member in enum]
+
+
+def _with_methods(text: str) -> str:
+    """A page with its tables of methods written anew, below the two lines that head each of them."""
+
+    def rows(found: re.Match) -> str:
+        return found[1] + "".join(f"| `{one}` | {one.summary} |\n" for one in getattr(methods, found[2]))
+
+    return re.sub(r"(<!-- (\w+) -->\n\n(?:\|.*\n){2})(?:\|.*\n)*", rows, text)
 
 
 def _opcodes() -> list[dict]:

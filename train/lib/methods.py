@@ -3,25 +3,55 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib import import_module
 
 from concord.spec.formats import Format
 
 
-class WeightMethod(StrEnum):
-    """How integers and scales are found."""
+class Method(StrEnum):
+    """A table of methods of one kind, a line for each: name, place, and what it does.
 
-    MMSE = "mmse"  #: least squared error
-    UNIFORM = "uniform"  #: the range, so that nothing clips
-    KMEANS = "kmeans"  #: clusters, then the grid
+    The place is a file below `concord.train` and a name in it. It is imported when the method is first used, so that
+    the command line can list all methods without loading NumPy or PyTorch. Options, checks and the tables of
+    docs/quantisation.md follow from these lines: a new method is its own file and one line here.
+
+    Attributes:
+        place:   File and name of what computes the method.
+        summary: What the method does, for docs/quantisation.md.
+    """
+
+    def __new__(cls, value: str, *_):
+        member = str.__new__(cls, value)
+        member._value_ = value
+        return member
+
+    def __init__(self, _: str, place: str, summary: str):
+        self.place, self.summary = place, summary
+
+    def load(self):
+        """What computes this method, from its own file."""
+        module, _, name = self.place.partition(":")
+        return getattr(import_module(f"concord.train.{module}"), name)
 
 
-class ActivationMethod(StrEnum):
-    """How saturation and offset are found."""
+class WeightMethod(Method):
+    """How post-training quantisation finds integers and scales of weights: each place holds a `WeightQuantiser`."""
 
-    SEARCH = "search"  #: least squared error
-    DIVERGENCE = "divergence"  #: least Kullback-Leibler divergence
-    GAUSSIAN = "gaussian"  #: least squared error for half of a normal distribution
-    UNIFORM = "uniform"  #: the range, so that nothing clips
+    MMSE = "mmse", "ptq.mmse:MMSE", "least squared error, exactly: every scale that changes an integer is tried"
+    UNIFORM = "uniform", "ptq.minmax:UNIFORM", "the range, so that nothing clips"
+    KMEANS = "kmeans", "ptq.kmeans:KMEANS", "as many clusters as integers, then the nearest integers"
+
+
+class ActivationMethod(Method):
+    """How post-training quantisation finds saturation and offset of activations: each place holds such a function."""
+
+    SEARCH = "search", "ptq.search:search", "b of least squared error, m the mean of the samples' minima"
+    DIVERGENCE = (
+        "divergence", "ptq.divergence:divergence", "b of least Kullback-Leibler divergence between histograms")
+    GAUSSIAN = (
+        "gaussian", "ptq.gaussian:gaussian",
+        "b of least squared error for half of a normal distribution of the samples' mean square")
+    UNIFORM = "uniform", "ptq.minmax:full_range", "the range, so that nothing clips"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,29 +117,37 @@ class InitialState(StrEnum):
     NORMAL = "normal"  #: random, normal of standard deviation 0.1
 
 
-class WeightTraining(StrEnum):
-    """How weights are trained behind their quantiser."""
+class WeightTraining(Method):
+    """How weights are trained behind their quantiser: each place holds a class of `qat.weights.Weights`.
 
-    WRPN = "wrpn"  #: in shares of their range
-    DOREFA = "dorefa"  #: behind a tanh, to odd integers
-    UNIFORM = "uniform"  #: in real units, on a grid that stays
-    LSQ = "lsq"  #: in real units, on a grid whose step is learned
-    LSQ_ODD = "lsq-odd"  #: the same, to odd integers
+    Attributes:
+        least_bits: Fewest bits of weights that the method can train.
+    """
 
-    @property
-    def odd(self) -> bool:
-        """Whether there is no zero, and integers are a bit wider than the weights."""
-        return self in (WeightTraining.DOREFA, WeightTraining.LSQ_ODD)
+    def __init__(self, name: str, place: str, summary: str, least_bits: int = 2):
+        super().__init__(name, place, summary)
+        self.least_bits = least_bits
+
+    WRPN = "wrpn", "qat.wrpn:Wrpn", "round(w 2^(k-1)), clipped"
+    DOREFA = (
+        "dorefa", "qat.dorefa:DoReFa",
+        "the nearest odd integer to (2^k - 1) tanh(w) / c, c stays; takes k + 1 bits; 1 bit too", 1)
+    UNIFORM = "uniform", "qat.uniform:Uniform", "round(w / s), clipped, the step s stays"
+    LSQ = "lsq", "qat.learned_step:LearnedStep", "round(w / s), clipped: the step s is learned (Esser et al., 2020)"
+    LSQ_ODD = (
+        "lsq-odd", "qat.learned_step:OddLearnedStep",
+        "the nearest odd integer to w / s, s is learned; takes k + 1 bits; 1 bit too", 1)
 
 
-class ActivationTraining(StrEnum):
-    """What of a quantiser of activations is trained."""
+class ActivationTraining(Method):
+    """What is trained of a quantiser of activations: each place holds a class of `qat.activations.Activations`."""
 
-    UNIFORM = "uniform"  #: saturation and offset
-    PACT = "pact"  #: saturation
-    HWGQ = "hwgq"  #: nothing: saturations fit half of a normal distribution
-    WRPN = "wrpn"  #: nothing: clipped to a range that is 0..1 after scaling
-    LSQ = "lsq"  #: saturation, by the error of each value
+    UNIFORM = (
+        "uniform", "qat.activations:LearnedSaturationAndOffset", "b by the values above it, m by those outside")
+    PACT = "pact", "qat.activations:LearnedSaturation", "b by the values above it"
+    HWGQ = "hwgq", "qat.activations:Activations", "nothing"
+    WRPN = "wrpn", "qat.activations:Activations", "nothing"
+    LSQ = "lsq", "qat.learned_step:LearnedStepOfActivations", "b by the rounding error of each value"
 
 
 class Start(StrEnum):
@@ -162,9 +200,10 @@ class Recipe:
                     raise ValueError(f"{value} bits: choose 1 to 8, 16 or 24, or None for FP32")
             if pair[1] == 1 and self.symmetric[1]:
                 raise ValueError("symmetric codes of 1 bit are all zero: use 2 bits, or full codes")
-            if pair[0] == 1 and not self.weights.odd:
-                raise ValueError(f"{self.weights} cannot train weights of 1 bit, which have no zero: use dorefa or "
-                                 "lsq-odd")
+            if pair[0] is not None and pair[0] < self.weights.least_bits:
+                able = " or ".join(method for method in WeightTraining if method.least_bits <= pair[0])
+                raise ValueError(f"{self.weights} cannot train weights of {pair[0]} bit, which have no zero: use "
+                                 f"{able}")
 
     def __str__(self) -> str:
         def width(bits):

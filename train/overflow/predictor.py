@@ -14,7 +14,7 @@ from concord.model.lowering import start_values
 from concord.train.lib.fit import Progress, silent
 from concord.train.overflow.defaults import COARSE, SLOWER, STEPS, NetworkKind, Steps
 from concord.train.overflow.factors import Factors, Room
-from concord.train.overflow.ranges import enlarge_inputs, enlarge_parameters, in_real_units, weights_used
+from concord.train.overflow.ranges import enlarge_inputs, enlarge_parameters, weights_used
 from concord.train.overflow.record import LayerRecord, Record
 from concord.train.qat.network import QuantisedNetwork
 
@@ -50,7 +50,7 @@ class Predictor:
         self.factors = {name: Factors(rows=len(layer.weights.scale)) for name, layer in network.layers.items()}
         self.rounds, self.record = dict.fromkeys(network.layers, 0), None
         for name, layer in network.layers.items():
-            layer.weights.weight.register_hook(_as_before(self.factors[name], in_real_units(layer.weights)))
+            layer.weights.weight.register_hook(_as_before(self.factors[name], layer.weights.in_real_units))
 
     def run(self) -> Record:
         """Bring every layer to its threshold, in order: what is done to one does not change those before it.

@@ -6,7 +6,6 @@ Source: S3, first and second factor.
 import numpy as np
 import torch
 from concord.train.qat.layer import QuantisedLayer
-from concord.train.qat.weights import DoReFa, Uniform, Weights, Wrpn
 
 
 def enlarge_parameters(layer: QuantisedLayer, factor: np.ndarray):
@@ -14,20 +13,7 @@ def enlarge_parameters(layer: QuantisedLayer, factor: np.ndarray):
 
     Below 1 it shrinks, and the integers grow; weights still lie inside at `weights_used` or more.
     """
-    weights, factor = layer.weights, torch.from_numpy(np.asarray(factor, np.float64))
-    share = factor.to(weights.weight.dtype)[:, None]
-    with torch.no_grad():
-        weights.enlarge(factor)
-        match weights:
-            case Wrpn():
-                weights.weight.div_(share)
-            case DoReFa():
-                weights.weight.copy_(torch.atanh(torch.tanh(weights.weight) / share))
-
-
-def in_real_units(weights: Weights) -> bool:
-    """Whether what is trained are weights in real units, which stay where the range changes."""
-    return isinstance(weights, Uniform)
+    layer.weights.enlarge(torch.from_numpy(np.asarray(factor, np.float64)))
 
 
 def weights_used(layer: QuantisedLayer) -> np.ndarray:

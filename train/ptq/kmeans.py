@@ -5,7 +5,8 @@ Source: S0.a and S0.c, k-means with its centroids projected to the grid.
 
 import numpy as np
 from concord.train.ptq.grid import Grid
-from concord.train.ptq.mmse import mmse
+from concord.train.ptq.mmse import mmse, searchable
+from concord.train.ptq.weight_quantiser import WeightQuantiser
 
 ROUNDS = 100  #: At most; Lloyd's iteration ends long before.
 
@@ -28,3 +29,6 @@ def kmeans(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
 def _nearest(values: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     """The centroid of each value, the lower of two as near."""
     return np.searchsorted((centroids[1:] + centroids[:-1]) / 2, values)
+
+
+KMEANS = WeightQuantiser(find=kmeans, check=searchable)

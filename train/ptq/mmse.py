@@ -5,6 +5,7 @@ Source: S0, post-training quantisation of weights.
 
 import numpy as np
 from concord.train.ptq.grid import Grid
+from concord.train.ptq.weight_quantiser import WeightQuantiser
 
 #: Steps of all magnitudes that are searched at most: 10 bits for a row of 100,000.
 MOST = 1 << 26
@@ -37,7 +38,16 @@ def mmse(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
 
 
 def searchable(count: int, grid: Grid, where: str = ""):
-    """Refuse more weights that share a scale than `mmse` can search; `where` begins the sentence."""
+    """Refuse more weights that share a scale than `mmse` can search.
+
+    Args:
+        count: Number of weights that share a scale.
+        grid:  Their integers.
+        where: Beginning of the sentence, which names the layer.
+
+    Raises:
+        ValueError: the search would take too long.
+    """
     if count * (grid.highest // grid.step) > MOST:
         raise ValueError(f"{where}mmse cannot search {grid.count:,} integers for {count:,} weights that share a scale: "
                          "use fewer bits, a scale for each row, or uniform")
@@ -60,3 +70,6 @@ def _best_scale(row: np.ndarray, grid: Grid) -> float:
     best = int(np.argmax(np.where(last & (square > 0), product**2 / np.maximum(square, 1), 0)))
     below = thresholds[best + 1] if best + 1 < len(thresholds) else 0.0
     return (thresholds[best] + below) / 2
+
+
+MMSE = WeightQuantiser(find=mmse, check=searchable)

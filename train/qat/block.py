@@ -11,9 +11,9 @@ from concord.model import block_lowering
 from concord.model.layers.convolution import Along, BlockConv, seen
 from concord.model.layers.dense import BlockDense
 from concord.model.lowering import recorded
-from concord.train import ptq
 from concord.train.bfp.recipe import BlockRecipe
 from concord.train.lib.straight_through import binary16
+from concord.train.ptq import quantise
 from concord.train.qat.block_quantizer import Blocks
 from concord.train.qat.geometry import Geometry
 from concord.train.qat.graph import Node
@@ -62,8 +62,9 @@ class BlockLayer(nn.Module):
     def _lost(self, samples):
         x = self._vectors(samples)
         y = Blocks.apply(x, self.input_format, self.block, 1)
-        yield f"weights {ptq.decibels(self.weight.numpy(), self._weights().view(self.weight.shape).numpy()):.1f} dB"
-        yield f"inputs {ptq.decibels(x.numpy(), y.numpy()):.1f} dB"
+        weights = self._weights().view(self.weight.shape).numpy()
+        yield f"weights {quantise.decibels(self.weight.numpy(), weights):.1f} dB"
+        yield f"inputs {quantise.decibels(x.numpy(), y.numpy()):.1f} dB"
         yield f"{(x.abs() >= 2.0**self.input_format.e_max).double().mean():.1%} beyond the exponents"
 
     def forward(self, x: torch.Tensor, lowered: bool = False):

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 
 import torch
 from concord.train.bfp.recipe import BlockRecipe
-from concord.train.lib.methods import Recipe, Start, WeightMethod
-from concord.train.ptq.mmse import searchable
+from concord.train.lib.methods import Recipe, Start
 from concord.train.qat.graph import Kind, Node, nodes
-from concord.train.qat.weights import grid_of
 from torch import nn
 
 
@@ -47,13 +45,13 @@ def check(network: nn.Module, recipe: Recipe | BlockRecipe, shape: Sequence[int]
 def _check_bits(name: str, layer: nn.Module, recipe: Recipe, machine: bool):
     weights_bits, input_bits = recipe.bits_of(name)
     if weights_bits is not None:
-        grid = grid_of(recipe.weights, weights_bits, recipe.symmetric[0])
-        if machine and not 2 <= (width := grid.highest.bit_length() + 1) <= 16:
+        grid = recipe.weights.load().integers(weights_bits, recipe.symmetric[0])
+        if machine and not 2 <= (width := grid.bits) <= 16:
             raise ValueError(f"layer {name!r}: weights of {weights_bits} bits by {recipe.weights} multiply as integers "
                              f"of {width}, but a machine's operands have 2 to 16: choose another width")
-        if recipe.start is Start.PTQ and recipe.methods.weights is not WeightMethod.UNIFORM:
+        if recipe.start is Start.PTQ:
             shared = layer.weight[:recipe.methods.rows or None]
-            searchable(shared.numel(), grid, f"layer {name!r}: ")
+            recipe.methods.weights.load().check(shared.numel(), grid, f"layer {name!r}: ")
     if machine and input_bits is not None and not 2 <= input_bits <= 16:
         raise ValueError(f"layer {name!r}: inputs of {input_bits} bits, but a machine's operands have 2 to 16: choose "
                          "another width")

@@ -9,10 +9,11 @@ from concord.golden.mvm.overflow import wrap
 from concord.model import lowering
 from concord.model.arithmetic.integer import largest_sum
 from concord.spec.formats import Format
-from concord.train import ptq
 from concord.train.lib.methods import Recipe
 from concord.train.lib.straight_through import FLOAT32_EXACT, binary16
-from concord.train.qat.activations import Activations
+from concord.train.ptq import quantise
+from concord.train.ptq.search import quantised
+from concord.train.qat.activations import Activations, activations
 from concord.train.qat.affine import affine, total
 from concord.train.qat.geometry import Geometry
 from concord.train.qat.loss import Loss
@@ -56,7 +57,7 @@ class QuantisedLayer(nn.Module):
         weights_bits, input_bits = recipe.bits_of(name)
         rows, samples = real.flatten(1).numpy(), seen.flatten(1).numpy()
         self.weights = None if weights_bits is None else weights(rows, weights_bits, recipe, fold)
-        self.inputs = None if input_bits is None else Activations(samples, input_bits, recipe)
+        self.inputs = None if input_bits is None else activations(samples, input_bits, recipe)
         if self.weights is None:
             self.weight = nn.Parameter(real.float(), requires_grad=not recipe.frozen)
         self.constant = nn.Parameter(bias)
@@ -77,10 +78,10 @@ class QuantisedLayer(nn.Module):
         if self.weights:
             integers, gain = (part.detach().numpy() for part in self.weights())
             made = gain[:, None] * integers
-            found["weights"] = ptq.decibels(rows, made)
+            found["weights"] = quantise.decibels(rows, made)
         if self.inputs:
             b, m = self.inputs.saturation.item(), self.inputs.offset.item()
-            found["inputs"] = ptq.decibels(samples, ptq.quantised(samples, b, m, self.inputs.levels))
+            found["inputs"] = quantise.decibels(samples, quantised(samples, b, m, self.inputs.levels))
             found["clipped"] = float(np.mean((samples < m) | (samples > m + b)))
         return Loss(**found)
 
@@ -187,7 +188,7 @@ class QuantisedLayer(nn.Module):
     def weights_format(self) -> Format:
         """Of the integers."""
         grid = self.weights.grid
-        return Format(bits=grid.highest.bit_length() + 1, symmetric=grid.lowest == -grid.highest)
+        return Format(bits=grid.bits, symmetric=grid.lowest == -grid.highest)
 
     def patches(self, x: torch.Tensor) -> torch.Tensor:
         """Unsigned codes float32[groups, samples * places, columns] that rows meet in the machine, those of the border

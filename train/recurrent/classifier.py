@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from concord.model.cells.cell import Cell
 from concord.spec.formats import Format
-from concord.train import ptq
 from concord.train.lib.methods import Gates
+from concord.train.ptq import quantise as ptq
 from concord.train.qat.block import BlockLayer
 from concord.train.recurrent.block_layer import BlockQuantisedRecurrent
 from concord.train.recurrent.float_layer import FloatRecurrent
