@@ -37,6 +37,8 @@ def run(
     chosen = read_inputs(loaded, inputs, samples, first)
     options = {"trace": waves} if waves else {}
     results = []
+    if machine != MachineKind.GOLDEN:
+        typer.echo("nnp: starting the simulated machine; building it takes minutes where it is not cached", err=True)
     with host.machine(machine, loaded.config, **options) as made:
         session = Session(made, loaded)
         for index, sample in chosen:

@@ -49,12 +49,16 @@ class Session:
             program: Instruction words.
             sample:  As for `infer`; the program need not read all of it.
         """
+        sent = [self._words(message) for message in self.execute(program, sample)]
+        empty = np.zeros((0, self.machine.config.mfu_lanes), np.uint16)
+        return {**self.memories(), Mem.NET_Q: np.concatenate([empty, *sent])}
+
+    def execute(self, program: list[int], sample: np.ndarray) -> list[bytes]:
+        """The messages that another program sends, on memories in their first state; arguments as for `probe`."""
         self._begin()
         self._steps = 0
         self.machine.send(program_message(self.machine.config, program))
-        sent = [self._words(message) for message in self._run(sample)]
-        empty = np.zeros((0, self.machine.config.mfu_lanes), np.uint16)
-        return {**self.memories(), Mem.NET_Q: np.concatenate([empty, *sent])}
+        return self._run(sample)
 
     def memories(self) -> dict[Mem, np.ndarray]:
         """uint16[words, M] of each vector memory that the firmware uses."""

@@ -1,10 +1,12 @@
 """The command line: what it prints, its exit codes, and that nothing is left half-written."""
 
+import csv
 import json
 import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -41,6 +43,10 @@ def refused(*words) -> str:
     assert result.stderr.startswith("nnp: ")
     assert "Traceback" not in result.output
     return result.stderr
+
+
+def test_version():
+    assert nnp("--version").output == f"nnp {version('concord-nnp')}\n"
 
 
 @pytest.fixture
@@ -90,6 +96,16 @@ def test_verify_on_golden(tmp_path):
         "https://matplotlib.org", ""
     ).replace("http://creativecommons.org", "")
     assert not list(tmp_path.rglob("*.part"))
+    assert record["made"]["concord-nnp"] in page
+    assert record["made"]["date"] in page
+    assert record["configuration"]["native_dim"] == 16
+    assert np.sum(record["confusion"]) == 3
+    assert "Totals over all 3 samples" in page
+    rows = list(csv.DictReader((tmp_path / "out" / record["results"]).read_text().splitlines()))
+    assert [row["sample"] for row in rows] == ["0", "1", "2"]
+    assert all(row["golden class"] == row["machine class"] and row["differing bits"] == "0" for row in rows)
+    right = sum(row["machine class"] == row["label"] for row in rows)
+    assert right == np.trace(record["confusion"]) == 3 * record["accuracy"]["golden"]
 
 
 def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
@@ -126,6 +142,7 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
 
     monkeypatch.setattr(batches, "run_all", run_all)
     monkeypatch.setattr("concord.nnp.verify.verification.machine", made)
+    monkeypatch.setattr("concord.nnp.verify.waveform.machine", made)
     monkeypatch.setattr("concord.nnp.verify.builds.Builds.wait", lambda *_: None)
     result = nnp("verify", LSTM, "--samples", 2, "--report", tmp_path)
     assert result.exit_code == 1
@@ -135,9 +152,17 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
     command = f"nnp verify {LSTM} --preset speech --machine library --first"
     number = re.search(re.escape(command) + r" (\d) --samples 1", result.stderr).group(1)
     assert (tmp_path / f"vowels-lstm-w8-{number}.vcd").exists()
+    assert "building the machine again for a waveform of that chain" in result.stdout
+    assert "--no-waves" in result.stdout
     (record,) = json.loads((tmp_path / "verify.json").read_text())
     assert not record["equal"]
     assert record["faults"]
+    page = (tmp_path / "verify.html").read_text()
+    assert f'<a href="vowels-lstm-w8-{number}.vcd">' in page
+    assert "No output differs; vector memories do." in page
+    result = nnp("verify", LSTM, "--samples", 2, "--report", tmp_path / "quiet", "--no-waves")
+    assert "waveform: none" in result.stderr
+    assert not list((tmp_path / "quiet").glob("*.vcd"))
 
 
 def test_a_missing_model(tmp_path):
@@ -313,6 +338,7 @@ def test_verilog_of_a_unit(tmp_path):
         "quantizer.v",
         "quantizer.core",
         "quantizer_instance.v",
+        "quantizer.vlt",
         "ports.md",
     }
     assert "module quantizer(" in (tmp_path / "quantizer.v").read_text()
