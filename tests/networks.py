@@ -5,8 +5,10 @@ from concord.golden.mfu.activation import Activation
 from concord.model import block_lowering, lowering
 from concord.model.cells.cell import Cell
 from concord.model.cells.lstm import LSTM
+from concord.model.layers.add import Add
+from concord.model.layers.concat import Concat
 from concord.model.layers.layer import Layer
-from concord.model.model import Model, Provenance
+from concord.model.model import INPUT, Model, Provenance
 from concord.spec.config import Config
 
 NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
@@ -30,7 +32,7 @@ def model(layers: list[Layer], name: str = "random", sources: dict[str, tuple[st
 
 def mlp(rng: np.random.Generator, config: Config, sizes: list[int], *, block: bool) -> Model:
     """Dense layers of the sizes, in block floating point or integers."""
-    make = _block_dense if block else _dense
+    make = block_dense if block else dense
     return model([make(rng, config, f"dense{k}", *pair) for k, pair in enumerate(zip(sizes, sizes[1:], strict=False))])
 
 
@@ -41,12 +43,20 @@ def recurrent(
     """Recurrent layers of the sizes, each in blocks or integers, and a dense layer if `outputs` is given."""
     pairs = zip(sizes, sizes[1:], strict=False)
     layers = [
-        (_block_recurrent if blocks else _recurrent)(rng, config, cell, f"{cell.name}{k}", *pair)
+        (block_recurrent if blocks else recurrent_layer)(rng, config, f"{cell.name}{k}", *pair, cell)
         for k, (pair, blocks) in enumerate(zip(pairs, block, strict=True))
     ]
     if outputs is not None:
-        layers.append((_block_dense if block[-1] else _dense)(rng, config, "dense", sizes[-1], outputs))
+        layers.append((block_dense if block[-1] else dense)(rng, config, "dense", sizes[-1], outputs))
     return model(layers)
+
+
+def branches(rng: np.random.Generator, config: Config, size: int, *, block: bool) -> Model:
+    """Two dense layers on one input, their sum, and a third one on the sum and the first result side by side."""
+    make = block_dense if block else dense
+    layers = [make(rng, config, "a", 5, size), make(rng, config, "b", 5, size), Add(name="sum", inputs=size),
+              Concat(name="joined", sizes=(size, size)), make(rng, config, "c", 2 * size, 3)]
+    return model(layers, sources={"b": (INPUT,), "sum": ("a", "b"), "joined": ("sum", "a")})
 
 
 def inputs(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -58,7 +68,8 @@ def _codes(rng, config, *shape):
     return rng.integers(config.weights.lowest, config.weights.highest + 1, shape)
 
 
-def _dense(rng, config, name, inputs, outputs):
+def dense(rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int) -> Layer:
+    """An integer dense layer."""
     unsigned = bool(rng.integers(2))
     codes = _codes(rng, config, outputs, inputs)
     return lowering.dense(
@@ -76,7 +87,10 @@ def _dense(rng, config, name, inputs, outputs):
     )
 
 
-def _recurrent(rng, config, cell, name, inputs, outputs):
+def recurrent_layer(
+    rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int, cell: Cell = LSTM
+) -> Layer:
+    """An integer recurrent layer."""
     gates = len(cell.gates)
     return lowering.recurrent(
         name=name,
@@ -102,7 +116,8 @@ def _states_and_vectors(rng, cell, outputs):
     return {"initial": initial, "vectors": {name: rng.normal(size=outputs) for name in cell.vectors}}
 
 
-def _block_dense(rng, config, name, inputs, outputs):
+def block_dense(rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int) -> Layer:
+    """A dense layer in block floating point."""
     return block_lowering.block_dense(
         name=name,
         weights=rng.uniform(-1, 1, (outputs, inputs)) / np.sqrt(inputs),
@@ -114,7 +129,10 @@ def _block_dense(rng, config, name, inputs, outputs):
     )
 
 
-def _block_recurrent(rng, config, cell, name, inputs, outputs):
+def block_recurrent(
+    rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int, cell: Cell = LSTM
+) -> Layer:
+    """A recurrent layer in block floating point."""
     gates = len(cell.gates)
     return block_lowering.block_recurrent(
         name=name,

@@ -8,13 +8,15 @@ from concord.compiler.lib.allocation import Place
 from concord.golden.host.firmware import Section
 from concord.golden.mfu.activation import Activation
 from concord.spec.assembler import disassemble_word
-from concord.spec.isa import FIELDS, Instruction, Op, Reg, encode
+from concord.spec.isa import FIELDS, Instruction, Op, Reg, encode, opcode
+from concord.spec.operations import Operation
 
-#: The operation of an activation function in each multi-function unit.
-ACTIVATIONS = (
-    {Activation.RELU: Op.V_RELU0, Activation.SIGMOID: Op.V_SIGM0, Activation.TANH: Op.V_TANH0},
-    {Activation.RELU: Op.V_RELU1, Activation.SIGMOID: Op.V_SIGM1, Activation.TANH: Op.V_TANH1},
-)
+#: The operation of each activation function but the identity.
+ACTIVATIONS = {
+    Activation.RELU: Operation.V_RELU,
+    Activation.SIGMOID: Operation.V_SIGM,
+    Activation.TANH: Operation.V_TANH,
+}
 
 
 def read(place: Place) -> Instruction:
@@ -34,7 +36,7 @@ def operate(op: Op, place: Place | None = None) -> Instruction:
 
 def activation(kind: Activation, mfu: int) -> list[Instruction]:
     """The operation of an activation function, none for the identity."""
-    return [operate(ACTIVATIONS[mfu][kind])] if kind in ACTIVATIONS[mfu] else []
+    return [operate(opcode(ACTIVATIONS[kind], mfu))] if kind in ACTIVATIONS else []
 
 
 class Program:

@@ -92,5 +92,6 @@ class IntegerProduct:
 
     def rounded(self, totals: np.ndarray) -> np.ndarray:
         """Totals as binary16: uint16[samples, groups * rows]."""
-        side_by_side = np.moveaxis(totals, 0, 1).reshape(totals.shape[1], -1)
+        groups, samples, rows = totals.shape
+        side_by_side = np.moveaxis(totals, 0, 1).reshape(samples, groups * rows)
         return float16.from_integer(side_by_side, self.p)

@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant("counters", "hw/host/counters.py", "total[:BITS] | total[BITS].replicate(BITS)", "total[:BITS]"),
     Mutant("decoder", "hw/decode/decoder.py", "total > self.config.mvmq_words", "total >= self.config.mvmq_words"),
     Mutant("decoder", "hw/decode/chain_builder.py", "v.stride_out >= v.words", "v.stride_out > v.words"),
-    Mutant("decoder", "hw/decode/instruction_check.py", "p.position > s.stage", "p.position > s.stage + 1"),
+    Mutant("decoder", "hw/decode/instruction_check.py", "p.position > s.position", "p.position > s.position + 1"),
     Mutant("host_read", "hw/host/host_read.py", "(self.i.p.count - offset)[:32]", "self.i.p.count"),
     Mutant("interlock", "hw/schedule/interlock.py", "once & (write.lo <= read.lo)", "write.lo <= read.lo"),
     Mutant("interlock", "hw/schedule/interlock.py", 'y.mfu.eq(self._waits(m, c, "mfu", "copy_mfu", reads_net=net))',

@@ -21,12 +21,12 @@ from concord.sim.stimulus.program_generator import Author
 from concord.spec.assembler import assemble
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
-from concord.spec.isa import WORD, Error
+from concord.spec.isa import ADDRESS_BITS, END_BITS, WORD, Error
 from concord.spec.rules import Violation
 
 CONFIG = from_text(os.environ["CONFIG"])
-CHAIN, TILE = Record(chain_layout(CONFIG)), Record(data.StructLayout({"tile": 16, "integer": 1}))
-INSTRUCTION = Record(data.StructLayout({"address": 17, "word": WORD, "outside": 1}))
+CHAIN, TILE = Record(chain_layout(CONFIG)), Record(data.StructLayout({"tile": ADDRESS_BITS, "integer": 1}))
+INSTRUCTION = Record(data.StructLayout({"address": END_BITS, "word": WORD, "outside": 1}))
 MOST = 300  #: Chains of one program at most.
 
 

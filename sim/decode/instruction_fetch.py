@@ -10,12 +10,12 @@ from concord.hw.lib import message_payloads
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
-from concord.spec.isa import WORD
+from concord.spec.isa import END_BITS, WORD
 
 CONFIG = from_text(os.environ["CONFIG"])
 SIZE = CONFIG.instructions
 WRITE = Record(message_payloads.Program)
-INSTRUCTION = Record(data.StructLayout({"address": 17, "word": WORD, "outside": 1}))
+INSTRUCTION = Record(data.StructLayout({"address": END_BITS, "word": WORD, "outside": 1}))
 
 
 class Bench:

@@ -7,12 +7,13 @@ import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.golden.mfu.multifunction import multifunction
-from concord.hw.lib.payloads import OPERANDS, Control, address_bits, word
+from concord.hw.lib.payloads import OPERANDS, Controls, address_bits, word
 from concord.hw.schedule.writeback import results
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import pack, start, unpack
 from concord.spec.isa import VRFS, depth
-from concord.spec.mfu import TAPS, ActOp, AddOp, Tap
+from concord.spec.mfu import TAPS, Tap
+from concord.spec.operations import MFUS, Stage, codes
 
 CONFIG, LATENCY = from_text(os.environ["CONFIG"]), int(os.environ["LATENCY"])
 LANES = CONFIG.mfu_lanes
@@ -48,21 +49,21 @@ async def matches_golden(dut, rate):
     memories = [numbers(rng, depth(CONFIG, VRFS[v])) for v in OPERANDS]
     addresses = np.stack([rng.integers(0, len(memory), count) for memory in memories], 1)
     value, go = numbers(rng, count), rng.random(count) < rate
-    codes = {"add": rng.integers(0, len(AddOp), (count, 2)), "act": rng.integers(0, len(ActOp), (count, 2)),
-             "mul": rng.integers(0, 2, (count, 2)), "tap": rng.integers(0, len(Tap), (count, 2, TAPS))}
+    control = {stage.name.lower(): rng.choice(codes(stage), (count, MFUS)) for stage in Stage}
+    control["tap"] = rng.integers(0, len(Tap), (count, MFUS, TAPS))
     for name in ("go", "control", "addresses", "word", "operands"):
         getattr(dut, name).value = 0
     await start(dut)
     words = pack(word(CONFIG), value)
     shown = await stream(dut, {
-        "go": go, "control": pack(data.ArrayLayout(Control, 2), codes), "addresses": pack(ADDRESSES, addresses),
+        "go": go, "control": pack(Controls, control), "addresses": pack(ADDRESSES, addresses),
         "word": [0, *words]}, memories)
 
     assert [valid for valid, _ in shown[LATENCY:]] == go.tolist()
     got = unpack(results(CONFIG), [o for _, o in shown[LATENCY:]])
     addend0, addend1, factor0, factor1 = (memory[addresses[:, k]] for k, memory in enumerate(memories))
     taps = np.zeros((count, TAPS, LANES), np.uint16)
-    first, second = ({name: code[:, unit] for name, code in codes.items()} for unit in range(2))
+    first, second = ({name: code[:, unit] for name, code in control.items()} for unit in range(MFUS))
     value, taps = multifunction(value, addend0, factor0, taps, **first)
     value, taps = multifunction(value, addend1, factor1, taps, **second)
     assert (got["value"] == value)[go].all()

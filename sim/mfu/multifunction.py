@@ -13,7 +13,8 @@ from concord.hw.lib.payloads import Control
 from concord.sim.drivers.drive_pipeline import flow
 from concord.sim.drivers.stream import pack, unpack
 from concord.spec.config import preset
-from concord.spec.mfu import TAPS, ActOp, AddOp, Tap
+from concord.spec.mfu import TAPS, Tap
+from concord.spec.operations import Stage, codes
 
 LANES = preset(os.environ.get("CONFIG", "tiny")).mfu_lanes
 WORD = data.ArrayLayout(16, LANES)
@@ -29,14 +30,14 @@ async def matches_golden(dut):
     for word in (value, addend, factor):
         word[calm] = word[calm] & 0x8FFF | 0x3000
     taps = rng.integers(0, 1 << 16, (count, TAPS, LANES), dtype=np.uint16)
-    codes = {"add": rng.integers(0, len(AddOp), count), "act": rng.integers(0, len(ActOp), count),
-             "mul": rng.integers(0, 2, count), "tap": rng.integers(0, len(Tap), (count, TAPS))}
-    want, want_taps = multifunction(value, addend, factor, taps, **codes)
+    control = {stage.name.lower(): rng.choice(codes(stage), count) for stage in Stage}
+    control["tap"] = rng.integers(0, len(Tap), (count, TAPS))
+    want, want_taps = multifunction(value, addend, factor, taps, **control)
 
     late = np.roll(factor, int(os.environ["FACTOR_AT"]), axis=0)
     late[:int(os.environ["FACTOR_AT"])] = 0x5555
     inputs = {"value": pack(WORD, value), "addend": pack(WORD, addend), "factor": pack(WORD, late),
-              "tap": pack(BROUGHT, taps), "control": pack(Control, codes)}
+              "tap": pack(BROUGHT, taps), "control": pack(Control, control)}
     got = await flow(dut, inputs, ["value_out", "tap_out"], int(os.environ["LATENCY"]))
     done = slice(0, count - int(os.environ["FACTOR_AT"]))  # Words whose factor came within the stream.
     assert (unpack(WORD, got["value_out"]) == want)[done].all()

@@ -113,6 +113,7 @@ def test_hardware_agrees(name):
             for model, shape in (
                 (networks.mlp(rng, config, [13, 9, 5], block=block), (3, 13)),
                 (networks.recurrent(rng, config, [3, 4], block=[block], outputs=3), (3, 5, 3)),
+                (networks.branches(rng, config, 4, block=block), (3, 5)),
             ):
                 firmware = compile_network(model, config).firmware
                 sessions = Session(golden, firmware), Session(library, firmware)
