@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from concord.golden.mfu.activation import Activation
+from concord.spec.activation import Activation
 
 Value = TypeVar("Value")
 
