@@ -38,5 +38,6 @@ AFTER = Cell(
     vectors=("hidden_bias",),
     torch_class="GRU",
     torch_gates=("r", "z", "n"),
+    torch_biases={"hidden_bias": "n"},
 )
 BEFORE = Cell(name="gru-reset-before", title="GRU, reset gate before the product", gates=GATES, step=_before)
