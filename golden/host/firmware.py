@@ -105,7 +105,7 @@ class Firmware:
             ValueError: the loop cannot make as many steps, or there are no states.
         """
         if keep_state and self.loop is None:
-            raise ValueError(f"{self.name} takes one vector at a time and has no state to keep; run it without")
+            raise ValueError(f"{self.name} takes one vector at a time and has no state to keep: leave out --keep-state")
         words = [int(word) for word in self.words]
         if self.loop is None:
             return words

@@ -116,8 +116,8 @@ class Cell:
         """
         unbounded = [gate.name for gate in self.gates if gate.curve is Activation.RELU]
         if bits and unbounded:
-            raise ValueError(f"the output of gate {unbounded[0]} of {self.title} has no bound, so that it must keep its "
-                             f"bits: use 0 bits for the outputs of gates, not {bits}")
+            raise ValueError(f"the output of gate {unbounded[0]} of {self.title} has no bound, and must keep its bits: "
+                             f"use 0 bits for the outputs of gates, not {bits}")
 
     def index(self, gate: str) -> int:
         """Where a gate lies in arrays."""
