@@ -276,6 +276,27 @@ def test_run_takes_inputs_from_a_file(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy").view(np.uint16), wanted)
 
 
+def test_run_keeps_the_state_between_parts_of_a_sequence(firmware, tmp_path):
+    sequence = np.random.default_rng(2).normal(size=(1, 6, 12))
+    outputs = {}
+    for name, samples, words in (("whole", sequence, ()), ("parts", sequence.reshape(3, 2, 12), ("--keep-state",)),
+                                 ("apart", sequence.reshape(3, 2, 12), ())):
+        np.save(tmp_path / "in.npy", samples)
+        out = tmp_path / f"{name}.npy"
+        result = nnp("run", firmware, "--inputs", tmp_path / "in.npy", "--samples", len(samples), *words, "-o", out)
+        assert result.exit_code == 0, result.output
+        outputs[name] = np.load(out)[-1]
+    np.testing.assert_array_equal(outputs["parts"], outputs["whole"])
+    assert not np.array_equal(outputs["apart"], outputs["whole"])
+
+
+def test_only_sequences_have_a_state_to_keep(tmp_path):
+    model = networks.mlp(np.random.default_rng(1), preset("tiny"), [5, 4], block=True)
+    save_firmware(compile_network(model, preset("tiny")).firmware, tmp_path / "firmware.safetensors")
+    message = refused("run", tmp_path / "firmware.safetensors", "--keep-state")
+    assert "random takes one vector at a time and has no state to keep: leave out --keep-state" in message
+
+
 def test_run_refuses_other_inputs(firmware, tmp_path):
     path = tmp_path / "in.npy"
     assert "there is no such file" in refused("run", firmware, "--inputs", path)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from concord.golden.mfu.activation import Activation
 from concord.model import lowering
 from concord.model.arithmetic.windows import reciprocal
 from concord.model.layers.add import Add
@@ -16,6 +15,7 @@ from concord.model.layers.convolution import Conv
 from concord.model.layers.dense import Dense
 from concord.model.layers.layer import Layer
 from concord.model.layers.pool import Pool, Reduction
+from concord.spec.activation import Activation
 from concord.train.lib.methods import Recipe
 from concord.train.lib.straight_through import binary16
 from concord.train.qat.check import layers
