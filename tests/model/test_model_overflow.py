@@ -59,7 +59,7 @@ def test_a_recurrent_model_counts_both_products_of_every_time_step():
     config = replace(narrow("serial", 8), product_bits=4, output_bits=5, **room)
     widths = Widths(sum_bits=8, product_bits=config.product_bits, output_bits=config.output_bits)
     model = networks.recurrent(rng, config, [3, 4, 5], block=[False, False], outputs=3)
-    inputs, lengths = networks.inputs(rng, 3, 6, 3), np.array([6, 1, 4])
+    inputs, lengths = networks.inputs(rng, 3, 7, 3), np.array([6, 1, 4])
     wide = replace(widths, sum_bits=30)
     uses = dry_run(model, inputs, lengths, wide)
     names = ["lstm0, input", "lstm0, recurrent", "lstm1, input", "lstm1, recurrent", "dense"]
@@ -158,7 +158,7 @@ def test_a_recurrent_model_with_sums_that_wrap_is_the_machine():
     room = {"matrix_tiles": 64, "multiply_vrf": 64, "addsub_vrf": 64, "bias_words": 64}
     config = replace(narrow("serial", 7), **room)
     model = networks.recurrent(rng, config, [3, 4, 5], block=[False, False], outputs=3)
-    inputs, lengths = networks.inputs(rng, 6, 5, 3), np.array([5, 1, 4, 5, 2, 3])
+    inputs, lengths = networks.inputs(rng, 6, 9, 3), np.array([5, 1, 4, 5, 2, 3])  # no sample has all time steps
     session = Session(machine("golden", config), compile_network(model, config).firmware)
     outputs = [session.infer(sample[:length]) for sample, length in zip(inputs, lengths, strict=True)]
     np.testing.assert_array_equal(wrapped(model, inputs, 7, lengths), outputs)
