@@ -9,7 +9,9 @@ from concord.golden.mvm.overflow import Events, wrap
 from concord.golden.mvm.quantizer import quantize_integer
 from concord.model import network
 from concord.model.arithmetic.integer import largest_sum
+from concord.model.dataset import DATA
 from concord.model.layer_overflow import Count, Widths, count
+from concord.model.model_file import load_model
 from concord.model.model_overflow import dry_run, wrapped
 from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
@@ -179,3 +181,13 @@ def test_what_cannot_be_counted_is_named(block):
         model.layers[0].products()
     with pytest.raises(ValueError, match=f"layer '{name}' has no integer weights"):
         wrapped(model, inputs, 16)
+
+
+@pytest.mark.parametrize(("name", "preset", "bits"), [
+    ("fashion-mlp-w4a4", "ulx3s", [16, 13, 12]), ("vowels-lstm-w8", "speech", [18, 19, 19])])
+def test_compiler_and_dry_run_prove_the_same_widths(name, preset, bits):
+    model = load_model(DATA / "models" / f"{name}.safetensors")
+    bounds = {bound.product: bound.bits for bound in compile_network(model, PRESETS[preset]).bounds}
+    products = {product.name: product.bits for layer in model.layers for product in layer.products()}
+    assert bounds == products
+    assert list(bounds.values()) == bits
