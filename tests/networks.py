@@ -43,7 +43,7 @@ def recurrent(
     """Recurrent layers of the sizes, each in blocks or integers, and a dense layer if `outputs` is given."""
     pairs = zip(sizes, sizes[1:], strict=False)
     layers = [
-        (block_recurrent if blocks else recurrent_layer)(rng, config, f"{cell.name}{k}", *pair, cell)
+        (block_recurrent if blocks else recurrent_layer)(rng, config, cell, f"{cell.name}{k}", *pair)
         for k, (pair, blocks) in enumerate(zip(pairs, block, strict=True))
     ]
     if outputs is not None:
@@ -88,9 +88,9 @@ def dense(rng: np.random.Generator, config: Config, name: str, inputs: int, outp
 
 
 def recurrent_layer(
-    rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int, cell: Cell = LSTM
+    rng: np.random.Generator, config: Config, cell: Cell, name: str, inputs: int, outputs: int,
 ) -> Layer:
-    """An integer recurrent layer."""
+    """A recurrent layer in integers."""
     gates = len(cell.gates)
     return lowering.recurrent(
         name=name,
@@ -130,7 +130,7 @@ def block_dense(rng: np.random.Generator, config: Config, name: str, inputs: int
 
 
 def block_recurrent(
-    rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int, cell: Cell = LSTM
+    rng: np.random.Generator, config: Config, cell: Cell, name: str, inputs: int, outputs: int,
 ) -> Layer:
     """A recurrent layer in block floating point."""
     gates = len(cell.gates)

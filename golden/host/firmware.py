@@ -132,8 +132,8 @@ class Firmware:
         if sample.shape != shape or sample.dtype != np.uint16:
             wanted = f"[steps, {self.inputs}]" if self.recurrent else f"[{self.inputs}]"
             raise ValueError(f"{self.name} takes uint16{wanted}, not {sample.dtype}{list(sample.shape)}")
-        size = self.config.native_dim
-        padded = np.zeros((sample.size // self.inputs, -(-self.inputs // size) * size), np.uint16)
+        size = self.config.vectors_of(self.inputs) * self.config.native_dim
+        padded = np.zeros((sample.size // self.inputs, size), np.uint16)
         padded[:, : self.inputs] = sample
         return messages.input_message(self.config, padded.reshape(-1, self.config.mfu_lanes))
 
@@ -146,7 +146,7 @@ class Firmware:
         payloads = [unpack(self.config, data, to_machine=False) for data in received]
         words = b"".join(message.payload for message in payloads if message.kind == MessageKind.OUTPUT)
         values = np.frombuffer(words, "<u2").astype(np.uint16)
-        wanted = -(-self.outputs // self.config.mfu_lanes) * self.config.mfu_lanes
+        wanted = self.config.words_of(self.outputs) * self.config.mfu_lanes
         if len(values) != wanted:
             raise ValueError(
                 f"{self.name} gives {wanted // self.config.mfu_lanes} words for one input, "

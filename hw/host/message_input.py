@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.host.crc import CRC32
 from concord.hw.host.message_items import MessageItems
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import require_powers_of_two, word
+from concord.hw.lib.payloads import word
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS, END_BITS, VRFS, depth
 from concord.spec.messages import MessageKind
@@ -57,7 +57,7 @@ class MessageInput(wiring.Component):
     """
 
     def __init__(self, config: Config):
-        require_powers_of_two(config)
+        config.require_hardware()
         self.config = config
         super().__init__({
             "i": In(stream.Signature(message_payloads.beat(config))),

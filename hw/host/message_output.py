@@ -5,7 +5,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.host.crc import CRC32
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import require_powers_of_two, word
+from concord.hw.lib.payloads import word
 from concord.spec.config import Config
 from concord.spec.messages import MessageKind
 
@@ -44,7 +44,7 @@ class MessageOutput(wiring.Component):
     """
 
     def __init__(self, config: Config):
-        require_powers_of_two(config)
+        config.require_hardware()
         self.config = config
         super().__init__({
             "net": In(stream.Signature(message_payloads.output(config))),
