@@ -94,12 +94,14 @@ class Program:
 
     @contextmanager
     def section(self, title: str, layer: str) -> Iterator[None]:
-        """The instructions inside belong to `layer`."""
+        """The instructions inside belong to `layer`; without any there is no section."""
         self.note(title)
         first = len(self.instructions)
         yield
         if len(self.instructions) > first:
             self.sections.append(Section(layer=layer, first=first, last=len(self.instructions) - 1))
+        else:
+            self._notes[first].remove(title)
 
     def _register(self, register: Reg, value: int):
         if self._registers.get(register) != value:

@@ -57,7 +57,7 @@ class Recurrent(Layer):
         lengths = np.full(samples, time) if lengths is None else lengths
         states = tuple(np.tile(state, (samples, 1)) for state in first)
         hidden = np.zeros((samples, time, self.outputs), first[0].dtype)
-        for step in range(time):
+        for step in range(min(time, int(np.max(lengths, initial=0)))):
             on = np.flatnonzero(lengths > step)
             made = self.cell.step(operations(x[on, step]), *(state[on] for state in states))
             for state, new in zip(states, made, strict=True):
