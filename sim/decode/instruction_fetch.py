@@ -12,6 +12,10 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.spec.isa import WORD
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "following.eq(self.target)", "new": "following.eq(self.target + 1)"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 SIZE = CONFIG.instructions
 WRITE = Record(message_payloads.Program)

@@ -10,6 +10,10 @@ from concord.hw.decode.mode_table import CHUNK
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "(disagree | differs) & ~ends", "new": "differs & ~ends"},
+)
+
 TILES = int(os.environ["TILES"])
 REQUEST = Record(data.StructLayout({"set": 1, "integer": 1, "first": 16, "count": 16}))
 

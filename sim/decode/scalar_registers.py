@@ -12,6 +12,10 @@ from concord.sim.drivers.stream import start
 from concord.spec.chain import Chain, Registers
 from concord.spec.isa import Instruction, Mem, Op, Reg
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "shifted >= divisor", "new": "shifted > divisor"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 VALUES = Record(DERIVED)
 CHAIN = (Instruction(op=Op.V_RD, mem=Mem.INITIAL_VRF, inc=1), Instruction(op=Op.MV_MUL),

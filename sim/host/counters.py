@@ -7,6 +7,10 @@ from cocotb.triggers import RisingEdge
 from concord.sim.drivers.stream import start
 from concord.spec.registers import Counter
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "total[:BITS] | total[BITS].replicate(BITS)", "new": "total[:BITS]"},
+)
+
 MAXIMA = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)
 LARGEST = (1 << 32) - 1
 #: Bits by which each counter may grow: most by one, some by much, and some that saturate within a test.

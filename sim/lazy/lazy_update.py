@@ -14,6 +14,14 @@ from concord.sim.drivers.stream import Sink, Source, pack, reset, start, unpack
 from concord.sim.stimulus.lazy_passes import Given, again, bins, draw, overflowing
 from concord.spec.training import E_MIN, LazyFormat
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"file": "hw/lazy/lazy_step.py", "old": 'limited = e["above"] | (e["full"] & half)', "new": 'limited = e["above"]'},
+    {"file": "hw/lazy/lazy_step.py", "old": 'half & (~v[-1] | e["rounded"])', "new": "half"},
+    {"old": "first.eq(self.i.p.last)", "new": "first.eq(0)"},
+    {"file": "hw/lazy/exponent_search.py", "old": "p.updated & ~p.changes & ", "new": "~p.changes & "},
+    {"file": "hw/lazy/rounding.py", "old": "(~value[-1] | value[:places - 1].any())", "new": "~value[-1]"},
+)
+
 FMT = LazyFormat(**json.loads(os.environ["FORMAT"]))
 LANES, SEARCH, LATENCY = (int(os.environ[name]) for name in ("LANES", "SEARCH", "LATENCY"))
 TOTALS = (*COUNTS, "changes")

@@ -11,6 +11,12 @@ from concord.hw.lazy.tensor_quantizer import WIDTHS, block_mantissas, block_orde
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 from concord.spec.training import E_MAX, E_MIN
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "now | Mux(first, 0, found)", "new": "now | found"},
+    {"old": 'lane["rounded"][bits - 1:].any()', "new": 'lane["rounded"][bits:].any()'},
+    {"old": "(~negative).replicate(len(value))", "new": "Const(-1, len(value))"},
+)
+
 SUM_BITS, LANES, LATENCY = (int(os.environ[name]) for name in ("SUM_BITS", "LANES", "LATENCY"))
 
 

@@ -14,6 +14,10 @@ from concord.sim.drivers.stream import pack, start, unpack
 from concord.spec.isa import VRFS, depth
 from concord.spec.mfu import TAPS, ActOp, AddOp, Tap
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "second.tap.eq(first.tap_out)", "new": "second.tap.eq(first.tap)"},
+)
+
 CONFIG, LATENCY = from_text(os.environ["CONFIG"]), int(os.environ["LATENCY"])
 LANES = CONFIG.mfu_lanes
 ADDRESSES = data.ArrayLayout(address_bits(CONFIG), len(OPERANDS))

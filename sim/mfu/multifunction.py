@@ -15,6 +15,10 @@ from concord.sim.drivers.stream import pack, unpack
 from concord.spec.config import preset
 from concord.spec.mfu import TAPS, ActOp, AddOp, Tap
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "delay(m, self.control.mul, self.factor_at)", "new": "delay(m, self.control.mul, self.factor_at - 1)"},
+)
+
 LANES = preset(os.environ.get("CONFIG", "tiny")).mfu_lanes
 WORD = data.ArrayLayout(16, LANES)
 BROUGHT = data.ArrayLayout(WORD, TAPS)

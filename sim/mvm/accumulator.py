@@ -13,6 +13,10 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start, unpack
 from concord.sim.stimulus.random_values import integers
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "self.totals.eq(valid & last)", "new": "self.totals.eq(valid)"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 WIDTH, LATENCY = int(os.environ["WIDTH"]), int(os.environ["LATENCY"])
 N, ENGINES = CONFIG.native_dim, CONFIG.tile_engines

@@ -12,6 +12,10 @@ from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Source, pack, start, unpack
 from concord.sim.stimulus.random_values import integers
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "write.en.eq(self.i.valid)", "new": "write.en.eq(self.i.valid & ~self.i.p.address[3])"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 
 

@@ -16,6 +16,10 @@ from concord.sim.drivers.drive_pipeline import flow
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import integers
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "lane < i.lanes", "new": "lane <= i.lanes"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 LATENCY, LANES = int(os.environ["LATENCY"]), CONFIG.mfu_lanes
 EVENTS = ("partial", "excess_partial", "output", "excess_output")

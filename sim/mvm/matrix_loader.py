@@ -14,6 +14,10 @@ from concord.hw.mvm.matrix_rf import mark_write, record, record_write
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Source, pack, start, unpack
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "(item.row == 0) & (item.group == 0)", "new": "item.group == 0"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 
 

@@ -11,6 +11,10 @@ from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "index + (bank > j)", "new": "index + (bank >= j)", "config": "wide"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 N, ENGINES, TILES, GROUPS = CONFIG.native_dim, CONFIG.tile_engines, CONFIG.matrix_tiles, CONFIG.groups
 WRITE, MARK, RECORD = Record(record_write(CONFIG)), Record(mark_write(CONFIG)), Record(record(CONFIG))

@@ -19,6 +19,10 @@ from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 from concord.spec.config import Config
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "delay(m, beat.integer, rotator.latency)", "new": "delay(m, beat.integer, rotator.latency + 1)"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 COUNTS = ("beats", "tiles", "vectors", "rows_loaded", "partial", "product", "output")
 

@@ -7,6 +7,10 @@ import numpy as np
 from concord.golden.lib.float16 import from_integer
 from concord.sim.drivers.drive_pipeline import flow
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "Cat(padded[:-12].any(), padded[-12:])", "new": "padded[-13:]"},
+)
+
 WIDTH = int(os.environ["WIDTH"])
 
 

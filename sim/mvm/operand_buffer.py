@@ -13,6 +13,10 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, pack, start
 from concord.sim.stimulus.random_values import mantissas
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "Cat(read_line, self.step[:high], reading)", "new": "Cat(read_line, self.step[:high], filling)"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 N, LANES, ENGINES, WORDS = CONFIG.native_dim, CONFIG.lanes, CONFIG.tile_engines, CONFIG.words
 OUT = Record(data.ArrayLayout(operand(CONFIG), ENGINES))

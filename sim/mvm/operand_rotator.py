@@ -11,6 +11,10 @@ from concord.sim.drivers.drive_pipeline import flow
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import mantissas
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "e < self.columns", "new": "e <= self.columns", "config": "wide"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 ENGINES = CONFIG.tile_engines
 

@@ -11,6 +11,10 @@ from concord.sim.drivers.drive_pipeline import flow
 from concord.sim.drivers.stream import pack
 from concord.sim.stimulus.random_values import integers
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "self.used > k", "new": "self.used >= k"},
+)
+
 COUNT, WIDTH, BITS, LATENCY = (int(os.environ[name]) for name in ("COUNT", "WIDTH", "BITS", "LATENCY"))
 
 

@@ -10,6 +10,10 @@ from concord.hw.mvm.quantizer import quantized, quantizer_input
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "(value[:11].any() | value[12])", "new": "1"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 LANES, SIZE = CONFIG.mfu_lanes, CONFIG.native_dim
 

@@ -16,6 +16,10 @@ from concord.sim.drivers.drive_pipeline import flow
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import mantissas
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "top = place == self.digits - 1", "new": "top = False"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 WIDTH, LATENCY = (int(os.environ[name]) for name in ("WIDTH", "LATENCY"))
 

@@ -18,6 +18,11 @@ from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.chains import feeds_itself, fields, pipelines, random_chains, words
 from concord.spec.chain import Chain
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": " | (job.serial & ~ahead.empty)", "new": ""},
+    {"old": "source.copy.eq(self.progress)", "new": "source.copy.eq(0)"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 JOB, WRITE_JOB, LOAD = Record(CopyJob(CONFIG)), Record(WriteJob(CONFIG)), Record(Load)
 WORD, PROGRESS = word(CONFIG).size, Record(progress(CONFIG))

@@ -16,6 +16,13 @@ from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.pipelines import Machine
 from concord.sim.stimulus.chains import fields, pipelines, random_chains, words
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "once & (write.lo <= read.lo)", "new": "write.lo <= read.lo"},
+    {"old": 'y.mfu.eq(self._waits(m, c, "mfu", "copy_mfu", reads_net=net))',
+     "new": 'y.mfu.eq(self._waits(m, c, "mfu", "copy_mfu", reads_net=0))'},
+    {"old": "(count != EPOCH - 1) | ~behind", "new": "1"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 CHAIN, DONE = Record(chain_layout(CONFIG)), Record(data.StructLayout(dict.fromkeys(Interlock.PIPES, TICKET)))
 JOBS = {"fetch": Record(FetchJob(CONFIG)), "product": Record(ProductJob), "issue": Record(IssueJob(CONFIG)),

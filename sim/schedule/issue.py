@@ -19,6 +19,11 @@ from concord.sim.reference.memory_order import Order
 from concord.sim.stimulus.chains import Word, feeds_itself, fields, pipelines, random_chains, words
 from concord.spec.chain import Chain
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "self.latency - self.due[k])", "new": "self.latency - self.due[k] - 1)"},
+    {"old": "| no_room |", "new": "|"},
+)
+
 CONFIG, LATENCY = from_text(os.environ["CONFIG"]), int(os.environ["LATENCY"])
 DUE = tuple(map(int, os.environ["DUE"].strip("()").split(",")))
 CHAIN = Record(chain_layout(CONFIG))

@@ -15,6 +15,10 @@ from concord.sim.reference.hazards import Pipeline, ahead, blocked, waiting
 from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.chains import fields, random_chains
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "self.mfu.iteration >= source.iteration", "new": "self.mfu.iteration + 1 >= source.iteration"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 JOB, OPERAND = Record(FetchJob(CONFIG)), Record(quantizer_input(CONFIG.mfu_lanes))
 

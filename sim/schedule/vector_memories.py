@@ -16,6 +16,10 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
 from concord.spec.isa import VRFS, depth
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "other.memory == want.memory", "new": "other.memory >= want.memory"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 BITS, DEPTHS = word(CONFIG).size, [depth(CONFIG, mem) for mem in VRFS]
 REQUEST, LOAD = Record(read_request(CONFIG)), Record(message_payloads.write(CONFIG))

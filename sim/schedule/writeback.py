@@ -16,6 +16,11 @@ from concord.sim.stimulus.chains import fields, random_chains
 from concord.spec.chain import Chain
 from concord.spec.isa import VRFS, Mem, Op
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "last_word & (job.tail != 0)", "new": "last_word & last_iteration"},
+    {"old": "& (sent | self.net.ready) & ~fire", "new": "& self.net.ready & ~fire"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 JOB, RESULTS, PROGRESS = Record(WriteJob(CONFIG)), Record(results(CONFIG)), Record(progress(CONFIG))
 WRITES = Record(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
