@@ -25,7 +25,6 @@ from concord.hw.lazy.exponent_search import ExponentSearch
 from concord.hw.lazy.lazy_update import LazyUpdate
 from concord.hw.lazy.tensor_quantizer import TensorQuantizer
 from concord.hw.lazy.update_port import UpdatePort
-from concord.hw.lib.payloads import word
 from concord.hw.lib.queue import Queue
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.lib.reserved_queue import ReservedQueue
@@ -159,11 +158,11 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          bench=lambda config: TensorQuantizer(BLOCK_SUMS[config], config.mfu_lanes), tested=CONFIGURATIONS,
          environment=_environment("latency", "sum_bits", "lanes")),
     Unit(place="lazy/update_port", component=UpdatePort, configurations=("tiny", "trainer")),
-    Unit(place="lib/queue", component=lambda config: Queue(word(config), config.net_in),
+    Unit(place="lib/queue", component=lambda config: Queue(16 * config.mfu_lanes, config.net_in),
          bench=lambda config: Queue(24, config.chain_queue), environment=_environment("depth")),
     Unit(place="lib/read_ahead", component=lambda config: ReadAhead(config, 1),
          bench=lambda config: ReadAhead(config, 3), environment=_environment("DEPTH", "tag_bits")),
-    Unit(place="lib/reserved_queue", component=lambda config: ReservedQueue(word(config), config.net_in),
+    Unit(place="lib/reserved_queue", component=lambda config: ReservedQueue(16 * config.mfu_lanes, config.net_in),
          configurations=()),
     Unit(place="mfu/activation", component=lambda _: Activation(), configurations=("tiny",),
          environment=_environment("latency")),

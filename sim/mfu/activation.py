@@ -6,6 +6,7 @@ import cocotb
 import numpy as np
 from concord.golden.lib import float16
 from concord.golden.mfu.activation import sigmoid, tanh
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import flow
 from concord.spec.mfu import ActOp
 
@@ -18,4 +19,4 @@ async def matches_golden(dut):
     op = rng.integers(0, len(ActOp), a.size)
     want = np.choose(op, [a, float16.relu(a), sigmoid(a), tanh(a)])
     got = (await flow(dut, {"a": a, "op": op}, ["o"], int(os.environ["LATENCY"])))["o"]
-    assert (np.array(got) == want).all()
+    assert_equal("o", got, want, op=(op, ActOp), a=a)

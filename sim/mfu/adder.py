@@ -5,6 +5,7 @@ import os
 import cocotb
 import numpy as np
 from concord.golden.lib import float16
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import flow
 from concord.spec.mfu import AddOp
 
@@ -23,4 +24,4 @@ async def matches_golden(dut):
     op = rng.integers(0, len(AddOp), a.size)
     want = np.select([op == code for code in GOLDEN], [function(a, b) for function in GOLDEN.values()])
     got = (await flow(dut, {"a": a, "b": b, "op": op}, ["o"], int(os.environ["LATENCY"])))["o"]
-    assert (np.array(got) == want).all()
+    assert_equal("o", got, want, op=(op, AddOp), a=a, b=b)

@@ -9,6 +9,7 @@ from cocotb.triggers import RisingEdge
 from concord.golden.mfu.multifunction import multifunction
 from concord.hw.lib.payloads import OPERANDS, Control, address_bits, word
 from concord.hw.schedule.writeback import results
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import pack, start, unpack
 from concord.spec.isa import VRFS, depth
@@ -62,12 +63,14 @@ async def matches_golden(dut, rate):
         "go": go, "control": pack(data.ArrayLayout(Control, 2), codes), "addresses": pack(ADDRESSES, addresses),
         "word": [0, *words]}, memories)
 
-    assert [valid for valid, _ in shown[LATENCY:]] == go.tolist()
+    assert_equal("valid", [valid for valid, _ in shown[LATENCY:]], go)
     got = unpack(results(CONFIG), [o for _, o in shown[LATENCY:]])
     addend0, addend1, factor0, factor1 = (memory[addresses[:, k]] for k, memory in enumerate(memories))
     taps = np.zeros((count, TAPS, LANES), np.uint16)
     first, second = ({name: code[:, unit] for name, code in codes.items()} for unit in range(2))
-    value, taps = multifunction(value, addend0, factor0, taps, **first)
-    value, taps = multifunction(value, addend1, factor1, taps, **second)
-    assert (got["value"] == value)[go].all()
-    assert (got["taps"] == taps)[go].all()
+    want, taps = multifunction(value, addend0, factor0, taps, **first)
+    want, taps = multifunction(want, addend1, factor1, taps, **second)
+    given = {"word": value, "addend0": addend0, "factor0": factor0, "addend1": addend1, "factor1": factor1,
+             "add": (codes["add"], AddOp), "act": (codes["act"], ActOp), "mul": codes["mul"]}
+    assert_equal("value", got["value"], want, where=go[:, None], **given)
+    assert_equal("taps", got["taps"], taps, where=go[:, None, None], tap=(codes["tap"], Tap), **given)

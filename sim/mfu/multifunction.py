@@ -10,6 +10,7 @@ import numpy as np
 from amaranth.lib import data
 from concord.golden.mfu.multifunction import multifunction
 from concord.hw.lib.payloads import Control
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import flow
 from concord.sim.drivers.stream import pack, unpack
 from concord.spec.config import preset
@@ -42,6 +43,8 @@ async def matches_golden(dut):
     inputs = {"value": pack(WORD, value), "addend": pack(WORD, addend), "factor": pack(WORD, late),
               "tap": pack(BROUGHT, taps), "control": pack(Control, codes)}
     got = await flow(dut, inputs, ["value_out", "tap_out"], int(os.environ["LATENCY"]))
-    done = slice(0, count - int(os.environ["FACTOR_AT"]))  # Words whose factor came within the stream.
-    assert (unpack(WORD, got["value_out"]) == want)[done].all()
-    assert (unpack(BROUGHT, got["tap_out"]) == want_taps).all()
+    done = np.arange(count) < count - int(os.environ["FACTOR_AT"])  # words whose factor came within the stream
+    given = {"value": value, "addend": addend, "add": (codes["add"], AddOp), "act": (codes["act"], ActOp)}
+    assert_equal("value_out", unpack(WORD, got["value_out"]), want, where=done[:, None], factor=factor,
+                 mul=codes["mul"], **given)
+    assert_equal("tap_out", unpack(BROUGHT, got["tap_out"]), want_taps, tap=(codes["tap"], Tap), **given)

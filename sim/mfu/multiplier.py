@@ -5,6 +5,7 @@ import os
 import cocotb
 import numpy as np
 from concord.golden.lib import float16
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import flow
 
 
@@ -17,4 +18,4 @@ async def matches_golden(dut):
     b = np.where(rng.random(a.size) < 0.5, b, b & 0x83FF | field << 10)
     mul = rng.random(a.size) < 0.9
     got = (await flow(dut, {"a": a, "b": b, "mul": mul}, ["o"], int(os.environ["LATENCY"])))["o"]
-    assert (np.array(got) == np.where(mul, float16.mul(a, b), a)).all()
+    assert_equal("o", got, np.where(mul, float16.mul(a, b), a), mul=mul, a=a, b=b)

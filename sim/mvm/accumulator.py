@@ -8,6 +8,7 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.golden.mvm.overflow import Events, partial_events, wrap
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start, unpack
@@ -41,7 +42,7 @@ async def matches_golden(dut, gap):
         await RisingEdge(dut.clk)
         cycle += 1
         if picked is not None:
-            assert unpack(WORD, [int(dut.o.value)])[0].tolist() == picked
+            assert_equal("o", unpack(WORD, [int(dut.o.value)])[0], picked)
         picked = None if totals is None else totals.reshape(CONFIG.words, -1)[select].tolist()
         told = bool(due) and due[0][0] == cycle
         assert bool(dut.totals.value) == told

@@ -15,6 +15,7 @@ from concord.hw.lib.payloads import Product, word
 from concord.hw.mvm.matrix_loader import Load
 from concord.hw.mvm.mvm import activity, events
 from concord.hw.mvm.quantizer import quantizer_input
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 from concord.spec.config import Config
@@ -178,7 +179,7 @@ class Run:
         iterations, rows = bits.shape
         words = -(-rows // CONFIG.mfu_lanes)
         got = unpack(word(CONFIG), await self.result.receive(iterations * words)).reshape(iterations, -1)[:, :rows]
-        assert (got == bits).all(), f"{np.argwhere(got != bits)[0]}: {got[got != bits][0]:#x} {bits[got != bits][0]:#x}"
+        assert_equal("result", got, bits)
 
     async def settle(self):
         """Wait for the last events, and compare."""

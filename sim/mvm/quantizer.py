@@ -7,6 +7,7 @@ import numpy as np
 from cocotb.triggers import RisingEdge
 from concord.golden.mvm.quantizer import invalid, quantize_block, quantize_integer
 from concord.hw.mvm.quantizer import quantized, quantizer_input
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 
@@ -54,10 +55,13 @@ async def matches_golden(dut, stall):
     i.put(*pack(quantizer_input(LANES), word))
     got = unpack(quantized(CONFIG.activations, LANES), await o.receive(count * words))
     mantissas, exponents = golden(bits, integer, unsigned, CONFIG.activations)
-    assert (got["mantissas"].reshape(count, SIZE) == mantissas).all()
-    assert (got["exponent"] == exponents.repeat(words)).all()
-    assert (got["last"] == word["last"]).all()
-    assert (got["end"].reshape(count, words) == (np.arange(words) == words - 1)).all()
+    given = {"integer": integer, "unsigned": unsigned}
+    assert_equal("mantissas", got["mantissas"].reshape(count, SIZE), mantissas, number=bits, exponent=exponents,
+                 **given)
+    assert_equal("exponent", got["exponent"].reshape(count, words), exponents[:, None].repeat(words, 1), block=bits,
+                 **given)
+    assert_equal("last", got["last"], word["last"])
+    assert_equal("end", got["end"], np.tile(np.arange(words) == words - 1, count))
     # A word is flagged when it is taken and a block measured before it leaves: both are over by now.
     assert len(flagged) == sum(invalid(word) for word in bits.reshape(-1, LANES))
     assert len(measured) == count

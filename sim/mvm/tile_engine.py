@@ -11,6 +11,7 @@ from concord.golden.mvm.tile_engine import lane_sums
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.tile_engine import TileEngine
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.drive_pipeline import flow
 from concord.sim.drivers.stream import pack, unpack
@@ -47,4 +48,5 @@ async def matches_golden(dut):
     sums = lane_sums(weights[None], vector, lanes)[0, :, :, 0].astype(object)
     shift = np.where(integer[:, None], 0, CONFIG.alignment + scales + scale[:, None]).astype(object)
     # The last weights came after the last operand.
-    assert (got == wrap(sums << shift, WIDTH))[:cycles - after].all()
+    assert_equal("o", got, wrap(sums << shift, WIDTH), where=np.arange(cycles)[:, None] < cycles - after,
+                 integer=integer, weights=weights, vector=vector, weight_exponent=scales, vector_exponent=scale)

@@ -11,6 +11,7 @@ from concord.hw.mfu.adder import FloatAdder
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.mfu.multiplier import FloatMultiplier
 from concord.hw.mvm.normalizer import Normalizer
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.machines.pipeline_harness import Lanes
 from concord.spec.mfu import TAPS, ActOp, AddOp, Tap
 
@@ -31,12 +32,6 @@ def operands(seed: int, count: int):
     return np.concatenate([a, grid[0].ravel()]), np.concatenate([b, grid[1].ravel()])
 
 
-def assert_equal(got, want, *inputs):
-    bad = np.flatnonzero(got != want)
-    example = [f"{array[bad[0]]:x}" for array in (*inputs, got, want)] if bad.size else ""
-    assert not bad.size, f"{bad.size} of {got.size} differ; inputs, hardware, golden: {example}"
-
-
 @pytest.fixture(scope="module")
 def adder():
     return Lanes(FloatAdder(), "adder")
@@ -52,7 +47,7 @@ def test_adder(adder, op):
         AddOp.B_SUB_A: lambda: float16.sub(b, a),
         AddOp.MAX: lambda: float16.maximum(a, b),
     }[op]()
-    assert_equal(adder(a=a, b=b, op=np.full(a.size, op))["o"], want, a, b)
+    assert_equal("o", adder(a=a, b=b, op=np.full(a.size, op))["o"], want, op=op.name, a=a, b=b)
 
 
 def test_adder_changes_its_operation_every_cycle(adder):
@@ -60,14 +55,14 @@ def test_adder_changes_its_operation_every_cycle(adder):
     ops = np.random.default_rng(9).integers(0, 5, a.size)
     want, _ = multifunction(a[:, None], b[:, None], b[:, None], np.zeros((a.size, TAPS, 1), np.uint16),
                             add=ops, act=np.zeros_like(ops), mul=np.zeros_like(ops), tap=np.zeros((a.size, TAPS)))
-    assert_equal(adder(a=a, b=b, op=ops)["o"], want[:, 0], a, b, ops)
+    assert_equal("o", adder(a=a, b=b, op=ops)["o"], want[:, 0], op=(ops, AddOp), a=a, b=b)
 
 
 def test_multiplier():
     a, b = operands(5, 4_000_000)
     mul = np.random.default_rng(5).random(a.size) < 0.9
     got = Lanes(FloatMultiplier(), "multiplier")(a=a, b=b, mul=mul)["o"]
-    assert_equal(got, np.where(mul, float16.mul(a, b), a), a, b, mul)
+    assert_equal("o", got, np.where(mul, float16.mul(a, b), a), mul=mul, a=a, b=b)
 
 
 def test_activation_on_every_input():
@@ -76,7 +71,7 @@ def test_activation_on_every_input():
     want = np.concatenate([EVERY, float16.relu(EVERY), activation.sigmoid(EVERY), activation.tanh(EVERY)])
     order = np.random.default_rng(0).permutation(every.size)
     got = Lanes(Activation(), "activation")(a=every[order], op=ops[order])["o"]
-    assert_equal(got, want[order], every[order], ops[order])
+    assert_equal("o", got, want[order], op=(ops[order], ActOp), a=every[order])
 
 
 @pytest.mark.parametrize(("width", "scales"), [(32, range(-32, 46)), (9, range(-32, 32)), (62, range(-64, 64))])
@@ -86,7 +81,7 @@ def test_normalizer(width, scales):
     values[:5] = 0, 1, -1, -(1 << width - 1), (1 << width - 1) - 1
     scale = rng.integers(scales[0], scales[-1] + 1, values.size)
     got = Lanes(Normalizer(width, scales), "normalizer")(value=values, scale=scale)["o"]
-    assert_equal(got, float16.from_integer(values, scale), values, scale)
+    assert_equal("o", got, float16.from_integer(values, scale), value=values, scale=scale)
 
 
 def test_normalizer_at_ties():
@@ -94,7 +89,7 @@ def test_normalizer_at_ties():
                        for d in (-1, 0, 1) for s in (-1, 1)])
     values, scale = np.repeat(values, 78), np.tile(np.arange(-32, 46), values.size)
     got = Lanes(Normalizer(32, range(-32, 46)), "normalizer")(value=values, scale=scale)["o"]
-    assert_equal(got, float16.from_integer(values, scale), values, scale)
+    assert_equal("o", got, float16.from_integer(values, scale), value=values, scale=scale)
 
 
 def test_normalizer_of_wide_sums():
@@ -104,7 +99,8 @@ def test_normalizer_of_wide_sums():
     rows = np.frombuffer(b"".join(v.to_bytes(12, "little", signed=True) for v in values), np.uint32).reshape(-1, 3)
     scale = rng.integers(0, 64, len(values))
     got = Lanes(Normalizer(74, range(64)), "normalizer")(value=rows, scale=scale)["o"]
-    assert_equal(got, float16.from_integer(np.array(values, object), scale), scale)
+    values = np.array(values, object)
+    assert_equal("o", got, float16.from_integer(values, scale), value=values, scale=scale)
 
 
 @pytest.mark.parametrize("scales", [range(-65, 0), range(0, 65)])
@@ -130,9 +126,12 @@ def test_multifunction_unit(lanes):
     control = codes["add"] | codes["act"] << 3 | codes["mul"] << 5 | codes["tap"][:, 0] << 6 | codes["tap"][:, 1] << 8
     late = np.roll(factor, dut.factor_at, axis=0)
     got = Lanes(dut, "multifunction")(value=value, addend=addend, factor=late, tap=taps, control=control)
-    done = slice(0, count - dut.factor_at)  # words whose factor came within the stream
-    assert (words(got["value_out"], lanes) == want)[done].all()
-    assert (words(got["tap_out"], TAPS * lanes).reshape(taps.shape) == want_taps).all()
+    done = np.arange(count) < count - dut.factor_at  # words whose factor came within the stream
+    given = {"value": value, "addend": addend, "add": (codes["add"], AddOp), "act": (codes["act"], ActOp)}
+    assert_equal("value_out", words(got["value_out"], lanes), want, where=done[:, None], factor=factor,
+                 mul=codes["mul"], **given)
+    assert_equal("tap_out", words(got["tap_out"], TAPS * lanes).reshape(taps.shape), want_taps,
+                 tap=(codes["tap"], Tap), **given)
 
 
 def words(port, elements):
