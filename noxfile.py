@@ -104,6 +104,12 @@ def verify_matrix(session):
 
 
 @nox.session(default=False)
+def fingerprint(session):
+    """Hashes of all that is computed, for `--against` those of another commit: no bit and no cycle has changed."""
+    python(session, "concord.benchmarks.fingerprint")
+
+
+@nox.session(default=False)
 def synth(session):
     """Gates, multipliers and memories of each unit on an ECP5."""
     python(session, "concord.benchmarks.synth")

@@ -1,6 +1,7 @@
 """The arrows between rooms and between their sub-rooms run one way, and a unit has one path in all of them."""
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -8,57 +9,21 @@ import pytest
 from concord.sim.units import UNITS
 
 ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
+
+
+def table(pattern: str) -> dict[str, set[str]]:
+    """Rows of the architecture page whose first column matches `pattern`: the names in it and those in the last one."""
+    rows = re.findall(rf"^\| `{pattern}/` \| [^|]+ \|([^|]*)\|$", PAGE.read_text(), re.MULTILINE)
+    return {"/".join(names): set(re.findall(r"`(\w+)`", last)) for *names, last in rows}
+
+
 #: Rooms, and the rooms that each may import.
-MAY_IMPORT = {
-    "spec": set(),
-    "golden": {"spec"},
-    "model": {"spec", "golden"},
-    "hw": {"spec"},
-    "sim": {"spec", "golden", "hw"},
-    "train": {"spec", "golden", "model"},
-    "compiler": {"spec", "golden", "model"},
-    "nnp": {"spec", "golden", "model", "hw", "sim", "train", "compiler"},
-}
+MAY_IMPORT = table(r"(\w+)")
 #: Sub-rooms of each room, and the sub-rooms of the same room that each may import. Files beside them may import all.
-SUB_ROOMS = {
-    "golden": {
-        "lib": set(),
-        "mfu": {"lib"},
-        "mvm": {"lib"},
-        "lazy": {"lib"},
-        "host": {"lib", "mvm", "lazy"},
-        "schedule": {"lib", "mvm", "mfu", "host"},
-    },
-    "hw": {
-        "lib": set(),
-        "decode": {"lib"},
-        "lazy": {"lib"},
-        "mvm": {"lib"},
-        "schedule": {"lib"},
-        "mfu": {"lib", "schedule"},
-        "host": {"lib", "schedule"},
-    },
-    "sim": {
-        "drivers": set(),
-        "stimulus": set(),
-        "reference": {"drivers", "stimulus"},
-        "machines": {"drivers", "stimulus"},
-        **{name: {"drivers", "stimulus", "reference", "machines"}
-           for name in ("lib", "decode", "lazy", "mvm", "mfu", "schedule", "host")},
-        "campaigns": {"drivers", "stimulus", "machines", "units"},  # the registry is a file beside the sub-rooms
-    },
-    "train": {
-        "lib": set(),
-        "bfp": {"lib"},
-        "ptq": {"lib"},
-        "recurrent": {"lib", "ptq"},
-        "qat": {"lib", "ptq", "bfp"},
-        "overflow": {"lib", "qat"},
-        "runs": {"lib", "bfp", "ptq", "recurrent", "qat", "overflow"},
-    },
-    "compiler": {"qonnx": set()},
-    "nnp": {"lib": set(), "verify": {"lib"}, "commands": {"lib", "verify"}},
-}
+SUB_ROOMS = {}
+for _place, _used in table(r"(\w+)/(\w+)").items():
+    SUB_ROOMS.setdefault(_place.split("/")[0], {})[_place.split("/")[1]] = _used
 #: What each room may take from others' packages; the rest is the standard library.
 PACKAGES = {
     "spec": set(),
@@ -67,6 +32,11 @@ PACKAGES = {
     "compiler": {"numpy", "onnx"},
 }
 STANDARD = sys.stdlib_module_names
+
+
+def test_the_page_has_the_tables():
+    assert MAY_IMPORT.keys() == {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"concord", "benchmarks"}
+    assert SUB_ROOMS.keys() >= {"golden", "hw", "sim", "train", "nnp"}
 
 
 def imports(path: Path) -> set[str]:

@@ -66,7 +66,8 @@ class MessageOutput(wiring.Component):
         m.d.comb += accept.eq(unit_valid & unit_ready)
 
         m.submodules.crc = crc = CRC32()
-        m.d.comb += crc.data.eq(self.o.p.data[-message_payloads.UNIT:])  # a cycle late: a register in front of so wide a sum
+        # The CRC sees each unit a cycle late: a register stands in front of so wide a sum.
+        m.d.comb += crc.data.eq(self.o.p.data[-message_payloads.UNIT:])
         m.d.sync += [crc.valid.eq(accept), crc.start.eq((state == State.HEADER) & (place == 0))]
 
         kind, item, header = self._source(m)

@@ -1,0 +1,24 @@
+"""The package: one name, a version, and no collision with the modules of whoever uses it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import concord
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("spec", "golden", "model", "hw", "sim", "train", "compiler", "nnp")
+
+
+def test_the_version_is_that_of_the_project():
+    assert f'version = "{concord.__version__}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_a_users_own_modules_are_left_alone(tmp_path):
+    for room in ROOMS:
+        (tmp_path / f"{room}.py").write_text(f"raise SystemExit('the user\\'s own {room}.py was executed')\n")
+    code = "import concord.nnp.main, concord.sim.units, concord.compiler.network, concord.train.ptq.search"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
