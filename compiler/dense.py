@@ -6,13 +6,15 @@ from concord.compiler.allocation import NET, Place
 from concord.compiler.build import Build
 from concord.compiler.program import operate, read, write
 from concord.model.layers import Activation, Dense
-from concord.spec.isa import Instruction, Mem, Op
+from concord.spec.isa import Instruction, Mem, Op, opcode
+from concord.spec.operations import Operation
 
-#: The activation's operation in each multi-function unit.
-ACTIVATIONS = (
-    {Activation.RELU: Op.V_RELU0, Activation.SIGMOID: Op.V_SIGM0, Activation.TANH: Op.V_TANH0},
-    {Activation.RELU: Op.V_RELU1, Activation.SIGMOID: Op.V_SIGM1, Activation.TANH: Op.V_TANH1},
-)
+#: The operation of each activation but the identity.
+ACTIVATIONS = {
+    Activation.RELU: Operation.V_RELU,
+    Activation.SIGMOID: Operation.V_SIGM,
+    Activation.TANH: Operation.V_TANH,
+}
 
 
 def compile_dense(build: Build, layer: Dense, source: Place, target: Place):
@@ -54,7 +56,7 @@ def compile_dense(build: Build, layer: Dense, source: Place, target: Place):
 
 def activation(kind: Activation, mfu: int) -> list[Instruction]:
     """The operation of an activation, none for the identity."""
-    return [operate(ACTIVATIONS[mfu][kind])] if kind in ACTIVATIONS[mfu] else []
+    return [operate(opcode(ACTIVATIONS[kind], mfu))] if kind in ACTIVATIONS else []
 
 
 def padded(build: Build, values: np.ndarray | None) -> np.ndarray | None:

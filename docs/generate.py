@@ -68,8 +68,8 @@ def _opcodes() -> list[dict]:
                 "name": op.name.lower(),
                 "fields": ", ".join(f"`{field}`" for field in spec.fields),
                 "memories": ", ".join(memories),
-                "stage": spec.stage.name if spec.stage is not None else "",
-                "meaning": comments[op.name],
+                "stage": spec.place if spec.operation else "",
+                "meaning": f"MFU {spec.mfu}, {spec.operation.meaning}." if spec.operation else comments[op.name],
             }
         )
     return rows

@@ -1,5 +1,7 @@
 """Everything between the message processors: sequencer, pipelines, memories, queues."""
 
+from itertools import product
+
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -20,7 +22,8 @@ from concord.hw.schedule.operand_fetch import OperandFetch
 from concord.hw.schedule.vector_memories import READERS, VectorMemories
 from concord.hw.schedule.writeback import Writeback
 from concord.spec.config import Config
-from concord.spec.isa import VRFS
+from concord.spec.isa import END_BITS, VRFS
+from concord.spec.operations import MFUS, Stage
 from concord.spec.registers import Counter
 
 __all__ = ["Core", "counted"]
@@ -72,7 +75,7 @@ class Core(wiring.Component):
             "update": In(stream.Signature(message_payloads.update(config))),
             "updated": Out(stream.Signature(message_payloads.updated(config))),
             "start": In(1), "message_error": In(1), "sent": In(1), "running": Out(1), "done": Out(1), "error": Out(4),
-            "error_address": Out(17), "wait_input": Out(1), "wait_output": Out(1),
+            "error_address": Out(END_BITS), "wait_input": Out(1), "wait_output": Out(1),
             "invalid_vector": Out(1), "invalid_matrix": Out(1),
             "events": Out(data.StructLayout({c.name.lower(): bits for c, bits in counted(config).items()}))})
 
@@ -218,8 +221,8 @@ class Core(wiring.Component):
                 reads.append(issue.go & issue.reads[OPERANDS.index(v)])
             m.d.comb += [events[f"read_{mem.name.lower()}"].eq(sum(reads)),
                          events[f"write_{mem.name.lower()}"].eq(self.back.writes[v].valid + copy.writes[v].valid)]
-        for k, stage in enumerate(("add0", "act0", "mul0", "add1", "act1", "mul1")):
-            m.d.comb += events[stage].eq(issue.go & issue.stages[k])
+        for k, (mfu, stage) in enumerate(product(range(MFUS), Stage)):
+            m.d.comb += events[f"{stage.name.lower()}{mfu}"].eq(issue.go & issue.stages[k])
         for name in ("beats", "tiles", "vectors", "rows_loaded"):
             m.d.comb += events[name].eq(mvm.events[name])
         for kind in ("partial", "product", "output"):

@@ -18,12 +18,13 @@ and disassembling those gives the same text.
 from concord.spec.isa import (
     FIELDS,
     MEMORY_NAMES,
+    QUEUES,
+    REGISTER_BITS,
     REGISTER_NAMES,
     SPECS,
     WORD,
     Instruction,
     Kind,
-    Mem,
     Op,
     Reg,
     decode,
@@ -99,7 +100,7 @@ def _vector(mnemonic, operands):
     if not operands:
         raise ValueError(f"{mnemonic} needs a memory")
     mem = _named("memory", MEMORY_NAMES, _MEMORIES, operands[0])
-    if mem in (Mem.NET_Q, Mem.MVM_Q):
+    if mem in QUEUES:
         if len(operands) > 1 or mnemonic.endswith("_inc"):
             raise ValueError(f"{MEMORY_NAMES[mem]} is a queue: it takes neither an address nor _inc")
         return {"mem": mem}
@@ -142,7 +143,8 @@ def _register(mnemonic, operands):
         raise ValueError(f"{mnemonic} takes a register and a value")
     reg = _named("register", REGISTER_NAMES, _REGISTERS, operands[0])
     if reg == Reg.OUT_SCALE:
-        return {"mem": reg, "a": _number(operands[1], -(1 << 15), (1 << 15) - 1) & 0xFFFF}
+        half = 1 << REGISTER_BITS - 1
+        return {"mem": reg, "a": _number(operands[1], -half, half - 1) % (2 * half)}
     return {"mem": reg, "a": _short(operands[1])}
 
 
@@ -194,8 +196,9 @@ def _memory_text(instruction, *rest):
 
 
 def _vector_text(instruction):
-    queue = instruction.mem in (Mem.NET_Q, Mem.MVM_Q)
-    return _memory_text(instruction, *([] if queue else [str(instruction.a)]))
+    if instruction.mem not in QUEUES:
+        return _memory_text(instruction, str(instruction.a))
+    return None if instruction.a or instruction.inc else _memory_text(instruction)
 
 
 def _matrix_target_text(instruction):

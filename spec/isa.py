@@ -1,35 +1,26 @@
 """The instruction set: the one definition that assembler, golden machine, decoder and documents read."""
 
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import Enum, IntEnum, unique
+from itertools import product
+
+from concord.spec.operations import MFUS, Operation, Stage
 
 WORD = 64  #: Bits of one instruction.
 LOOP_DEPTH = 2  #: Nested loops.
 WRITES = 3  #: Most `v_wr` of one chain.
+STAGES = MFUS * len(Stage)  #: Stages that a chain runs through.
 
 
+@unique
 class Op(IntEnum):
     """Opcode. 0 is none, so that erased memory is an error."""
+
+    _ignore_ = ("_members", "_mfu", "_operation")
 
     V_RD = 1  #: Source: a vector, word by word.
     M_RD = 2  #: Source: a native tile.
     MV_MUL = 3  #: Matrix-vector product.
-    VV_ADD0 = 4  #: MFU 0, value + operand.
-    VV_A_SUB_B0 = 5  #: MFU 0, value - operand.
-    VV_B_SUB_A0 = 6  #: MFU 0, operand - value.
-    VV_MAX0 = 7  #: MFU 0, the larger of value and operand.
-    V_RELU0 = 8  #: MFU 0, max(value, 0).
-    V_SIGM0 = 9  #: MFU 0, logistic sigmoid.
-    V_TANH0 = 10  #: MFU 0, hyperbolic tangent.
-    VV_MUL0 = 11  #: MFU 0, value * operand.
-    VV_ADD1 = 12  #: MFU 1, as MFU 0.
-    VV_A_SUB_B1 = 13  #: MFU 1, as MFU 0.
-    VV_B_SUB_A1 = 14  #: MFU 1, as MFU 0.
-    VV_MAX1 = 15  #: MFU 1, as MFU 0.
-    V_RELU1 = 16  #: MFU 1, as MFU 0.
-    V_SIGM1 = 17  #: MFU 1, as MFU 0.
-    V_TANH1 = 18  #: MFU 1, as MFU 0.
-    VV_MUL1 = 19  #: MFU 1, as MFU 0.
     V_WR = 20  #: Write the value and pass it on.
     M_WR = 21  #: Write a native tile.
     END_CHAIN = 22  #: The chain is complete: check it, run it.
@@ -37,6 +28,11 @@ class Op(IntEnum):
     LOOP = 24  #: Repeat the chains up to `end_loop`.
     END_LOOP = 25  #: End of the innermost loop's body.
     END = 26  #: End of the program.
+
+    # The operations of MFU 0, VV_ADD0 and so on, then those of MFU 1.
+    _members = vars()
+    for _mfu, _operation in product(range(MFUS), Operation):
+        _members[f"{_operation.name}{_mfu}"] = _operation.opcodes[_mfu]
 
 
 class Mem(IntEnum):
@@ -135,16 +131,9 @@ FIELDS = {
     "b": Field(48, 16),
 }
 
-
-class Stage(IntEnum):
-    """Place of a point-wise operation: a chain's operations come in this order."""
-
-    ADD0 = 0
-    ACT0 = 1
-    MUL0 = 2
-    ADD1 = 3
-    ACT1 = 4
-    MUL1 = 5
+ADDRESS_BITS = FIELDS["a"].width  #: Bits of the address of a word, a tile or an instruction.
+END_BITS = ADDRESS_BITS + 1  #: Bits of an address that may also lie one past the last, and of a number of words.
+REGISTER_BITS = FIELDS["a"].width  #: Bits of a scalar register, and of the count of a loop.
 
 
 class Kind(Enum):
@@ -162,34 +151,64 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What an opcode takes, and for point-wise operations where it sits."""
+    """What an opcode takes, and for point-wise operations what they are.
+
+    Attributes:
+        kind:      Shape of its operands.
+        mems:      Memories that it takes.
+        operation: The point-wise operation, None for other instructions.
+        mfu:       Number of the MFU that computes it.
+        operand:   Memory of the second operand, None where there is none.
+    """
 
     kind: Kind
-    stage: Stage | None = None
-    mems: tuple[Mem, ...] = ()  #: Memories the opcode takes.
-    operand: Mem | None = None  #: Memory of a point-wise operand.
+    mems: tuple[Mem, ...] = ()
+    operation: Operation | None = None
+    mfu: int = 0
+    operand: Mem | None = None
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Fields that may be other than zero."""
         return tuple(self.kind.value.split())
 
+    @property
+    def stage(self) -> Stage | None:
+        """Stage of the operation within its MFU."""
+        return None if self.operation is None else self.operation.stage
 
-def _pointwise(mfu: int) -> dict[Op, Spec]:
-    addsub = (Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1)[mfu]
-    multiply = (Mem.MULTIPLY_VRF0, Mem.MULTIPLY_VRF1)[mfu]
-    first = Op.VV_ADD0 + 8 * mfu
-    table = {Op(first + k): Spec(Kind.OPERAND, Stage(3 * mfu), operand=addsub) for k in range(4)}
-    table |= {Op(first + 4 + k): Spec(Kind.NONE, Stage(3 * mfu + 1)) for k in range(3)}
-    return table | {Op(first + 7): Spec(Kind.OPERAND, Stage(3 * mfu + 2), operand=multiply)}
+    @property
+    def position(self) -> int:
+        """Stages of a chain that stand before this operation: the order in which a chain may have operations."""
+        return self.mfu * len(Stage) + self.stage
+
+    @property
+    def place(self) -> str:
+        """Name of the operation's stage in its MFU, as the counters have it: ADD0 to MUL1."""
+        return f"{self.stage.name}{self.mfu}"
+
+
+#: Memory of the second operand of each stage that has one, for each MFU.
+OPERAND_MEMORIES = {
+    Stage.ADD: (Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1), Stage.MUL: (Mem.MULTIPLY_VRF0, Mem.MULTIPLY_VRF1)}
+
+
+def opcode(operation: Operation, mfu: int) -> Op:
+    """Opcode of a point-wise operation in one MFU."""
+    return Op(operation.opcodes[mfu])
+
+
+def _pointwise(operation: Operation, mfu: int) -> Spec:
+    if not operation.operand:
+        return Spec(Kind.NONE, operation=operation, mfu=mfu)
+    return Spec(Kind.OPERAND, operation=operation, mfu=mfu, operand=OPERAND_MEMORIES[operation.stage][mfu])
 
 
 SPECS = {
     Op.V_RD: Spec(Kind.VECTOR, mems=VRFS + QUEUES),
     Op.M_RD: Spec(Kind.MATRIX_SOURCE, mems=(Mem.NET_Q,)),
     Op.MV_MUL: Spec(Kind.PRODUCT),
-    **_pointwise(0),
-    **_pointwise(1),
+    **{opcode(operation, mfu): _pointwise(operation, mfu) for mfu, operation in product(range(MFUS), Operation)},
     Op.V_WR: Spec(Kind.VECTOR, mems=VRFS + QUEUES),
     Op.M_WR: Spec(Kind.MATRIX_TARGET, mems=(Mem.MATRIX_RF,)),
     Op.END_CHAIN: Spec(Kind.NONE),
@@ -242,8 +261,8 @@ def decode(word: int) -> Instruction | None:
 
 
 def out_scale(value: int) -> int:
-    """OutScale from its 16 bits, two's complement."""
-    return value - (value >> 15 << 16)
+    """OutScale from its register's bits, two's complement."""
+    return value - (value >> REGISTER_BITS - 1 << REGISTER_BITS)
 
 
 def depth(config, mem: Mem) -> int:

@@ -110,9 +110,9 @@ def _order(instruction, before):
         return "mv_mul must follow v_rd, and not of MvmQ"
     if op == Op.V_WR:
         return _write_order(instruction, before)
-    stages = [SPECS[i.op].stage for i in before if SPECS[i.op].stage is not None]
-    if op not in (Op.MV_MUL, Op.M_WR) and stages and SPECS[op].stage <= stages[-1]:
-        return f"{name} comes after {stages[-1].name.lower()}: operations follow the order of the stages"
+    passed = [SPECS[i.op] for i in before if SPECS[i.op].operation]
+    if op not in (Op.MV_MUL, Op.M_WR) and passed and SPECS[op].position <= passed[-1].position:
+        return f"{name} comes after {passed[-1].place.lower()}: operations follow the order of the stages"
     return None
 
 

@@ -3,16 +3,35 @@
 import numpy as np
 from concord.golden.lib import float16
 from concord.golden.mfu.activation import sigmoid, tanh
-from concord.spec.mfu import ActOp, AddOp, Tap
+from concord.spec.mfu import TAP_BEFORE
+from concord.spec.operations import Operation, Stage, implemented
 
-_ADD = {
-    AddOp.BYPASS: lambda a, b: a,
-    AddOp.ADD: float16.add,
-    AddOp.A_SUB_B: float16.sub,
-    AddOp.B_SUB_A: lambda a, b: float16.sub(b, a),
-    AddOp.MAX: float16.maximum,
+#: What each operation makes of the chain's value, and of the second operand where it takes one.
+FUNCTIONS = {
+    Operation.VV_ADD: float16.add,
+    Operation.VV_A_SUB_B: float16.sub,
+    Operation.VV_B_SUB_A: lambda value, operand: float16.sub(operand, value),
+    Operation.VV_MAX: float16.maximum,
+    Operation.V_RELU: float16.relu,
+    Operation.V_SIGM: sigmoid,
+    Operation.V_TANH: tanh,
+    Operation.VV_MUL: float16.mul,
 }
-_ACTIVATION = {ActOp.BYPASS: lambda a: a, ActOp.RELU: float16.relu, ActOp.SIGM: sigmoid, ActOp.TANH: tanh}
+_STAGES = {stage: implemented(stage, FUNCTIONS) for stage in Stage}
+
+
+def compute(operation: Operation, value, operand=None):
+    """One point-wise operation, rounded once.
+
+    Args:
+        value:   uint16[...], bit patterns of the chain's value.
+        operand: uint16[...] in the shape of `value`; not looked at where the operation takes no second operand.
+
+    Returns:
+        uint16[...] bit patterns in the shape of `value`.
+    """
+    function = FUNCTIONS[operation]
+    return function(value, operand) if operation.operand else function(value)
 
 
 def multifunction(value, addend, factor, taps, *, add, act, mul, tap):
@@ -23,27 +42,35 @@ def multifunction(value, addend, factor, taps, *, add, act, mul, tap):
         addend: uint16[words, lanes], operands of the add stage.
         factor: uint16[words, lanes], operands of the multiply stage.
         taps:   uint16[words, taps, lanes], what the taps bring.
-        add:    int[words], an AddOp for each word.
-        act:    int[words], an ActOp for each word.
-        mul:    int[words], 1 to multiply.
+        add:    int[words], a code of the add stage for each word.
+        act:    int[words], a code of the activation stage for each word.
+        mul:    int[words], a code of the multiply stage for each word.
         tap:    int[words, taps], a Tap for each tap of each word.
 
     Returns:
         The values after the multiply stage, and what the taps carry on, in the shapes of `value` and `taps`.
     """
-    added = _each(add, _ADD, value, addend)
-    activated = _each(act, _ACTIVATION, added)
-    places = {Tap.INPUT: value, Tap.ADD: added, Tap.ACTIVATION: activated}
+    added = stage(Stage.ADD, add, value, addend)
+    activated = stage(Stage.ACT, act, added)
     carried = taps.copy()
-    for place, word in places.items():
-        carried = np.where((tap == place)[..., None], word[:, None], carried)
-    return np.where(mul[:, None] == 1, float16.mul(activated, factor), activated), carried
+    for each, word in ((Stage.ADD, value), (Stage.ACT, added), (Stage.MUL, activated)):
+        carried = np.where((tap == TAP_BEFORE[each])[..., None], word[:, None], carried)
+    return stage(Stage.MUL, mul, activated, factor), carried
 
 
-def _each(codes, operations, *operands):
-    """To each word the operation that its code names."""
-    result = np.empty_like(operands[0])
-    for code, operation in operations.items():
-        words = codes == code
-        result[words] = operation(*(operand[words] for operand in operands))
+def stage(which: Stage, codes, value, operand=None):
+    """The words behind one stage.
+
+    Args:
+        codes:   int[...], what the stage does to each word, broadcast along the first axes of `value`.
+        value:   uint16[...], bit patterns.
+        operand: uint16[...] in the shape of `value`, None for a stage without operands.
+
+    Returns:
+        uint16[...] in the shape of `value`.
+    """
+    result = value.copy()
+    for operation in _STAGES[which]:
+        words = codes == operation.code
+        result[words] = compute(operation, value[words], None if operand is None else operand[words])
     return result

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 from concord.golden.host.counters import Counters
-from concord.golden.lib import float16
-from concord.golden.mfu.activation import sigmoid, tanh
+from concord.golden.mfu.multifunction import compute
 from concord.golden.mvm.mvm import multiply
 from concord.golden.mvm.quantizer import invalid
 from concord.golden.schedule.memory import Memory
@@ -18,11 +17,6 @@ from concord.spec.registers import Counter, Status
 _MEMORIES = (*VRFS, *QUEUES)  # In the order of their counters.
 _READS = {mem: Counter(Counter.READ_INITIAL_VRF + k) for k, mem in enumerate(_MEMORIES)}
 _WRITES = {mem: Counter(Counter.WRITE_INITIAL_VRF + k) for k, mem in enumerate(_MEMORIES)}
-
-#: The operations of a multi-function unit, in the order of their opcodes: value and operand to value.
-_OPERATIONS = (
-    float16.add, float16.sub, lambda a, b: float16.sub(b, a), float16.maximum,
-    lambda a, _: float16.relu(a), lambda a, _: sigmoid(a), lambda a, _: tanh(a), float16.mul)
 
 #: Called after every instruction of a chain with the chain, the instruction's address, the position (iteration * words
 #: + word) of the first word, and the words uint16[n, M]: after a write those written, their padding lanes cleared.
@@ -161,11 +155,13 @@ class Executor:
         """
         operands = [self._operand(chain, place, first, len(values)) for place in range(len(chain.instructions))]
         for place, instruction in enumerate(chain.instructions):
+            spec = SPECS[instruction.op]
             if instruction.op == Op.V_WR:
                 seen = self._write(chain, place, first, values)
             else:
-                if SPECS[instruction.op].stage is not None:
-                    values = self._compute(instruction.op, values, operands[place])
+                if spec.operation:
+                    self.counters.add(Counter[spec.place], len(values))
+                    values = compute(spec.operation, values, operands[place])
                 seen = values
             if self.trace and not (place == 0 and chain.product):
                 self.trace(chain, chain.address + place, first, seen)
@@ -174,11 +170,6 @@ class Executor:
         """The operand words of one point-wise operation, None where it has none."""
         mem = SPECS[chain.instructions[place].op].operand
         return self._read(mem, self._plans[chain].addresses[place][first:first + count]) if mem else None
-
-    def _compute(self, op, values, operand):
-        """One point-wise operation."""
-        self.counters.add(Counter(Counter.ADD0 + SPECS[op].stage), len(values))
-        return _OPERATIONS[(op - Op.VV_ADD0) % len(_OPERATIONS)](values, operand)
 
     def _write(self, chain, place, first, values):
         """One `v_wr`: the words as written."""

@@ -1,5 +1,7 @@
 """A chain, put together instruction by instruction."""
 
+from itertools import product
+
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -8,8 +10,9 @@ from concord.hw.decode.scalar_registers import DERIVED
 from concord.hw.lib.payloads import OPERANDS, chain
 from concord.spec import isa
 from concord.spec.config import Config
-from concord.spec.isa import Mem, Op, Stage
-from concord.spec.mfu import TAPS, ActOp, AddOp, Tap
+from concord.spec.isa import Mem, Op
+from concord.spec.mfu import TAP_BEFORE, TAPS
+from concord.spec.operations import MFUS, Stage
 
 __all__ = ["ChainBuilder"]
 
@@ -30,15 +33,16 @@ class ChainBuilder(wiring.Component):
         self.config = config
         super().__init__({
             "begin": In(1), "add": In(1), "fields": In(Fields), "end": In(35), "place": In(place),
-            "values": In(DERIVED), "parts": Out(chain(config)), "o": Out(chain(config)), "source": Out(16),
-            "source_end": Out(35)})
+            "values": In(DERIVED), "parts": Out(chain(config)), "o": Out(chain(config)),
+            "source": Out(isa.ADDRESS_BITS), "source_end": Out(35)})
 
     def elaborate(self, platform):
         m = Module()
         f, c = self.fields, self.parts
-        self.net_position = Signal(3)
-        self.positions = [Signal(3, name=f"position{k}") for k in range(len(isa.VRFS))]
-        self.taps, self.tapped = [Signal(3, name=f"tap{k}") for k in range(TAPS)], Signal(range(TAPS + 1))
+        position = self.place.position.shape()
+        self.net_position = Signal(position)
+        self.positions = [Signal(position, name=f"position{k}") for k in range(len(isa.VRFS))]
+        self.taps, self.tapped = [Signal(position, name=f"tap{k}") for k in range(TAPS)], Signal(range(TAPS + 1))
         with m.If(self.begin):
             m.d.sync += [
                 c.eq(0), c.matrix.eq(f.op == Op.M_RD), c.memory.eq(f.mem - 1), c.source.inc.eq(f.inc),
@@ -55,28 +59,19 @@ class ChainBuilder(wiring.Component):
                 with m.Case(Op.V_WR):
                     self._write(m)
                 for op, spec in isa.SPECS.items():
-                    if spec.stage is not None:
+                    if spec.operation:
                         with m.Case(op):
-                            self._operation(m, op, spec)
+                            self._operation(m, spec)
         self._finish(m)
         return m
 
-    def _operation(self, m, op, spec):
+    def _operation(self, m, spec):
         f, c = self.fields, self.parts
-        control = c.control[spec.stage // 3]
-        m.d.sync += c.pointwise.eq(1)
+        control = c.control[spec.mfu]
+        m.d.sync += [c.pointwise.eq(1), control[spec.stage.name.lower()].eq(spec.operation.code)]
         if spec.operand is not None:
             operand = c.operands[OPERANDS.index(spec.operand - 1)]
             m.d.sync += [operand.valid.eq(1), operand.lo.eq(f.a), operand.hi.eq(self.end), operand.inc.eq(f.inc)]
-        match Stage(spec.stage % 3):
-            case Stage.ADD0:
-                kinds = (AddOp.ADD, AddOp.A_SUB_B, AddOp.B_SUB_A, AddOp.MAX)
-                m.d.sync += control.add.eq(kinds[(op - Op.VV_ADD0) % 8])
-            case Stage.ACT0:
-                kinds = (ActOp.RELU, ActOp.SIGM, ActOp.TANH)
-                m.d.sync += control.act.eq(kinds[(op - Op.V_RELU0) % 8])
-            case Stage.MUL0:
-                m.d.sync += control.mul.eq(1)
 
     def _write(self, m):
         f, c, v, position = self.fields, self.parts, self.values, self.place.position
@@ -113,8 +108,8 @@ class ChainBuilder(wiring.Component):
             o.net_select.tapped.eq(self.net_position != self.place.position),
             *(o.writes[k].select.tapped.eq(position != self.place.position)
               for k, position in enumerate(self.positions))]
-        codes = (Tap.INPUT, Tap.ADD, Tap.ACTIVATION)
-        for tap, at in enumerate(self.taps):
-            for position in range(len(Stage)):
+        places = product(range(MFUS), Stage)
+        for position, (mfu, stage) in enumerate(places):
+            for tap, at in enumerate(self.taps):
                 with m.If((self.tapped > tap) & (at == position)):
-                    m.d.comb += o.control[position // 3].tap[tap].eq(codes[position % 3])
+                    m.d.comb += o.control[mfu].tap[tap].eq(TAP_BEFORE[stage])

@@ -40,13 +40,13 @@ class Decoder(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "i": In(stream.Signature(data.StructLayout({"address": 17, "word": isa.WORD, "outside": 1}))),
-            "jump": Out(1), "target": Out(17),
+            "i": In(stream.Signature(data.StructLayout({"address": isa.END_BITS, "word": isa.WORD, "outside": 1}))),
+            "jump": Out(1), "target": Out(isa.END_BITS),
             "o": Out(stream.Signature(chain(config))),
             "start": In(1), "run": Out(1), "drained": In(1), "message_error": In(1),
-            "running": Out(1), "done": Out(1), "error": Out(4), "error_address": Out(17),
-            "loaded": In(stream.Signature(data.StructLayout({"tile": 16, "integer": 1}))),
-            "instructions": Out(4), "chains": Out(1), "pushed": Out(17), "counting": Out(1)})
+            "running": Out(1), "done": Out(1), "error": Out(4), "error_address": Out(isa.END_BITS),
+            "loaded": In(stream.Signature(data.StructLayout({"tile": isa.ADDRESS_BITS, "integer": 1}))),
+            "instructions": Out(4), "chains": Out(1), "pushed": Out(isa.END_BITS), "counting": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -55,11 +55,12 @@ class Decoder(wiring.Component):
         m.submodules.check = self.check = InstructionCheck(self.config)
         m.submodules.builder = self.builder = ChainBuilder(self.config)
         self.fields, self.place = Signal(Fields), Signal(place)
-        self.source_address = Signal(17)
-        self.bad_range, self.bad_address = Signal(), Signal(17)  # the first instruction that leaves its memory
-        self.queued = Signal(17)  # words of MvmQ, in program order
-        self.loop_target = [Signal(17, name=f"loop_target{k}") for k in range(isa.LOOP_DEPTH)]
-        self.loop_left = [Signal(16, name=f"loop_left{k}") for k in range(isa.LOOP_DEPTH)]
+        self.source_address = Signal(isa.END_BITS)
+        # The first instruction that leaves its memory.
+        self.bad_range, self.bad_address = Signal(), Signal(isa.END_BITS)
+        self.queued = Signal(isa.END_BITS)  # words of MvmQ, in program order
+        self.loop_target = [Signal(isa.END_BITS, name=f"loop_target{k}") for k in range(isa.LOOP_DEPTH)]
+        self.loop_left = [Signal(isa.REGISTER_BITS, name=f"loop_left{k}") for k in range(isa.LOOP_DEPTH)]
         self._connect(m)
 
         with m.FSM(name="decode") as fsm:
@@ -149,9 +150,9 @@ class Decoder(wiring.Component):
             place.writes.eq(place.writes + write), place.open.eq(f.op != Op.END_CHAIN),
             place.closed.eq(place.closed | (f.op == Op.M_WR) | (write & (f.mem == Mem.MVM_Q)))]
         for op, spec in isa.SPECS.items():
-            if spec.stage is not None:
+            if spec.operation:
                 with m.If(f.op == op):
-                    m.d.sync += place.position.eq(spec.stage + 1)
+                    m.d.sync += place.position.eq(spec.position + 1)
 
     def _between_chains(self, m):
         f, place, address = self.fields, self.place, self.i.p.address

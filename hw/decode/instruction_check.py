@@ -15,10 +15,10 @@ Fields = data.FlexibleLayout(isa.WORD, {
     name: data.Field(unsigned(field.width), field.lo) for name, field in isa.FIELDS.items()})
 
 #: Where the decoder is. `open`: inside a chain, of `length` instructions so far; `closed`: it takes nothing but
-#: end_chain any more; `position`: stages passed, 0 before MFU 0, 6 behind MFU 1; `written`: the last instruction was
-#: a write; `writes`: writes so far; `loops`: loops that are open.
+#: end_chain any more; `position`: stages passed, 0 before MFU 0, `isa.STAGES` behind the last MFU; `written`: the last
+#: instruction was a write; `writes`: writes so far; `loops`: loops that are open.
 place = data.StructLayout({
-    "open": 1, "closed": 1, "length": 4, "position": 3, "written": 1, "writes": 2, "loops": 2})
+    "open": 1, "closed": 1, "length": 4, "position": range(isa.STAGES + 1), "written": 1, "writes": 2, "loops": 2})
 
 
 def one_of(signal, values):
@@ -45,7 +45,7 @@ class InstructionCheck(wiring.Component):
         self.config = config
         super().__init__({
             "word": In(isa.WORD), "outside": In(1), "place": In(place), "chain": In(chain(config)),
-            "words": In(16), "iterations": In(16), "tiles": In(32), "span": In(32),
+            "words": In(isa.REGISTER_BITS), "iterations": In(isa.REGISTER_BITS), "tiles": In(32), "span": In(32),
             "error": Out(4), "end": Out(35), "beyond": Out(1)})
 
     def elaborate(self, platform):
@@ -63,7 +63,7 @@ class InstructionCheck(wiring.Component):
         refused = Cat((f.op == op) & ~one_of(f.mem, isa.SPECS[op].mems) for op in memory_kinds).any()
         queue_address = one_of(f.mem, isa.QUEUES) & ((f.a != 0) | f.inc)
         strange, misplaced = self._strange(m, f), self._misplaced(f)
-        far_scale = (f.mem == Reg.OUT_SCALE) & (f.a[5:] != f.a[5].replicate(11))
+        far_scale = (f.mem == Reg.OUT_SCALE) & (f.a[5:] != f.a[5].replicate(isa.REGISTER_BITS - 5))
         with m.If(self.outside):
             m.d.comb += error.eq(Error.END)
         with m.Elif(strange):
@@ -96,7 +96,7 @@ class InstructionCheck(wiring.Component):
         """The instruction does not follow from the chain so far."""
         c, p = self.chain, self.place
         outside = [Op.V_RD, Op.M_RD, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END]
-        stages = Cat((f.op == op) & (p.position > s.stage) for op, s in isa.SPECS.items() if s.stage is not None)
+        stages = Cat((f.op == op) & (p.position > s.position) for op, s in isa.SPECS.items() if s.operation)
         again = Cat((f.mem == mem) & c.writes[k].valid for k, mem in enumerate(isa.VRFS)).any() | (
             (f.mem == Mem.NET_Q) & c.net)
         push = f.mem == Mem.MVM_Q
@@ -114,7 +114,7 @@ class InstructionCheck(wiring.Component):
     def _range(self, m, f):
         """Where the instruction's words end, and whether its memory ends before."""
         config = self.config
-        count, limit = Signal(32), Signal(17)
+        count, limit = Signal(32), Signal(isa.END_BITS)
         depths = {mem: isa.depth(config, mem) for mem in isa.VRFS}
         operands = {op: depths[spec.operand] for op, spec in isa.SPECS.items() if spec.operand is not None}
         m.d.comb += count.eq(self.words)

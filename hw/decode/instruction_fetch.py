@@ -25,9 +25,9 @@ class InstructionFetch(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "program": In(stream.Signature(data.StructLayout({"address": 16, "data": isa.WORD}))),
-            "run": In(1), "jump": In(1), "target": In(17),
-            "o": Out(stream.Signature(data.StructLayout({"address": 17, "word": isa.WORD, "outside": 1})))})
+            "program": In(stream.Signature(data.StructLayout({"address": isa.ADDRESS_BITS, "data": isa.WORD}))),
+            "run": In(1), "jump": In(1), "target": In(isa.END_BITS),
+            "o": Out(stream.Signature(data.StructLayout({"address": isa.END_BITS, "word": isa.WORD, "outside": 1})))})
 
     def elaborate(self, platform):
         m = Module()
@@ -37,7 +37,7 @@ class InstructionFetch(wiring.Component):
                      write.addr.eq(self.program.p.address), write.data.eq(self.program.p.data)]
 
         # `following` is read while the instruction at `self.o.p.address` waits to be taken.
-        following = Signal(17)
+        following = Signal(isa.END_BITS)
         taken = self.o.valid & self.o.ready
         step = self.run & (~self.o.valid | taken) & ~(taken & self.jump)
         m.d.comb += [read.en.eq(step), read.addr.eq(following), self.o.p.word.eq(read.data),

@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
+from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 
 __all__ = ["ModeTable"]
 
@@ -27,7 +28,8 @@ class ModeTable(wiring.Component):
     def __init__(self, tiles: int):
         self.tiles = tiles
         super().__init__({
-            "i": In(stream.Signature(data.StructLayout({"set": 1, "integer": 1, "first": 16, "count": 16}))),
+            "i": In(stream.Signature(data.StructLayout({
+                "set": 1, "integer": 1, "first": ADDRESS_BITS, "count": REGISTER_BITS}))),
             "done": Out(1), "agree": Out(1)})
 
     def elaborate(self, platform):

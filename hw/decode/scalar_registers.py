@@ -4,16 +4,17 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.spec.config import Config
-from concord.spec.isa import Reg
+from concord.spec.isa import REGISTER_BITS, Reg
 
 __all__ = ["ScalarRegisters"]
 
 #: What chains use instead of the bare registers.
 DERIVED = data.StructLayout({
-    "rows": 16, "columns": 16, "iterations": 16, "iterations_x": 16, "stride_x": 16, "stride_y": 16, "stride_out": 16,
+    **dict.fromkeys(
+        ("rows", "columns", "iterations", "iterations_x", "stride_x", "stride_y", "stride_out"), REGISTER_BITS),
     "out_scale": signed(6),
-    "words": 16,         # ceil(Rows / M)
-    "row_tiles": 16,     # ceil(Rows / N)
+    "words": REGISTER_BITS,         # ceil(Rows / M)
+    "row_tiles": REGISTER_BITS,     # ceil(Rows / N)
     "vector_words": 32,  # Columns * N/M
     "tiles": 32,         # row_tiles * Columns
     "total_words": 32,   # words * Iterations
@@ -40,7 +41,7 @@ class ScalarRegisters(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "write": In(1), "reg": In(8), "value": In(16), "clear": In(1),
+            "write": In(1), "reg": In(8), "value": In(REGISTER_BITS), "clear": In(1),
             "values": Out(DERIVED), "fresh": Out(1)})
 
     def elaborate(self, platform):
@@ -51,7 +52,7 @@ class ScalarRegisters(wiring.Component):
         names = {Reg.ROWS: "rows", Reg.COLUMNS: "columns", Reg.ITERATIONS: "iterations",
                  Reg.ITERATIONS_X: "iterations_x", Reg.OUT_SCALE: "out_scale", Reg.STRIDE_X: "stride_x",
                  Reg.STRIDE_Y: "stride_y", Reg.STRIDE_OUT: "stride_out"}
-        registers = {name: Signal(signed(6) if name == "out_scale" else 16, init=init, name=name)
+        registers = {name: Signal(signed(6) if name == "out_scale" else REGISTER_BITS, init=init, name=name)
                      for name, init in resets.items()}
         with m.If(self.clear):
             m.d.sync += [registers[name].eq(init) for name, init in resets.items()]
@@ -74,13 +75,13 @@ class ScalarRegisters(wiring.Component):
 
     def _quotient(self, m, registers):
         """Iterations / IterationsX, one bit a cycle. Returns (quotient, done)."""
-        quotient, rest = Signal(16), Signal(16)
-        left = Signal(range(17))
+        quotient, rest = Signal(REGISTER_BITS), Signal(REGISTER_BITS)
+        left = Signal(range(REGISTER_BITS + 2))
         divisor = registers["iterations_x"]
         with m.If(self.clear | self.write):
-            m.d.sync += left.eq(17)
-        with m.Elif(left == 17):  # the registers hold the written value now
-            m.d.sync += [quotient.eq(registers["iterations"]), rest.eq(0), left.eq(Mux(divisor < 2, 0, 16))]
+            m.d.sync += left.eq(REGISTER_BITS + 1)
+        with m.Elif(left == REGISTER_BITS + 1):  # the registers hold the written value now
+            m.d.sync += [quotient.eq(registers["iterations"]), rest.eq(0), left.eq(Mux(divisor < 2, 0, REGISTER_BITS))]
         with m.Elif(left != 0):
             shifted = Cat(quotient[-1], rest)
             fits = shifted >= divisor
@@ -96,12 +97,12 @@ class ScalarRegisters(wiring.Component):
         table = [
             (v.row_tiles, registers["columns"]),
             (v.words, registers["iterations"]),
-            ((registers["iterations"] - 1)[:16], registers["stride_out"]),
-            ((registers["iterations_x"] - 1)[:16], registers["stride_x"]),
-            ((quotient - 1)[:16], registers["stride_y"]),
+            ((registers["iterations"] - 1)[:REGISTER_BITS], registers["stride_out"]),
+            ((registers["iterations_x"] - 1)[:REGISTER_BITS], registers["stride_x"]),
+            ((quotient - 1)[:REGISTER_BITS], registers["stride_y"]),
         ]
         step = Signal(range(len(table) + 2), init=len(table) + 1)
-        a, b = Signal(16), Signal(16)
+        a, b = Signal(REGISTER_BITS), Signal(REGISTER_BITS)
         product, spans = Signal(32), (Signal(32), Signal(32))
         # As after reset, so that a program without s_wr need not wait.
         tiles = Signal(32, init=1)

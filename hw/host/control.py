@@ -5,6 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.spec import registers
 from concord.spec.config import Config
+from concord.spec.isa import END_BITS
 from concord.spec.registers import Register
 
 __all__ = ["Control"]
@@ -24,7 +25,7 @@ class Control(wiring.Component):
         start, reset, clear: Out(1). Pulses, as `spec.registers.Control` has them.
         status: In(6). Bits of `spec.registers.Status`.
         error: In(4). Code of `spec.isa.Error`.
-        error_address: In(17). The end of a full instruction buffer is one too many for 16 bits.
+        error_address: In. Address of an instruction, or the end of the instruction buffer.
         counter: Out(stream index). A counter to read; taken when it can be read now.
         count: In(32). That counter, in the next cycle.
 
@@ -41,7 +42,7 @@ class Control(wiring.Component):
             "s_axil_araddr": In(12), "s_axil_arprot": In(3), "s_axil_arvalid": In(1), "s_axil_arready": Out(1),
             "s_axil_rdata": Out(32), "s_axil_rresp": Out(2), "s_axil_rvalid": Out(1), "s_axil_rready": In(1),
             "start": Out(1), "reset": Out(1), "clear": Out(1),
-            "status": In(6), "error": In(4), "error_address": In(17),
+            "status": In(6), "error": In(4), "error_address": In(END_BITS),
             "counter": Out(stream.Signature(range(len(registers.Counter)))), "count": In(32),
         })
 

@@ -8,6 +8,7 @@ from concord.hw.lib.payloads import word
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.schedule.address_generator import read_request
 from concord.spec.config import Config
+from concord.spec.isa import ADDRESS_BITS
 
 __all__ = ["HostRead"]
 
@@ -32,8 +33,8 @@ class HostRead(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.ahead = ahead = ReadAhead(self.config, 4 + 16 + 32)
-        offset = Signal(16)
+        m.submodules.ahead = ahead = ReadAhead(self.config, 4 + ADDRESS_BITS + 32)
+        offset = Signal(ADDRESS_BITS)
         last = offset == self.i.p.count - 1
         go = self.i.valid & (self.i.p.count != 0) & ahead.room & self.grant
         m.d.comb += [

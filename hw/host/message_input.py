@@ -8,7 +8,7 @@ from concord.hw.host.message_items import MessageItems
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import require_powers_of_two, word
 from concord.spec.config import Config
-from concord.spec.isa import VRFS, depth
+from concord.spec.isa import ADDRESS_BITS, END_BITS, VRFS, depth
 from concord.spec.messages import MessageKind
 from concord.spec.training import LazyFormat
 
@@ -177,7 +177,7 @@ class MessageInput(wiring.Component):
                     header.wrong.eq(kind[4:].any() | memory[4:].any() | flags[1:].any() | zero.any()),
                 ]
             with m.Case(1):
-                m.d.sync += [header.address.eq(bits), header.wrong.eq(header.wrong | bits[16:].any())]
+                m.d.sync += [header.address.eq(bits), header.wrong.eq(header.wrong | bits[ADDRESS_BITS:].any())]
             with m.Case(2):
                 m.d.sync += header.count.eq(bits)
             with m.Case(3):
@@ -206,7 +206,7 @@ class MessageInput(wiring.Component):
                                          & ~header.address[8:].all())
             with m.Case(MessageKind.INPUT):
                 m.d.comb += known.eq((header.memory == 0) & (header.address == 0))
-        beyond = header.count[17:].any() | (header.address + header.count[:17] > limit)
+        beyond = header.count[END_BITS:].any() | (header.address + header.count[:END_BITS] > limit)
         return (~known | (header.count == 0)
                 | header.integer & (header.kind != MessageKind.PACKED)
                 | beyond & (header.kind != MessageKind.INPUT) & (header.kind != MessageKind.UPDATE))

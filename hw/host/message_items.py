@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import require_powers_of_two, word
 from concord.spec.config import Config
+from concord.spec.isa import ADDRESS_BITS
 from concord.spec.messages import MessageKind, item_bytes
 
 __all__ = ["MessageItems"]
@@ -71,7 +72,7 @@ class MessageItems(wiring.Component):
         gathered = Signal(message_payloads.UNIT * max(sizes.values()))
         part, final = Signal(range(max(sizes.values()))), Signal(range(max(sizes.values())))
         header, record = Signal(message_payloads.Header), Signal(range(self.records))
-        item = Signal(data.StructLayout({"address": 16, "record": range(self.records), "left": 32}))
+        item = Signal(data.StructLayout({"address": ADDRESS_BITS, "record": range(self.records), "left": 32}))
         leaving = Signal()
 
         with m.Switch(header.kind):

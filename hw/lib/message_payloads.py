@@ -4,6 +4,7 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from concord.hw.lib.payloads import word
 from concord.spec.config import Config
+from concord.spec.isa import ADDRESS_BITS
 
 UNIT = 32  #: Bits in which messages are taken apart and put together; an item is a whole number of such units.
 
@@ -11,12 +12,12 @@ UNIT = 32  #: Bits in which messages are taken apart and put together; an item i
 Unit = data.StructLayout({"data": UNIT, "last": 1, "end": 1})
 
 #: A header without its digest; `wrong`: some of its bits are none that any header has.
-Header = data.StructLayout({"kind": 4, "memory": 4, "integer": 1, "address": 16, "count": 32, "wrong": 1})
+Header = data.StructLayout({"kind": 4, "memory": 4, "integer": 1, "address": ADDRESS_BITS, "count": 32, "wrong": 1})
 
 #: A READ to answer.
-Read = data.StructLayout({"memory": 4, "address": 16, "count": 32})
+Read = data.StructLayout({"memory": 4, "address": ADDRESS_BITS, "count": 32})
 
-Program = data.StructLayout({"address": 16, "data": 64})
+Program = data.StructLayout({"address": ADDRESS_BITS, "data": 64})
 
 
 def beat(config: Config) -> data.StructLayout:
@@ -26,18 +27,19 @@ def beat(config: Config) -> data.StructLayout:
 
 def write(config: Config) -> data.StructLayout:
     """One word for a random-access vector memory."""
-    return data.StructLayout({"memory": 4, "address": 16, "word": word(config)})
+    return data.StructLayout({"memory": 4, "address": ADDRESS_BITS, "word": word(config)})
 
 
 def bias(config: Config) -> data.StructLayout:
     """One word of BiasRf."""
-    return data.StructLayout({"address": 16, "data": data.ArrayLayout(signed(config.bias_bits), config.mfu_lanes)})
+    return data.StructLayout({
+        "address": ADDRESS_BITS, "data": data.ArrayLayout(signed(config.bias_bits), config.mfu_lanes)})
 
 
 def packed(config: Config) -> data.StructLayout:
     """One lane group of one row of a tile; `last` marks the tile's last."""
     return data.StructLayout({
-        "tile": 16, "integer": 1, "row": range(config.native_dim), "group": range(config.groups),
+        "tile": ADDRESS_BITS, "integer": 1, "row": range(config.native_dim), "group": range(config.groups),
         "record": config.lanes * config.weights.bits + config.weights.exponent_bits, "last": 1})
 
 
@@ -59,4 +61,4 @@ def output(config: Config) -> data.StructLayout:
 
 def reply(config: Config) -> data.StructLayout:
     """One word that answers a READ of `memory` from `address`; `remaining` as in `output`."""
-    return data.StructLayout({"word": word(config), "memory": 4, "address": 16, "remaining": 32})
+    return data.StructLayout({"word": word(config), "memory": 4, "address": ADDRESS_BITS, "remaining": 32})

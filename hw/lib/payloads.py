@@ -4,14 +4,17 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from amaranth.utils import bits_for
 from concord.spec.config import Config
-from concord.spec.isa import VRFS, depth
-from concord.spec.mfu import ACT_OP_BITS, ADD_OP_BITS, TAP_BITS, TAPS
+from concord.spec.isa import ADDRESS_BITS, OPERAND_MEMORIES, QUEUES, REGISTER_BITS, VRFS, depth
+from concord.spec.mfu import TAP_BITS, TAPS
+from concord.spec.operations import MFUS, Stage, code_bits
 
 TICKET = 7  #: Bits of a chain's number within its pipeline; the interlock keeps the numbers in use within half of it.
 
 #: Index of a vector memory or queue on the wires: its code less one.
-INITIAL, ADDSUB0, ADDSUB1, MULTIPLY0, MULTIPLY1, NET, MVM = range(7)
-OPERANDS = (ADDSUB0, ADDSUB1, MULTIPLY0, MULTIPLY1)  #: Memories with an operand port, in the order of their indices.
+INITIAL, ADDSUB0, ADDSUB1, MULTIPLY0, MULTIPLY1, NET, MVM = (mem - 1 for mem in (*VRFS, *QUEUES))
+MEMORIES = range(len(VRFS) + len(QUEUES))  #: The indices.
+#: Memories with an operand port: for each stage with operands those of MFU 0 and MFU 1.
+OPERANDS = tuple(mem - 1 for mems in OPERAND_MEMORIES.values() for mem in mems)
 
 
 def require_powers_of_two(config: Config) -> None:
@@ -48,19 +51,21 @@ def dependency(config: Config) -> data.StructLayout:
 def progress(config: Config) -> data.StructLayout:
     """How far a writing pipeline is: chains landed, and of the next one the lowest address not yet written."""
     return data.StructLayout({
-        "done": TICKET, "iteration": 16, "low": data.ArrayLayout(address_bits(config), len(VRFS))})
+        "done": TICKET, "iteration": REGISTER_BITS, "low": data.ArrayLayout(address_bits(config), len(VRFS))})
 
 
 Wait = data.StructLayout({"valid": 1, "ticket": TICKET})  #: Start after this chain of another pipeline.
 
-Control = data.StructLayout({  #: Operations of one multi-function unit; `tap` as `MultiFunctionUnit` says.
-    "add": ADD_OP_BITS, "act": ACT_OP_BITS, "mul": 1, "tap": data.ArrayLayout(TAP_BITS, TAPS)})
+#: What one multi-function unit does: the code of each stage, called as the stage, and for each tap a `Tap`.
+Control = data.StructLayout({stage.name.lower(): code_bits(stage) for stage in Stage} | {
+    "tap": data.ArrayLayout(TAP_BITS, TAPS)})
+Controls = data.ArrayLayout(Control, MFUS)
 
 Select = data.StructLayout({"tapped": 1, "tap": range(TAPS)})  #: Written value: a tap, or the chain's last.
 
 Product = data.StructLayout({  #: One `mv_mul`.
-    "tile": 16, "columns": 16, "row_tiles": 16, "words": 16, "rows": 16, "iterations": 16, "integer": 1, "unsigned": 1,
-    "out_scale": signed(6), "bias": 1, "bias_address": 16})
+    "tile": ADDRESS_BITS, **dict.fromkeys(("columns", "row_tiles", "words", "rows", "iterations"), REGISTER_BITS),
+    "integer": 1, "unsigned": 1, "out_scale": signed(6), "bias": 1, "bias_address": ADDRESS_BITS})
 
 
 def access(config: Config) -> data.StructLayout:
@@ -81,12 +86,13 @@ def chain(config: Config) -> data.StructLayout:
     return data.StructLayout({
         "product": Product,
         "mv_mul": 1, "push": 1, "matrix": 1, "pointwise": 1,
-        "vector_words": 16, "words": 16, "tail": range(config.mfu_lanes), "iterations": 16, "iterations_x": 16,
+        "vector_words": REGISTER_BITS, "words": REGISTER_BITS, "tail": range(config.mfu_lanes),
+        "iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS,
         "stride_x": bits, "stride_y": bits, "stride_out": bits,
-        "memory": range(7), "source": access(config),
+        "memory": MEMORIES, "source": access(config),
         "operands": data.ArrayLayout(access(config), len(OPERANDS)),
         "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select,
-        "control": data.ArrayLayout(Control, 2)})
+        "control": Controls})
 
 
 def reader(config: Config) -> data.StructLayout:

@@ -15,11 +15,34 @@ from concord.spec.activation import (
     blocks,
     table,
 )
-from concord.spec.mfu import ACT_OP_BITS, ActOp
+from concord.spec.operations import BYPASS, Operation, Stage, code_bits, implemented
 
 __all__ = ["Activation"]
 
 Segment = data.StructLayout({"base": BASE_BITS, "slope": signed(SLOPE_BITS), "exponent": EXPONENT_BITS})
+
+#: The result of an operation: `direct`; where `tabled` is high, the value that the table has for `curve`, with `sign`.
+Result = data.StructLayout({"direct": 16, "tabled": 1, "curve": range(len(Curve)), "sign": 1})
+
+
+def _relu(a):
+    return {"direct": Mux(a.sign, 0, a.as_value())}
+
+
+def _sigmoid(a):
+    return {"tabled": 1, "curve": Mux(a.sign, Curve.FALLING.value, Curve.RISING.value)}
+
+
+def _tanh(a):
+    return {"direct": a.as_value(), "tabled": a.exponent >= TANH_LINEAR + 15, "curve": Curve.TANH.value, "sign": a.sign}
+
+
+#: The fields of each operation's Result that are not 0, from a Binary16 that is no NaN.
+FUNCTIONS = implemented(Stage.ACT, {
+    Operation.V_RELU: _relu,
+    Operation.V_SIGM: _sigmoid,
+    Operation.V_TANH: _tanh,
+})
 
 
 class Activation(wiring.Component):
@@ -27,7 +50,7 @@ class Activation(wiring.Component):
 
     Members:
         a: In(16).
-        op: In(ActOp).
+        op: In. Code of the activation stage.
         o: Out(16).
 
     Timing:
@@ -37,7 +60,7 @@ class Activation(wiring.Component):
     latency = 4
 
     def __init__(self):
-        super().__init__({"a": In(16), "op": In(ACT_OP_BITS), "o": Out(16)})
+        super().__init__({"a": In(16), "op": In(code_bits(Stage.ACT)), "o": Out(16)})
 
     def elaborate(self, platform):
         m = Module()
@@ -46,7 +69,8 @@ class Activation(wiring.Component):
         row = rows.read_port()
 
         a = Binary16(self.a)
-        first, k = _block(m, a, self.op)
+        result = _result(m, a, self.op)
+        first, k = _block(m, a, result.curve)
         # The leading k bits of the fraction leave at the top and choose the segment; what is left is t.
         shifted = a.fraction << k
         m.d.comb += row.addr.eq(first | shifted[len(a.fraction):])
@@ -62,27 +86,32 @@ class Activation(wiring.Component):
         value = Mux(finer, Cat(Const(0, 1), value[:-1]), value)
         bits = rounded(Cat(field, Const(0, 1)), Cat(value[:-12].any(), value[-12:]))
 
-        direct, keep, sign = (delay(m, signal, 3) for signal in _direct(a, self.op))
-        m.d.comb += self.o.eq(delay(m, Mux(keep, direct, Cat(bits, sign)), 1))
+        direct, tabled, sign = (delay(m, signal, 3) for signal in (result.direct, result.tabled, result.sign))
+        m.d.comb += self.o.eq(delay(m, Mux(tabled, Cat(bits, sign), direct), 1))
         return m
 
 
-def _block(m, a, op):
+def _result(m, a, op):
+    """The Result of the operation that `op` names; in a bypass `a` itself."""
+    result = Signal(Result)
+    nan = a.exponent.all() & a.fraction.any()
+    with m.If(op == BYPASS):
+        m.d.comb += result.direct.eq(a)
+    with m.Elif(nan):
+        m.d.comb += result.direct.eq(NAN)
+    with m.Else(), m.Switch(op):
+        for operation, function in FUNCTIONS.items():
+            with m.Case(operation.code):
+                m.d.comb += [result[name].eq(value) for name, value in function(a).items()]
+    return result
+
+
+def _block(m, a, curve):
     """First row and log2 of the number of rows of the octave of `a`."""
     first, k = Signal(range(TABLE_DEPTH)), Signal(range(len(a.fraction)))
-    curve = Mux(op == ActOp.TANH, Curve.TANH.value, Mux(a.sign, Curve.FALLING.value, Curve.RISING.value))
     with m.Switch(Cat(a.exponent, curve)):
         for each in Curve:
             for field, block in blocks(each).items():
                 with m.Case(field | each.value << len(a.exponent)):
                     m.d.comb += [first.eq(block.first), k.eq(block.k)]
     return first, k
-
-
-def _direct(a, op):
-    """The result that takes no table, whether this is one, and otherwise its sign."""
-    nan = a.exponent.all() & a.fraction.any()
-    linear = (op == ActOp.TANH) & (a.exponent < TANH_LINEAR + 15)
-    negative = (op == ActOp.RELU) & a.sign
-    direct = Mux(nan & (op != ActOp.BYPASS), NAN, Mux(negative, 0, a.as_value()))
-    return direct, nan | linear | (op == ActOp.BYPASS) | (op == ActOp.RELU), a.sign & (op == ActOp.TANH)

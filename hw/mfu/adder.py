@@ -1,13 +1,37 @@
 """The add stage of a multi-function unit: the gates of golden.lib.float16's add, sub and maximum."""
 
+from typing import NamedTuple
+
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.float16 import NAN, Binary16, leading_zeros, rounded, shift_right, significand
 from concord.hw.lib.pipeline import delay
-from concord.spec.mfu import ADD_OP_BITS, AddOp
+from concord.spec.operations import BYPASS, Operation, Stage, code_bits, implemented
 
 __all__ = ["FloatAdder"]
+
+
+class Use(NamedTuple):
+    """How an operation uses the adder.
+
+    Attributes:
+        negate_a: The sign of a is turned over first.
+        negate_b: The sign of b is turned over first.
+        maximum:  The result is the larger of both, not their sum.
+    """
+
+    negate_a: bool = False
+    negate_b: bool = False
+    maximum: bool = False
+
+
+USES = implemented(Stage.ADD, {
+    Operation.VV_ADD: Use(),
+    Operation.VV_A_SUB_B: Use(negate_b=True),
+    Operation.VV_B_SUB_A: Use(negate_a=True),
+    Operation.VV_MAX: Use(maximum=True),
+})
 
 
 class FloatAdder(wiring.Component):
@@ -16,7 +40,7 @@ class FloatAdder(wiring.Component):
     Members:
         a: In(16). The chain's value.
         b: In(16). The operand; any bits in a bypass.
-        op: In(AddOp).
+        op: In. Code of the add stage.
         o: Out(16).
 
     Timing:
@@ -26,7 +50,7 @@ class FloatAdder(wiring.Component):
     latency = 4
 
     def __init__(self):
-        super().__init__({"a": In(16), "b": In(16), "op": In(ADD_OP_BITS), "o": Out(16)})
+        super().__init__({"a": In(16), "b": In(16), "op": In(code_bits(Stage.ADD)), "o": Out(16)})
 
     def elaborate(self, platform):
         m = Module()
@@ -45,8 +69,10 @@ class FloatAdder(wiring.Component):
 
 def _order(a, b, op):
     """Front and back, with the signs that `op` gives them; whether the signs differ; whether front is the result."""
-    bypass, maximum = op == AddOp.BYPASS, op == AddOp.MAX
-    a, b = Binary16(a ^ (op == AddOp.B_SUB_A) << 15), Binary16(b ^ (op == AddOp.A_SUB_B) << 15)
+    bypass = op == BYPASS
+    negate_a, negate_b, maximum = (
+        op.matches(*(operation.code for operation, use in USES.items() if getattr(use, name))) for name in Use._fields)
+    a, b = Binary16(a ^ negate_a << 15), Binary16(b ^ negate_b << 15)
     differ = a.sign ^ b.sign
     huge_a, huge_b = a.exponent.all(), b.exponent.all()
     nan = huge_a & a.fraction.any() | huge_b & b.fraction.any() | huge_a & huge_b & differ & ~maximum

@@ -3,7 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import OPERANDS, Control, address_bits, word
+from concord.hw.lib.payloads import OPERANDS, Controls, address_bits, word
 from concord.hw.lib.pipeline import delay
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.schedule.writeback import results
@@ -36,7 +36,7 @@ class MfuPipeline(wiring.Component):
         self.units = MultiFunctionUnit(config.mfu_lanes), MultiFunctionUnit(config.mfu_lanes)
         addresses = data.ArrayLayout(address_bits(config), len(OPERANDS))
         super().__init__({
-            "go": In(1), "control": In(data.ArrayLayout(Control, 2)), "addresses": In(addresses),
+            "go": In(1), "control": In(Controls), "addresses": In(addresses),
             "word": In(word(config)), "reads": Out(addresses),
             "operands": In(data.ArrayLayout(word(config), len(OPERANDS))),
             "o": Out(results(config)), "valid": Out(1)})
@@ -55,7 +55,7 @@ class MfuPipeline(wiring.Component):
                      first.value.eq(value), second.value.eq(first.value_out), second.tap.eq(first.tap_out)]
         for unit, control, cycles in ((first, self.control[0], 2), (second, self.control[1], 2 + first.latency)):
             later = delay(m, control, cycles)
-            m.d.comb += [unit.control[name].eq(later[name]) for name in ("add", "act", "mul", "tap")]
+            m.d.comb += unit.control.eq(later)
         m.d.comb += [self.o.value.eq(second.value_out), self.o.taps.eq(second.tap_out)]
 
         valid = Signal(self.latency)

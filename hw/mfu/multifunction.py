@@ -8,7 +8,8 @@ from concord.hw.lib.pipeline import delay
 from concord.hw.mfu.activation import Activation
 from concord.hw.mfu.adder import FloatAdder
 from concord.hw.mfu.multiplier import FloatMultiplier
-from concord.spec.mfu import TAPS, Tap
+from concord.spec.mfu import TAP_BEFORE, TAPS
+from concord.spec.operations import Stage
 
 __all__ = ["MultiFunctionUnit"]
 
@@ -55,14 +56,14 @@ class MultiFunctionUnit(wiring.Component):
             m.d.comb += [
                 adder.a.eq(self.value[lane]), adder.b.eq(self.addend[lane]), adder.op.eq(self.control.add),
                 activation.a.eq(adder.o), activation.op.eq(act),
-                multiplier.a.eq(activation.o), multiplier.b.eq(self.factor[lane]), multiplier.mul.eq(mul),
+                multiplier.a.eq(activation.o), multiplier.b.eq(self.factor[lane]), multiplier.op.eq(mul),
                 added[lane].eq(adder.o), activated[lane].eq(activation.o), self.value_out[lane].eq(multiplier.o)]
 
         for code, carried, out in zip(self.control.tap, self.tap, self.tap_out, strict=True):
-            for place, value, cycles in ((Tap.INPUT, self.value, FloatAdder.latency),
-                                         (Tap.ADD, added, Activation.latency),
-                                         (Tap.ACTIVATION, activated, FloatMultiplier.latency)):
-                carried = delay(m, Mux(code == place, value.as_value(), Value.cast(carried)), cycles)
+            for stage, value, cycles in ((Stage.ADD, self.value, FloatAdder.latency),
+                                         (Stage.ACT, added, Activation.latency),
+                                         (Stage.MUL, activated, FloatMultiplier.latency)):
+                carried = delay(m, Mux(code == TAP_BEFORE[stage], value.as_value(), Value.cast(carried)), cycles)
                 code = delay(m, code, cycles)
             m.d.comb += out.eq(carried)
         return m

@@ -5,8 +5,20 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.float16 import INFINITY, NAN, Binary16, leading_zeros, rounded, shift_right, significand
 from concord.hw.lib.pipeline import delay
+from concord.spec.operations import Operation, Stage, code_bits, implemented
 
 __all__ = ["FloatMultiplier"]
+
+
+def _product(a, b):
+    huge_a, huge_b = a.exponent.all(), b.exponent.all()
+    nan = huge_a & a.fraction.any() | huge_b & b.fraction.any()
+    nan |= huge_a & ~b.as_value()[:15].any() | huge_b & ~a.as_value()[:15].any()
+    return Mux(nan, NAN, Cat(Const(INFINITY, 15), a.sign ^ b.sign)), huge_a | huge_b
+
+
+#: Of each operation the result that is no product of finite numbers, and whether there is one, from Binary16 a and b.
+EXCEPTIONS = implemented(Stage.MUL, {Operation.VV_MUL: _product})
 
 
 class FloatMultiplier(wiring.Component):
@@ -15,7 +27,7 @@ class FloatMultiplier(wiring.Component):
     Members:
         a: In(16). The chain's value.
         b: In(16). The operand; any bits in a bypass.
-        mul: In(1). Multiply, else bypass.
+        op: In. Code of the multiply stage.
         o: Out(16).
 
     Timing:
@@ -25,12 +37,12 @@ class FloatMultiplier(wiring.Component):
     latency = 3
 
     def __init__(self):
-        super().__init__({"a": In(16), "b": In(16), "mul": In(1), "o": Out(16)})
+        super().__init__({"a": In(16), "b": In(16), "op": In(code_bits(Stage.MUL)), "o": Out(16)})
 
     def elaborate(self, platform):
         m = Module()
         a, b = Binary16(self.a), Binary16(self.b)
-        special, keep = (delay(m, signal, 2) for signal in _exceptions(a, b, self.mul))
+        special, keep = (delay(m, signal, 2) for signal in _exceptions(m, a, b, self.op))
         sign = delay(m, a.sign ^ b.sign, 2)
 
         (exponent_a, left), (exponent_b, right) = significand(a), significand(b)
@@ -56,10 +68,13 @@ class FloatMultiplier(wiring.Component):
         return m
 
 
-def _exceptions(a, b, mul):
-    """The result that is no product of finite numbers, and whether there is one."""
-    huge_a, huge_b = a.exponent.all(), b.exponent.all()
-    nan = huge_a & a.fraction.any() | huge_b & b.fraction.any()
-    nan |= huge_a & ~b.as_value()[:15].any() | huge_b & ~a.as_value()[:15].any()
-    infinity = Cat(Const(INFINITY, 15), a.sign ^ b.sign)
-    return Mux(mul, Mux(nan, NAN, infinity), a.as_value()), ~mul | huge_a | huge_b
+def _exceptions(m, a, b, op):
+    """The result that is no product of finite numbers, and whether there is one; in a bypass `a` itself."""
+    special, keep = Signal(16), Signal()
+    with m.Switch(op):
+        for operation, function in EXCEPTIONS.items():
+            with m.Case(operation.code):
+                m.d.comb += Cat(special, keep).eq(Cat(*function(a, b)))
+        with m.Default():
+            m.d.comb += [special.eq(a), keep.eq(1)]
+    return special, keep

@@ -10,10 +10,11 @@ from concord.hw.lib.queue import Queue
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
 from concord.hw.mvm.quantizer import Quantizer
 from concord.spec.config import Config
+from concord.spec.isa import ADDRESS_BITS
 
 __all__ = ["Load", "MatrixLoader"]
 
-Load = data.StructLayout({"tile": 16, "integer": 1})  #: One tile to be loaded.
+Load = data.StructLayout({"tile": ADDRESS_BITS, "integer": 1})  #: One tile to be loaded.
 
 TILES = 2  # tiles between the quantiser's input and its output
 
@@ -51,7 +52,7 @@ class MatrixLoader(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.quantizer = quantizer = Quantizer(config.weights, config.mfu_lanes, config.native_dim)
-        m.submodules.tiles = tiles = Queue(16, TILES)
+        m.submodules.tiles = tiles = Queue(ADDRESS_BITS, TILES)
         m.d.comb += [self.row.eq(quantizer.block), self.invalid.eq(quantizer.invalid)]
 
         place = Signal(range(config.native_dim * config.words))

@@ -5,12 +5,14 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import Product
 from concord.spec.config import Config
+from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 
 __all__ = ["RowTiles", "column_step", "row_tile"]
 
 Place = data.StructLayout({  # of the walk; of a row of tiles its first tile
-    "row_base": 16, "tile": 16, "step": 16, "columns_left": 16, "words_left": 16, "rows_left": 16,
-    "row_tiles_left": 16, "iterations_left": 16, "bias_address": 16})
+    "row_base": ADDRESS_BITS, "tile": ADDRESS_BITS, "step": REGISTER_BITS, "columns_left": REGISTER_BITS,
+    "words_left": REGISTER_BITS, "rows_left": REGISTER_BITS, "row_tiles_left": REGISTER_BITS,
+    "iterations_left": REGISTER_BITS, "bias_address": ADDRESS_BITS})
 
 
 def column_step(config: Config) -> data.StructLayout:

@@ -3,9 +3,9 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import MVM, NET, address_bits, blocked, progress, reader, word
+from concord.hw.lib.payloads import MEMORIES, MVM, NET, address_bits, blocked, progress, reader, word
 from concord.spec.config import Config
-from concord.spec.isa import VRFS
+from concord.spec.isa import REGISTER_BITS, VRFS
 
 __all__ = ["AddressGenerator", "read_request", "walk"]
 
@@ -14,8 +14,8 @@ def walk(config: Config) -> data.StructLayout:
     """Where the words of a chain's source lie."""
     bits = address_bits(config)
     return data.StructLayout({
-        "valid": 1, "memory": range(7), "source": reader(config), "words": 16,
-        "iterations": 16, "iterations_x": 16, "stride_x": bits, "stride_y": bits})
+        "valid": 1, "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS,
+        "iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS, "stride_x": bits, "stride_y": bits})
 
 
 def read_request(config: Config) -> data.StructLayout:
@@ -47,7 +47,7 @@ class AddressGenerator(wiring.Component):
             "job": In(walk(config)), "hold": In(1), "mfu": In(progress(config)), "copy": In(progress(config)),
             "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
             "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))),
-            "go": Out(1), "word": Out(word(config)), "index": Out(16), "iteration": Out(16),
+            "go": Out(1), "word": Out(word(config)), "index": Out(REGISTER_BITS), "iteration": Out(REGISTER_BITS),
             "last_word": Out(1), "last_iteration": Out(1), "last": Out(1), "starved": Out(1), "waits": Out(1)})
 
     def elaborate(self, platform):
@@ -82,7 +82,7 @@ class AddressGenerator(wiring.Component):
         """Offset of the word at hand from the source's first address."""
         job, bits = self.job, address_bits(self.config)
         offset, along_x, along_y = Signal(bits), Signal(bits), Signal(bits)
-        x = Signal(16)
+        x = Signal(REGISTER_BITS)
         turn = x == job.iterations_x - 1
         following = Mux(turn, along_y + job.stride_y, along_x + job.stride_x)[:bits]
         m.d.comb += [self.last_word.eq(self.index == job.words - 1),

@@ -9,7 +9,7 @@ from concord.hw.schedule.address_generator import AddressGenerator, read_request
 from concord.hw.schedule.interlock import CopyJob, WriteJob
 from concord.hw.schedule.writeback import Writeback, write_request
 from concord.spec.config import Config
-from concord.spec.isa import VRFS
+from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS, VRFS
 
 __all__ = ["Copy"]
 
@@ -38,8 +38,8 @@ class Copy(wiring.Component):
             "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
             "net": In(stream.Signature(word(config))),
             "writes": Out(data.ArrayLayout(write_request(config), len(VRFS))), "free": In(len(VRFS)),
-            "out": Out(stream.Signature(data.StructLayout({"word": word(config), "remaining": 16}))),
-            "load": Out(stream.Signature(data.StructLayout({"tile": 16, "integer": 1}))),
+            "out": Out(stream.Signature(data.StructLayout({"word": word(config), "remaining": REGISTER_BITS}))),
+            "load": Out(stream.Signature(data.StructLayout({"tile": ADDRESS_BITS, "integer": 1}))),
             "matrix_word": Out(stream.Signature(word(config))), "load_done": In(1),
             "progress": Out(progress(config)), "landed": Out(1),
             "busy": Out(1), "waits": Out(1), "starved": Out(1)})
@@ -50,7 +50,7 @@ class Copy(wiring.Component):
         m.submodules.ahead = ahead = ReadAhead(self.config, 1)
         m.submodules.writeback = back = Writeback(self.config)
         job = self.job.p
-        loaded, loads, ending = Signal(TICKET), Signal(16), Signal()
+        loaded, loads, ending = Signal(TICKET), Signal(REGISTER_BITS), Signal()
 
         # A tile is announced with its first word.
         first = self.job.valid & job.matrix & (source.index == 0)

@@ -4,9 +4,11 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import (
+    MEMORIES,
     NET,
     OPERANDS,
     TICKET,
+    Controls,
     Product,
     Select,
     Wait,
@@ -16,10 +18,9 @@ from concord.hw.lib.payloads import (
     reader,
     waiting,
 )
-from concord.hw.lib.payloads import Control as Stages
 from concord.hw.lib.payloads import write as write_layout
 from concord.spec.config import Config
-from concord.spec.isa import VRFS
+from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS, VRFS
 
 __all__ = ["CopyJob", "FetchJob", "Interlock", "IssueJob", "ProductJob", "WriteJob"]
 
@@ -28,13 +29,13 @@ EPOCH = 16  #: Chains between two looks at how far all pipelines are; keeps tick
 
 def _iterations(config):
     bits = address_bits(config)
-    return {"iterations": 16, "iterations_x": 16, "stride_x": bits, "stride_y": bits}
+    return {"iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS, "stride_x": bits, "stride_y": bits}
 
 
 def FetchJob(config: Config) -> data.StructLayout:
     """Operand fetch: the source of one `mv_mul`. `own`: iterations wait for this chain's earlier writes."""
     return data.StructLayout({
-        "memory": range(7), "source": reader(config), "words": 16, **_iterations(config),
+        "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS, **_iterations(config),
         "integer": 1, "unsigned": 1, "mfu": Wait, "copy": Wait, "own": Wait})
 
 
@@ -46,24 +47,25 @@ def IssueJob(config: Config) -> data.StructLayout:
     """What enters the multi-function units. `targets`: its writes to the operands' memories. `serial`: each word waits
     for the one before it to land."""
     return data.StructLayout({
-        "memory": range(7), "source": reader(config), "words": 16, **_iterations(config),
+        "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS, **_iterations(config),
         "stride_out": address_bits(config), "operands": data.ArrayLayout(reader(config), len(OPERANDS)),
         "targets": data.ArrayLayout(write_layout(config), len(OPERANDS)),
-        "control": data.ArrayLayout(Stages, 2), "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait})
+        "control": Controls, "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait})
 
 
 def WriteJob(config: Config) -> data.StructLayout:
     """What a pipeline's last stage writes."""
     return data.StructLayout({
-        "words": 16, "tail": range(config.mfu_lanes), "iterations": 16, "stride_out": address_bits(config),
+        "words": REGISTER_BITS, "tail": range(config.mfu_lanes), "iterations": REGISTER_BITS,
+        "stride_out": address_bits(config),
         "writes": data.ArrayLayout(write_layout(config), len(VRFS)), "net": 1, "net_select": Select})
 
 
 def CopyJob(config: Config) -> data.StructLayout:
     """What enters the copy pipeline; `matrix`: native tiles from `tile` on, to MatrixRf."""
     return data.StructLayout({
-        "memory": range(7), "source": reader(config), "words": 16, **_iterations(config),
-        "matrix": 1, "tile": 16, "integer": 1, "serial": 1, "fetch": Wait, "mfu": Wait, "product": Wait})
+        "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS, **_iterations(config),
+        "matrix": 1, "tile": ADDRESS_BITS, "integer": 1, "serial": 1, "fetch": Wait, "mfu": Wait, "product": Wait})
 
 
 class Interlock(wiring.Component):

@@ -4,11 +4,12 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.hw.lib.payloads import MVM, OPERANDS, TICKET, address_bits, blocked, progress, waiting, word
-from concord.hw.lib.payloads import Control as Stages
+from concord.hw.lib.payloads import MVM, OPERANDS, TICKET, Controls, address_bits, blocked, progress, waiting, word
 from concord.hw.schedule.address_generator import AddressGenerator, read_request
 from concord.hw.schedule.interlock import IssueJob
 from concord.spec.config import Config
+from concord.spec.isa import STAGES
+from concord.spec.operations import Stage
 
 __all__ = ["Issue"]
 
@@ -46,9 +47,9 @@ class Issue(wiring.Component):
             "fetch": In(TICKET), "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
             "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))),
             "net_room": In(1), "landed": In(1), "go": Out(1), "word": Out(word(config)),
-            "control": Out(data.ArrayLayout(Stages, 2)),
+            "control": Out(Controls),
             "addresses": Out(data.ArrayLayout(address_bits(config), len(OPERANDS))),
-            "stages": Out(6), "reads": Out(len(OPERANDS)), "to_net": Out(1), "popped": Out(1),
+            "stages": Out(STAGES), "reads": Out(len(OPERANDS)), "to_net": Out(1), "popped": Out(1),
             "waits_operand": Out(1), "waits_output": Out(1), "starved": Out(1)})
 
     def elaborate(self, platform):
@@ -75,7 +76,7 @@ class Issue(wiring.Component):
             self.go.eq(source.go), self.word.eq(source.word), self.control.eq(job.control),
             self.job.ready.eq(source.go & source.last), self.to_net.eq(job.net),
             self.popped.eq(source.go & job.pop & (job.memory == MVM)),
-            self.stages.eq(Cat(bit for c in job.control for bit in (c.add != 0, c.act != 0, c.mul))),
+            self.stages.eq(Cat(control[stage.name.lower()].any() for control in job.control for stage in Stage)),
             self.reads.eq(Cat(operand.valid for operand in job.operands)),
             self.waits_output.eq(self.job.valid & no_room),
             self.waits_operand.eq(self.job.valid & ~no_room & ~source.go), self.starved.eq(source.starved)]

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import address_bits, progress, word
 from concord.hw.schedule.interlock import WriteJob
 from concord.spec.config import Config
-from concord.spec.isa import VRFS
+from concord.spec.isa import REGISTER_BITS, VRFS
 from concord.spec.mfu import TAPS
 
 __all__ = ["Writeback", "results", "write_request"]
@@ -42,14 +42,14 @@ class Writeback(wiring.Component):
         super().__init__({
             "job": In(stream.Signature(WriteJob(config))), "i": In(stream.Signature(results(config))),
             "writes": Out(data.ArrayLayout(write_request(config), len(VRFS))), "free": In(len(VRFS)),
-            "net": Out(stream.Signature(data.StructLayout({"word": word(config), "remaining": 16}))),
+            "net": Out(stream.Signature(data.StructLayout({"word": word(config), "remaining": REGISTER_BITS}))),
             "progress": Out(progress(config)), "landed": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         config, job = self.config, self.job.p
         bits = address_bits(config)
-        index, moved = Signal(16), Signal(bits)
+        index, moved = Signal(REGISTER_BITS), Signal(bits)
         last_word = index == job.words - 1
         last_iteration = self.progress.iteration == job.iterations - 1
 

@@ -46,8 +46,8 @@ async def build(dut, rng, chain: Chain):
         dut.begin.value, dut.add.value = int(number == 0), int(number > 0)
         await RisingEdge(dut.clk)
         dut.begin.value = dut.add.value = 0
-        if SPECS[instruction.op].stage is not None:
-            position = SPECS[instruction.op].stage + 1
+        if SPECS[instruction.op].operation:
+            position = SPECS[instruction.op].position + 1
     dut.place.value = PLACE.join({"position": position})
     await RisingEdge(dut.clk)
 

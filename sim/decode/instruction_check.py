@@ -34,8 +34,8 @@ def after(program: list[int]) -> tuple[dict, dict]:
             where["written"] = op in (Op.V_WR, Op.M_WR)
             where["closed"] = op == Op.M_WR or (op == Op.V_WR and mem == Mem.MVM_Q)
             so_far |= {"mv_mul": 1} if op == Op.MV_MUL else {}
-            if SPECS[op].stage is not None:
-                where["position"] = SPECS[op].stage + 1
+            if SPECS[op].operation:
+                where["position"] = SPECS[op].position + 1
             if op == Op.V_WR:
                 where["writes"] += 1
                 so_far |= {"net": 1} if mem == Mem.NET_Q else {}
@@ -51,9 +51,9 @@ def candidate(rng: np.random.Generator, program: list[int]) -> int:
         case 0:
             word ^= 1 << int(rng.integers(WORD))
         case 1:
-            word = word & ~0xFF | int(rng.integers(30))
+            word = word & ~0xFF | int(rng.integers(max(Op) + 4))
         case 2:
-            word = int(rng.integers(27)) | int(rng.integers(12)) << 16
+            word = int(rng.integers(max(Op) + 1)) | int(rng.integers(12)) << 16
     return word
 
 

@@ -9,13 +9,14 @@ from cocotb.triggers import RisingEdge
 from concord.hw.decode.mode_table import CHUNK
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
+from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(disagree | differs) & ~ends", "new": "differs & ~ends"},
 )
 
 TILES = int(os.environ["TILES"])
-REQUEST = Record(data.StructLayout({"set": 1, "integer": 1, "first": 16, "count": 16}))
+REQUEST = Record(data.StructLayout({"set": 1, "integer": 1, "first": ADDRESS_BITS, "count": REGISTER_BITS}))
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

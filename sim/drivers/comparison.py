@@ -1,10 +1,11 @@
 """Compare what a unit gave with golden, and say what differs in numbers that a reader can check by hand."""
 
 from collections.abc import Mapping
-from enum import IntEnum
+from enum import EnumType, IntEnum
 
 import cocotb
 import numpy as np
+from concord.spec.operations import BYPASS, Stage, operations
 
 SHOWN = 8  #: Elements shown of an array.
 
@@ -20,7 +21,7 @@ def assert_equal(name: str, got, expected, /, *, where=True, **inputs) -> None:
         expected: The same from golden.
         where:    Places that count: bool, of a shape that broadcasts to `expected`'s.
         inputs:   What led to it, by its name: arrays whose leading axes are those of `expected`, or other values,
-                  which are shown whole. A pair of an array and an enumeration is shown by the enumeration's names.
+                  which are shown whole. A pair of an array of codes and a stage, or an enumeration, is shown by names.
 
     Raises:
         AssertionError: they differ in shape or values.
@@ -43,8 +44,8 @@ def assert_equal(name: str, got, expected, /, *, where=True, **inputs) -> None:
     shown = {"expected": _show(expected[place]),
              "got": _show(np.uint16(found) if expected.dtype == np.uint16 else found)}
     for label, value in inputs.items():
-        values, codes = value if _is_coded(value) else (value, None)
-        shown[label] = _show(_at(values, place, expected.shape), codes)
+        values, names = (value[0], _names(value[1])) if _is_coded(value) else (value, None)
+        shown[label] = _show(_at(values, place, expected.shape), names)
     width = max(map(len, shown))
     head = [f"{name} differs in {len(bad):,} of {expected.size:,} places"]
     if place:
@@ -62,7 +63,15 @@ def _array(values) -> np.ndarray:
 
 
 def _is_coded(value) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], type) and issubclass(value[1], IntEnum)
+    """Whether it is a pair of an array and what gives names to its codes."""
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (Stage, EnumType))
+
+
+def _names(codes: Stage | type[IntEnum]) -> dict[int, str]:
+    """The names of the codes of a stage, or of an enumeration."""
+    if isinstance(codes, Stage):
+        return {BYPASS: "BYPASS"} | {operation.code: operation.name for operation in operations(codes)}
+    return {int(code): code.name for code in codes}
 
 
 def _at(values, place: tuple[int, ...], shape: tuple[int, ...]):
@@ -77,13 +86,13 @@ def _at(values, place: tuple[int, ...], shape: tuple[int, ...]):
     return values
 
 
-def _show(value, codes: type[IntEnum] | None = None) -> str:
+def _show(value, names: Mapping[int, str] | None = None) -> str:
     """A value as text: names of codes, patterns with their numbers, integers in decimal and hexadecimal."""
     if isinstance(value, np.ndarray) and value.ndim:
-        flat = [_show(each, codes) for each in value.ravel()[:SHOWN]]
+        flat = [_show(each, names) for each in value.ravel()[:SHOWN]]
         return f"[{', '.join(flat)}{', ...' if value.size > SHOWN else ''}]"
-    if codes is not None:
-        return f"{codes(int(value)).name} ({int(value)})"
+    if names:
+        return f"{names.get(int(value), 'unknown')} ({int(value)})"
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value))
     dtype = getattr(value, "dtype", None)

@@ -7,13 +7,14 @@ import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.golden.mfu.multifunction import multifunction
-from concord.hw.lib.payloads import OPERANDS, Control, address_bits, word
+from concord.hw.lib.payloads import OPERANDS, Controls, address_bits, word
 from concord.hw.schedule.writeback import results
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import pack, start, unpack
 from concord.spec.isa import VRFS, depth
-from concord.spec.mfu import TAPS, ActOp, AddOp, Tap
+from concord.spec.mfu import TAPS, Tap
+from concord.spec.operations import MFUS, Stage, codes
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "second.tap.eq(first.tap_out)", "new": "second.tap.eq(first.tap)"},
@@ -53,24 +54,24 @@ async def matches_golden(dut, rate):
     memories = [numbers(rng, depth(CONFIG, VRFS[v])) for v in OPERANDS]
     addresses = np.stack([rng.integers(0, len(memory), count) for memory in memories], 1)
     value, go = numbers(rng, count), rng.random(count) < rate
-    codes = {"add": rng.integers(0, len(AddOp), (count, 2)), "act": rng.integers(0, len(ActOp), (count, 2)),
-             "mul": rng.integers(0, 2, (count, 2)), "tap": rng.integers(0, len(Tap), (count, 2, TAPS))}
+    control = {stage.name.lower(): rng.choice(codes(stage), (count, MFUS)) for stage in Stage}
+    control["tap"] = rng.integers(0, len(Tap), (count, MFUS, TAPS))
     for name in ("go", "control", "addresses", "word", "operands"):
         getattr(dut, name).value = 0
     await start(dut)
     words = pack(word(CONFIG), value)
     shown = await stream(dut, {
-        "go": go, "control": pack(data.ArrayLayout(Control, 2), codes), "addresses": pack(ADDRESSES, addresses),
+        "go": go, "control": pack(Controls, control), "addresses": pack(ADDRESSES, addresses),
         "word": [0, *words]}, memories)
 
     assert_equal("valid", [valid for valid, _ in shown[LATENCY:]], go)
     got = unpack(results(CONFIG), [o for _, o in shown[LATENCY:]])
     addend0, addend1, factor0, factor1 = (memory[addresses[:, k]] for k, memory in enumerate(memories))
     taps = np.zeros((count, TAPS, LANES), np.uint16)
-    first, second = ({name: code[:, unit] for name, code in codes.items()} for unit in range(2))
+    first, second = ({name: code[:, unit] for name, code in control.items()} for unit in range(MFUS))
     want, taps = multifunction(value, addend0, factor0, taps, **first)
     want, taps = multifunction(want, addend1, factor1, taps, **second)
-    given = {"word": value, "addend0": addend0, "factor0": factor0, "addend1": addend1, "factor1": factor1,
-             "add": (codes["add"], AddOp), "act": (codes["act"], ActOp), "mul": codes["mul"]}
+    given = {"word": value, "addend0": addend0, "factor0": factor0, "addend1": addend1, "factor1": factor1}
+    given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage} | {"tap": (control["tap"], Tap)}
     assert_equal("value", got["value"], want, where=go[:, None], **given)
-    assert_equal("taps", got["taps"], taps, where=go[:, None, None], tap=(codes["tap"], Tap), **given)
+    assert_equal("taps", got["taps"], taps, where=go[:, None, None], **given)

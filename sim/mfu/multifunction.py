@@ -14,7 +14,8 @@ from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import flow
 from concord.sim.drivers.stream import pack, unpack
 from concord.spec.config import preset
-from concord.spec.mfu import TAPS, ActOp, AddOp, Tap
+from concord.spec.mfu import TAPS, Tap
+from concord.spec.operations import Stage, codes
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "delay(m, self.control.mul, self.factor_at)", "new": "delay(m, self.control.mul, self.factor_at - 1)"},
@@ -34,17 +35,17 @@ async def matches_golden(dut):
     for word in (value, addend, factor):
         word[calm] = word[calm] & 0x8FFF | 0x3000
     taps = rng.integers(0, 1 << 16, (count, TAPS, LANES), dtype=np.uint16)
-    codes = {"add": rng.integers(0, len(AddOp), count), "act": rng.integers(0, len(ActOp), count),
-             "mul": rng.integers(0, 2, count), "tap": rng.integers(0, len(Tap), (count, TAPS))}
-    want, want_taps = multifunction(value, addend, factor, taps, **codes)
+    control = {stage.name.lower(): rng.choice(codes(stage), count) for stage in Stage}
+    control["tap"] = rng.integers(0, len(Tap), (count, TAPS))
+    want, want_taps = multifunction(value, addend, factor, taps, **control)
 
     late = np.roll(factor, int(os.environ["FACTOR_AT"]), axis=0)
     late[:int(os.environ["FACTOR_AT"])] = 0x5555
     inputs = {"value": pack(WORD, value), "addend": pack(WORD, addend), "factor": pack(WORD, late),
-              "tap": pack(BROUGHT, taps), "control": pack(Control, codes)}
+              "tap": pack(BROUGHT, taps), "control": pack(Control, control)}
     got = await flow(dut, inputs, ["value_out", "tap_out"], int(os.environ["LATENCY"]))
     done = np.arange(count) < count - int(os.environ["FACTOR_AT"])  # words whose factor came within the stream
-    given = {"value": value, "addend": addend, "add": (codes["add"], AddOp), "act": (codes["act"], ActOp)}
-    assert_equal("value_out", unpack(WORD, got["value_out"]), want, where=done[:, None], factor=factor,
-                 mul=codes["mul"], **given)
-    assert_equal("tap_out", unpack(BROUGHT, got["tap_out"]), want_taps, tap=(codes["tap"], Tap), **given)
+    given = {"value": value, "addend": addend, "factor": factor}
+    given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage} | {"tap": (control["tap"], Tap)}
+    assert_equal("value_out", unpack(WORD, got["value_out"]), want, where=done[:, None], **given)
+    assert_equal("tap_out", unpack(BROUGHT, got["tap_out"]), want_taps, **given)

@@ -1,12 +1,17 @@
-"""Testbench of hw.mfu.multiplier against golden.lib.float16. LATENCY is the unit's."""
+"""Testbench of hw.mfu.multiplier against golden.mfu.multifunction. LATENCY is the unit's."""
 
 import os
 
 import cocotb
 import numpy as np
-from concord.golden.lib import float16
+from concord.golden.mfu.multifunction import stage
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import flow
+from concord.spec.operations import BYPASS, Operation, Stage
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "(field >= 30) | ((field == 29) & carry)", "new": "field >= 30"},
+)
 
 
 @cocotb.test()
@@ -16,6 +21,6 @@ async def matches_golden(dut):
     a, b = rng.integers(0, 1 << 16, (2, 20_000), dtype=np.uint16)
     field = np.clip(rng.integers(3, 20, a.size) - (a >> 10 & 31).astype(int), 0, 31).astype(np.uint16)
     b = np.where(rng.random(a.size) < 0.5, b, b & 0x83FF | field << 10)
-    mul = rng.random(a.size) < 0.9
-    got = (await flow(dut, {"a": a, "b": b, "mul": mul}, ["o"], int(os.environ["LATENCY"])))["o"]
-    assert_equal("o", got, np.where(mul, float16.mul(a, b), a), mul=mul, a=a, b=b)
+    op = np.where(rng.random(a.size) < 0.9, Operation.VV_MUL.code, BYPASS)
+    got = (await flow(dut, {"a": a, "b": b, "op": op}, ["o"], int(os.environ["LATENCY"])))["o"]
+    assert_equal("o", got, stage(Stage.MUL, op, a, b), op=(op, Stage.MUL), a=a, b=b)

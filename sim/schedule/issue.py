@@ -8,7 +8,7 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
-from concord.hw.lib.payloads import MVM, NET, OPERANDS, Control, address_bits, progress
+from concord.hw.lib.payloads import MVM, NET, OPERANDS, Controls, address_bits, progress
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.hw.schedule.interlock import IssueJob
 from concord.sim.drivers.configs import from_text
@@ -27,7 +27,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 CONFIG, LATENCY = from_text(os.environ["CONFIG"]), int(os.environ["LATENCY"])
 DUE = tuple(map(int, os.environ["DUE"].strip("()").split(",")))
 CHAIN = Record(chain_layout(CONFIG))
-JOB, CONTROL, PROGRESS = Record(IssueJob(CONFIG)), Record(data.ArrayLayout(Control, 2)), Record(progress(CONFIG))
+JOB, CONTROL, PROGRESS = Record(IssueJob(CONFIG)), Record(Controls), Record(progress(CONFIG))
 ADDRESSES = Record(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
 
 

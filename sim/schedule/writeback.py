@@ -14,7 +14,7 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.stimulus.chains import fields, random_chains
 from concord.spec.chain import Chain
-from concord.spec.isa import VRFS, Mem, Op
+from concord.spec.isa import REGISTER_BITS, VRFS, Mem, Op
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "last_word & (job.tail != 0)", "new": "last_word & last_iteration"},
@@ -24,7 +24,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 CONFIG = from_text(os.environ["CONFIG"])
 JOB, RESULTS, PROGRESS = Record(WriteJob(CONFIG)), Record(results(CONFIG)), Record(progress(CONFIG))
 WRITES = Record(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
-NET = Record(data.StructLayout({"word": results(CONFIG)["value"].shape, "remaining": 16}))
+NET = Record(data.StructLayout({"word": results(CONFIG)["value"].shape, "remaining": REGISTER_BITS}))
 
 
 def chosen(select: dict, values: dict, lanes: int) -> dict:

@@ -10,13 +10,9 @@ from concord.sim.stimulus.program_generator import Author
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
-from concord.spec.isa import SPECS, VRFS, Mem, Op
-from concord.spec.mfu import TAPS, ActOp, AddOp, Tap
-
-_STAGES = ("add", "act", "mul")  #: Of each multi-function unit, as `hw.lib.payloads.Control` calls them.
-_CODES = {"VV_ADD": AddOp.ADD, "VV_A_SUB_B": AddOp.A_SUB_B, "VV_B_SUB_A": AddOp.B_SUB_A, "VV_MAX": AddOp.MAX,
-          "V_RELU": ActOp.RELU, "V_SIGM": ActOp.SIGM, "V_TANH": ActOp.TANH, "VV_MUL": 1}
-_TAPS = (Tap.INPUT, Tap.ADD, Tap.ACTIVATION)
+from concord.spec.isa import SPECS, STAGES, VRFS, Mem, Op
+from concord.spec.mfu import TAP_BEFORE, TAPS
+from concord.spec.operations import Stage
 
 
 def random_chains(config: Config, rng: np.random.Generator, count: int,
@@ -37,7 +33,7 @@ def random_chains(config: Config, rng: np.random.Generator, count: int,
 
 def pipelines(chain: Chain) -> tuple[str, ...]:
     """Pipelines that a chain runs through."""
-    pointwise = any(SPECS[i.op].stage is not None for i in chain.instructions)
+    pointwise = any(SPECS[i.op].operation for i in chain.instructions)
     if chain.product:
         return ("fetch", "product") if chain.pushes else ("fetch", "product", "mfu")
     return ("mfu",) if pointwise or chain.pops else ("copy",)
@@ -131,8 +127,8 @@ def _reach(chain, instruction):
 def _operations(chain, record):
     for instruction in chain.instructions:
         spec = SPECS[instruction.op]
-        if spec.stage is not None:
-            record["control"][spec.stage // 3][_STAGES[spec.stage % 3]] = _CODES[instruction.op.name[:-1]]
+        if spec.operation:
+            record["control"][spec.mfu][spec.stage.name.lower()] = spec.operation.code
         if spec.operand is not None:
             record["operands"][OPERANDS.index(spec.operand - 1)] = _access(
                 instruction, chain.words, _reach(chain, instruction))
@@ -142,14 +138,15 @@ def _writes(chain, record):
     """Writes with the stages passed before each; the first places other than the chain's end are taps."""
     places, passed = [], 0
     for instruction in chain.instructions:
-        stage = SPECS[instruction.op].stage
-        passed = passed if stage is None else stage + 1
+        spec = SPECS[instruction.op]
+        passed = spec.position + 1 if spec.operation else passed
         if instruction.op == Op.V_WR:
             places.append((Mem(instruction.mem), instruction, passed))
     taps = list(dict.fromkeys(place for _, _, place in places))[:TAPS]
     for tap, place in enumerate(taps):
-        if place < 6:
-            record["control"][place // 3].setdefault("tap", {})[tap] = _TAPS[place % 3]
+        if place < STAGES:
+            mfu, stage = divmod(place, len(Stage))
+            record["control"][mfu].setdefault("tap", {})[tap] = TAP_BEFORE[stage]
     for mem, instruction, place in places:
         select = {"tapped": place != passed, "tap": taps.index(place) if place != passed else 0}
         if mem in VRFS:

@@ -50,11 +50,11 @@ def _sane(config):
 
 def _illegal(author):
     rng = author.rng
-    order = [op.name.lower() + " 0" * bool(spec.operand) for op, spec in SPECS.items() if spec.stage is not None]
+    order = [op.name.lower() + " 0" * bool(spec.operand) for op, spec in SPECS.items() if spec.operation]
     later, earlier = sorted(rng.integers(0, len(order), 2))[::-1]
     operations = [*order[later:later + 1], *order[earlier:earlier + 1]]
     return [
-        ".word 0x0", f".word {int(rng.integers(27, 256))}", f".word {int(rng.integers(1 << 63))}",
+        ".word 0x0", f".word {int(rng.integers(max(Op) + 1, 256))}", f".word {int(rng.integers(1 << 63))}",
         f".word {Op.END | 1 << int(rng.integers(8, WORD))}", f".word {_word(Op.V_RD, Mem.MATRIX_RF)}",
         f".word {_word(Op.V_WR, Mem.BIAS_RF)}", f".word {_word(Op.M_RD, Mem.INITIAL_VRF)}",
         f".word {_word(Op.V_RD, Mem.NET_Q) | 1 << 40}", f".word {_word(Op.V_RD, Mem.MVM_Q) | 1 << 8}",

@@ -51,7 +51,7 @@ def all_bins(config: Config) -> set[str]:
             found.add(f"{op.name.lower()} {MEMORY_NAMES[mem]}")
             if "inc" in spec.fields and mem in VRFS:
                 found.add(f"{op.name.lower()}_inc {MEMORY_NAMES[mem]}")
-        if spec.stage is not None and not spec.operand:
+        if spec.operation and not spec.operand:
             found.add(op.name.lower())
     found |= {"mv_mul MatrixRf", "mv_mul BiasRf"}
     found |= {f"read after write: {r} after {w}" for r, w in product(_READERS, _WRITERS)}
@@ -70,7 +70,7 @@ def _between_chains(case: Case) -> Iterator[str]:
         instruction = decode(word)
         if instruction.op == Op.S_WR:
             yield f"s_wr {REGISTER_NAMES[Reg(instruction.mem)]}"
-        elif SPECS[instruction.op].kind is Kind.NONE and SPECS[instruction.op].stage is None:
+        elif SPECS[instruction.op].kind is Kind.NONE and not SPECS[instruction.op].operation:
             yield instruction.op.name.lower()
         depth += (instruction.op == Op.LOOP) - (instruction.op == Op.END_LOOP)
         if depth:
@@ -102,7 +102,7 @@ def _shape(config: Config, chain: Chain) -> Iterator[str]:
         "iterations": registers.iterations > 1, "three writes": writes == 3,
         "iterations along x and y": chain.source.inc and 1 < registers.iterations_x < registers.iterations,
         "padding lanes": not chain.loads and chain.last_lanes < config.mfu_lanes,
-        "tap": any(a.op == Op.V_WR and SPECS[b.op].stage is not None for a, b in pairwise(chain.instructions)),
+        "tap": any(a.op == Op.V_WR and SPECS[b.op].operation for a, b in pairwise(chain.instructions)),
     }
     yield from (name for name, true in facts.items() if true)
     if not chain.loads:
@@ -114,7 +114,7 @@ class _Uses:
 
     def __init__(self, chain: Chain):
         self.loads, self.tiles = chain.loads, set(chain.tiles)
-        pointwise = any(SPECS[i.op].stage is not None for i in chain.instructions)
+        pointwise = any(SPECS[i.op].operation for i in chain.instructions)
         copies = not pointwise and not chain.product and chain.source.mem != Mem.MVM_Q
         self.pipeline = "copy" if copies else "mfu"
         self.reads = {reader: set() for reader in _READERS}

@@ -7,11 +7,24 @@ import numpy as np
 from concord.spec.chain import Registers
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
-from concord.spec.isa import LOOP_DEPTH, QUEUES, SPECS, VRFS, Instruction, Mem, Op, Reg, Stage, depth, encode
+from concord.spec.isa import (
+    LOOP_DEPTH,
+    QUEUES,
+    REGISTER_BITS,
+    SPECS,
+    STAGES,
+    VRFS,
+    Instruction,
+    Mem,
+    Op,
+    Reg,
+    depth,
+    encode,
+)
 from concord.spec.rules import Violation
 
 _HOT = 10  #: Most addresses lie below, so that chains meet.
-_STAGES = [[op for op, spec in SPECS.items() if spec.stage == stage] for stage in Stage]
+_STAGES = [[op for op, spec in SPECS.items() if spec.operation and spec.position == k] for k in range(STAGES)]
 
 
 class Author:
@@ -95,7 +108,8 @@ class Author:
         now = self.state().registers
         names = [name for name, value in wanted.items() if getattr(now, name) != value or self.rng.random() < 0.05]
         self.rng.shuffle(names)
-        return [encode(Instruction(op=Op.S_WR, mem=Reg[name.upper()], a=wanted[name] & 0xFFFF)) for name in names]
+        return [encode(Instruction(op=Op.S_WR, mem=Reg[name.upper()], a=wanted[name] % (1 << REGISTER_BITS)))
+                for name in names]
 
     def _chain(self) -> list[int]:
         held = self.state().held

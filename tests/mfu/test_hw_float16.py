@@ -4,16 +4,18 @@
 import numpy as np
 import pytest
 from concord.golden.lib import float16
-from concord.golden.mfu import activation
-from concord.golden.mfu.multifunction import multifunction
+from concord.golden.mfu.multifunction import multifunction, stage
+from concord.hw.lib.payloads import Control
 from concord.hw.mfu.activation import Activation
 from concord.hw.mfu.adder import FloatAdder
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.mfu.multiplier import FloatMultiplier
 from concord.hw.mvm.normalizer import Normalizer
 from concord.sim.drivers.comparison import assert_equal
+from concord.sim.drivers.stream import pack_rows
 from concord.sim.machines.pipeline_harness import Lanes
-from concord.spec.mfu import TAPS, ActOp, AddOp, Tap
+from concord.spec.mfu import TAPS, Tap
+from concord.spec.operations import BYPASS, Operation, Stage, codes
 
 EVERY = np.arange(1 << 16, dtype=np.uint16)
 
@@ -37,41 +39,33 @@ def adder():
     return Lanes(FloatAdder(), "adder")
 
 
-@pytest.mark.parametrize("op", AddOp)
+@pytest.mark.parametrize("op", codes(Stage.ADD))
 def test_adder(adder, op):
     a, b = operands(op, 2_000_000)
-    want = {
-        AddOp.BYPASS: lambda: a,
-        AddOp.ADD: lambda: float16.add(a, b),
-        AddOp.A_SUB_B: lambda: float16.sub(a, b),
-        AddOp.B_SUB_A: lambda: float16.sub(b, a),
-        AddOp.MAX: lambda: float16.maximum(a, b),
-    }[op]()
-    assert_equal("o", adder(a=a, b=b, op=np.full(a.size, op))["o"], want, op=op.name, a=a, b=b)
+    ops = np.full(a.size, op)
+    assert_equal("o", adder(a=a, b=b, op=ops)["o"], stage(Stage.ADD, ops, a, b), op=(ops, Stage.ADD), a=a, b=b)
 
 
 def test_adder_changes_its_operation_every_cycle(adder):
     a, b = operands(9, 200_000)
-    ops = np.random.default_rng(9).integers(0, 5, a.size)
-    want, _ = multifunction(a[:, None], b[:, None], b[:, None], np.zeros((a.size, TAPS, 1), np.uint16),
-                            add=ops, act=np.zeros_like(ops), mul=np.zeros_like(ops), tap=np.zeros((a.size, TAPS)))
-    assert_equal("o", adder(a=a, b=b, op=ops)["o"], want[:, 0], op=(ops, AddOp), a=a, b=b)
+    ops = np.random.default_rng(9).choice(codes(Stage.ADD), a.size)
+    assert_equal("o", adder(a=a, b=b, op=ops)["o"], stage(Stage.ADD, ops, a, b), op=(ops, Stage.ADD), a=a, b=b)
 
 
 def test_multiplier():
     a, b = operands(5, 4_000_000)
-    mul = np.random.default_rng(5).random(a.size) < 0.9
-    got = Lanes(FloatMultiplier(), "multiplier")(a=a, b=b, mul=mul)["o"]
-    assert_equal("o", got, np.where(mul, float16.mul(a, b), a), mul=mul, a=a, b=b)
+    ops = np.where(np.random.default_rng(5).random(a.size) < 0.9, Operation.VV_MUL.code, BYPASS)
+    got = Lanes(FloatMultiplier(), "multiplier")(a=a, b=b, op=ops)["o"]
+    assert_equal("o", got, stage(Stage.MUL, ops, a, b), op=(ops, Stage.MUL), a=a, b=b)
 
 
 def test_activation_on_every_input():
-    every = np.tile(EVERY, len(ActOp))
-    ops = np.repeat(np.array(ActOp), EVERY.size)
-    want = np.concatenate([EVERY, float16.relu(EVERY), activation.sigmoid(EVERY), activation.tanh(EVERY)])
+    every = np.tile(EVERY, len(codes(Stage.ACT)))
+    ops = np.repeat(codes(Stage.ACT), EVERY.size)
+    want = stage(Stage.ACT, ops, every)
     order = np.random.default_rng(0).permutation(every.size)
     got = Lanes(Activation(), "activation")(a=every[order], op=ops[order])["o"]
-    assert_equal("o", got, want[order], op=(ops[order], ActOp), a=every[order])
+    assert_equal("o", got, want[order], op=(ops[order], Stage.ACT), a=every[order])
 
 
 @pytest.mark.parametrize(("width", "scales"), [(32, range(-32, 46)), (9, range(-32, 32)), (62, range(-64, 64))])
@@ -118,20 +112,19 @@ def test_multifunction_unit(lanes):
     for word in (value, addend, factor):
         word[calm] = word[calm] & 0x8FFF | 0x3000
     taps = rng.integers(0, 1 << 16, (count, TAPS, lanes), np.uint16)
-    codes = {"add": rng.integers(0, len(AddOp), count), "act": rng.integers(0, len(ActOp), count),
-             "mul": rng.integers(0, 2, count), "tap": rng.integers(0, len(Tap), (count, TAPS))}
-    want, want_taps = multifunction(value, addend, factor, taps, **codes)
+    control = {each.name.lower(): rng.choice(codes(each), count) for each in Stage}
+    control["tap"] = rng.integers(0, len(Tap), (count, TAPS))
+    want, want_taps = multifunction(value, addend, factor, taps, **control)
 
     dut = MultiFunctionUnit(lanes)
-    control = codes["add"] | codes["act"] << 3 | codes["mul"] << 5 | codes["tap"][:, 0] << 6 | codes["tap"][:, 1] << 8
     late = np.roll(factor, dut.factor_at, axis=0)
-    got = Lanes(dut, "multifunction")(value=value, addend=addend, factor=late, tap=taps, control=control)
+    got = Lanes(dut, "multifunction")(
+        value=value, addend=addend, factor=late, tap=taps, control=pack_rows(Control, control))
     done = np.arange(count) < count - dut.factor_at  # words whose factor came within the stream
-    given = {"value": value, "addend": addend, "add": (codes["add"], AddOp), "act": (codes["act"], ActOp)}
-    assert_equal("value_out", words(got["value_out"], lanes), want, where=done[:, None], factor=factor,
-                 mul=codes["mul"], **given)
-    assert_equal("tap_out", words(got["tap_out"], TAPS * lanes).reshape(taps.shape), want_taps,
-                 tap=(codes["tap"], Tap), **given)
+    given = {"value": value, "addend": addend, "factor": factor, "tap": (control["tap"], Tap)}
+    given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage}
+    assert_equal("value_out", words(got["value_out"], lanes), want, where=done[:, None], **given)
+    assert_equal("tap_out", words(got["tap_out"], TAPS * lanes).reshape(taps.shape), want_taps, **given)
 
 
 def words(port, elements):

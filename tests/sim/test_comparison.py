@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from concord.sim.drivers.comparison import assert_equal
-from concord.spec.mfu import AddOp
+from concord.spec.mfu import Tap
+from concord.spec.operations import Stage
 
 A = np.array([0x3C00, 0x4000, 0xC200], np.uint16)
 B = np.array([0x3C00, 0x3800, 0x0001], np.uint16)
@@ -24,11 +25,11 @@ def test_equal_values_pass():
 def test_operation_operands_expected_and_got():
     got = [0x4000, 0x4100, 0xC200]
     assert difference("o", got, np.array([0x4000, 0x4080, 0xC201], np.uint16),
-                      operation=(np.array([1, 2, 4]), AddOp), a=A, b=B) == [
+                      operation=(np.array([1, 2, 4]), Stage.ADD), a=A, b=B) == [
         "o differs in 2 of 3 places; the first is [1]",
         "  expected   0x4080 (2.25)",
         "  got        0x4100 (2.5)",
-        "  operation  A_SUB_B (2)",
+        "  operation  VV_A_SUB_B (2)",
         "  a          0x4000 (2.0)",
         "  b          0x3800 (0.5)",
     ]
@@ -46,10 +47,10 @@ def test_inputs_share_the_leading_axes():
     expected = np.zeros((2, 3), int)
     got = expected.copy()
     got[1, 2] = -5
-    operand, taps = np.arange(6).reshape(2, 3), np.arange(8).reshape(2, 4)
+    operand, taps = np.arange(6).reshape(2, 3), (np.array([[0, 0], [1, 0]]), Tap)
     assert difference("o", got, expected, operand=operand, scale=[10, 20], taps=taps)[2:] == [
         "  got       -5 (-0x5)", "  operand   5 (0x5)", "  scale     20 (0x14)",
-        "  taps      [4 (0x4), 5 (0x5), 6 (0x6), 7 (0x7)]"]
+        f"  taps      [{Tap(1).name} (1), {Tap(0).name} (0)]"]
 
 
 def test_integers_of_any_size_are_exact():

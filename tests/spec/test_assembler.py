@@ -54,10 +54,11 @@ def test_words_round_trip_whatever_they_are():
 
 def test_a_word_without_text_stays_a_number():
     queue_with_address = encode(Instruction(op=Op.V_RD, mem=Mem.NET_Q, a=1))
+    queue_with_inc = encode(Instruction(op=Op.V_RD, mem=Mem.MVM_Q, inc=1))
     bias_without_flag = encode(Instruction(op=Op.MV_MUL, b=1))
     unknown_memory = encode(Instruction(op=Op.V_RD, mem=77))
     unknown_register = encode(Instruction(op=Op.S_WR, mem=77))
-    text = disassemble([queue_with_address, bias_without_flag, unknown_memory, unknown_register])
+    text = disassemble([queue_with_address, queue_with_inc, bias_without_flag, unknown_memory, unknown_register])
     assert all(line.startswith(".word 0x") for line in text.splitlines())
 
 

@@ -3,7 +3,33 @@
 import random
 
 import pytest
-from concord.spec.isa import FIELDS, SPECS, WORD, Instruction, Kind, Mem, Op, Reg, Stage, decode, encode, out_scale
+from concord.golden.mfu import multifunction
+from concord.hw.mfu import activation, adder, multiplier
+from concord.spec.isa import (
+    FIELDS,
+    SPECS,
+    STAGES,
+    WORD,
+    Instruction,
+    Kind,
+    Mem,
+    Op,
+    Reg,
+    decode,
+    encode,
+    opcode,
+    out_scale,
+)
+from concord.spec.operations import MFUS, Operation, Stage, code_bits, codes, implemented, operations
+from concord.spec.registers import Counter
+
+#: The opcodes from 1 on, as programs hold them.
+OPCODES = (
+    "V_RD", "M_RD", "MV_MUL",
+    "VV_ADD0", "VV_A_SUB_B0", "VV_B_SUB_A0", "VV_MAX0", "V_RELU0", "V_SIGM0", "V_TANH0", "VV_MUL0",
+    "VV_ADD1", "VV_A_SUB_B1", "VV_B_SUB_A1", "VV_MAX1", "V_RELU1", "V_SIGM1", "V_TANH1", "VV_MUL1",
+    "V_WR", "M_WR", "END_CHAIN", "S_WR", "LOOP", "END_LOOP", "END",
+)
 
 
 def test_fields_do_not_overlap():
@@ -45,15 +71,32 @@ def test_unknown_opcodes_and_unused_bits_are_none():
     assert all(decode(op) is None for op in range(256) if op not in list(Op))
 
 
-def test_each_unit_has_six_operations_in_three_stages():
-    pointwise = {op: spec for op, spec in SPECS.items() if spec.stage is not None}
-    assert [SPECS[op].stage for op in sorted(pointwise)] == sorted(spec.stage for spec in pointwise.values())
-    assert len(pointwise) == 16
-    assert {spec.stage for spec in pointwise.values()} == set(Stage)
+def test_every_unit_has_every_operation():
+    pointwise = {op: spec for op, spec in SPECS.items() if spec.operation}
+    assert [op.name for op in pointwise] == [f"{each.name}{mfu}" for mfu in range(MFUS) for each in Operation]
+    assert all(opcode(spec.operation, spec.mfu) == op for op, spec in pointwise.items())
+    assert {spec.position for spec in pointwise.values()} == set(range(STAGES))
     for op, spec in pointwise.items():
+        assert Counter[spec.place] - Counter.ADD0 == spec.position, "counters are in the order of the stages"
         assert (spec.operand is not None) == (spec.kind is Kind.OPERAND)
         if spec.operand:
             assert spec.operand.name.endswith(op.name[-1]), "an operation reads the memory of its own unit"
+
+
+@pytest.mark.parametrize("stage", Stage)
+def test_the_codes_of_a_stage_are_different(stage):
+    assert len(set(codes(stage))) == len(codes(stage)) == 1 + len(operations(stage))
+    assert max(codes(stage)) < 1 << code_bits(stage)
+
+
+def test_an_operation_without_a_function_is_refused():
+    with pytest.raises(ValueError, match="the ADD stage has no function for vv_max: write it"):
+        implemented(Stage.ADD, dict.fromkeys(set(Operation) - {Operation.VV_MAX}))
+
+
+def test_every_operation_has_a_function_in_golden_and_in_hardware():
+    assert set(multifunction.FUNCTIONS) == set(Operation)
+    assert {*adder.USES, *activation.FUNCTIONS, *multiplier.EXCEPTIONS} == set(Operation)
 
 
 def test_out_scale_is_twos_complement():
@@ -63,3 +106,4 @@ def test_out_scale_is_twos_complement():
 def test_codes_are_what_firmware_files_hold():
     assert [*Mem] == list(range(1, 10))
     assert [*Reg] == list(range(1, 9))
+    assert {op: op.name for op in Op if op <= 26} == dict(enumerate(OPCODES, 1))

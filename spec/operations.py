@@ -1,0 +1,77 @@
+"""The point-wise operations of a multi-function unit (MFU): the one table that all rooms read.
+
+A new operation is one row here, its function in `golden.mfu.multifunction`, and its gates in the unit of its stage:
+`hw.mfu.adder`, `hw.mfu.activation` or `hw.mfu.multiplier`. Instructions, assembler, checker, decoder, wire widths,
+random programs and pages follow from the row.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, IntEnum
+from typing import TypeVar
+
+MFUS = 2  #: Multi-function units, one behind the other.
+BYPASS = 0  #: Code of a stage that passes the chain's value on with its bits unchanged.
+
+Function = TypeVar("Function")
+
+
+class Stage(IntEnum):
+    """Stage of a multi-function unit; a word runs through them in this order."""
+
+    ADD = 0
+    ACT = 1
+    MUL = 2
+
+
+class Operation(Enum):
+    """A point-wise operation; its instructions are called by its name and the number of the MFU, as in `vv_add0`.
+
+    Attributes:
+        stage:   Stage that computes it.
+        code:    What tells that stage to do so, on wires; other than BYPASS and than the codes of the stage's others.
+        operand: Whether it takes a second operand, from the memory of its stage.
+        opcodes: Its opcode in each MFU.
+        meaning: What the chain's value becomes, for the instruction page.
+    """
+
+    VV_ADD = Stage.ADD, 1, True, (4, 12), "value + operand"
+    VV_A_SUB_B = Stage.ADD, 2, True, (5, 13), "value - operand"
+    VV_B_SUB_A = Stage.ADD, 3, True, (6, 14), "operand - value"
+    VV_MAX = Stage.ADD, 4, True, (7, 15), "the larger of value and operand"
+    V_RELU = Stage.ACT, 1, False, (8, 16), "max(value, 0)"
+    V_SIGM = Stage.ACT, 2, False, (9, 17), "logistic sigmoid of value"
+    V_TANH = Stage.ACT, 3, False, (10, 18), "hyperbolic tangent of value"
+    VV_MUL = Stage.MUL, 1, True, (11, 19), "value * operand"
+
+    def __init__(self, stage: Stage, code: int, operand: bool, opcodes: tuple[int, ...], meaning: str):
+        self.stage, self.code, self.operand, self.opcodes, self.meaning = stage, code, operand, opcodes, meaning
+
+
+def operations(stage: Stage) -> tuple[Operation, ...]:
+    """The operations of a stage, in the order of the table."""
+    return tuple(operation for operation in Operation if operation.stage is stage)
+
+
+def codes(stage: Stage) -> tuple[int, ...]:
+    """All that a stage can be told: BYPASS, and the codes of its operations."""
+    return BYPASS, *(operation.code for operation in operations(stage))
+
+
+def code_bits(stage: Stage) -> int:
+    """Width of a stage's code on wires."""
+    return max(codes(stage)).bit_length()
+
+
+def implemented(stage: Stage, functions: Mapping[Operation, Function]) -> dict[Operation, Function]:
+    """What computes each operation of a stage, in the order of the table.
+
+    Args:
+        functions: What one room has, by operation.
+
+    Raises:
+        ValueError: an operation of the stage has no function.
+    """
+    missing = [operation.name.lower() for operation in operations(stage) if operation not in functions]
+    if missing:
+        raise ValueError(f"the {stage.name} stage has no function for {', '.join(missing)}: write it")
+    return {operation: functions[operation] for operation in operations(stage)}
