@@ -5,7 +5,7 @@ import random
 
 import cocotb
 from cocotb.triggers import RisingEdge
-from concord.hw.decode.scalar_registers import DERIVED
+from concord.hw.decode.scalar_registers import Derived
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
@@ -18,7 +18,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 CONFIG = from_text(os.environ["CONFIG"])
-VALUES = Record(DERIVED)
+VALUES = Record(Derived)
 CHAIN = (Instruction(op=Op.V_RD, mem=Mem.INITIAL_VRF, inc=1), Instruction(op=Op.MV_MUL),
          Instruction(op=Op.V_WR, mem=Mem.INITIAL_VRF, inc=1))
 

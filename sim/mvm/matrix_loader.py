@@ -8,8 +8,7 @@ from cocotb.triggers import RisingEdge
 from concord.golden.mvm.packing import marks
 from concord.golden.mvm.quantizer import quantize_block, quantize_integer
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import word
-from concord.hw.mvm.matrix_loader import Load
+from concord.hw.lib.payloads import Load, word
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text

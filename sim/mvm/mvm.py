@@ -11,10 +11,8 @@ from concord.golden.mvm.overflow import Events
 from concord.golden.mvm.packing import marks, pack_tiles, unpack_tiles
 from concord.golden.mvm.quantizer import invalid, quantize_block, quantize_integer
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import Product, word
-from concord.hw.mvm.matrix_loader import Load
-from concord.hw.mvm.mvm import activity, events
-from concord.hw.mvm.quantizer import quantizer_input
+from concord.hw.lib.payloads import Load, Product, operand_word, word
+from concord.hw.mvm.mvm import Activity, events
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
@@ -92,7 +90,7 @@ class Run:
             for name in ("product_done", "load_done"):
                 self.count[name] += int(getattr(dut, name).value)
             self.cycle += 1
-            if int(dut.activity.value) >> activity["busy"].offset & 1:
+            if int(dut.activity.value) >> Activity["busy"].offset & 1:
                 self.busy.append(self.cycle)
             if raw:
                 happened = {name: int(value[0]) for name, value in unpack(events(CONFIG), [raw]).items()}
@@ -157,7 +155,7 @@ class Run:
             "iterations": iterations, "integer": integer, "unsigned": unsigned, "out_scale": out_scale, "bias": bias,
             "bias_address": address}.items()}))
         count = iterations * columns * CONFIG.words
-        self.sources["operand"].put(*pack(quantizer_input(lanes), {
+        self.sources["operand"].put(*pack(operand_word(lanes), {
             "word": operand.reshape(count, lanes), "integer": np.full(count, integer),
             "unsigned": np.full(count, unsigned),
             "last": np.arange(1, count + 1) % (columns * CONFIG.words) == 0}))

@@ -6,7 +6,8 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 from concord.golden.mvm.quantizer import invalid, quantize_block, quantize_integer
-from concord.hw.mvm.quantizer import quantized, quantizer_input
+from concord.hw.lib.payloads import operand_word
+from concord.hw.mvm.quantizer import quantized
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
@@ -52,7 +53,7 @@ async def matches_golden(dut, stall):
             for side, name, p in zip((Source, Sink), "io", stall, strict=True))
     await start(dut)
     flagged, measured = pulses(dut, dut.invalid), pulses(dut, dut.block)
-    i.put(*pack(quantizer_input(LANES), word))
+    i.put(*pack(operand_word(LANES), word))
     got = unpack(quantized(CONFIG.activations, LANES), await o.receive(count * words))
     mantissas, exponents = golden(bits, integer, unsigned, CONFIG.activations)
     given = {"integer": integer, "unsigned": unsigned}
@@ -89,7 +90,7 @@ async def takes_and_gives_a_word_every_cycle(dut):
     bits = blocks(rng, count)
     await start(dut)
     i, o = Source(dut, "i"), Sink(dut, "o")
-    i.put(*pack(quantizer_input(LANES), {"word": bits.reshape(-1, LANES), **{
+    i.put(*pack(operand_word(LANES), {"word": bits.reshape(-1, LANES), **{
         name: np.zeros(count * words, int) for name in ("integer", "unsigned", "last")}}))
     taken, given = [], []
     for cycle in range(count * words + 60):

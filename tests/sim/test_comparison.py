@@ -36,7 +36,7 @@ def test_operation_operands_expected_and_got():
 
 
 def test_the_seed_of_a_simulation_is_told(monkeypatch):
-    monkeypatch.setattr("cocotb.RANDOM_SEED", 7, raising=False)
+    monkeypatch.setenv("COCOTB_RANDOM_SEED", "7")
     assert difference("count", 3, 4, case="a block of zeros") == [
         "count differs in 1 of 1 places; seed 7", "  expected  4 (0x4)", "  got       3 (0x3)",
         "  case      a block of zeros"]
