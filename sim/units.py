@@ -227,11 +227,11 @@ def component(name: str, config: Config) -> Component:
     """The unit called `name` as the machine `config` holds it.
 
     Raises:
-        ValueError: there is no such unit.
+        ValueError: machines hold no such unit.
     """
-    if name in UNITS and UNITS[name].component is None:
-        raise ValueError(f"no machine holds {name}: choose one of {', '.join(in_machines())}")
-    return unit(name).component(config)
+    if name not in in_machines():
+        raise ValueError(f"there is no unit {name!r}: choose one of {', '.join(in_machines())}")
+    return UNITS[name].component(config)
 
 
 def in_machines() -> list[str]:
