@@ -4,17 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from concord.compiler.allocation import NET, Place
-from concord.compiler.block_dense import compile_block_dense
-from concord.compiler.block_lstm import begin_block_lstm, step_block_lstm
-from concord.compiler.bounds import Bound
-from concord.compiler.build import Build
-from concord.compiler.dense import compile_dense
-from concord.compiler.lstm import begin_lstm, step_lstm
-from concord.compiler.program import read, write
+from concord.compiler.graph import Graph
+from concord.compiler.lib.bounds import Bound
+from concord.compiler.lib.build import Build
 from concord.compiler.support import problems
 from concord.golden.host.firmware import Firmware
-from concord.model.layers import LSTM, BlockLSTM, Dense
 from concord.model.model import Model
 from concord.spec.config import Config
 from concord.spec.isa import MEMORY_NAMES, VRFS, Mem, depth
@@ -45,13 +39,7 @@ def compile_network(model: Model, config: Config) -> Compiled:
     if found:
         raise ValueError(f"{model.name} cannot be compiled for this machine:\n" + "\n".join(found))
     build = Build(config)
-    recurrent = [layer for layer in model.layers if isinstance(layer, LSTM | BlockLSTM)]
-    vector = _compile_recurrent(build, recurrent) if recurrent else NET
-    dense = model.layers[len(recurrent) :]
-    _compile_dense(build, dense, vector)
-    if not dense:
-        build.program.note("result")
-        build.program.chain(read(vector), write(NET), rows=model.outputs)
+    Graph(build, model).emit()
     build.program.end()
     _check_sizes(build, model.name)
     firmware = Firmware(
@@ -70,39 +58,6 @@ def compile_network(model: Model, config: Config) -> Compiled:
         biases=build.biases(),
     )
     return Compiled(firmware=firmware, bounds=tuple(build.bounds), usage=_usage(build))
-
-
-def _compile_recurrent(build: Build, layers: list[LSTM | BlockLSTM]) -> Place:
-    """Initial states, then one loop over time steps through all layers; the last h."""
-    states, place = [], NET
-    for layer in layers:
-        with build.program.section(f"{layer.name}, initial state", layer.name):
-            states.append(
-                begin_lstm(build, layer) if isinstance(layer, LSTM) else begin_block_lstm(build, layer, place)
-            )
-        place = states[-1].hidden
-    build.program.begin_loop()
-    place = NET
-    for layer, state in zip(layers, states, strict=True):
-        with build.program.section(f"{layer.name}, time step", layer.name):
-            step = step_lstm if isinstance(layer, LSTM) else step_block_lstm
-            place = step(build, layer, state, place)
-    build.program.end_loop()
-    return place
-
-
-def _compile_dense(build: Build, layers, source: Place):
-    """Dense layers from `source` to NetQ."""
-    for layer in layers:
-        with build.program.section(layer.name, layer.name):
-            target = (
-                NET
-                if layer is layers[-1]
-                else build.allocator.vector(Mem.INITIAL_VRF, layer.outputs, f"{layer.name}, output")
-            )
-            compiled = compile_dense if isinstance(layer, Dense) else compile_block_dense
-            compiled(build, layer, source, target)
-        source = target
 
 
 def _usage(build: Build) -> dict[str, tuple[int, int]]:

@@ -1,10 +1,15 @@
 """From a trained layer's real weights to blocks of mantissas and exponents for one native dimension."""
 
+from collections.abc import Mapping
+
 import numpy as np
+from concord.golden.mfu.activation import Activation
 from concord.golden.mvm import quantizer
-from concord.model.block_conv import Along, BlockConv, native, seen
-from concord.model.layers import Activation, BlockDense, BlockLSTM
-from concord.model.lowering import binary16, recorded
+from concord.model.cells.cell import Cell
+from concord.model.layers.convolution import Along, BlockConv, native, seen
+from concord.model.layers.dense import BlockDense
+from concord.model.layers.recurrent import BlockRecurrent
+from concord.model.lowering import binary16, first_states, patterns, recorded
 from concord.spec.formats import Format
 
 
@@ -103,24 +108,31 @@ def choose_along(channels: int, groups: int, block: int) -> Along:
     return Along.PATCH if groups == 1 and 2 * channels < block else Along.CHANNELS
 
 
-def block_lstm(
+def block_recurrent(
     *,
     name: str,
+    cell: Cell,
     input_weights: np.ndarray,
     recurrent_weights: np.ndarray,
     bias: np.ndarray,
     weights_format: Format,
     input_format: Format,
     block: int,
-    initial_hidden: np.ndarray | None = None,
-    initial_cell: np.ndarray | None = None,
-) -> BlockLSTM:
-    """Quantise real weights W[4, outputs, inputs] and R[4, outputs, outputs] for a native dimension."""
+    initial: Mapping[str, np.ndarray] | None = None,
+    vectors: Mapping[str, np.ndarray] | None = None,
+) -> BlockRecurrent:
+    """Quantise real weights W[gates, outputs, inputs] and R[gates, outputs, outputs] for a native dimension.
+
+    Args:
+        initial: Real[outputs] for states by name; zeros for those that are left out.
+        vectors: Real[outputs] for each of the cell's own vectors.
+    """
     input_mantissas, input_exponents = blocks(input_weights, weights_format, block)
     recurrent_mantissas, recurrent_exponents = blocks(recurrent_weights, weights_format, block)
-    zeros = np.zeros(recurrent_mantissas.shape[-1])
-    return BlockLSTM(
+    fp32 = {"input_weights": input_weights, "recurrent_weights": recurrent_weights, "bias": bias, **(vectors or {})}
+    return BlockRecurrent(
         name=name,
+        cell=cell,
         weights_format=weights_format,
         input_format=input_format,
         block=block,
@@ -129,7 +141,7 @@ def block_lstm(
         recurrent_mantissas=recurrent_mantissas,
         recurrent_exponents=recurrent_exponents,
         bias=binary16(bias, f"layer {name!r}, bias"),
-        initial_hidden=binary16(zeros if initial_hidden is None else initial_hidden, f"layer {name!r}, initial_hidden"),
-        initial_cell=binary16(zeros if initial_cell is None else initial_cell, f"layer {name!r}, initial_cell"),
-        real=recorded({"input_weights": input_weights, "recurrent_weights": recurrent_weights, "bias": bias}),
+        initial=first_states(name, cell, initial, recurrent_mantissas.shape[-1]),
+        vectors=patterns(name, vectors),
+        real=recorded(fp32),
     )

@@ -8,6 +8,7 @@ from functools import reduce
 
 import numpy as np
 from concord.golden.mvm.overflow import Events, misfits, output_events, wrap
+from concord.model.arithmetic.integer import largest_sum
 
 CHUNK = 1 << 15  #: Sums at a time: they stay in a core's cache.
 
@@ -102,7 +103,7 @@ def count(weights: np.ndarray, codes: np.ndarray, start: np.ndarray, widths: Wid
         ValueError: a sum needs more than 62 bits.
     """
     weights, codes, start = np.asarray(weights, np.int64), np.asarray(codes), np.asarray(start, np.int64)
-    largest = proven(weights, start, max(-int(codes.min(initial=0)), int(codes.max(initial=0))))
+    largest = largest_sum(weights, start, max(-int(codes.min(initial=0)), int(codes.max(initial=0))))
     if largest >= 1 << 61:
         raise ValueError(f"a sum of this layer needs {largest.bit_length() + 1} bits; 62 can be counted")
     dtype = np.int32 if largest < 1 << 30 else np.int64
@@ -179,8 +180,3 @@ def _wraps(weights, codes, start, widths: Widths) -> tuple[Events, np.ndarray]:
 def _magnitude(values: np.ndarray) -> np.ndarray:
     return np.where(values < 0, ~values, values)
 
-
-def proven(weights: np.ndarray, start: np.ndarray, largest_code: int) -> int:
-    """sum|w| * max|x| + |start|, of the row where it is largest: no sum of that row is larger, whatever the input."""
-    sums = np.abs(np.asarray(weights, np.int64)).sum(axis=1)
-    return max(int(row) * largest_code + abs(int(first)) for row, first in zip(sums, start, strict=True))

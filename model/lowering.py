@@ -6,8 +6,14 @@ float64 numbers; `binary16` rounds them once.
 Source: numerics.md of the specification, integer mode.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
-from concord.model.layers import LSTM, Activation, Dense
+from concord.golden.mfu.activation import Activation
+from concord.model.arithmetic.integer import largest_sum
+from concord.model.cells.cell import Cell
+from concord.model.layers.dense import Dense
+from concord.model.layers.recurrent import IntegerRecurrent
 from concord.spec.formats import Format
 
 
@@ -37,15 +43,9 @@ def start_values(weights: np.ndarray, fmt: Format, unsigned: bool) -> np.ndarray
     return weights.sum(axis=-1) * (fmt.zero if unsigned else 0)
 
 
-def largest_sum(weights: np.ndarray, start: np.ndarray, fmt: Format, unsigned: bool) -> int:
-    """Largest magnitude that `start + weights @ q` can reach, as numerics.md bounds it."""
-    rows = np.abs(np.asarray(weights, np.int64)).sum(axis=-1) * largest_code(fmt, unsigned) + np.abs(start)
-    return int(rows.max())
-
-
 def places(weights: np.ndarray, start: np.ndarray, fmt: Format, unsigned: bool) -> int:
     """p: how far a sum moves right, so that its conversion to binary16 cannot overflow."""
-    bits = max(0, largest_sum(weights, start, fmt, unsigned) - 1).bit_length()
+    bits = max(0, largest_sum(weights, start, largest_code(fmt, unsigned)) - 1).bit_length()
     return max(-32, bits - 15)
 
 
@@ -91,7 +91,7 @@ def dense(
         codes:          Integer weights[outputs, inputs].
         quantise_input: The input arrives in real units, so the layer itself brings it to steps of its code (R and O).
         fp32:           "weights" and "bias" of the FP32 network, only recorded.
-        Others:         As in `requantisation` and `model.Dense`.
+        Others:         As in `requantisation` and `layers.dense.Dense`.
     """
     codes = np.asarray(codes).astype(np.int16)
     gain, constant = (np.broadcast_to(np.asarray(v, np.float64), codes.shape[:1]) for v in (gain, constant))
@@ -125,9 +125,10 @@ def dense(
     )
 
 
-def lstm(
+def recurrent(
     *,
     name: str,
+    cell: Cell,
     input_codes: np.ndarray,
     recurrent_codes: np.ndarray,
     input_steps: np.ndarray,
@@ -136,33 +137,34 @@ def lstm(
     weights_format: Format,
     input_format: Format,
     s_in: float,
+    s_hidden: float | None = None,
     quantise_input: bool = True,
-    initial_hidden: np.ndarray | None = None,
-    initial_cell: np.ndarray | None = None,
+    initial: Mapping[str, np.ndarray] | None = None,
+    vectors: Mapping[str, np.ndarray] | None = None,
     gate_bits: int = 0,
     ranges: dict | None = None,
     fp32: dict | None = None,
-) -> LSTM:
-    """Lower an LSTM with one scale for each gate's matrix; x and h are signed codes, h in steps of 2**-(bits - 1).
+) -> IntegerRecurrent:
+    """Lower a recurrent layer with one scale for each gate's matrix; x and h are signed codes.
 
     Args:
-        input_codes:     Integer W[4, outputs, inputs].
-        recurrent_codes: Integer R[4, outputs, outputs].
-        input_steps:     Real value of one step of W, for each gate[4].
+        input_codes:     Integer W[gates, outputs, inputs].
+        recurrent_codes: Integer R[gates, outputs, outputs].
+        input_steps:     Real value of one step of W, for each gate.
         recurrent_steps: The same for R.
-        bias:            Real[4, outputs].
+        bias:            Real[gates, outputs].
         s_in:            Real value of one step of the codes of x.
+        s_hidden:        Real value of one step of the codes of h; 2**-(bits - 1) by default, for h in -1..1.
         quantise_input:  x arrives in real units; False where it arrives in steps of its code.
-        fp32:            "input_weights", "recurrent_weights" and "bias" of the FP32 network, only recorded.
-        initial_hidden:  Real[outputs]; zeros by default.
-        initial_cell:    Real[outputs]; zeros by default.
+        initial:         Real[outputs] for states by name; zeros for those that are left out.
+        vectors:         Real[outputs] for each of the cell's own vectors.
         gate_bits:       Width of the gates' outputs; 0 leaves them as they are.
+        fp32:            "input_weights", "recurrent_weights", "bias" and vectors of the FP32 network, only recorded.
     """
     input_codes, recurrent_codes = (np.asarray(codes).astype(np.int16) for codes in (input_codes, recurrent_codes))
-    _, hidden, inputs = input_codes.shape
-    s_hidden = 2.0 ** -(input_format.bits - 1)
+    gates, hidden, inputs = input_codes.shape
+    s_hidden = 2.0 ** -(input_format.bits - 1) if s_hidden is None else float(s_hidden)
     s_in = float(s_in)
-    ones, zeros = np.ones((len(input_codes), hidden)), np.zeros(hidden)
     matrices = {}
     for matrix, codes, steps, step in (
         ("input", input_codes, input_steps, s_in),
@@ -172,9 +174,10 @@ def lstm(
         gain = np.asarray(steps, np.float64)[:, None]
         scale, _ = requantisation(gain, 0.0, 0.0, s_in=step, m_in=0.0, s_out=1.0, m_out=0.0, p=p)
         matrices[f"{matrix}_p"] = p
-        matrices[f"{matrix}_scale"] = binary16(scale * ones, f"layer {name!r}, {matrix}_scale")
-    return LSTM(
+        matrices[f"{matrix}_scale"] = binary16(scale * np.ones((gates, hidden)), f"layer {name!r}, {matrix}_scale")
+    return IntegerRecurrent(
         name=name,
+        cell=cell,
         weights_format=weights_format,
         input_format=input_format,
         input_weights=input_codes,
@@ -182,9 +185,9 @@ def lstm(
         **matrices,
         bias=binary16(bias, f"layer {name!r}, bias"),
         input_quant_scale=binary16(np.ones(inputs) / s_in, f"layer {name!r}, input") if quantise_input else None,
-        hidden_quant_scale=binary16(np.ones(hidden) / s_hidden),
-        initial_hidden=binary16(zeros if initial_hidden is None else initial_hidden, f"layer {name!r}, initial_hidden"),
-        initial_cell=binary16(zeros if initial_cell is None else initial_cell, f"layer {name!r}, initial_cell"),
+        hidden_quant_scale=binary16(np.ones(hidden) / s_hidden, f"layer {name!r}, hidden"),
+        initial=first_states(name, cell, initial, hidden),
+        vectors=patterns(name, vectors),
         gate_bits=gate_bits,
         ranges=ranges or {},
         real={
@@ -195,3 +198,17 @@ def lstm(
             "input": np.array([s_in, 0.0]),
         },
     )
+
+
+def first_states(name: str, cell: Cell, initial: Mapping[str, np.ndarray] | None, size: int) -> dict[str, np.ndarray]:
+    """Binary16 patterns of every state before the first time step: zeros where `initial` names none."""
+    given = initial or {}
+    if unknown := set(given) - set(cell.states):
+        raise ValueError(f"layer {name!r}: {cell.title} has no state {min(unknown)!r}; its states are "
+                         f"{', '.join(cell.states)}")
+    return patterns(name, {state: given.get(state, np.zeros(size)) for state in cell.states})
+
+
+def patterns(name: str, vectors: Mapping[str, np.ndarray] | None) -> dict[str, np.ndarray]:
+    """Binary16 patterns of vectors by their names."""
+    return {key: binary16(value, f"layer {name!r}, {key}") for key, value in (vectors or {}).items()}

@@ -1,20 +1,21 @@
 """Quantised models as safetensors files with a JSON header: no pickle."""
 
 from dataclasses import MISSING, asdict, fields
+from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
 from concord.golden.lib import tensor_file
-from concord.model.block_conv import Along, BlockConv
-from concord.model.image_layers import Add, Concat, Conv, Pool, Reduction
-from concord.model.layers import LSTM, Activation, BlockDense, BlockLSTM, Dense, Layer, Unknown
+from concord.model.layers.layer import Layer, Unknown
+from concord.model.layers.registry import KINDS, kind_of
 from concord.model.model import Model, Provenance
 from concord.spec.formats import Format, Rule
 
 KIND = tensor_file.Kind(
     key="concord quantised model", version=1, name="model", remedy="copy it again, or train again",
     command="`nnp train`")
-KINDS = {cls.__name__: cls for cls in (Dense, BlockDense, LSTM, BlockLSTM, Conv, BlockConv, Pool, Add, Concat)}
+#: Fields that hold several arrays by name, and what their names begin with in a file.
+GROUPS = {"real": "real.", "initial": "initial_", "vectors": "vectors."}
 
 
 def save_model(model: Model, path: Path):
@@ -22,10 +23,9 @@ def save_model(model: Model, path: Path):
     arrays = {"predictions.fp32": model.fp32_predictions, "predictions.qat": model.qat_predictions}
     layers = []
     for layer in model.layers:
-        if isinstance(layer, Unknown):
-            raise ValueError(f"layer {layer.name!r} is of the unknown kind {layer.kind!r} and cannot be written")
-        record, tensors = _pack(layer)
-        layers.append({"kind": type(layer).__name__, **record})
+        kind = kind_of(layer)
+        record, tensors = _pack(layer, set(KINDS[kind].fixed))
+        layers.append({"kind": kind, **record})
         arrays |= {f"{layer.name}.{key}": value for key, value in tensors.items()}
     header = {
         "name": model.name,
@@ -75,49 +75,50 @@ def _unpack_model(header: dict, arrays: dict[str, np.ndarray]) -> Model:
     )
 
 
-def _pack(layer: Layer) -> tuple[dict, dict[str, np.ndarray]]:
-    """JSON values and arrays of a layer."""
+def _pack(layer: Layer, fixed: set[str]) -> tuple[dict, dict[str, np.ndarray]]:
+    """JSON values and arrays of a layer, without the fields that its kind decides."""
     record, tensors = {}, {}
     for item in fields(layer):
         value = getattr(layer, item.name)
-        if isinstance(value, np.ndarray):
+        if item.name in GROUPS:
+            tensors |= {f"{GROUPS[item.name]}{key}": array for key, array in value.items()}
+        elif isinstance(value, np.ndarray):
             tensors[item.name] = value
         elif isinstance(value, Format):
             record[item.name] = asdict(value)
-        elif item.name == "real":
-            tensors |= {f"real.{key}": array for key, array in value.items()}
         elif item.name == "ranges":
             record["ranges"] = {key: [float(bound) for bound in bounds] for key, bounds in value.items()}
-        elif value is not None:
+        elif value is not None and item.name not in fixed:
             record[item.name] = value
     return record, tensors
 
 
 def _unpack(record: dict, arrays: dict[str, np.ndarray]) -> Layer:
-    name, cls = record["name"], KINDS.get(record["kind"])
-    if cls is None:
+    name, kind = record["name"], KINDS.get(record["kind"])
+    if kind is None:
         return Unknown(name=name, kind=record["kind"])
-    prefix, values = f"{name}.", {}
+    prefix, values = f"{name}.", dict(kind.fixed)
     tensors = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
-    for item in fields(cls):
-        if item.name == "real":
-            values["real"] = {k.removeprefix("real."): v for k, v in tensors.items() if k.startswith("real.")}
+    for item in fields(kind.layer):
+        if item.name in GROUPS:
+            start = GROUPS[item.name]
+            values[item.name] = {key.removeprefix(start): v for key, v in tensors.items() if key.startswith(start)}
         elif item.name in tensors:
             values[item.name] = tensors[item.name]
         elif item.name in record:
             values[item.name] = _parse(f"layer {name!r}, {item.name}", item.type, record[item.name])
-        elif item.default is MISSING and item.default_factory is MISSING and item.type != np.ndarray | None:
+        elif item.type == np.ndarray | None:
+            values[item.name] = None
+        elif item.name not in values and item.default is MISSING and item.default_factory is MISSING:
             raise ValueError(f"layer {name!r}, {item.name}: missing from the file; export the model again")
-    if cls is LSTM:
-        values.setdefault("input_quant_scale", None)
-    return cls(**values)
+    return kind.layer(**values)
 
 
 def _parse(where: str, kind: type, value):
     """A JSON value as the type of its field."""
     if kind is Format and isinstance(value, dict):
         return Format(**{**value, "rule": Rule(value["rule"])})
-    if kind in (Activation, Reduction, Along):
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
         return kind(value)
     if isinstance(value, list) and all(type(item) is int for item in value):
         return tuple(value)

@@ -1,16 +1,9 @@
 """The FP32 network that a model was quantised from, in numpy: how far each layer moved."""
 
 import numpy as np
-from concord.model.layers import LSTM, Activation, BlockLSTM, Dense
-from concord.model.model import Model
-from concord.model.network import Trace
-
-_APPLY = {
-    Activation.NONE: lambda z: z,
-    Activation.RELU: lambda z: np.maximum(z, 0),
-    Activation.SIGMOID: lambda z: 1 / (1 + np.exp(-z)),
-    Activation.TANH: np.tanh,
-}
+from concord.model.layers.layer import Layer, Trace
+from concord.model.model import INPUT, Model
+from concord.model.network import entering
 
 
 def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None) -> list[np.ndarray]:
@@ -28,33 +21,26 @@ def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None)
         ValueError: a layer carries none.
     """
     x = np.asarray(inputs).view(np.float16).astype(np.float64)
-    results = []
-    for layer, after in zip(model.layers, (*model.layers[1:], None), strict=True):
-        real = getattr(layer, "real", {})
-        if "fp32_bias" not in real:
-            raise ValueError(f"layer {layer.name!r} carries no FP32 parameters, so it cannot be compared with them")
-        if isinstance(layer, LSTM | BlockLSTM):
-            sequence, result = _recurrent(layer, x, lengths)
-            x = sequence if isinstance(after, LSTM | BlockLSTM) else result
-        else:
-            # Where the next layer's codes are unsigned, their clip at 0 is the relu.
-            clipped = isinstance(after, Dense) and after.unsigned
-            kind = Activation.RELU if clipped else layer.activation
-            x = result = _APPLY[kind](x @ real["fp32_weights"].T.astype(np.float64) + real["fp32_bias"])
-        results.append(result)
-    return results
+    made = {INPUT: Trace(outputs=x, hidden=x)}
+    for layer in model.layers:
+        after = _consumer(model, layer)
+        relu = after is not None and after.clips
+        made[layer.name] = layer.run_real(entering(model, layer, made), lengths, relu)
+    return [made[layer.name].outputs for layer in model.layers]
+
+
+def comparable(model: Model) -> bool:
+    """Whether every layer carries what the FP32 network needs."""
+    return all(layer.comparable for layer in model.layers)
 
 
 def real_outputs(model: Model, traces: list[Trace]) -> list[np.ndarray]:
-    """What each layer of `network.forward` means in real units, as its successor sees it: float64[samples, outputs]."""
-    results = []
-    for trace, after, next_trace in zip(traces, (*model.layers[1:], None), (*traces[1:], None), strict=True):
-        if isinstance(after, Dense) and "input" in after.real:
-            step, offset = after.real["input"]
-            zero = after.input_format.zero if after.unsigned else 0
-            results.append((next_trace.codes + zero) * step + offset)
-        else:
-            results.append(trace.outputs.view(np.float16).astype(np.float64))
+    """What each layer of `network.forward` means in real units, as its consumer sees it: float64[samples, outputs]."""
+    results, by_name = [], {layer.name: trace for layer, trace in zip(model.layers, traces, strict=True)}
+    for layer, trace in zip(model.layers, traces, strict=True):
+        after = _consumer(model, layer)
+        seen = None if after is None else after.real_input(by_name[after.name])
+        results.append(trace.outputs.view(np.float16).astype(np.float64) if seen is None else seen)
     return results
 
 
@@ -64,21 +50,7 @@ def errors(model: Model, traces: list[Trace], inputs: np.ndarray, lengths: np.nd
     return [float(np.sqrt(np.mean((ours - fp32) ** 2) / np.mean(fp32**2))) for ours, fp32 in pairs]
 
 
-def _recurrent(layer: LSTM | BlockLSTM, x, lengths) -> tuple[np.ndarray, np.ndarray]:
-    """All hidden vectors and each sample's last one."""
-    parameters = (layer.real[f"fp32_{key}"] for key in ("input_weights", "recurrent_weights", "bias"))
-    w, r, bias = (np.asarray(value, np.float64) for value in parameters)
-    samples, time = x.shape[:2]
-    lengths = np.full(samples, time) if lengths is None else np.asarray(lengths)
-    u = np.einsum("stc,ghc->stgh", x, w) + bias
-    first = (state.view(np.float16).astype(np.float64) for state in (layer.initial_hidden, layer.initial_cell))
-    h, c = (np.tile(state, (samples, 1)) for state in first)
-    sequence = np.zeros((samples, time, bias.shape[1]))
-    for step in range(time):
-        gates = u[:, step] + np.einsum("sc,ghc->sgh", h, r)
-        f, i, o = (_APPLY[Activation.SIGMOID](gates[:, gate]) for gate in range(3))
-        on = (lengths > step)[:, None]
-        c = np.where(on, f * c + i * np.tanh(gates[:, 3]), c)
-        h = np.where(on, o * np.tanh(c), h)
-        sequence[:, step] = h
-    return sequence, h
+def _consumer(model: Model, layer: Layer) -> Layer | None:
+    """The one layer that reads a layer's result; None where there are none or several."""
+    found = model.consumers_of(layer.name)
+    return found[0] if len(found) == 1 else None

@@ -1,9 +1,13 @@
 """Random small networks in the formats of a machine, for tests."""
 
 import numpy as np
+from concord.golden.mfu.activation import Activation
 from concord.model import block_lowering, lowering
-from concord.model.layers import Activation, Layer
-from concord.model.model import Model, Provenance
+from concord.model.cells.lstm import LSTM
+from concord.model.layers.add import Add
+from concord.model.layers.concat import Concat
+from concord.model.layers.layer import Layer
+from concord.model.model import INPUT, Model, Provenance
 from concord.spec.config import Config
 
 NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
@@ -27,7 +31,7 @@ def model(layers: list[Layer], name: str = "random", sources: dict[str, tuple[st
 
 def mlp(rng: np.random.Generator, config: Config, sizes: list[int], *, block: bool) -> Model:
     """Dense layers of the sizes, in block floating point or integers."""
-    make = _block_dense if block else _dense
+    make = block_dense if block else dense
     return model([make(rng, config, f"dense{k}", *pair) for k, pair in enumerate(zip(sizes, sizes[1:], strict=False))])
 
 
@@ -37,12 +41,20 @@ def recurrent(
     """LSTM layers of the sizes, each in block floating point or integers, and a dense layer if `outputs` is given."""
     pairs = zip(sizes, sizes[1:], strict=False)
     layers = [
-        (_block_lstm if blocks else _lstm)(rng, config, f"lstm{k}", *pair)
+        (block_recurrent if blocks else recurrent_layer)(rng, config, f"lstm{k}", *pair)
         for k, (pair, blocks) in enumerate(zip(pairs, block, strict=True))
     ]
     if outputs is not None:
-        layers.append((_block_dense if block[-1] else _dense)(rng, config, "dense", sizes[-1], outputs))
+        layers.append((block_dense if block[-1] else dense)(rng, config, "dense", sizes[-1], outputs))
     return model(layers)
+
+
+def branches(rng: np.random.Generator, config: Config, size: int, *, block: bool) -> Model:
+    """Two dense layers on one input, their sum, and a third one on the sum and the first result side by side."""
+    make = block_dense if block else dense
+    layers = [make(rng, config, "a", 5, size), make(rng, config, "b", 5, size), Add(name="sum", inputs=size),
+              Concat(name="joined", sizes=(size, size)), make(rng, config, "c", 2 * size, 3)]
+    return model(layers, sources={"b": (INPUT,), "sum": ("a", "b"), "joined": ("sum", "a")})
 
 
 def inputs(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -54,7 +66,8 @@ def _codes(rng, config, *shape):
     return rng.integers(config.weights.lowest, config.weights.highest + 1, shape)
 
 
-def _dense(rng, config, name, inputs, outputs):
+def dense(rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int) -> Layer:
+    """An integer dense layer."""
     unsigned = bool(rng.integers(2))
     codes = _codes(rng, config, outputs, inputs)
     return lowering.dense(
@@ -72,9 +85,11 @@ def _dense(rng, config, name, inputs, outputs):
     )
 
 
-def _lstm(rng, config, name, inputs, outputs):
-    return lowering.lstm(
+def recurrent_layer(rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int) -> Layer:
+    """An integer LSTM."""
+    return lowering.recurrent(
         name=name,
+        cell=LSTM,
         input_codes=_codes(rng, config, 4, outputs, inputs),
         recurrent_codes=_codes(rng, config, 4, outputs, outputs),
         input_steps=rng.uniform(1, 2, 4) / config.weights.highest / np.sqrt(inputs),
@@ -84,12 +99,12 @@ def _lstm(rng, config, name, inputs, outputs):
         input_format=config.activations,
         s_in=3 / config.activations.levels,
         quantise_input=bool(rng.integers(2)),
-        initial_hidden=rng.uniform(-1, 1, outputs),
-        initial_cell=rng.normal(size=outputs),
+        initial={"hidden": rng.uniform(-1, 1, outputs), "cell": rng.normal(size=outputs)},
     )
 
 
-def _block_dense(rng, config, name, inputs, outputs):
+def block_dense(rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int) -> Layer:
+    """A dense layer in block floating point."""
     return block_lowering.block_dense(
         name=name,
         weights=rng.uniform(-1, 1, (outputs, inputs)) / np.sqrt(inputs),
@@ -101,15 +116,16 @@ def _block_dense(rng, config, name, inputs, outputs):
     )
 
 
-def _block_lstm(rng, config, name, inputs, outputs):
-    return block_lowering.block_lstm(
+def block_recurrent(rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int) -> Layer:
+    """An LSTM in block floating point."""
+    return block_lowering.block_recurrent(
         name=name,
+        cell=LSTM,
         input_weights=rng.uniform(-1, 1, (4, outputs, inputs)) / np.sqrt(inputs),
         recurrent_weights=rng.uniform(-1, 1, (4, outputs, outputs)) / np.sqrt(outputs),
         bias=rng.normal(size=(4, outputs)) / 2,
         weights_format=config.weights,
         input_format=config.activations,
         block=config.native_dim,
-        initial_hidden=rng.uniform(-1, 1, outputs),
-        initial_cell=rng.normal(size=outputs),
+        initial={"hidden": rng.uniform(-1, 1, outputs), "cell": rng.normal(size=outputs)},
     )

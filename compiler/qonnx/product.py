@@ -1,42 +1,113 @@
-"""Exact products of integer layers in a QONNX graph, as float32 that rounds to the machine's binary16."""
+"""Dense layers and convolutions of integer mode in a QONNX graph.
+
+Their products are exact, as float32 that rounds to the machine's binary16. Unsigned codes enter as they are, not
+lowered by `zero`, which leaves of `start` what a bias added.
+"""
 
 from math import prod
 
 import numpy as np
+from concord.compiler.qonnx.form import Form, Tensor, activated, shaped
 from concord.compiler.qonnx.nodes import FLOAT32_BITS, Nodes
 from concord.model import lowering
-from concord.model.image_layers import Conv
-from concord.model.layers import Dense
+from concord.model.arithmetic.integer import largest_sum
+from concord.model.layers.convolution import Conv
+from concord.model.layers.rows import IntegerRows
 from onnx import TensorProto
 
+MINUS_ZERO = 0x8000
+#: Sums above it are not exact in float64.
+FLOAT64_BITS = 53
 
-def product(nodes: Nodes, layer: Dense | Conv, codes: str) -> str:
-    """start + weights @ codes as float32 that rounds to the right binary16.
 
-    Unsigned codes enter as they are, not lowered by `zero`, which leaves of `start` what a bias added.
+class ProductForm(Form):
+    """Codes, their exact product, and what brings it to the next unit.
+
+    Attributes:
+        channels: Shape of a vector of parameters, one for each channel.
     """
-    name, limit = layer.name, largest(layer)
-    wide = limit.bit_length() > FLOAT32_BITS
-    dtype = np.float64 if wide else np.float32
-    if wide:
-        codes = nodes.add("Cast", f"{name}.codes.wide", codes, to=TensorProto.DOUBLE)
-    if isinstance(layer, Dense):
-        total = nodes.add("MatMul", f"{name}.product", codes, _weights(nodes, layer, layer.weights.T, wide))
-    elif wide:
-        total = _wide_convolution(nodes, layer, codes)
-    else:
-        total = nodes.add("Conv", f"{name}.product", codes, _weights(nodes, layer, layer.weights, wide),
-                          strides=[layer.stride] * 2, group=layer.groups, kernel_shape=layer.window)
-    if (start := _start(layer)).any():
-        shape = (-1, 1, 1) if isinstance(layer, Conv) else (-1,)
-        total = nodes.add("Add", f"{name}.total", total, nodes.constant(f"{name}.start", start.reshape(shape), dtype))
-    return nodes.narrowed(f"{name}.narrow", total, limit) if wide else total
+
+    channels = (-1,)
+
+    def check(self, layer):
+        bits = largest(layer).bit_length()
+        if bits > FLOAT64_BITS:
+            raise ValueError(f"layer {layer.name!r}: its sums need {bits} bits, and float64 holds {FLOAT64_BITS}; use "
+                             "fewer bits")
+
+    def add(self, nodes, layer, sources):
+        name = layer.name
+        value = self.bordered(nodes, layer, shaped(nodes, f"{name}.input", sources[0], layer.entering).name)
+        if layer.quant_scale is not None:
+            scale = nodes.halves(f"{name}.R", layer.quant_scale, self.channels)
+            value = nodes.binary16("Mul", f"{name}.scaled", value, scale)
+        if layer.quant_offset is not None:
+            offset = nodes.halves(f"{name}.O", layer.quant_offset, self.channels)
+            value = nodes.binary16("Add", f"{name}.shifted", value, offset)
+        codes = nodes.quant(f"{name}.codes", value, layer.input_format, unsigned=layer.unsigned)
+        places = nodes.constant(f"{name}.places", 2.0**-layer.p)
+        a = nodes.rounded(f"{name}.a", nodes.add("Mul", f"{name}.moved", self._product(nodes, layer, codes), places))
+        gained = nodes.binary16("Mul", f"{name}.gained", a, nodes.halves(f"{name}.S", layer.scale, self.channels))
+        y = nodes.binary16("Add", f"{name}.y", gained, nodes.halves(f"{name}.T", layer.offset, self.channels))
+        minus_zero = bool((layer.offset == MINUS_ZERO).any())
+        return activated(nodes, layer, Tensor(name=y, shape=self.made(layer), minus_zero=minus_zero))
+
+    def bordered(self, nodes: Nodes, layer: IntegerRows, x: str) -> str:
+        """The input with its padding."""
+        return x
+
+    def made(self, layer: IntegerRows) -> tuple[int, ...]:
+        """The shape of one sample of the result."""
+        return (layer.outputs,)
+
+    def sums(self, nodes: Nodes, layer: IntegerRows, codes: str, wide: bool) -> str:
+        """weights @ codes, in float64 where `wide`."""
+        weights = quantised(nodes, layer, layer.weights.T, wide)
+        return nodes.add("MatMul", f"{layer.name}.product", codes, weights)
+
+    def _product(self, nodes: Nodes, layer: IntegerRows, codes: str) -> str:
+        """start + weights @ codes as float32 that rounds to the right binary16."""
+        name, limit = layer.name, largest(layer)
+        wide = limit.bit_length() > FLOAT32_BITS
+        dtype = np.float64 if wide else np.float32
+        if wide:
+            codes = nodes.add("Cast", f"{name}.codes.wide", codes, to=TensorProto.DOUBLE)
+        total = self.sums(nodes, layer, codes, wide)
+        if (start := _start(layer)).any():
+            constant = nodes.constant(f"{name}.start", start.reshape(self.channels), dtype)
+            total = nodes.add("Add", f"{name}.total", total, constant)
+        return nodes.narrowed(f"{name}.narrow", total, limit) if wide else total
 
 
-def _weights(nodes: Nodes, layer: Dense | Conv, weights: np.ndarray, wide: bool) -> str:
+class ConvolutionForm(ProductForm):
+    """As `ProductForm`, at all places of an image."""
+
+    channels = (-1, 1, 1)
+
+    def bordered(self, nodes, layer, x):
+        """The border, in the unit in which the input arrives."""
+        if not layer.padding:
+            return x
+        name, around = layer.name, (0, 0, layer.padding, layer.padding)
+        pads = nodes.constant(f"{name}.pads", around * 2, np.int64)
+        return nodes.add("Pad", f"{name}.padded", x, pads, nodes.halves(f"{name}.border", layer.border, ()))
+
+    def made(self, layer):
+        return layer.made
+
+    def sums(self, nodes, layer, codes, wide):
+        if wide:
+            return _wide_convolution(nodes, layer, codes)
+        weights = quantised(nodes, layer, layer.weights, wide)
+        return nodes.add("Conv", f"{layer.name}.product", codes, weights, strides=[layer.stride] * 2,
+                         group=layer.groups, kernel_shape=layer.window)
+
+
+def quantised(nodes: Nodes, layer: IntegerRows, weights: np.ndarray, wide: bool) -> str:
+    """Weights behind their quantiser."""
     name = layer.name
-    quantised = nodes.quant(f"{name}.weights", nodes.constant(f"{name}.W", weights), layer.weights_format)
-    return nodes.add("Cast", f"{name}.weights.wide", quantised, to=TensorProto.DOUBLE) if wide else quantised
+    made = nodes.quant(f"{name}.weights", nodes.constant(f"{name}.W", weights), layer.weights_format)
+    return nodes.add("Cast", f"{name}.weights.wide", made, to=TensorProto.DOUBLE) if wide else made
 
 
 def _wide_convolution(nodes: Nodes, layer: Conv, codes: str) -> str:
@@ -48,16 +119,16 @@ def _wide_convolution(nodes: Nodes, layer: Conv, codes: str) -> str:
         for part in nodes.slices(f"{name}.patch", codes, layer.window, places, layer.stride)]
     columns = nodes.add("Concat", f"{name}.patches", *patches, axis=2)
     matrices = layer.weights.transpose(0, 2, 3, 1).reshape(layer.groups, outputs, -1)
-    total = nodes.add("MatMul", f"{name}.product", _weights(nodes, layer, matrices, wide=True), columns)
+    total = nodes.add("MatMul", f"{name}.product", quantised(nodes, layer, matrices, wide=True), columns)
     return nodes.reshaped(f"{name}.image", total, layer.made)
 
 
-def _start(layer: Dense | Conv) -> np.ndarray:
+def _start(layer: IntegerRows) -> np.ndarray:
     flat = layer.weights.reshape(len(layer.weights), -1)
     return layer.start - lowering.start_values(flat, layer.input_format, layer.unsigned)
 
 
-def largest(layer: Dense | Conv) -> int:
+def largest(layer: IntegerRows) -> int:
     """No partial sum has a larger magnitude."""
     flat = layer.weights.reshape(len(layer.weights), -1)
-    return lowering.largest_sum(flat, _start(layer), layer.input_format, layer.unsigned)
+    return largest_sum(flat, _start(layer), lowering.largest_code(layer.input_format, layer.unsigned))

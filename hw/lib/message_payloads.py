@@ -4,7 +4,7 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from concord.hw.lib.payloads import word
 from concord.spec.config import Config
-from concord.spec.isa import ADDRESS_BITS
+from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 
 UNIT = 32  #: Bits in which messages are taken apart and put together; an item is a whole number of such units.
 
@@ -56,7 +56,7 @@ def updated(config: Config) -> data.StructLayout:
 
 def output(config: Config) -> data.StructLayout:
     """One word on its way to the host; `remaining` words of its message are left, this one included."""
-    return data.StructLayout({"word": word(config), "remaining": 16})
+    return data.StructLayout({"word": word(config), "remaining": REGISTER_BITS})
 
 
 def reply(config: Config) -> data.StructLayout:

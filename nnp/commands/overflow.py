@@ -19,7 +19,6 @@ def overflow(
     """Count the overflows of a model's integer sums on its test set, beside the width that is proved to be enough."""
     from concord.model import dataset, network
     from concord.model.layer_overflow import Widths
-    from concord.model.layers import LSTM
     from concord.model.model_overflow import dry_run, wrapped
     from concord.nnp.lib.options import sample_range
     from rich.console import Console
@@ -39,10 +38,8 @@ def overflow(
     console.print(f"{loaded.name}, {len(labels)} samples of {loaded.data}: {verdict(uses, accumulator)}")
     exact = network.predict(loaded, inputs, lengths)
     line = f"accuracy: {(exact == labels).mean():.2%}"
-    if not any(isinstance(layer, LSTM) for layer in loaded.layers):
-        narrow = network.classes(wrapped(loaded, inputs, accumulator))
-        line += f"; with sums that wrap at {accumulator} bits {(narrow == labels).mean():.2%}"
-    console.print(line)
+    narrow = network.classes(wrapped(loaded, inputs, accumulator, lengths))
+    console.print(f"{line}; with sums that wrap at {accumulator} bits {(narrow == labels).mean():.2%}")
 
 
 def overflow_table(uses, widths):
@@ -55,13 +52,13 @@ def overflow_table(uses, widths):
     for use in uses:
         events, share = use.count.events, use.count.events.partial / use.count.additions
         table.add_row(use.product.name, f"{events.partial:,}", f"{share:.2g}", f"{events.product:,}",
-                      f"{events.output:,}", str(use.product.required), str(use.count.bits))
+                      f"{events.output:,}", str(use.product.bits), str(use.count.bits))
     return table
 
 
 def verdict(uses, bits: int) -> str:
     """Which accumulator a model needs, in words."""
-    proved, measured = (max(values) for values in zip(*((u.product.required, u.count.bits) for u in uses), strict=True))
+    proved, measured = (max(values) for values in zip(*((u.product.bits, u.count.bits) for u in uses), strict=True))
     if proved <= bits:
         return f"no sum overflows {bits} bits, whatever the input"
     if measured <= bits:

@@ -18,7 +18,7 @@ def share(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 def layer_errors(model: Model, samples: Samples) -> dict[str, float]:
     """Distance of each layer from the FP32 network's, as a share of that (RMS); empty where the model carries none."""
-    if not all("fp32_bias" in getattr(layer, "real", {}) for layer in model.layers):
+    if not reference.comparable(model):
         return {}
     traces = network.forward(model, samples.inputs, samples.lengths)
     found = reference.errors(model, traces, samples.inputs, samples.lengths)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from concord.compiler.network import compile_network
 from concord.model import network
-from concord.model.layers import Unknown
+from concord.model.layers.layer import Unknown
 from concord.model.model import Model
 from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
@@ -113,6 +113,7 @@ def test_hardware_agrees(name):
             for model, shape in (
                 (networks.mlp(rng, config, [13, 9, 5], block=block), (3, 13)),
                 (networks.recurrent(rng, config, [3, 4], block=[block], outputs=3), (3, 5, 3)),
+                (networks.branches(rng, config, 4, block=block), (3, 5)),
             ):
                 firmware = compile_network(model, config).firmware
                 sessions = Session(golden, firmware), Session(library, firmware)
@@ -139,7 +140,7 @@ def test_every_unsupported_layer_is_named_with_what_to_do():
         Unknown(name="back", kind="Attention"),
     ]
     lines = refused(networks.model(layers), config).splitlines()
-    assert lines[1].startswith("layer 'front' (Conv2d): there is no such layer on this machine: use dense or LSTM")
+    assert lines[1].startswith("layer 'front' (Conv2d): there is no such layer on this machine: use dense or recurrent")
     assert (
         "layer 'dense0' (dense, integer): its input codes are symmetric 4-bit, the machine's operands full 8"
         in lines[2]

@@ -9,10 +9,10 @@ import pytest
 from concord.golden.lib import float16
 from concord.golden.mfu.activation import Activation
 from concord.golden.mvm.quantizer import quantize_block
-from concord.model import block_conv, images, network
-from concord.model.block_conv import Along
+from concord.model.arithmetic import integer
 from concord.model.block_lowering import block_conv as lowered
 from concord.model.block_lowering import block_dense
+from concord.model.layers.convolution import Along
 from concord.model.model import Model, Provenance
 from concord.model.model_file import load_model, save_model
 from concord.spec.formats import Format, Rule
@@ -89,11 +89,11 @@ def test_convolution(options, along, monkeypatch):
     x = halves(2, layer.inputs, scale=3.0)
     x[0, :40] = 0
     x[0, :7] = 0x7C00, 0xFC00, 0x7E00, 0x8000, 0x0001, 0x3C00, 0x7BFF
-    got = network.run(layer, [x], None).outputs.reshape(2, *layer.made)
+    got = layer.run([x], None).outputs.reshape(2, *layer.made)
     for sample, image in enumerate(x):
         assert (got[sample] == slow(layer, image.reshape(layer.shape), weight)).all()
-    monkeypatch.setattr(images, "FLOAT64_EXACT", 0)
-    assert (network.run(layer, [x], None).outputs.reshape(2, *layer.made) == got).all()
+    monkeypatch.setattr(integer, "FLOAT64_EXACT", 0)
+    assert (layer.run([x], None).outputs.reshape(2, *layer.made) == got).all()
 
 
 def test_a_convolution_of_whole_pixels_is_a_dense_layer():
@@ -102,13 +102,13 @@ def test_a_convolution_of_whole_pixels_is_a_dense_layer():
                         weights_format=SIX, input_format=FOUR, block=4)
     x = halves(3, layer.inputs)
     pixels = x.reshape(3, 10, 20).transpose(0, 2, 1).reshape(60, 10)
-    want = network.run(dense, [pixels], None).outputs.reshape(3, 20, 6).transpose(0, 2, 1)
-    assert (network.run(layer, [x], None).outputs.reshape(3, 6, 20) == want).all()
+    want = dense.run([pixels], None).outputs.reshape(3, 20, 6).transpose(0, 2, 1)
+    assert (layer.run([x], None).outputs.reshape(3, 6, 20) == want).all()
 
 
 def test_zeros():
     layer = conv(padding=1, activation=Activation.RELU)
-    got = network.run(layer, [np.zeros((1, layer.inputs), np.uint16)], None).outputs.reshape(layer.made)
+    got = layer.run([np.zeros((1, layer.inputs), np.uint16)], None).outputs.reshape(layer.made)
     assert (got == float16.relu(layer.bias)[:, None, None]).all()
 
 
@@ -122,7 +122,7 @@ def test_files(options, tmp_path):
     again = load_model(tmp_path / "one.safetensors").layers[0]
     assert (again.along, again.shape, again.block) == (layer.along, layer.shape, 4)
     x = halves(2, layer.inputs)
-    assert (block_conv.run(again, x) == block_conv.run(layer, x)).all()
+    assert (again.run([x], None).outputs == layer.run([x], None).outputs).all()
 
 
 @pytest.mark.parametrize(("change", "message"), [

@@ -9,8 +9,11 @@ from concord.golden.lib import float16
 from concord.golden.mfu.activation import Activation
 from concord.golden.mvm.quantizer import quantize_integer
 from concord.model import lowering, network
-from concord.model.image_layers import Add, Concat, Conv, Pool, Reduction
-from concord.model.layers import Dense
+from concord.model.layers.add import Add
+from concord.model.layers.concat import Concat
+from concord.model.layers.convolution import Conv
+from concord.model.layers.dense import Dense
+from concord.model.layers.pool import Pool, Reduction
 from concord.model.model import INPUT, Model, Provenance
 from concord.model.model_file import load_model, save_model
 from concord.spec.formats import Format
@@ -62,7 +65,7 @@ def slow_conv(layer: Conv, image):
 def test_convolution(options):
     layer = conv(**options)
     x = halves(3, layer.inputs)
-    trace = network.convolution(layer, x)
+    trace = layer.run([x], None)
     for sample, image in enumerate(x):
         want = slow_conv(layer, image.reshape(layer.shape)).ravel()
         want = float16.relu(want) if layer.activation is Activation.RELU else want
@@ -75,7 +78,7 @@ def test_convolution(options):
 def test_pooling(reduction, size, stride, padding):
     layer = Pool(name="pool", reduction=reduction, shape=(2, 5, 6), size=size, stride=stride, padding=padding)
     x = halves(2, layer.inputs)
-    got = network.run(layer, [x], None).outputs.reshape(2, *layer.made)
+    got = layer.run([x], None).outputs.reshape(2, *layer.made)
     for sample, c, i, j in product(range(2), *map(range, layer.made)):
         image = x[sample].reshape(layer.shape)[c]
         seen = [image[i * stride + di - padding, j * stride + dj - padding] for di in range(size) for dj in range(size)
@@ -112,10 +115,10 @@ def graph() -> Model:
 def test_a_graph(tmp_path):
     model, x = graph(), halves(5, 144)
     made = [trace.outputs for trace in network.forward(model, x)]
-    assert (made[1] == network.convolution(model.layers[1], x).outputs).all()
+    assert (made[1] == model.layers[1].run([x], None).outputs).all()
     assert (made[2] == float16.relu(float16.add(made[0], made[1]))).all()
     assert (made[5] == np.hstack(made[3:5])).all()
-    assert (made[6] == network.dense(model.layers[6], made[5]).outputs).all()
+    assert (made[6] == model.layers[6].run([made[5]], None).outputs).all()
     save_model(model, tmp_path / "graph.safetensors")
     again = load_model(tmp_path / "graph.safetensors")
     assert again.sources == model.sources

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from concord.golden.mvm.overflow import Events
 from concord.model import layer_overflow
-from concord.model.layer_overflow import Widths, count, proven
+from concord.model.arithmetic.integer import largest_sum
+from concord.model.layer_overflow import Widths, count
 
 
 def slow(weights, codes, start, widths: Widths):
@@ -85,7 +86,7 @@ def test_the_two_magnitudes_of_a_row():
 def test_the_bound_beside_the_count():
     """sum|w| * max|x| + |start| of the widest row, and what it proves."""
     weights, start = np.array([[3, -5], [1, 2]]), np.array([-1, 10])
-    assert proven(weights, start, 4) == 33
+    assert largest_sum(weights, start, 4) == 33
     made = count(weights, np.array([[-4, 3], [4, -4]]), start, Widths(sum_bits=6))
     assert made.bits == 7  # 12 + 20 = 32 does not fit 6 bits
     assert made.events.partial == 2  # 32 wraps to -32, and -32 - 1 overflows again

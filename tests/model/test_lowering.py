@@ -7,6 +7,8 @@ import pytest
 from concord.golden.lib import float16
 from concord.golden.mvm import quantizer
 from concord.model import block_lowering, lowering
+from concord.model.arithmetic.integer import largest_sum
+from concord.model.cells.lstm import LSTM
 from concord.spec.formats import Format, Rule
 
 FORMATS = [Format(bits=4, symmetric=True), Format(bits=8), Format(bits=2), Format(bits=8, symmetric=True)]
@@ -43,7 +45,7 @@ def test_start_makes_travelling_codes_sum_as_unsigned_ones(fmt, unsigned):
 @pytest.mark.parametrize("unsigned", [False, True])
 def test_conversion_cannot_overflow_and_wastes_no_more_than_the_bound(fmt, unsigned):
     dense = layer(fmt, unsigned)
-    largest = lowering.largest_sum(dense.weights, dense.start, fmt, unsigned)
+    largest = largest_sum(dense.weights, dense.start, lowering.largest_code(fmt, unsigned))
     assert not float16.is_nan(float16.from_integer(np.array([largest, -largest]), dense.p)).any()
     assert np.isfinite(float16.from_integer(np.array([largest, -largest]), dense.p).view(np.float16)).all()
     assert 2**14 < largest * Fraction(2) ** -dense.p <= 2**15
@@ -86,7 +88,8 @@ def test_lstm_scales_restore_real_units():
     rng = np.random.default_rng(1)
     fmt = Format(bits=8, symmetric=True)
     w, r = (rng.integers(-127, 128, (4, 6, n)) for n in (5, 6))
-    lstm = lowering.lstm(
+    lstm = lowering.recurrent(
+        cell=LSTM,
         name="lstm",
         input_codes=w,
         recurrent_codes=r,

@@ -8,8 +8,9 @@ from concord.compiler.network import compile_network
 from concord.golden.mvm.overflow import Events, wrap
 from concord.golden.mvm.quantizer import quantize_integer
 from concord.model import network
-from concord.model.layer_overflow import Count, Widths, count, proven
-from concord.model.model_overflow import dry_run, products, required_bits, wrapped
+from concord.model.arithmetic.integer import largest_sum
+from concord.model.layer_overflow import Count, Widths, count
+from concord.model.model_overflow import dry_run, wrapped
 from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.config import PRESETS
@@ -77,16 +78,20 @@ def test_a_recurrent_model_counts_both_products_of_every_time_step():
 def test_the_bound_proves_what_no_input_exceeds():
     rng = np.random.default_rng(4)
     (layer,) = networks.mlp(rng, PRESETS["serial"], [12, 8], block=False).layers
-    bits = required_bits(layer)
-    assert proven(layer.weights, layer.start, -layer.input_format.lowest).bit_length() + 1 == bits
+    (product,) = layer.products()
+    bits = product.bits
+    assert largest_sum(layer.weights, layer.start, -layer.input_format.lowest).bit_length() + 1 == bits
     lowest, highest = layer.input_format.lowest, layer.input_format.highest
     for codes in np.where(layer.weights < 0, lowest, highest), np.where(layer.weights < 0, highest, lowest):
         made = count(layer.weights, codes, layer.start, Widths(sum_bits=bits))
         assert made.events == Events()
     loud = replace(layer, start=np.full(8, 2**20 - 1))
-    assert required_bits(loud) == 22  # one bit more than the start itself
+    assert loud.product.bits == 22  # one bit more than the start itself
     recurrent = networks.recurrent(rng, PRESETS["serial"], [3, 4], block=[False]).layers[0]
-    assert required_bits(recurrent) == max(product.required for product in products(recurrent))
+    matrices = recurrent.input_weights, recurrent.recurrent_weights
+    for product, weights in zip(recurrent.products(), matrices, strict=True):
+        sums = np.abs(weights.astype(int)).sum(-1).max() * -recurrent.input_format.lowest
+        assert product.bits == int(sums).bit_length() + 1
 
 
 def patches(layer, image):
@@ -141,24 +146,36 @@ def test_a_graph_runs_through(monkeypatch):
     assert whole[0].count.number > 0
     np.testing.assert_array_equal(wrapped(model, x, 40), network.forward(model, x)[-1].outputs)
     assert (wrapped(model, x, 6) != wrapped(model, x, 40)).any()
-    assert [required_bits(layer) for layer in model.layers[2:6]] == [0] * 4
+    assert [layer.products() for layer in model.layers[2:6]] == [()] * 4
     monkeypatch.setattr("concord.model.model_overflow.TOGETHER", 2)
     for one, other in zip(whole, dry_run(model, x, None, widths), strict=True):
         assert isinstance(other.count, Count)
         assert (one.count.events, one.count.bits) == (other.count.events, other.count.bits)
 
 
+def test_a_recurrent_model_with_sums_that_wrap_is_the_machine():
+    rng = np.random.default_rng(5)
+    room = {"matrix_tiles": 64, "multiply_vrf": 64, "addsub_vrf": 64, "bias_words": 64}
+    config = replace(narrow("serial", 7), **room)
+    model = networks.recurrent(rng, config, [3, 4, 5], block=[False, False], outputs=3)
+    inputs, lengths = networks.inputs(rng, 6, 5, 3), np.array([5, 1, 4, 5, 2, 3])
+    session = Session(machine("golden", config), compile_network(model, config).firmware)
+    outputs = [session.infer(sample[:length]) for sample, length in zip(inputs, lengths, strict=True)]
+    np.testing.assert_array_equal(wrapped(model, inputs, 7, lengths), outputs)
+    assert (network.outputs(model, inputs, lengths) != outputs).any()
+
+
 @pytest.mark.parametrize("block", ["mlp", "recurrent"])
 def test_what_cannot_be_counted_is_named(block):
-    rng, config = np.random.default_rng(6), PRESETS["tiny"]
-    widths, inputs = Widths(sum_bits=16), networks.inputs(rng, 2, 3, 8)
+    rng, config, widths = np.random.default_rng(6), PRESETS["tiny"], Widths(sum_bits=16)
     if block == "mlp":
-        model, inputs = networks.mlp(rng, config, [8, 8], block=True), inputs[:, 0]
-        with pytest.raises(ValueError, match="layer 'dense0' has no integer weights: overflow is counted in integer"):
-            dry_run(model, inputs, None, widths)
-        with pytest.raises(ValueError, match="layer 'dense0' has no integer weights"):
-            required_bits(model.layers[0])
+        model, inputs = networks.mlp(rng, config, [8, 8], block=True), networks.inputs(rng, 2, 8)
     else:
-        model = networks.recurrent(rng, config, [8, 4], block=[False])
-    with pytest.raises(ValueError, match="has no integer sums that are known here"):
+        model, inputs = networks.recurrent(rng, config, [8, 4], block=[True]), networks.inputs(rng, 2, 3, 8)
+    name = model.layers[0].name
+    with pytest.raises(ValueError, match=f"layer '{name}' has no integer weights: overflow is counted in integer"):
+        dry_run(model, inputs, None, widths)
+    with pytest.raises(ValueError, match=f"layer '{name}' has no integer weights"):
+        model.layers[0].products()
+    with pytest.raises(ValueError, match=f"layer '{name}' has no integer weights"):
         wrapped(model, inputs, 16)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
+from concord.golden.mfu.activation import Activation
 from concord.golden.mvm import quantizer
 from concord.model import block_lowering, dataset, lowering, network, reference
-from concord.model.layers import Activation
+from concord.model.cells.lstm import LSTM
 from concord.model.model_file import load_model
 from concord.spec.formats import Format
 
@@ -63,7 +64,7 @@ def test_integer_dense(unsigned, kind):
         activation=kind,
     )
     x = patterns(4, 13, scale=2)
-    got = network.dense(layer, x).outputs
+    got = layer.run([x], None).outputs
     apply = {"relu": float16.relu, "sigmoid": activation.sigmoid, "tanh": activation.tanh, "none": lambda v: v}[kind]
     for sample, row in np.ndindex(got.shape):
         total = int(layer.start[row])
@@ -84,7 +85,7 @@ def test_block_dense(fmt):
         name="layer", weights=weights, bias=RNG.normal(size=6), weights_format=fmt, input_format=fmt, block=4
     )
     x = (RNG.normal(size=(5, 11)) * 2.0 ** RNG.integers(-12, 12, (5, 11))).astype(np.float16).view(np.uint16)
-    got = network.dense(layer, x).outputs
+    got = layer.run([x], None).outputs
     for sample, row in np.ndindex(got.shape):
         exact = dot(layer.mantissas[row], layer.exponents[row], x[sample], fmt, fmt, 4)
         assert int(got[sample, row]) == one(float16.add, once(exact), layer.bias[row])
@@ -92,7 +93,7 @@ def test_block_dense(fmt):
 
 def lstm_oracle(layer, x, products):
     """One sequence, element by element; products(x, h) gives every gate before its activation."""
-    h, c = layer.initial_hidden.copy(), layer.initial_cell.copy()
+    h, c = (state.copy() for state in layer.first_states)
     for step in x:
         gates = products(step, h)
         for unit in range(layer.outputs):
@@ -105,8 +106,9 @@ def lstm_oracle(layer, x, products):
 
 def test_integer_lstm_keeps_each_state_when_its_sequence_ends():
     fmt = Format(bits=8, symmetric=True)
-    layer = lowering.lstm(
+    layer = lowering.recurrent(
         name="layer",
+        cell=LSTM,
         input_codes=RNG.integers(-127, 128, (4, 3, 5)),
         recurrent_codes=RNG.integers(-127, 128, (4, 3, 3)),
         input_steps=RNG.uniform(0.001, 0.01, 4),
@@ -115,8 +117,7 @@ def test_integer_lstm_keeps_each_state_when_its_sequence_ends():
         weights_format=fmt,
         input_format=fmt,
         s_in=0.02,
-        initial_hidden=RNG.uniform(-1, 1, 3),
-        initial_cell=RNG.normal(size=3),
+        initial={"hidden": RNG.uniform(-1, 1, 3), "cell": RNG.normal(size=3)},
     )
 
     def products(x, h):
@@ -131,19 +132,20 @@ def test_integer_lstm_keeps_each_state_when_its_sequence_ends():
         return gates
 
     x, lengths = patterns(3, 6, 5), np.array([6, 2, 4])
-    trace = network.recurrent(layer, x, lengths)
+    trace = layer.run([x], lengths)
     for sample, length in enumerate(lengths):
         h, c = lstm_oracle(layer, x[sample, :length], products)
         assert np.array_equal(trace.outputs[sample], h)
-        assert np.array_equal(trace.cell[sample], c)
+        assert np.array_equal(trace.states[1][sample], c)
         assert np.array_equal(trace.hidden[sample, length - 1], h)
         assert not trace.hidden[sample, length:].any()
 
 
 def test_block_lstm():
     fmt, inputs = Format(bits=6), Format(bits=5, symmetric=True)
-    layer = block_lowering.block_lstm(
+    layer = block_lowering.block_recurrent(
         name="layer",
+        cell=LSTM,
         input_weights=RNG.normal(size=(4, 3, 5)),
         recurrent_weights=RNG.normal(size=(4, 3, 3)),
         bias=RNG.normal(size=(4, 3)),
@@ -161,11 +163,11 @@ def test_block_lstm():
         return gates
 
     x = patterns(2, 4, 5)
-    trace = network.recurrent(layer, x, np.array([4, 4]))
+    trace = layer.run([x], np.array([4, 4]))
     for sample in range(2):
         h, c = lstm_oracle(layer, x[sample], products)
         assert np.array_equal(trace.outputs[sample], h)
-        assert np.array_equal(trace.cell[sample], c)
+        assert np.array_equal(trace.states[1][sample], c)
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from concord.golden.mvm import quantizer
 from concord.model import dataset, network
-from concord.model.block_conv import Along, BlockConv
-from concord.model.layers import BlockDense
+from concord.model.layers.convolution import Along, BlockConv
+from concord.model.layers.dense import BlockDense
 from concord.model.model_file import load_model
 from concord.nnp.main import app
 from concord.spec.formats import Format, Rule
@@ -125,7 +125,7 @@ def assert_golden(quantised: BlockNetwork, x: torch.Tensor):
     passed, previous = {"": patterns(x.flatten(1))}, ""
     for layer in layers:
         enters = [passed[source] for source in sources.get(layer.name, (previous,))]
-        passed[layer.name] = network.run(layer, enters, None).outputs
+        passed[layer.name] = layer.run(enters, None).outputs
         assert np.array_equal(passed[layer.name], patterns(made[layer.name].flatten(1))), layer.name
         previous = layer.name
     assert (passed[previous] != passed[previous][0]).any(), "every image gives the same"

@@ -43,7 +43,7 @@ def test_networks_equal_golden(name, images, tmp_path):
     passed = {"": patterns(x.flatten(1))}
     for layer, previous in zip(layers, ("", *(layer.name for layer in layers)), strict=False):
         enters = [passed[source] for source in sources.get(layer.name, (previous,))]
-        passed[layer.name] = network.run(layer, enters, None).outputs
+        passed[layer.name] = layer.run(enters, None).outputs
         assert np.array_equal(passed[layer.name], patterns(made[layer.name].flatten(1))), layer.name
 
 

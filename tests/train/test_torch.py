@@ -9,7 +9,9 @@ import torch
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
 from concord.model import dataset, lowering, network
-from concord.model.layers import BlockDense, BlockLSTM
+from concord.model.arithmetic.integer import largest_sum
+from concord.model.layers.dense import BlockDense
+from concord.model.layers.recurrent import BlockRecurrent
 from concord.model.model import Model, Provenance
 from concord.model.model_file import load_model
 from concord.spec.formats import Format
@@ -62,7 +64,8 @@ def test_an_mlp_too_wide_for_float32_equals_golden_too():
     with torch.no_grad():
         got = net(x, lowered=True)
     (layer,), _ = net.lower(mlp.ranges(float_net, x))
-    assert lowering.largest_sum(layer.weights, layer.start, layer.input_format, True) > through.FLOAT32_EXACT
+    largest = lowering.largest_code(layer.input_format, True)
+    assert largest_sum(layer.weights, layer.start, largest) > through.FLOAT32_EXACT
     assert layer.ranges["input"] == (x.min(), x.max())
     assert np.array_equal(export.patterns(got), network.forward(model([layer]), bits)[-1].outputs)
 
@@ -203,7 +206,7 @@ def test_training_an_lstm_from_end_to_end(block, training_folder, tmp_path):
     options = {"folder": training_folder, "hidden": (8,), "epochs": (8, 1, 1), "block": block}
     made = lstm.train_lstm(tmp_path / "m", **options)
     assert made.provenance.golden_accuracy > 0.6
-    assert isinstance(made.layers[0], BlockLSTM) == (block is not None)
+    assert isinstance(made.layers[0], BlockRecurrent) == (block is not None)
     assert made.layers[0].real["fp32_bias"].shape == (4, 8)
 
 

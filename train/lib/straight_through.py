@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from concord.golden.mfu import activation
 from concord.model import lowering
+from concord.model.arithmetic.integer import largest_sum
 from concord.spec.formats import Format
 from torch.autograd import Function
 
@@ -145,7 +146,7 @@ class Product:
         integers = weights.detach().numpy()
         start = lowering.start_values(integers, fmt, unsigned)
         self.p = lowering.places(integers, start, fmt, unsigned)
-        exact = lowering.largest_sum(integers, start, fmt, unsigned) < FLOAT32_EXACT
+        exact = largest_sum(integers, start, lowering.largest_code(fmt, unsigned)) < FLOAT32_EXACT
         self.weights = weights if exact else weights.double()
         scale, offset = lowering.requantisation(gain, constant, weights.double().sum(1), p=self.p, **units)
         self.scale, self.offset, self.rounded = rounded(scale), rounded(offset) + 0.0, rounded  # -0 becomes +0

@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from concord.golden.mfu.activation import Activation
 from concord.model import block_lowering
-from concord.model.block_conv import Along, BlockConv, seen
-from concord.model.layers import BlockDense
+from concord.model.layers.convolution import Along, BlockConv, seen
+from concord.model.layers.dense import BlockDense
 from concord.model.lowering import recorded
 from concord.train import ptq
 from concord.train.bfp.recipe import BlockRecipe

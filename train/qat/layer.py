@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from concord.golden.mvm.overflow import wrap
 from concord.model import lowering
+from concord.model.arithmetic.integer import largest_sum
 from concord.spec.formats import Format
 from concord.train import ptq
 from concord.train.lib.methods import Recipe
@@ -136,8 +137,8 @@ class QuantisedLayer(nn.Module):
         codes = integers.detach().flatten(1).numpy()
         fmt = self.input_format
         start = lowering.start_values(codes, fmt, True)
-        return start, lowering.places(codes, start, fmt, True), lowering.largest_sum(
-            codes, start, fmt, True) < FLOAT32_EXACT
+        return start, lowering.places(codes, start, fmt, True), largest_sum(
+            codes, start, lowering.largest_code(fmt, True)) < FLOAT32_EXACT
 
     def _behind(self):
         """Step and offset of what the result is measured in."""

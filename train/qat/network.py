@@ -9,9 +9,13 @@ import numpy as np
 import torch
 from concord.golden.mfu.activation import Activation
 from concord.model import lowering
-from concord.model.image_layers import Add, Concat, Conv, Pool, Reduction
-from concord.model.images import reciprocal
-from concord.model.layers import Dense, Layer
+from concord.model.arithmetic.windows import reciprocal
+from concord.model.layers.add import Add
+from concord.model.layers.concat import Concat
+from concord.model.layers.convolution import Conv
+from concord.model.layers.dense import Dense
+from concord.model.layers.layer import Layer
+from concord.model.layers.pool import Pool, Reduction
 from concord.train.lib.methods import Recipe
 from concord.train.lib.straight_through import binary16
 from concord.train.qat.check import layers

@@ -6,7 +6,7 @@ Source: S1; numerics.md of the specification, integer mode, items 1 to 8.
 import numpy as np
 import torch
 from concord.model import lowering
-from concord.model.layers import Dense
+from concord.model.layers.dense import Dense
 from concord.spec.formats import Format
 from concord.train import ptq
 from concord.train.lib.straight_through import Product, Round, binary16, plain

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from concord.golden.mfu import activation
 from concord.model import lowering
-from concord.model.layers import GATES, LSTM
+from concord.model.cells.lstm import LSTM
+from concord.model.layers.recurrent import IntegerRecurrent
 from concord.spec.formats import Format
 from concord.train.lib.methods import Gates, InitialState
 from concord.train.lib.straight_through import Curve, Product, Round, binary16, plain
@@ -19,6 +20,7 @@ from concord.train.ptq.gates import Affine
 from torch import nn
 
 SYMMETRIC = Gates()
+GATES = tuple(gate.name for gate in LSTM.gates)
 
 
 class FloatLSTM(nn.Module):
@@ -181,13 +183,14 @@ class QuantisedLSTM(nn.Module):
         steps = 2.0 ** (self.gate_bits - (gate == "j"))
         return Round.apply(y * steps, -steps, steps) / steps + 0.0
 
-    def lower(self, name: str, ranges: dict) -> LSTM:
+    def lower(self, name: str, ranges: dict) -> IntegerRecurrent:
         """The layer of the quantised model."""
         with torch.no_grad():
             w, r = (codes.numpy() for codes in self.integers())
             bias = self.bias.double().numpy()
-            layer = lowering.lstm(
+            layer = lowering.recurrent(
                 name=name,
+                cell=LSTM,
                 input_codes=w,
                 recurrent_codes=r,
                 input_steps=self.steps[0].numpy(),
@@ -196,8 +199,7 @@ class QuantisedLSTM(nn.Module):
                 weights_format=self.weights_format,
                 input_format=self.input_format,
                 s_in=self.s_in,
-                initial_hidden=self.first[0].numpy(),
-                initial_cell=self.first[1].numpy(),
+                initial=dict(zip(LSTM.states, self.first.numpy(), strict=True)),
                 gate_bits=self.gate_bits,
                 ranges=ranges,
                 fp32=self.fp32,

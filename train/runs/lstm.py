@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from concord.model import block_lowering, dataset
+from concord.model.cells.lstm import LSTM
 from concord.model.model import Model
 from concord.spec.formats import Format
 from concord.train import ptq
@@ -230,13 +231,13 @@ def blocks(net: FloatClassifier, weights_format: Format, input_format: Format, b
     formats = {"weights_format": weights_format, "input_format": input_format, "block": block}
     with torch.no_grad():
         layers = [
-            block_lowering.block_lstm(
+            block_lowering.block_recurrent(
+                cell=LSTM,
                 name=f"lstm{index + 1}",
                 input_weights=layer.input_weights.numpy(),
                 recurrent_weights=layer.recurrent_weights.numpy(),
                 bias=layer.bias.numpy(),
-                initial_hidden=layer.first[0].numpy(),
-                initial_cell=layer.first[1].numpy(),
+                initial=dict(zip(LSTM.states, layer.first.numpy(), strict=True)),
                 **formats,
             )
             for index, layer in enumerate(net.layers)

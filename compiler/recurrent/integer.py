@@ -1,16 +1,16 @@
-"""Integer LSTMs: one pass for u = W x, five for the gates and the cell."""
+"""Integer recurrent layers: one pass for u = W x of all gates, then the passes of the cell."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from concord.compiler import bounds, tiling
-from concord.compiler.allocation import NET, Place
-from concord.compiler.build import Build
-from concord.compiler.dense import padded
-from concord.compiler.gates import each_gate, select
-from concord.compiler.program import operate, read, write
+from concord.compiler.lib import bounds, limits, tiling
+from concord.compiler.lib.allocation import NET, Place
+from concord.compiler.lib.build import Build
+from concord.compiler.lib.layer_compiler import LayerCompiler
+from concord.compiler.lib.program import operate, read, write
+from concord.compiler.recurrent.gates import each_gate, select
 from concord.golden.lib import float16
-from concord.model.layers import GATES, LSTM
+from concord.model.layers.recurrent import IntegerRecurrent
 from concord.spec.isa import Instruction, Mem, Op
 
 
@@ -29,7 +29,27 @@ class State:
     hidden: Place
 
 
-def begin_lstm(build: Build, layer: LSTM) -> State:
+class IntegerRecurrentCompiler(LayerCompiler):
+    """An integer recurrent layer."""
+
+    from_queue = True
+
+    def problems(self, layer, config):
+        widest = max(layer.inputs, layer.outputs)
+        return (
+            limits.integer_operands(layer, config, [layer.input_weights, layer.recurrent_weights])
+            + limits.columns(config, tiling.vectors(config, widest))
+            + limits.product_rows(config, layer.outputs)
+        )
+
+    def begin(self, build, layer, source):
+        return begin(build, layer, source)
+
+    def step(self, build, layer, state, source):
+        step(build, layer, state, source)
+
+
+def begin(build: Build, layer: IntegerRecurrent, source: Place) -> State:
     """Room for the state, and the chains that set it before the first time step."""
     allocator, name = build.allocator, layer.name
     state = State(
@@ -37,14 +57,14 @@ def begin_lstm(build: Build, layer: LSTM) -> State:
         cell=allocator.vector(Mem.MULTIPLY_VRF1, layer.outputs, f"{name}, cell"),
         hidden=allocator.vector(Mem.ADDSUB_VRF0, layer.outputs, f"{name}, hidden"),
     )
-    codes = float16.mul(layer.initial_hidden, layer.hidden_quant_scale)
-    for what, values, target in (("codes", codes, state.codes), ("cell", layer.initial_cell, state.cell)):
+    codes = float16.mul(layer.initial["hidden"], layer.hidden_quant_scale)
+    for what, values, target in (("codes", codes, state.codes), ("cell", layer.initial["cell"], state.cell)):
         start = allocator.constant(Mem.MULTIPLY_VRF0, values, f"{name}, initial {what}")
         build.program.chain(read(start), write(target), rows=layer.outputs)
     return state
 
 
-def step_lstm(build: Build, layer: LSTM, state: State, source: Place) -> Place:
+def step(build: Build, layer: IntegerRecurrent, state: State, source: Place) -> Place:
     """One time step: the new h in real units.
 
     u = a_W * S_W + bias, g = a_R * S_R + u, c = f * c + i * j, h = o * tanh(c); the outputs of gates may be quantised.
@@ -64,8 +84,10 @@ def step_lstm(build: Build, layer: LSTM, state: State, source: Place) -> Place:
     )
     gate_words = tiling.words(config, outputs)
     quantised = _Outputs(build, layer) if layer.gate_bits else None
+    gates = [gate.name for gate in layer.cell.gates]
     chains = each_gate(
         build,
+        gates=range(len(gates)),
         outputs=outputs,
         source=state.codes,
         columns=tiling.vectors(config, outputs),
@@ -74,9 +96,9 @@ def step_lstm(build: Build, layer: LSTM, state: State, source: Place) -> Place:
     )
     for piece, start, registers in chains:
         word = piece.gate * gate_words + piece.word
-        build.program.note(f"gate {GATES[piece.gate]}")
+        build.program.note(f"gate {gates[piece.gate]}")
         affine = (operate(Op.VV_MUL0, scale.at(word)), operate(Op.VV_ADD1, u.at(word)))
-        gate = GATES[piece.gate]
+        gate = gates[piece.gate]
         last = {
             "f": (operate(Op.VV_MUL1, state.cell.at(piece.word)), write(forgotten.at(piece.word))),
             "i": (write(kept.at(piece.word)),),
@@ -102,7 +124,7 @@ def step_lstm(build: Build, layer: LSTM, state: State, source: Place) -> Place:
         write(state.codes),
         rows=outputs,
     )
-    _bound(build, f"{name}, recurrent", layer.recurrent_weights)
+    build.bounds.append(bounds.integer_bound(config, layer.product("recurrent")))
     return state.hidden
 
 
@@ -113,18 +135,19 @@ class _Outputs:
         raw: Room for the output of one gate, or of a piece of it.
     """
 
-    def __init__(self, build: Build, layer: LSTM):
+    def __init__(self, build: Build, layer: IntegerRecurrent):
         allocator, name = build.allocator, layer.name
         self.raw = allocator.vector(Mem.INITIAL_VRF, layer.outputs, f"{name}, gate output")
         # One of each for the sigmoids and one for tanh.
+        of_gates = {gate.name: gate.centre(layer.gate_bits) for gate in layer.cell.gates}
         centres = {
             centre: [
                 allocator.constant(mem, np.full(layer.outputs, centre, np.float16).view(np.uint16), f"{name}, centre")
                 for mem in (Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1)
             ]
-            for centre in sorted(set(layer.centres.values()))
+            for centre in sorted(set(of_gates.values()))
         }
-        self._of = {gate: centres[centre] for gate, centre in layer.centres.items()}
+        self._of = {gate: centres[centre] for gate, centre in of_gates.items()}
 
     def steps(self, gate: str) -> tuple[Instruction, ...]:
         """How the chain begins that reads what lies in `raw`."""
@@ -132,12 +155,12 @@ class _Outputs:
         return read(self.raw), operate(Op.VV_ADD0, plus), operate(Op.VV_A_SUB_B1, minus)
 
 
-def _input_products(build: Build, layer: LSTM, source: Place) -> Place:
+def _input_products(build: Build, layer: IntegerRecurrent, source: Place) -> Place:
     """u of all gates, each at a whole word."""
     config, allocator, name = build.config, build.allocator, layer.name
     weights = tiling.stacked(config, layer.input_weights)
     parts = tiling.parts(config, len(weights))
-    source = build.affine(source, layer.inputs, name, padded(build, layer.input_quant_scale), None)
+    source = build.affine(source, layer.inputs, name, tiling.whole_vectors(config, layer.input_quant_scale), None)
     if source == NET and len(parts) > 1:
         source = build.moved(source, layer.inputs, name)
     scale, bias = (
@@ -160,14 +183,10 @@ def _input_products(build: Build, layer: LSTM, source: Place) -> Place:
             columns=tiling.vectors(config, layer.inputs),
             out_scale=layer.input_p,
         )
-    _bound(build, f"{name}, input", layer.input_weights)
+    build.bounds.append(bounds.integer_bound(config, layer.product("input")))
     return u
 
 
 def _product(build: Build, name: str, weights: np.ndarray) -> Instruction:
     return Instruction(op=Op.MV_MUL, integer=1, a=build.integer_matrix(name, weights))
 
-
-def _bound(build: Build, name: str, weights: np.ndarray):
-    tall = weights.reshape(-1, weights.shape[-1])
-    build.bounds.append(bounds.integer_bound(build.config, name, tall, np.zeros(len(tall), np.int64), False))

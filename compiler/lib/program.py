@@ -4,10 +4,19 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from concord.compiler.allocation import Place
+from concord.compiler.lib.allocation import Place
 from concord.golden.host.firmware import Section
+from concord.golden.mfu.activation import Activation
 from concord.spec.assembler import disassemble_word
-from concord.spec.isa import FIELDS, Instruction, Op, Reg, encode
+from concord.spec.isa import FIELDS, Instruction, Op, Reg, encode, opcode
+from concord.spec.operations import Operation
+
+#: The operation of each activation function but the identity.
+ACTIVATIONS = {
+    Activation.RELU: Operation.V_RELU,
+    Activation.SIGMOID: Operation.V_SIGM,
+    Activation.TANH: Operation.V_TANH,
+}
 
 
 def read(place: Place) -> Instruction:
@@ -23,6 +32,11 @@ def write(place: Place) -> Instruction:
 def operate(op: Op, place: Place | None = None) -> Instruction:
     """A point-wise operation; its operand, if it has one, lies at `place` in the stage's own memory."""
     return Instruction(op=op, a=place.address if place else 0)
+
+
+def activation(kind: Activation, mfu: int) -> list[Instruction]:
+    """The operation of an activation function, none for the identity."""
+    return [operate(opcode(ACTIVATIONS[kind], mfu))] if kind in ACTIVATIONS else []
 
 
 class Program:
@@ -84,7 +98,8 @@ class Program:
         self.note(title)
         first = len(self.instructions)
         yield
-        self.sections.append(Section(layer=layer, first=first, last=len(self.instructions) - 1))
+        if len(self.instructions) > first:
+            self.sections.append(Section(layer=layer, first=first, last=len(self.instructions) - 1))
 
     def _register(self, register: Reg, value: int):
         if self._registers.get(register) != value:

@@ -1,14 +1,13 @@
 """Several gates as one tall product through MvmQ, or one product for each piece where it is too tall for that."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from concord.compiler import tiling
-from concord.compiler.allocation import MVM, Place
-from concord.compiler.build import Build
-from concord.compiler.program import read, write
-from concord.model.layers import GATES
+from concord.compiler.lib import tiling
+from concord.compiler.lib.allocation import MVM, Place
+from concord.compiler.lib.build import Build
+from concord.compiler.lib.program import read, write
 from concord.spec.config import Config
 from concord.spec.isa import Instruction
 
@@ -18,7 +17,7 @@ class Piece:
     """Some words of one gate.
 
     Attributes:
-        gate: Index in `model.layers.GATES`.
+        gate: Index in the cell's gates.
         word: First word within the gate.
         rows: Elements.
     """
@@ -28,19 +27,19 @@ class Piece:
     rows: int
 
 
-def in_one(config: Config, outputs: int) -> bool:
-    """Whether all gates of `outputs` elements fit one product and MvmQ."""
-    tall = len(GATES) * tiling.words(config, outputs)
+def in_one(config: Config, gates: int, outputs: int) -> bool:
+    """Whether that many gates of `outputs` elements fit one product and MvmQ."""
+    tall = gates * tiling.words(config, outputs)
     return tall <= config.mvmq_words and tall * config.mfu_lanes <= config.accumulator_rows
 
 
-def pieces(config: Config, outputs: int) -> list[list[Piece]]:
+def pieces(config: Config, gates: Sequence[int], outputs: int) -> list[list[Piece]]:
     """The pieces of each product: all whole gates in one, or each of them alone."""
-    if in_one(config, outputs):
-        return [[Piece(gate=gate, word=0, rows=outputs) for gate in range(len(GATES))]]
+    if in_one(config, len(gates), outputs):
+        return [[Piece(gate=gate, word=0, rows=outputs) for gate in gates]]
     return [
         [Piece(gate=gate, word=part.row // config.mfu_lanes, rows=part.rows)]
-        for gate in range(len(GATES))
+        for gate in gates
         for part in tiling.parts(config, outputs)
     ]
 
@@ -48,6 +47,7 @@ def pieces(config: Config, outputs: int) -> list[list[Piece]]:
 def each_gate(
     build: Build,
     *,
+    gates: Sequence[int],
     outputs: int,
     source: Place,
     columns: int,
@@ -57,13 +57,15 @@ def each_gate(
     """For each piece, the beginning of the chain that has its rows, and that chain's registers.
 
     Args:
+        gates:   Indices of the gates, in the order in which their chains follow.
+        outputs: Elements of a gate.
         source:  The vector, in a random-access memory.
         product: The `mv_mul` for the chosen rows of the tall matrix: gate and row numbers int[rows, 2]; row -1 is
                  padding.
     """
     config = build.config
     registers = {"columns": columns, "out_scale": out_scale}
-    for group in pieces(config, outputs):
+    for group in pieces(config, gates, outputs):
         chosen = np.concatenate([_rows(config, piece) for piece in group])
         start = (read(source), product(chosen))
         if len(group) > 1:
@@ -84,7 +86,7 @@ def _rows(config: Config, piece: Piece) -> np.ndarray:
 
 
 def select(gates: np.ndarray, chosen: np.ndarray, padding: int = 0) -> np.ndarray:
-    """Rows of gates[4, outputs, ...] by gate and row number; padding rows hold `padding`."""
+    """Rows of gates[gates, outputs, ...] by gate and row number; padding rows hold `padding`."""
     result = gates[chosen[:, 0], chosen[:, 1]].copy()
     result[chosen[:, 1] < 0] = padding
     return result

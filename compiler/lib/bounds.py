@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from concord.model.lowering import largest_sum
+from concord.model.arithmetic.integer import IntegerProduct
 from concord.spec.config import Config
 from concord.spec.formats import Format
 
@@ -37,10 +37,9 @@ class Bound:
         return text + (f"; {self.clamped:.1%} of the weight blocks have a clamped exponent" if self.clamped else "")
 
 
-def integer_bound(config: Config, product: str, weights: np.ndarray, start: np.ndarray, unsigned: bool) -> Bound:
-    """Of weights[rows, columns] @ q + start[rows], for codes q of the machine's activations."""
-    largest = largest_sum(weights, start, config.activations, unsigned)
-    return Bound(product=product, bits=largest.bit_length() + 1, has=config.sum_bits)
+def integer_bound(config: Config, product: IntegerProduct) -> Bound:
+    """The bound of a product of integers."""
+    return Bound(product=product.name, bits=product.bits, has=config.sum_bits)
 
 
 def block_bound(config: Config, product: str, mantissas: np.ndarray, exponents: np.ndarray) -> Bound:

@@ -50,6 +50,11 @@ def padded(array: np.ndarray, count: int, axis: int) -> np.ndarray:
     return np.pad(array, widths)
 
 
+def whole_vectors(config: Config, values: np.ndarray | None) -> np.ndarray | None:
+    """Operands for whole native vectors, with zeros behind them: the padding of the input stays +0."""
+    return None if values is None else padded(values, vectors(config, len(values)) * config.native_dim, 0)
+
+
 def stacked(config: Config, gates: np.ndarray) -> np.ndarray:
     """[gates, rows, ...] as one tall [gates * rows', ...], each gate padded with zero rows to whole words."""
     tall = padded(gates, words(config, gates.shape[1]) * config.mfu_lanes, 1)

@@ -14,10 +14,20 @@ def matrix_shape(layer, name: str) -> tuple[int, int]:
 
 def gates_shape(layer, name: str) -> tuple[int, int, int]:
     """The shape of the stacked matrices that give a recurrent layer its size."""
-    shape = np.shape(getattr(layer, name))
-    if len(shape) != 3 or shape[0] != 4 or 0 in shape:
-        raise ValueError(f"layer {layer.name!r}, {name}: [4, outputs, inputs] is needed, not the shape {shape}")
+    shape, gates = np.shape(getattr(layer, name)), len(layer.cell.gates)
+    if len(shape) != 3 or shape[0] != gates or 0 in shape:
+        raise ValueError(f"layer {layer.name!r}, {name}: [{gates}, outputs, inputs] is needed, not the shape {shape}")
     return shape
+
+
+def vectors(layer, name: str, keys: tuple[str, ...], size: int):
+    """Refuse a mapping of vectors that lacks one, has another, or holds what is no uint16[size] of finite numbers."""
+    found = getattr(layer, name)
+    if set(found) != set(keys):
+        raise ValueError(f"layer {layer.name!r}, {name}: {', '.join(keys) or 'nothing'} is needed, not "
+                         f"{', '.join(found) or 'nothing'}; export the model again")
+    for key in keys:
+        _array(f"layer {layer.name!r}, {name} {key}", found[key], np.uint16, (size,))
 
 
 def block_count(layer, columns: int) -> int:
@@ -66,9 +76,12 @@ def array(
     layer, name, dtype, shape, *, optional=False, mantissas: Format | None = None, exponents: Format | None = None
 ):
     """Refuse an array of another type or shape, a code outside its format, or a binary16 value that is not finite."""
-    value, where = getattr(layer, name), f"layer {layer.name!r}, {name}"
-    if value is None and optional:
-        return
+    value = getattr(layer, name)
+    if value is not None or not optional:
+        _array(f"layer {layer.name!r}, {name}", value, dtype, shape, mantissas, exponents)
+
+
+def _array(where, value, dtype, shape, mantissas: Format | None = None, exponents: Format | None = None):
     if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
         got = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
         raise ValueError(f"{where}: {np.dtype(dtype)}{list(shape)} is needed, not {got}; export the model again")

@@ -1,14 +1,15 @@
-"""LSTMs in block floating point: [W U] is one tall product, popped in four passes."""
+"""Recurrent layers in block floating point: [W R] of all gates is one tall product, popped gate by gate."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from concord.compiler import bounds, tiling
-from concord.compiler.allocation import Place
-from concord.compiler.build import Build
-from concord.compiler.gates import each_gate, pieces, select
-from concord.compiler.program import operate, read, write
-from concord.model.layers import GATES, BlockLSTM
+from concord.compiler.lib import bounds, limits, tiling
+from concord.compiler.lib.allocation import Place
+from concord.compiler.lib.build import Build
+from concord.compiler.lib.layer_compiler import LayerCompiler
+from concord.compiler.lib.program import operate, read, write
+from concord.compiler.recurrent.gates import each_gate, pieces, select
+from concord.model.layers.recurrent import BlockRecurrent
 from concord.spec.isa import Instruction, Mem, Op
 
 
@@ -29,7 +30,24 @@ class State:
     moves: bool
 
 
-def begin_block_lstm(build: Build, layer: BlockLSTM, source: Place) -> State:
+class BlockRecurrentCompiler(LayerCompiler):
+    """A recurrent layer in block floating point."""
+
+    from_queue = True
+
+    def problems(self, layer, config):
+        columns = tiling.vectors(config, layer.inputs) + tiling.vectors(config, layer.outputs)
+        own = limits.block_operands(layer, config)
+        return own + limits.columns(config, columns) + limits.product_rows(config, layer.outputs)
+
+    def begin(self, build, layer, source):
+        return begin(build, layer, source)
+
+    def step(self, build, layer, state, source):
+        step(build, layer, state, source)
+
+
+def begin(build: Build, layer: BlockRecurrent, source: Place) -> State:
     """Room for the state, and the chains that set it before the first time step."""
     allocator, name = build.allocator, layer.name
     # The hidden vector of the layer before is this one's x where it lies; h only has to follow.
@@ -42,15 +60,15 @@ def begin_block_lstm(build: Build, layer: BlockLSTM, source: Place) -> State:
         cell=allocator.vector(Mem.MULTIPLY_VRF0, layer.outputs, f"{name}, cell"),
     )
     for what, values, target in (
-        ("hidden", layer.initial_hidden, state.hidden),
-        ("cell", layer.initial_cell, state.cell),
+        ("hidden", layer.initial["hidden"], state.hidden),
+        ("cell", layer.initial["cell"], state.cell),
     ):
         start = allocator.constant(Mem.MULTIPLY_VRF1, values, f"{name}, initial {what}")
         build.program.chain(read(start), write(target), rows=layer.outputs)
     return state
 
 
-def step_block_lstm(build: Build, layer: BlockLSTM, state: State, source: Place) -> Place:
+def step(build: Build, layer: BlockRecurrent, state: State, source: Place) -> Place:
     """One time step: the new h. g = [W U] @ [x h] + bias, c = f * c + i * j, h = o * tanh(c)."""
     config, allocator, name, outputs = build.config, build.allocator, layer.name, layer.outputs
     if state.moves:
@@ -66,11 +84,13 @@ def step_block_lstm(build: Build, layer: BlockLSTM, state: State, source: Place)
         )
     )
     # The last gate's chain writes h; where it takes several products, those behind the first still need the old one.
-    late = len(pieces(config, outputs)) > len(GATES)
+    gates = [gate.name for gate in layer.cell.gates]
+    late = len(pieces(config, range(len(gates)), outputs)) > len(gates)
     fresh = allocator.vector(Mem.ADDSUB_VRF0, outputs, f"{name}, new hidden") if late else state.hidden
     gate_words = tiling.words(config, outputs)
     chains = each_gate(
         build,
+        gates=range(len(gates)),
         outputs=outputs,
         source=state.operand,
         columns=exponents.shape[-1],
@@ -83,7 +103,7 @@ def step_block_lstm(build: Build, layer: BlockLSTM, state: State, source: Place)
         ),
     )
     for piece, start, registers in chains:
-        build.program.note(f"gate {GATES[piece.gate]}")
+        build.program.note(f"gate {gates[piece.gate]}")
         first = operate(Op.VV_ADD0, bias.at(piece.gate * gate_words + piece.word))
         cell, word = state.cell.at(piece.word), piece.word
         last = {
@@ -99,7 +119,7 @@ def step_block_lstm(build: Build, layer: BlockLSTM, state: State, source: Place)
                 operate(Op.VV_MUL1, out.at(word)),
                 write(fresh.at(word)),
             ),
-        }[GATES[piece.gate]]
+        }[gates[piece.gate]]
         build.program.chain(*start, first, *last, **registers)
     if late:
         build.program.chain(read(fresh), write(state.hidden), rows=outputs)
@@ -108,7 +128,7 @@ def step_block_lstm(build: Build, layer: BlockLSTM, state: State, source: Place)
     return state.hidden
 
 
-def _joined(build: Build, layer: BlockLSTM) -> tuple[np.ndarray, np.ndarray]:
+def _joined(build: Build, layer: BlockRecurrent) -> tuple[np.ndarray, np.ndarray]:
     """[W U] as mantissas[4, outputs, columns], both parts padded to whole native vectors, and exponents."""
     mantissas = [
         tiling.padded(matrix, tiling.vectors(build.config, matrix.shape[2]) * build.config.native_dim, 2)

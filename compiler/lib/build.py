@@ -1,9 +1,9 @@
 """What grows while layers are compiled: program, places, matrices, biases and proofs."""
 
 import numpy as np
-from concord.compiler import bounds, tiling
-from concord.compiler.allocation import Allocator, Place
-from concord.compiler.program import Program, operate, read, write
+from concord.compiler.lib import bounds, tiling
+from concord.compiler.lib.allocation import NET, Allocator, Place
+from concord.compiler.lib.program import Program, operate, read, write
 from concord.golden.host.firmware import Tiles
 from concord.spec.config import Config
 from concord.spec.isa import Mem, Op
@@ -57,6 +57,10 @@ class Build:
         rows = target.words * self.config.mfu_lanes if source.mem == Mem.NET_Q else elements
         self.program.chain(read(source), *operations, write(target), rows=rows)
         return target
+
+    def readable(self, source: Place, elements: int, name: str, times: int) -> Place:
+        """`source`, or a copy in InitialVrf where a queue would have to be read several times."""
+        return self.moved(source, elements, name) if source == NET and times > 1 else source
 
     def tiles(self) -> Tiles:
         """What goes to MatrixRf."""

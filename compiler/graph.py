@@ -1,0 +1,121 @@
+"""The walk through a model's graph: which layer becomes chains when, and where its result lies.
+
+Recurrent layers share one loop over time steps; all other layers follow it. A result lies once in each vector memory in
+which a consumer reads it. A result that only a concatenation reads is written into the concatenation at once.
+"""
+
+from concord.compiler.layers.registry import COMPILERS
+from concord.compiler.lib.allocation import NET, Place
+from concord.compiler.lib.build import Build
+from concord.compiler.lib.program import read, write
+from concord.compiler.lib.tensors import Tensor
+from concord.model.layers.layer import Layer
+from concord.model.model import INPUT, Model
+from concord.spec.isa import Mem
+
+
+class Graph:
+    """One model on its way to chains.
+
+    Args:
+        build: Where chains and places go.
+        model: All its layers can be compiled.
+    """
+
+    def __init__(self, build: Build, model: Model):
+        self._build, self._model = build, model
+        self._made: dict[str, Tensor] = {}
+        self._places: dict[tuple[str, Mem], Place] = {}
+
+    def emit(self):
+        """The chains of all layers; the result goes to the host."""
+        model, program = self._model, self._build.program
+        self._made[INPUT] = self._entry()
+        recurrent = [layer for layer in model.layers if layer.sequence]
+        if recurrent:
+            self._emit_recurrent(recurrent)
+        else:
+            self._take_input()
+        for layer in model.layers:
+            if not layer.sequence:
+                self._emit_layer(layer)
+        last = model.layers[-1]
+        if last.sequence:
+            program.note("result")
+            program.chain(read(self._made[last.name].place), write(NET), rows=model.outputs)
+
+    def _emit_recurrent(self, layers: list[Layer]):
+        """Initial states, then one loop over time steps through all recurrent layers."""
+        build, states = self._build, {}
+        for layer in layers:
+            with build.program.section(f"{layer.name}, initial state", layer.name):
+                state = COMPILERS[type(layer)].begin(build, layer, self._sources(layer)[0].place)
+            states[layer.name] = state
+            self._made[layer.name] = Tensor(
+                name=layer.name, elements=layer.outputs, places={state.hidden.mem: state.hidden})
+        build.program.begin_loop()
+        self._take_input()
+        for layer in layers:
+            with build.program.section(f"{layer.name}, time step", layer.name):
+                COMPILERS[type(layer)].step(build, layer, states[layer.name], self._sources(layer)[0].place)
+        build.program.end_loop()
+
+    def _emit_layer(self, layer: Layer):
+        with self._build.program.section(layer.name, layer.name):
+            targets = self._targets(layer)
+            COMPILERS[type(layer)].emit(self._build, layer, self._sources(layer), targets)
+        places = {target.mem: target for target in targets}
+        self._made[layer.name] = Tensor(name=layer.name, elements=layer.outputs, places=places)
+
+    def _entry(self) -> Tensor:
+        """The network's input: in NetQ where one layer takes it from there, else in the memories of its consumers."""
+        uses, elements = self._uses(INPUT), self._model.inputs
+        places = {Mem.NET_Q: NET}
+        if len(uses) > 1 or not COMPILERS[type(uses[0][0])].from_queue:
+            places = {mem: self._place(INPUT, mem, elements, "network input") for mem in self._memories(INPUT)}
+        return Tensor(name="network input", elements=elements, places=places)
+
+    def _take_input(self):
+        """Bring the network's input to where it lies: whole native vectors, in which it comes."""
+        places = self._made[INPUT].places
+        if Mem.NET_Q not in places:
+            rows = self._made[INPUT].place.words * self._build.config.mfu_lanes
+            self._build.program.note("network input")
+            self._build.program.chain(read(NET), *map(write, places.values()), rows=rows)
+
+    def _sources(self, layer: Layer) -> list[Tensor]:
+        return [self._made[name] for name in self._model.sources_of(layer)]
+
+    def _uses(self, name: str) -> list[tuple[Layer, int]]:
+        """The layers that read a result, each with the index at which it enters."""
+        return [(layer, index) for layer in self._model.layers
+                for index, source in enumerate(self._model.sources_of(layer)) if source == name]
+
+    def _memories(self, name: str) -> list[Mem]:
+        """The memories in which a result is needed; InitialVrf serves all that can read from any memory."""
+        needed = [COMPILERS[type(layer)].reads(index) or Mem.INITIAL_VRF for layer, index in self._uses(name)]
+        return sorted(set(needed)) or [Mem.INITIAL_VRF]
+
+    def _targets(self, layer: Layer) -> tuple[Place, ...]:
+        """Where the result of a layer goes."""
+        if layer is self._model.layers[-1]:
+            return (NET,)
+        uses = self._uses(layer.name)
+        if len(uses) == 1 and (slot := self._slot(*uses[0])):
+            return (slot,)
+        memories = self._memories(layer.name)
+        return tuple(self._place(layer.name, mem, layer.outputs, f"{layer.name}, output") for mem in memories)
+
+    def _slot(self, layer: Layer, index: int) -> Place | None:
+        """Where the tensor that enters a layer at `index` lies in the layer's result, if it lies there as it is."""
+        offsets = COMPILERS[type(layer)].offsets(layer, self._build.config)
+        if offsets is None or layer is self._model.layers[-1]:
+            return None
+        memory = self._memories(layer.name)[0]
+        return self._place(layer.name, memory, layer.outputs, f"{layer.name}, output").at(offsets[index])
+
+    def _place(self, name: str, mem: Mem, elements: int, what: str) -> Place:
+        """The place of a result in a memory, the same at every call."""
+        if (name, mem) not in self._places:
+            self._places[name, mem] = self._build.allocator.vector(mem, elements, what)
+        return self._places[name, mem]

@@ -1,0 +1,116 @@
+"""Dense layers: one pass of a product and what follows it, cut where the accumulators hold fewer rows."""
+
+import numpy as np
+from concord.compiler.lib import bounds, limits, tiling
+from concord.compiler.lib.allocation import Place
+from concord.compiler.lib.build import Build
+from concord.compiler.lib.layer_compiler import LayerCompiler
+from concord.compiler.lib.program import activation, operate, read, write
+from concord.model.layers.dense import BlockDense, Dense
+from concord.spec.config import Config
+from concord.spec.isa import Instruction, Mem, Op
+
+
+class DenseCompiler(LayerCompiler):
+    """A dense layer in either arithmetic.
+
+    Args:
+        arithmetic: What is said of one product and of what follows it.
+    """
+
+    from_queue = True
+
+    def __init__(self, arithmetic: type):
+        self._arithmetic = arithmetic
+
+    def problems(self, layer, config):
+        columns = tiling.vectors(config, layer.inputs)
+        own = self._arithmetic.problems(layer, config)
+        return own + limits.columns(config, columns) + limits.product_rows(config, layer.outputs)
+
+    def emit(self, build, layer, sources, targets):
+        parts = tiling.parts(build.config, layer.outputs)
+        chains = self._arithmetic(build, layer, sources[0].place, len(parts))
+        for part in parts:
+            word = part.row // build.config.mfu_lanes
+            build.program.chain(
+                read(chains.source),
+                chains.product(slice(part.row, part.row + part.rows)),
+                *chains.behind(word),
+                *(write(target.at(word)) for target in targets),
+                rows=part.rows,
+                columns=tiling.vectors(build.config, layer.inputs),
+                out_scale=chains.out_scale,
+            )
+        build.bounds.append(chains.bound())
+
+
+class _Integer:
+    """activation(a * scale + offset): the stages M0, A1 and F1 behind the product.
+
+    Attributes:
+        source:    Where the codes' real values lie, in steps of the code.
+        out_scale: Binary places that the sums are moved right.
+    """
+
+    def __init__(self, build: Build, layer: Dense, source: Place, parts: int):
+        self._build, self._layer, self._start = build, layer, bool(layer.start.any())
+        scale, offset = (tiling.whole_vectors(build.config, v) for v in (layer.quant_scale, layer.quant_offset))
+        source = build.affine(source, layer.inputs, layer.name, scale, offset)
+        self.source = build.readable(source, layer.inputs, layer.name, parts)
+        self.out_scale = layer.p
+        self._scale = build.allocator.constant(Mem.MULTIPLY_VRF0, layer.scale, f"{layer.name}, scale")
+        self._offset = build.allocator.constant(Mem.ADDSUB_VRF1, layer.offset, f"{layer.name}, offset")
+
+    @staticmethod
+    def problems(layer: Dense, config: Config) -> list[str]:
+        return limits.integer_operands(layer, config, [layer.weights]) + limits.start_values(layer.start, config)
+
+    def product(self, rows: slice) -> Instruction:
+        build, layer = self._build, self._layer
+        return Instruction(
+            op=Op.MV_MUL,
+            integer=1,
+            unsigned=int(layer.unsigned),
+            bias=int(self._start),
+            a=build.integer_matrix(f"{layer.name}, weights", layer.weights[rows]),
+            b=build.bias(f"{layer.name}, start", layer.start[rows]) if self._start else 0,
+        )
+
+    def behind(self, word: int) -> list[Instruction]:
+        scaled = operate(Op.VV_MUL0, self._scale.at(word)), operate(Op.VV_ADD1, self._offset.at(word))
+        return [*scaled, *activation(self._layer.activation, 1)]
+
+    def bound(self) -> bounds.Bound:
+        return bounds.integer_bound(self._build.config, self._layer.product)
+
+
+class _Block:
+    """activation(product + bias): the stages A0 and F0 behind the product. Attributes as in `_Integer`."""
+
+    out_scale = None
+
+    def __init__(self, build: Build, layer: BlockDense, source: Place, parts: int):
+        self._build, self._layer = build, layer
+        self.source = build.readable(source, layer.inputs, layer.name, parts)
+        columns = tiling.vectors(build.config, layer.inputs) * build.config.native_dim
+        self._mantissas: np.ndarray = tiling.padded(layer.mantissas, columns, 1)
+        self._bias = build.allocator.constant(Mem.ADDSUB_VRF0, layer.bias, f"{layer.name}, bias")
+
+    @staticmethod
+    def problems(layer: BlockDense, config: Config) -> list[str]:
+        return limits.block_operands(layer, config)
+
+    def product(self, rows: slice) -> Instruction:
+        layer = self._layer
+        tile = self._build.block_matrix(f"{layer.name}, weights", self._mantissas[rows], layer.exponents[rows])
+        return Instruction(op=Op.MV_MUL, a=tile)
+
+    def behind(self, word: int) -> list[Instruction]:
+        return [operate(Op.VV_ADD0, self._bias.at(word)), *activation(self._layer.activation, 0)]
+
+    def bound(self) -> bounds.Bound:
+        return bounds.block_bound(self._build.config, self._layer.name, self._mantissas, self._layer.exponents)
+
+
+INTEGER, BLOCK = DenseCompiler(_Integer), DenseCompiler(_Block)

@@ -1,0 +1,35 @@
+"""How layers become chains, by their class."""
+
+from concord.compiler.layers import dense
+from concord.compiler.layers.add import AddCompiler
+from concord.compiler.layers.concat import ConcatCompiler
+from concord.compiler.lib.layer_compiler import LayerCompiler
+from concord.compiler.recurrent import block, integer
+from concord.model.layers.add import Add
+from concord.model.layers.concat import Concat
+from concord.model.layers.convolution import BlockConv, Conv
+from concord.model.layers.dense import BlockDense, Dense
+from concord.model.layers.layer import Layer
+from concord.model.layers.pool import Pool
+from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent
+from concord.spec.config import Config
+
+COMPILERS: dict[type[Layer], LayerCompiler] = {
+    Dense: dense.INTEGER,
+    BlockDense: dense.BLOCK,
+    Add: AddCompiler(),
+    Concat: ConcatCompiler(),
+    IntegerRecurrent: integer.IntegerRecurrentCompiler(),
+    BlockRecurrent: block.BlockRecurrentCompiler(),
+}
+#: Why layers of other kinds become no chains.
+_WINDOWS = "the machine cuts no windows out of images: use dense or recurrent layers, or run it on the host"
+REFUSED: dict[type[Layer], str] = dict.fromkeys((Conv, BlockConv, Pool), _WINDOWS)
+_UNKNOWN = "there is no such layer on this machine: use dense or recurrent layers, or run it on the host"
+
+
+def problems(layer: Layer, config: Config) -> list[str]:
+    """A sentence for each thing that keeps a layer from the machine."""
+    if type(layer) in COMPILERS:
+        return COMPILERS[type(layer)].problems(layer, config)
+    return [REFUSED.get(type(layer), _UNKNOWN)]

@@ -1,0 +1,40 @@
+"""Where the result of a layer lies: in one memory, or in each of several that its consumers read."""
+
+from dataclasses import dataclass
+
+from concord.compiler.lib.allocation import Place
+from concord.compiler.lib.build import Build
+from concord.compiler.lib.program import read, write
+from concord.spec.isa import Mem
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tensor:
+    """The result of a layer, or the network's input.
+
+    Attributes:
+        name:     Name of the layer that made it.
+        elements: Elements of the vector.
+        places:   Where it lies, by memory. The first place is the one to read from where any memory will do.
+    """
+
+    name: str
+    elements: int
+    places: dict[Mem, Place]
+
+    @property
+    def place(self) -> Place:
+        """The place to read from where any memory will do."""
+        return next(iter(self.places.values()))
+
+    def lies_at(self, place: Place) -> bool:
+        """Whether the vector lies at the beginning of a place already."""
+        return place.mem in self.places and self.places[place.mem].address == place.address
+
+    def brought(self, build: Build, mem: Mem) -> Place:
+        """The place in `mem`; a chain copies the vector there where it does not lie there yet."""
+        if mem not in self.places:
+            target = build.allocator.vector(mem, self.elements, f"{self.name}, copy")
+            build.program.chain(read(self.place), write(target), rows=self.elements)
+            self.places[mem] = target
+        return self.places[mem]

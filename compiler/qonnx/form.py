@@ -1,0 +1,59 @@
+"""What a QONNX graph needs to know of a kind of layer; `qonnx.graph` lists one form for each class of layers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from concord.compiler.qonnx.nodes import Nodes
+from concord.golden.mfu import activation
+from concord.golden.mfu.activation import Activation
+from concord.model.layers.layer import Layer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tensor:
+    """The result of a layer.
+
+    Attributes:
+        name:       Its name in the graph.
+        shape:      Shape of one sample.
+        minus_zero: Whether an element may be -0.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    minus_zero: bool
+
+
+class Form:
+    """How layers of a class become nodes."""
+
+    def check(self, layer: Layer):
+        """Refuse a layer whose numbers the nodes cannot hold.
+
+        Raises:
+            ValueError: a sentence that names the layer.
+        """
+
+    def add(self, nodes: Nodes, layer: Layer, sources: Sequence[Tensor]) -> Tensor:
+        """Nodes that compute the layer of what enters it."""
+        raise NotImplementedError
+
+
+def activated(nodes: Nodes, layer: Layer, x: Tensor) -> Tensor:
+    """The activation function of a layer."""
+    name = layer.name
+    match layer.activation:
+        case Activation.NONE:
+            return x
+        case Activation.RELU:
+            y = nodes.add("Relu", f"{name}.relu", x.name)
+            # Relu may leave -0 as it is.
+            return replace(x, name=nodes.add("Abs", f"{name}.abs", y) if x.minus_zero else y, minus_zero=False)
+    results = activation.apply(layer.activation, np.arange(1 << 16, dtype=np.uint16))
+    return replace(x, name=nodes.table(f"{name}.{layer.activation}", x.name, results))
+
+
+def shaped(nodes: Nodes, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A tensor in another shape."""
+    return x if x.shape == shape else replace(x, name=nodes.reshaped(name, x.name, shape), shape=shape)

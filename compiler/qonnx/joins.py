@@ -1,0 +1,66 @@
+"""Layers without weights in a QONNX graph: pooling, sums and concatenations."""
+
+from dataclasses import replace
+
+import numpy as np
+from concord.compiler.qonnx.form import Form, Tensor, activated, shaped
+from concord.compiler.qonnx.nodes import Nodes
+from concord.model.arithmetic import windows
+from concord.model.layers.pool import Pool, Reduction
+
+
+class PoolForm(Form):
+    """The largest value of each window, or its average in the machine's order."""
+
+    def add(self, nodes, layer, sources):
+        x = shaped(nodes, f"{layer.name}.input", sources[0], layer.shape)
+        if layer.reduction is Reduction.MAX:
+            made = Tensor(name=_maximum(nodes, layer, x), shape=layer.made, minus_zero=x.minus_zero)
+        else:
+            made = Tensor(name=_average(nodes, layer, x), shape=layer.made, minus_zero=True)
+        return activated(nodes, layer, made)
+
+
+class AddForm(Form):
+    """The sum of two tensors, rounded."""
+
+    def add(self, nodes, layer, sources):
+        a, b = sources[0], shaped(nodes, f"{layer.name}.other", sources[1], sources[0].shape)
+        total = nodes.binary16("Add", f"{layer.name}.sum", a.name, b.name)
+        return activated(nodes, layer, replace(a, name=total, minus_zero=a.minus_zero and b.minus_zero))
+
+
+class ConcatForm(Form):
+    """Tensors one behind the other; images of one size stay images."""
+
+    def add(self, nodes, layer, sources):
+        if len({x.shape[1:] for x in sources}) > 1:
+            sources = [shaped(nodes, f"{layer.name}.{k}", x, (size,))
+                       for k, (x, size) in enumerate(zip(sources, layer.sizes, strict=True))]
+        name = nodes.add("Concat", f"{layer.name}.y", *(x.name for x in sources), axis=1)
+        shape = (sum(x.shape[0] for x in sources), *sources[0].shape[1:])
+        return Tensor(name=name, shape=shape, minus_zero=any(x.minus_zero for x in sources))
+
+
+def _average(nodes: Nodes, layer: Pool, x: Tensor) -> str:
+    """The sum of each window in row order, each addition rounded, times the reciprocal of its elements."""
+    name = layer.name
+    parts = nodes.slices(f"{name}.part", x.name, layer.window, layer.made[1:], layer.stride)
+    total = parts[0]
+    for count, part in enumerate(parts[1:], 2):
+        total = nodes.binary16("Add", f"{name}.sum{count}", total, part)
+    factor = nodes.halves(f"{name}.reciprocal", windows.reciprocal(len(parts)), ())
+    return nodes.binary16("Mul", f"{name}.y", total, factor)
+
+
+def _maximum(nodes: Nodes, layer: Pool, x: Tensor) -> str:
+    """The largest of each window, where +0 is larger than -0."""
+    name, value = layer.name, x.name
+    if x.minus_zero:
+        # +0 stands aside as a number that binary16 rounds to +0.
+        inverse = nodes.add("Reciprocal", f"{name}.inverse", value)
+        plus = nodes.add("Equal", f"{name}.plus", inverse, nodes.constant(f"{name}.infinity", np.inf))
+        value = nodes.add("Where", f"{name}.marked", plus, nodes.constant(f"{name}.tiny", 2.0**-26), value)
+    largest = nodes.add("MaxPool", f"{name}.largest", value, kernel_shape=layer.window, strides=[layer.stride] * 2,
+                        pads=[layer.padding] * 4)
+    return nodes.rounded(f"{name}.y", largest) if x.minus_zero else largest

@@ -1,0 +1,38 @@
+"""Concatenations: tensors one behind the other."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from concord.model.arithmetic.integer import IntegerProduct
+from concord.model.layers.layer import Layer, Trace
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Concat(Layer):
+    """Tensors one behind the other.
+
+    Attributes:
+        name:  Unique in its model.
+        sizes: Elements of each tensor.
+    """
+
+    name: str
+    sizes: tuple[int, ...]
+
+    title = "concatenation"
+    comparable = True
+
+    @property
+    def takes(self) -> tuple[int, ...]:
+        return self.sizes
+
+    @property
+    def outputs(self) -> int:
+        return sum(self.sizes)
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        return Trace(outputs=np.concatenate(x, axis=1))
+
+    def run_real(self, x, lengths, relu):
+        y = np.concatenate(x, axis=1)
+        return Trace(outputs=np.maximum(y, 0) if relu else y)

@@ -1,0 +1,132 @@
+"""Convolutions: each row of weights meets the input in many places."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from concord.golden.lib import float16
+from concord.golden.mvm import quantizer
+from concord.model.arithmetic import block, windows
+from concord.model.layers import checks
+from concord.model.layers.rows import BlockRows, IntegerRows
+from concord.model.layers.windowed import Kernels
+
+
+class Along(StrEnum):
+    """What lies in one block."""
+
+    CHANNELS = "channels"  #: neighbouring channels of one pixel
+    PATCH = "patch"  #: neighbouring elements of a patch: row by row, pixel by pixel, their channels together
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Conv(Kernels, IntegerRows):
+    """Integer convolution: at each place what a `Dense` layer does to the patch there; the rest is `IntegerRows`.
+
+    Attributes:
+        shape:   Channels, rows and columns of the input.
+        stride:  Distance of neighbouring places.
+        padding: Rows and columns put around the input, before its quantiser.
+        groups:  Number of groups of neighbouring channels that only see each other.
+        border:  Binary16 pattern of the padding: zero in the unit in which the input arrives.
+        weights: int16[outputs, channels / groups, rows, columns].
+    """
+
+    shape: tuple[int, int, int]
+    stride: int
+    padding: int
+    groups: int
+    border: int
+
+    title = "convolution, integer"
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return self.weights.shape[2:]
+
+    @property
+    def channels(self) -> int:
+        return len(self.weights)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BlockConv(Kernels, BlockRows):
+    """Block floating point convolution: at each place what `BlockDense` does to the native vectors there.
+
+    Along channels, a pixel is ceil(channels / block) native vectors, and a place meets those of all its pixels: an
+    image is quantised once, whatever the windows. A row of a grouped convolution has zeros where it sees no channel.
+    Along a patch, a place is one vector of rows * columns * channels elements, quantised anew for each place.
+
+    Attributes:
+        along:     What lies in one block.
+        shape:     Channels, rows and columns of the input.
+        stride:    Distance of neighbouring places.
+        padding:   Rows and columns of +0 put around the input, before its quantiser.
+        groups:    Number of groups of neighbouring channels that only see each other; 1 along a patch.
+        mantissas: int16[outputs, channels / groups, rows, columns].
+        exponents: int8[outputs, rows, columns, ceil(channels / block)], E, of all channels of the image; along a patch
+            int8[outputs, 1, 1, ceil(rows * columns * channels / block)].
+    """
+
+    along: Along
+    shape: tuple[int, int, int]
+    stride: int
+    padding: int
+    groups: int
+
+    title = "convolution, block floating point"
+
+    def weights_shape(self, name):
+        shape = Kernels.weights_shape(self, name)
+        if self.along is Along.PATCH and self.groups > 1:
+            raise ValueError(f"layer {self.name!r}: blocks along a patch hold all channels, but it has {self.groups} "
+                             "groups; use blocks along channels")
+        return shape
+
+    def exponents_shape(self, weights):
+        rows, columns, channels = native(self.shape[0], self.window, self.along)
+        return weights[0], rows, columns, checks.block_count(self, channels)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return self.mantissas.shape[2:]
+
+    @property
+    def channels(self) -> int:
+        return len(self.mantissas)
+
+    def multiplied(self, x):
+        if self.along is Along.CHANNELS:
+            return self._along_channels(x)
+        # The elements of a patch lie pixel by pixel here, and channel by channel in windows.patches.
+        seen = windows.windows(x, self.window, self.stride).transpose(0, 2, 3, 4, 5, 1)
+        columns = seen.reshape(len(x) * seen.shape[1] * seen.shape[2], -1)
+        mantissas = np.moveaxis(self.mantissas, 1, -1).reshape(self.channels, -1)
+        return self.row_product(columns, mantissas, self.exponents[:, 0, 0])
+
+    def _along_channels(self, x: np.ndarray) -> np.ndarray:
+        """All blocks under one exponent, so that a convolution of integers gives the exact sums."""
+        channels = self.shape[0]
+        mantissas, exponents = quantizer.quantize_block(
+            quantizer.split(np.moveaxis(x, 1, -1), self.block), self.input_format)
+        mantissas = mantissas.reshape(*exponents.shape[:-1], -1)[..., :channels]
+        codes, lowest = block.aligned(mantissas, np.repeat(exponents, self.block, -1)[..., :channels])
+        columns = seen(self.channels, channels, self.groups)[:, None, None]
+        own = np.take_along_axis(np.repeat(self.exponents, self.block, -1), columns, -1)
+        rows, lowest_row = block.aligned(np.moveaxis(self.mantissas, 1, -1), own)
+        largest = int(np.abs(rows).sum((1, 2, 3)).max()) * int(np.abs(codes).max())
+        total = windows.convolve(
+            np.moveaxis(rows, -1, 1), np.moveaxis(codes, -1, 1), self.stride, self.groups, largest)
+        return float16.from_integer(total, block.places(self.weights_format, self.input_format) - lowest - lowest_row)
+
+
+def native(channels: int, window: tuple[int, int], along: Along) -> tuple[int, int, int]:
+    """Rows, columns and channels of a place, as its blocks see it: a patch is one pixel of many channels."""
+    rows, columns = window
+    return (rows, columns, channels) if along is Along.CHANNELS else (1, 1, rows * columns * channels)
+
+
+def seen(outputs: int, channels: int, groups: int) -> np.ndarray:
+    """int64[outputs, channels / groups]: the channels that each row sees."""
+    each = channels // groups
+    return np.arange(outputs)[:, None] // (outputs // groups) * each + np.arange(each)

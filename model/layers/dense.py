@@ -1,0 +1,77 @@
+"""Dense layers: each row of weights meets the whole input once."""
+
+from dataclasses import dataclass
+
+from concord.model.layers import checks
+from concord.model.layers.rows import BlockRows, IntegerRows
+
+
+class OnePlace:
+    """The geometry of a dense layer. Its weights are [outputs, inputs], a block is `block` neighbours of a row."""
+
+    __slots__ = ()
+
+    groups = 1
+    border = 0
+
+    def bordered(self, x, value):
+        return x
+
+    def per_channel(self, values):
+        return values
+
+    def at_places(self, x):
+        return x[None]
+
+    def placed(self, y):
+        return y
+
+    def weights_shape(self, name: str) -> tuple[int, int]:
+        return checks.matrix_shape(self, name)
+
+    def exponents_shape(self, weights: tuple[int, int]) -> tuple[int, int]:
+        return weights[0], checks.block_count(self, weights[1])
+
+    @property
+    def channels_in(self) -> int:
+        return self.inputs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Dense(OnePlace, IntegerRows):
+    """Integer dense layer: weights int16[outputs, inputs], R and O uint16[inputs]; the rest is `IntegerRows`."""
+
+    title = "dense, integer"
+
+    @property
+    def inputs(self) -> int:
+        return self.weights.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        return self.weights.shape[0]
+
+    def real_input(self, trace):
+        if "input" not in self.real:
+            return None
+        step, offset = self.real["input"]
+        return (trace.codes + (self.input_format.zero if self.unsigned else 0)) * step + offset
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BlockDense(OnePlace, BlockRows):
+    """Block floating point dense layer: mantissas int16[outputs, inputs], exponents int8[outputs, blocks].
+
+    One block is `block` neighbouring weights of a row (the last one may be shorter), and as many neighbouring inputs.
+    The rest is `BlockRows`.
+    """
+
+    title = "dense, block floating point"
+
+    @property
+    def inputs(self) -> int:
+        return self.mantissas.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        return self.mantissas.shape[0]

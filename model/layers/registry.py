@@ -1,0 +1,47 @@
+"""The kinds of layers, by the names that model files have for them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from concord.model.cells.cell import Cell
+from concord.model.cells.registry import CELLS
+from concord.model.layers.add import Add
+from concord.model.layers.concat import Concat
+from concord.model.layers.convolution import BlockConv, Conv
+from concord.model.layers.dense import BlockDense, Dense
+from concord.model.layers.layer import Layer
+from concord.model.layers.pool import Pool
+from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """A kind of layer.
+
+    Attributes:
+        layer: Its class.
+        fixed: Values of the fields that the kind decides.
+    """
+
+    layer: type[Layer]
+    fixed: Mapping[str, Cell] = field(default_factory=dict)
+
+
+#: Each kind by its name in model files. A recurrent layer is called by its cell.
+KINDS = {
+    **{layer.__name__: Kind(layer=layer) for layer in (Dense, BlockDense, Conv, BlockConv, Pool, Add, Concat)},
+    **{name.upper(): Kind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
+    **{f"Block{name.upper()}": Kind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
+}
+
+
+def kind_of(layer: Layer) -> str:
+    """The name of a layer's kind.
+
+    Raises:
+        ValueError: the kind is unknown.
+    """
+    for name, kind in KINDS.items():
+        if type(layer) is kind.layer and all(getattr(layer, key) is value for key, value in kind.fixed.items()):
+            return name
+    raise ValueError(f"layer {layer.name!r} is of the unknown kind {layer.title!r} and cannot be written")

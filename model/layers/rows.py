@@ -1,0 +1,181 @@
+"""Layers whose rows of weights meet the input at one place or at many: the arithmetic, whatever the geometry.
+
+A geometry (one place for a dense layer, windows for a convolution) is a class beside these that has
+
+- `groups`, groups of neighbouring channels that only see each other,
+- `bordered(x, value)`, the input with its padding,
+- `per_channel(v)`, a vector of parameters as it lies along the bordered input,
+- `at_places(x)`, the bordered input as [groups, samples * places, columns],
+- `placed(y)`, results [samples * places, rows] as [samples, outputs],
+- `weights_shape(name)` and `channels_in`, what the arrays of parameters must look like.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from concord.golden.lib import float16
+from concord.golden.mfu import activation
+from concord.golden.mfu.activation import Activation
+from concord.model.arithmetic import block, integer
+from concord.model.arithmetic.integer import IntegerProduct
+from concord.model.cells.real import CURVES
+from concord.model.layers import checks
+from concord.model.layers.layer import Layer, Trace, no_integers
+from concord.spec.formats import Format
+
+
+class Rows(Layer):
+    """What both arithmetics share."""
+
+    __slots__ = ()
+
+    @property
+    def comparable(self) -> bool:
+        return "fp32_bias" in self.real
+
+    def run_real(self, x, lengths, relu):
+        if not self.comparable:
+            return Layer.run_real(self, x, lengths, relu)
+        weights = np.asarray(self.real["fp32_weights"], np.float64)
+        rows = weights.reshape(self.groups, len(weights) // self.groups, -1)
+        sums = self.at_places(self.bordered(x[0], 0.0)) @ np.swapaxes(rows, 1, 2)
+        y = np.moveaxis(sums, 0, 1).reshape(sums.shape[1], -1) + self.real["fp32_bias"]
+        return Trace(outputs=self.placed(CURVES[Activation.RELU if relu else self.activation](y)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class IntegerRows(Rows):
+    """Integer mode: y = activation(a * scale + offset), a = binary16((start + weights @ q) * 2**-p).
+
+    q are the codes of x * quant_scale + quant_offset; where those two are None, x already arrives in steps of the code.
+
+    Attributes:
+        name:           Unique in its model.
+        weights_format: The weights are mantissas of this format.
+        input_format:   The codes q are mantissas of this format; unsigned ones travel lowered by `input_format.zero`.
+        unsigned:       Codes are clipped to 0..levels, else to lowest..highest.
+        weights:        int16[rows, ...], in the shape that the geometry asks for.
+        start:          int64[rows], added to the product; `zero * sum(weights)` where codes are unsigned.
+        p:              Binary places that the sum is moved right, -32..31 (OutScale).
+        scale:          uint16[rows], S.
+        offset:         uint16[rows], T.
+        quant_scale:    uint16[channels], R, or None.
+        quant_offset:   uint16[channels], O, or None; None as well where it would be zero.
+        activation:     Activation function of the result.
+        ranges:         Smallest and largest value seen in calibration: "input", "output", in real units.
+        real:           Real numbers for people and retraining, which the machine does not need: what the lowering
+            started from ("gain", "constant", "input" and "output" as [step, offset]), and the FP32 network's
+            "fp32_weights" and "fp32_bias".
+    """
+
+    name: str
+    weights_format: Format
+    input_format: Format
+    unsigned: bool
+    weights: np.ndarray
+    start: np.ndarray
+    p: int
+    scale: np.ndarray
+    offset: np.ndarray
+    quant_scale: np.ndarray | None = None
+    quant_offset: np.ndarray | None = None
+    activation: Activation = Activation.NONE
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    real: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self):
+        shape = self.weights_shape("weights")
+        checks.array(self, "weights", np.int16, shape, mantissas=self.weights_format)
+        checks.array(self, "start", np.int64, shape[:1])
+        checks.array(self, "scale", np.uint16, shape[:1])
+        checks.array(self, "offset", np.uint16, shape[:1])
+        checks.array(self, "quant_scale", np.uint16, (self.channels_in,), optional=True)
+        checks.array(self, "quant_offset", np.uint16, (self.channels_in,), optional=True)
+        checks.places(self, "p")
+        checks.real(self)
+        if self.quant_scale is None and self.quant_offset is not None:
+            raise ValueError(f"layer {self.name!r}, quant_offset: needs a quant_scale beside it; give both or neither")
+
+    @property
+    def clips(self) -> bool:
+        return self.unsigned
+
+    @property
+    def product(self) -> IntegerProduct:
+        """The layer's one product."""
+        rows = len(self.weights) // self.groups
+        return IntegerProduct(
+            name=self.name,
+            weights=self.weights.reshape(self.groups, rows, -1),
+            start=self.start.reshape(self.groups, rows),
+            p=self.p,
+            input_format=self.input_format,
+        )
+
+    def products(self):
+        return (self.product,)
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        product, codes = self.product, self.codes(x[0])
+        a = product.rounded(sums(product, self.at_places(codes.astype(np.int16))))
+        y = float16.add(float16.mul(a, self.scale), self.offset)
+        outputs = self.placed(activation.apply(self.activation, y))
+        return Trace(outputs=outputs, codes=codes.reshape(len(codes), -1))
+
+    def codes(self, x: np.ndarray) -> np.ndarray:
+        """The integer codes that enter the product, padding among them, of uint16[samples, inputs]."""
+        scale, offset = (None if v is None else self.per_channel(v) for v in (self.quant_scale, self.quant_offset))
+        bordered = self.bordered(x, np.uint16(self.border))
+        return integer.codes(bordered, self.input_format, unsigned=self.unsigned, scale=scale, offset=offset)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BlockRows(Rows):
+    """Block floating point: y = activation(binary16(weights @ x) + bias).
+
+    Attributes:
+        name:           Unique in its model.
+        weights_format: Format of the weights; the geometry says which of them lie in one block.
+        input_format:   Format that the input is quantised to, in the same blocks.
+        block:          Elements of a block: the native dimension that the weights were quantised for.
+        mantissas:      int16[rows, ...], in the shape that the geometry asks for.
+        exponents:      int8[rows, ..., blocks], E.
+        bias:           uint16[rows].
+        activation:     Activation function of the result.
+        ranges:         As in `IntegerRows`.
+        real:           The FP32 network's "fp32_weights" and "fp32_bias".
+    """
+
+    name: str
+    weights_format: Format
+    input_format: Format
+    block: int
+    mantissas: np.ndarray
+    exponents: np.ndarray
+    bias: np.ndarray
+    activation: Activation = Activation.NONE
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    real: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self):
+        shape = self.weights_shape("mantissas")
+        checks.array(self, "mantissas", np.int16, shape, mantissas=self.weights_format)
+        checks.array(self, "exponents", np.int8, self.exponents_shape(shape), exponents=self.weights_format)
+        checks.array(self, "bias", np.uint16, shape[:1])
+        checks.real(self)
+
+    def products(self):
+        raise no_integers(self)
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        y = float16.add(self.multiplied(self.bordered(x[0], np.uint16(0))), self.bias)
+        return Trace(outputs=self.placed(activation.apply(self.activation, y)))
+
+    def multiplied(self, x: np.ndarray) -> np.ndarray:
+        """The exact products at all places, each rounded once: uint16[samples * places, rows] of the bordered input."""
+        return self.row_product(self.at_places(x)[0], self.mantissas, self.exponents)
+
+    def row_product(self, columns: np.ndarray, mantissas: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+        """Rows [rows, columns] of weights times uint16[samples, columns]."""
+        return block.product([(mantissas, exponents, columns)], self.weights_format, self.input_format, self.block)

@@ -1,0 +1,174 @@
+"""Networks that are graphs: branches, sums, concatenations, several consumers, on the golden machine."""
+
+import numpy as np
+import pytest
+from concord.compiler.network import compile_network
+from concord.golden.mfu.activation import Activation
+from concord.model import network
+from concord.model.layers.add import Add
+from concord.model.layers.concat import Concat
+from concord.model.layers.pool import Pool, Reduction
+from concord.model.model import INPUT, Model
+from concord.spec.config import preset
+from concord.tests import networks
+from concord.tests.compiler.test_compiler import agree, refused, roomy
+
+NAMES = ("tiny", "wide", "serial", "speech", "ulx3s", "trainer")
+
+
+class Maker:
+    """Random layers for a machine.
+
+    Args:
+        name:  Its preset.
+        block: Whether layers are in block floating point.
+        seed:  Of all numbers.
+    """
+
+    def __init__(self, name: str, block: bool, seed: int = 0):
+        self.rng, self.config, self.block = np.random.default_rng(seed), roomy(name, operand_columns=32), block
+
+    def dense(self, name: str, inputs: int, outputs: int):
+        """A dense layer."""
+        make = networks.block_dense if self.block else networks.dense
+        return make(self.rng, self.config, name, inputs, outputs)
+
+    def recurrent(self, name: str, inputs: int, outputs: int, *, block: bool | None = None):
+        """A recurrent layer."""
+        make = networks.block_recurrent if (self.block if block is None else block) else networks.recurrent_layer
+        return make(self.rng, self.config, name, inputs, outputs)
+
+    def agree(self, layers, sources: dict[str, tuple[str, ...]], *shape: int):
+        """The golden machine gives the bits of the network in golden arithmetic."""
+        model = networks.model(layers, sources=sources)
+        return agree(self.config, model, networks.inputs(self.rng, *shape))
+
+
+def straight_and_branched() -> tuple[Model, Model]:
+    """Three dense layers in a chain, and the same layers where the third reads the first."""
+    maker = Maker("tiny", block=True)
+    layers = [maker.dense(name, 8, 8) for name in "abc"]
+    return networks.model(layers), networks.model(layers, sources={"c": ("a",)})
+
+
+def test_sources_change_the_program():
+    straight, branched = straight_and_branched()
+    config = roomy("tiny")
+    samples = networks.inputs(np.random.default_rng(1), 3, 8)
+    agree(config, branched, samples)
+    words = [compile_network(model, config).firmware.words.tolist() for model in (straight, branched)]
+    assert words[0] != words[1]
+    outputs = [network.outputs(model, samples) for model in (straight, branched)]
+    assert (outputs[0] != outputs[1]).any()
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sum_round_a_layer(name, block):
+    maker = Maker(name, block)
+    size = maker.config.native_dim + 3
+    layers = [maker.dense("a", 7, size), maker.dense("b", size, size),
+              Add(name="sum", inputs=size, activation=Activation.RELU), maker.dense("c", size, 5)]
+    compiled = maker.agree(layers, {"sum": ("a", "b")}, 3, 7)
+    assert "copy" not in compiled.firmware.text
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a"), ("a", "a")])
+@pytest.mark.parametrize("activation", Activation)
+def test_sums_of_any_two_results(order, activation):
+    maker = Maker("tiny", block=True)
+    layers = [maker.dense("a", 7, 11), maker.dense("b", 11, 11), Add(name="sum", inputs=11, activation=activation)]
+    maker.agree(layers, {"sum": order}, 3, 7)
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_several_layers_read_the_input_and_one_result(name, block):
+    maker = Maker(name, block)
+    layers = [maker.dense("a", 7, 9), maker.dense("b", 7, 9), maker.dense("c", 9, 9), maker.dense("d", 9, 9),
+              Add(name="one", inputs=9), Add(name="two", inputs=9), Add(name="all", inputs=9)]
+    sources = {"b": (INPUT,), "c": ("a",), "d": ("a",), "one": ("b", "c"), "two": ("a", "d"), "all": ("one", "two")}
+    maker.agree(layers, sources, 3, 7)
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_input_goes_round_a_layer(name, block):
+    maker = Maker(name, block)
+    layers = [maker.dense("a", 7, 7), Add(name="sum", inputs=7), maker.dense("b", 7, 3)]
+    maker.agree(layers, {"sum": (INPUT, "a")}, 3, 7)
+    maker.agree(layers[:2], {"sum": ("a", INPUT)}, 3, 7)
+
+
+def test_a_network_of_nothing_but_a_sum():
+    maker = Maker("tiny", block=False)
+    maker.agree([Add(name="sum", inputs=7, activation=Activation.TANH)], {"sum": (INPUT, INPUT)}, 3, 7)
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_concatenations(name, block):
+    maker = Maker(name, block)
+    lanes = maker.config.mfu_lanes
+    sizes = 3 * lanes, lanes, 5
+    layers = [*(maker.dense(part, 7, size) for part, size in zip("abc", sizes, strict=True)),
+              Concat(name="joined", sizes=sizes), maker.dense("d", sum(sizes), 6)]
+    sources = {"b": (INPUT,), "c": (INPUT,), "joined": ("a", "b", "c")}
+    compiled = maker.agree(layers, sources, 3, 7)
+    assert not any(section.layer == "joined" for section in compiled.firmware.sections)  # each part is written there
+    maker.agree(layers[:4], sources, 3, 7)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_that_others_read_too(name):
+    maker = Maker(name, block=True)
+    size = 3 * maker.config.mfu_lanes
+    layers = [maker.dense("a", size, size), Concat(name="joined", sizes=(size, size, size)),
+              Add(name="sum", inputs=3 * size), maker.dense("b", 3 * size, size), Add(name="last", inputs=size)]
+    sources = {"joined": ("a", INPUT, "a"), "sum": ("joined", "joined"), "last": ("b", "a")}
+    maker.agree(layers, sources, 3, size)
+
+
+def test_a_concatenation_in_a_concatenation():
+    maker = Maker("tiny", block=False)
+    layers = [maker.dense("a", 7, 4), maker.dense("b", 7, 4), Concat(name="two", sizes=(4, 4)), maker.dense("c", 7, 3),
+              Concat(name="three", sizes=(8, 3)), maker.dense("d", 11, 5)]
+    maker.agree(layers, {"b": (INPUT,), "two": ("a", "b"), "c": (INPUT,), "three": ("two", "c")}, 3, 7)
+
+
+@pytest.mark.parametrize("blocks", [(False, False), (True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("name", NAMES)
+def test_recurrent_layers_side_by_side(name, blocks):
+    maker = Maker(name, blocks[0])
+    size = 2 * maker.config.mfu_lanes
+    a, b = (maker.recurrent(part, 5, size, block=block) for part, block in zip("ab", blocks, strict=True))
+    sources = {"b": (INPUT,), "sum": ("a", "b"), "joined": ("sum", "a")}
+    layers = [a, b, Add(name="sum", inputs=size), Concat(name="joined", sizes=(size, size)),
+              maker.dense("c", 2 * size, 3)]
+    maker.agree(layers, sources, 2, 4, 5)
+    c = maker.recurrent("c", size, 5, block=blocks[1])
+    maker.agree([a, b, c], {"b": (INPUT,), "c": ("a",)}, 2, 4, 5)
+    maker.agree([a, c, b, Add(name="sum", inputs=size)], {"b": (INPUT,), "sum": ("a", "b")}, 2, 4, 5)
+
+
+def test_parts_that_begin_inside_a_word_are_refused():
+    maker = Maker("tiny", block=True)
+    layers = [maker.dense("a", 7, 3), maker.dense("b", 7, 4), Concat(name="joined", sizes=(3, 4))]
+    model = networks.model(layers, sources={"b": (INPUT,), "joined": ("a", "b")})
+    assert ("layer 'joined' (concatenation): its part of 3 elements is no whole number of words of 2, so the next part "
+            "would begin inside a word: give that part a multiple of 2 elements, or put it last"
+            ) in refused(model, maker.config)
+
+
+def test_what_sees_images_is_refused():
+    layers = [Pool(name="pool", reduction=Reduction.MAX, shape=(1, 4, 4), size=2, stride=2)]
+    assert ("layer 'pool' (pooling): the machine cuts no windows out of images: use dense or recurrent layers, or run "
+            "it on the host") in refused(networks.model(layers), preset("tiny"))
+
+
+def test_one_input_has_one_shape():
+    maker = Maker("tiny", block=False)
+    with pytest.raises(ValueError, match="layer 'b' takes 6 elements of the network's input, but layer 'a' takes 7"):
+        networks.model([maker.dense("a", 7, 3), maker.dense("b", 6, 3)], sources={"b": (INPUT,)})
+    with pytest.raises(ValueError, match="layer 'b' takes 7 elements of .* 'a' takes 7 elements at each time step"):
+        networks.model([maker.recurrent("a", 7, 3), maker.dense("b", 7, 3)], sources={"b": (INPUT,)})
