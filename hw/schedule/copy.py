@@ -55,8 +55,7 @@ class Copy(wiring.Component):
 
         # A tile is announced with its first word.
         first = self.job.valid & job.matrix & (source.index == 0)
-        m.d.comb += [source.job[name].eq(job[name]) for name in
-                     ("memory", "source", "words", "iterations", "iterations_x", "stride_x", "stride_y")]
+        m.d.comb += source.walk(job)
         m.d.comb += [
             source.job.valid.eq(self.job.valid & ~ending), source.mfu.eq(self.mfu), source.copy.eq(self.progress),
             source.grant.eq(self.grant), source.data.eq(self.data), self.request.eq(source.request),

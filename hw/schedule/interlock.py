@@ -4,7 +4,6 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import (
-    MEMORIES,
     NET,
     OPERANDS,
     TICKET,
@@ -19,6 +18,7 @@ from concord.hw.lib.payloads import (
     waiting,
 )
 from concord.hw.lib.payloads import write as write_layout
+from concord.hw.schedule.address_generator import walk
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS, VRFS
 
@@ -27,15 +27,15 @@ __all__ = ["PIPES", "Done", "Interlock", "ProductJob", "copy_job", "fetch_job", 
 EPOCH = 16  #: Chains between two looks at how far all pipelines are; keeps tickets in use within 2**(TICKET - 1).
 
 
-def _iterations(config):
-    bits = address_bits(config)
-    return {"iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS, "stride_x": bits, "stride_y": bits}
+def _walk(config: Config) -> dict:
+    """The fields of `walk`, which begin a job that reads a source."""
+    return {name: shape for name, shape in walk(config).members.items() if name != "valid"}
 
 
 def fetch_job(config: Config) -> data.StructLayout:
     """Operand fetch: the source of one `mv_mul`. `own`: iterations wait for this chain's earlier writes."""
     return data.StructLayout({
-        "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS, **_iterations(config),
+        **_walk(config),
         "integer": 1, "unsigned": 1, "mfu": Wait, "copy": Wait, "own": Wait})
 
 
@@ -47,7 +47,7 @@ def issue_job(config: Config) -> data.StructLayout:
     """What enters the multi-function units. `targets`: its writes to the operands' memories. `serial`: each word waits
     for the one before it to land."""
     return data.StructLayout({
-        "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS, **_iterations(config),
+        **_walk(config),
         "stride_out": address_bits(config), "operands": data.ArrayLayout(reader(config), len(OPERANDS)),
         "targets": data.ArrayLayout(write_layout(config), len(OPERANDS)),
         "control": Controls, "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait})
@@ -64,7 +64,7 @@ def write_job(config: Config) -> data.StructLayout:
 def copy_job(config: Config) -> data.StructLayout:
     """What enters the copy pipeline; `matrix`: native tiles from `tile` on, to MatrixRf."""
     return data.StructLayout({
-        "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS, **_iterations(config),
+        **_walk(config),
         "matrix": 1, "tile": ADDRESS_BITS, "integer": 1, "serial": 1, "fetch": Wait, "mfu": Wait, "product": Wait})
 
 

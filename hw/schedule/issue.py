@@ -56,8 +56,7 @@ class Issue(wiring.Component):
         m = Module()
         m.submodules.source = source = AddressGenerator(self.config)
         job = self.job.p
-        m.d.comb += [source.job[name].eq(job[name]) for name in
-                     ("words", "iterations", "iterations_x", "stride_x", "stride_y", "source", "memory")]
+        m.d.comb += source.walk(job)
         with m.If(job.pop):
             m.d.comb += [source.job.memory.eq(MVM), source.job.source.valid.eq(0)]
         for name in ("net", "pop"):

@@ -41,8 +41,7 @@ class OperandFetch(wiring.Component):
         # The writes of this chain's own earlier iterations, where a later one may read them.
         own = (job.own.ticket - self.mfu.done)[:TICKET].as_signed()
         landed = (own <= 0) | ((own == 1) & (self.mfu.iteration >= source.iteration))
-        m.d.comb += [source.job[name].eq(job[name]) for name in
-                     ("memory", "source", "words", "iterations", "iterations_x", "stride_x", "stride_y")]
+        m.d.comb += source.walk(job)
         m.d.comb += [
             source.job.valid.eq(self.job.valid),
             source.hold.eq(~ahead.room | waiting(job.mfu, self.mfu.done) | waiting(job.copy, self.copy.done)
