@@ -7,6 +7,10 @@ import cocotb
 from cocotb.triggers import RisingEdge
 from concord.sim.drivers.stream import start
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "self.start.replicate(32)", "new": "Const(0, 32)"},
+)
+
 
 @cocotb.test()
 async def matches_zlib(dut):
