@@ -55,12 +55,11 @@ class Copy(wiring.Component):
 
         # A tile is announced with its first word.
         first = self.job.valid & job.matrix & (source.index == 0)
+        wiring.connect(m, wiring.flipped(self.net), source.net)
         m.d.comb += source.walk(job)
         m.d.comb += [
             source.job.valid.eq(self.job.valid & ~ending), source.mfu.eq(self.mfu), source.copy.eq(self.progress),
             source.grant.eq(self.grant), source.data.eq(self.data), self.request.eq(source.request),
-            source.net.valid.eq(self.net.valid), source.net.payload.eq(self.net.payload),
-            self.net.ready.eq(source.net.ready),
             source.hold.eq(~ahead.room | waiting(job.fetch, self.fetch) | waiting(job.mfu, self.mfu.done)
                            | waiting(job.product, self.product) | (job.serial & ~ahead.empty)
                            | (first & ~(self.load.ready & (ahead.empty | (source.iteration != 0))))),

@@ -59,9 +59,8 @@ class Issue(wiring.Component):
         m.d.comb += source.walk(job)
         with m.If(job.pop):
             m.d.comb += [source.job.memory.eq(MVM), source.job.source.valid.eq(0)]
-        for name in ("net", "pop"):
-            inner, outer = getattr(source, name), getattr(self, name)
-            m.d.comb += [inner.valid.eq(outer.valid), inner.payload.eq(outer.payload), outer.ready.eq(inner.ready)]
+        wiring.connect(m, wiring.flipped(self.net), source.net)
+        wiring.connect(m, wiring.flipped(self.pop), source.pop)
 
         inside = Signal(bits_for(self.latency + 1))
         m.d.sync += inside.eq(inside + self.go - self.landed)

@@ -41,6 +41,7 @@ class OperandFetch(wiring.Component):
         # The writes of this chain's own earlier iterations, where a later one may read them.
         own = (job.own.ticket - self.mfu.done)[:TICKET].as_signed()
         landed = (own <= 0) | ((own == 1) & (self.mfu.iteration >= source.iteration))
+        wiring.connect(m, wiring.flipped(self.net), source.net)
         m.d.comb += source.walk(job)
         m.d.comb += [
             source.job.valid.eq(self.job.valid),
@@ -48,8 +49,6 @@ class OperandFetch(wiring.Component):
                            | (job.own.valid & ~landed & (source.iteration != 0))),
             source.mfu.eq(self.mfu), source.copy.eq(self.copy), self.request.eq(source.request),
             source.grant.eq(self.grant), source.data.eq(self.data),
-            source.net.payload.eq(self.net.payload), source.net.valid.eq(self.net.valid),
-            self.net.ready.eq(source.net.ready),
             ahead.take.eq(source.go), ahead.tag.eq(Cat(job.integer, job.unsigned, source.last_word)),
             ahead.word.eq(source.word),
             self.o.valid.eq(ahead.o.valid), ahead.o.ready.eq(self.o.ready), self.o.p.word.eq(ahead.o.p.word),

@@ -5,7 +5,8 @@ from concord.nnp.lib import environment
 
 
 @pytest.mark.parametrize(("requirement", "good"), [
-    ("numpy>=1,<99", True), ("numpy<1", False), ("numpy==0.1; python_version > '3'", False), ("no-such-package", False)])
+    ("numpy>=1,<99", True), ("numpy<1", False), ("numpy==0.1; python_version > '3'", False),
+    ("no-such-package", False)])
 def test_requirements_of_any_form(requirement, good, monkeypatch):
     monkeypatch.setattr(environment, "requires", lambda _: [requirement])
     _, finding = environment._packages()
