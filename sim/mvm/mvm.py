@@ -143,7 +143,7 @@ class Run:
             "address": np.arange(len(self.bias)), "data": self.bias}))
 
     def multiply(self, tile: int, rows: int, columns: int, iterations: int, integer: bool):
-        """Queue a product; the words that it should yield."""
+        """Queue a product; the words that it should yield, and what was given, by name."""
         n, lanes, rng = CONFIG.native_dim, CONFIG.mfu_lanes, self.rng
         row_tiles, words = -(-rows // n), -(-rows // lanes)
         unsigned, bias = (integer and rng.random() < 0.5 for _ in range(2))
@@ -170,14 +170,15 @@ class Run:
         self.expected["beats"] += iterations * int(self.tiles.marks[where].sum())
         self.expected["tiles"] += iterations * row_tiles * columns
         self.expected["vectors"] += iterations * columns
-        return bits
+        return bits, {"integer": integer, "unsigned": unsigned, "out_scale": out_scale, "bias": bias, "tile": tile,
+                      "columns": columns, "operand": operand.reshape(iterations, 1, -1)}
 
-    async def results(self, bits):
+    async def results(self, bits, given):
         """Take the words of a product and compare them with these rows of its iterations."""
         iterations, rows = bits.shape
         words = -(-rows // CONFIG.mfu_lanes)
         got = unpack(word(CONFIG), await self.result.receive(iterations * words)).reshape(iterations, -1)[:, :rows]
-        assert_equal("result", got, bits)
+        assert_equal("result", got, bits, **given)
 
     async def settle(self):
         """Wait for the last events, and compare."""
@@ -213,8 +214,8 @@ async def matches_golden(dut, stall, slow, begin):
         products += len(want)
         loaded = run.count["load_done"]
         run.load_words(half - there, half, not integer)
-        for bits in want:
-            await run.results(bits)
+        for each in want:
+            await run.results(*each)
         while run.count["load_done"] < loaded + half or run.count["product_done"] < products:
             await RisingEdge(dut.clk)
     await run.settle()
@@ -229,8 +230,8 @@ async def modes_alternate(dut):
     for first in (0, half):
         await run.load_packed(first, half, first > 0)
     await run.load_bias()
-    for bits in [run.multiply(k % 2 * half, 4 * CONFIG.native_dim, 1 + k % 3, 1, bool(k % 2)) for k in range(20)]:
-        await run.results(bits)
+    for each in [run.multiply(k % 2 * half, 4 * CONFIG.native_dim, 1 + k % 3, 1, bool(k % 2)) for k in range(20)]:
+        await run.results(*each)
     await run.settle()
 
 
@@ -244,8 +245,8 @@ async def engines_never_wait(dut):
     row_tiles = max(1, CONFIG.words * CONFIG.tile_engines // CONFIG.groups)
     await run.load_packed(0, row_tiles * columns, False, full=True)
     want = [run.multiply(0, row_tiles * CONFIG.native_dim, columns, 3, False) for _ in range(5)]
-    for bits in want:
-        await run.results(bits)
+    for each in want:
+        await run.results(*each)
     await run.settle()
     beats = row_tiles * CONFIG.groups * columns // CONFIG.tile_engines  # of one iteration
     assert len(run.busy) == 5 * 3 * beats
