@@ -18,7 +18,7 @@ from concord.spec.formats import Format
 from concord.train.lib import networks
 from concord.train.lib.methods import ActivationTraining, Gates, Recipe, WeightTraining
 from concord.train.runs.image import train_image
-from concord.train.runs.lstm import train_lstm
+from concord.train.runs.recurrent import train_recurrent
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -75,7 +75,7 @@ def perceptron(name: str, row: str, column: str, recipe: Recipe, samples: int) -
 def lstm(gates: Gates, bits: int, folder: Path | None, samples: int) -> tuple[str, str, int]:
     """The same of an LSTM."""
     path = OUT / f"lstm-{os.getpid()}.safetensors"
-    train_lstm(path, weights_format=Format(bits=bits, symmetric=True), input_format=Format(bits=8, symmetric=True),
+    train_recurrent(path, weights_format=Format(bits=bits, symmetric=True), input_format=Format(bits=8, symmetric=True),
                gates=gates, epochs=LSTM_EPOCHS, folder=folder)
     return str(gates), f"W{bits}/A8", mismatches(path, "speech", samples)
 

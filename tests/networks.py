@@ -3,6 +3,7 @@
 import numpy as np
 from concord.golden.mfu.activation import Activation
 from concord.model import block_lowering, lowering
+from concord.model.cells.cell import Cell
 from concord.model.cells.lstm import LSTM
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
@@ -36,12 +37,13 @@ def mlp(rng: np.random.Generator, config: Config, sizes: list[int], *, block: bo
 
 
 def recurrent(
-    rng: np.random.Generator, config: Config, sizes: list[int], *, block: list[bool], outputs: int | None = None
+    rng: np.random.Generator, config: Config, sizes: list[int], *, block: list[bool], outputs: int | None = None,
+    cell: Cell = LSTM,
 ) -> Model:
-    """LSTM layers of the sizes, each in block floating point or integers, and a dense layer if `outputs` is given."""
+    """Recurrent layers of the sizes, each in blocks or integers, and a dense layer if `outputs` is given."""
     pairs = zip(sizes, sizes[1:], strict=False)
     layers = [
-        (block_recurrent if blocks else recurrent_layer)(rng, config, f"lstm{k}", *pair)
+        (block_recurrent if blocks else recurrent_layer)(rng, config, cell, f"{cell.name}{k}", *pair)
         for k, (pair, blocks) in enumerate(zip(pairs, block, strict=True))
     ]
     if outputs is not None:
@@ -85,22 +87,33 @@ def dense(rng: np.random.Generator, config: Config, name: str, inputs: int, outp
     )
 
 
-def recurrent_layer(rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int) -> Layer:
-    """An integer LSTM."""
+def recurrent_layer(
+    rng: np.random.Generator, config: Config, cell: Cell, name: str, inputs: int, outputs: int,
+) -> Layer:
+    """A recurrent layer in integers."""
+    gates = len(cell.gates)
     return lowering.recurrent(
         name=name,
-        cell=LSTM,
-        input_codes=_codes(rng, config, 4, outputs, inputs),
-        recurrent_codes=_codes(rng, config, 4, outputs, outputs),
-        input_steps=rng.uniform(1, 2, 4) / config.weights.highest / np.sqrt(inputs),
-        recurrent_steps=rng.uniform(1, 2, 4) / config.weights.highest / np.sqrt(outputs),
-        bias=rng.normal(size=(4, outputs)) / 2,
+        cell=cell,
+        input_codes=_codes(rng, config, gates, outputs, inputs),
+        recurrent_codes=_codes(rng, config, gates, outputs, outputs),
+        input_steps=rng.uniform(1, 2, gates) / config.weights.highest / np.sqrt(inputs),
+        recurrent_steps=rng.uniform(1, 2, gates) / config.weights.highest / np.sqrt(outputs),
+        bias=rng.normal(size=(gates, outputs)) / 2,
         weights_format=config.weights,
         input_format=config.activations,
         s_in=3 / config.activations.levels,
+        s_hidden=None if cell.bounded else 5 / config.activations.levels,
         quantise_input=bool(rng.integers(2)),
-        initial={"hidden": rng.uniform(-1, 1, outputs), "cell": rng.normal(size=outputs)},
+        **_states_and_vectors(rng, cell, outputs),
     )
+
+
+def _states_and_vectors(rng, cell, outputs):
+    """h in -1..1, then the other states and the cell's own vectors."""
+    initial = {cell.states[0]: rng.uniform(-1, 1, outputs)}
+    initial |= {name: rng.normal(size=outputs) for name in cell.states[1:]}
+    return {"initial": initial, "vectors": {name: rng.normal(size=outputs) for name in cell.vectors}}
 
 
 def block_dense(rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int) -> Layer:
@@ -116,16 +129,19 @@ def block_dense(rng: np.random.Generator, config: Config, name: str, inputs: int
     )
 
 
-def block_recurrent(rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int) -> Layer:
-    """An LSTM in block floating point."""
+def block_recurrent(
+    rng: np.random.Generator, config: Config, cell: Cell, name: str, inputs: int, outputs: int,
+) -> Layer:
+    """A recurrent layer in block floating point."""
+    gates = len(cell.gates)
     return block_lowering.block_recurrent(
         name=name,
-        cell=LSTM,
-        input_weights=rng.uniform(-1, 1, (4, outputs, inputs)) / np.sqrt(inputs),
-        recurrent_weights=rng.uniform(-1, 1, (4, outputs, outputs)) / np.sqrt(outputs),
-        bias=rng.normal(size=(4, outputs)) / 2,
+        cell=cell,
+        input_weights=rng.uniform(-1, 1, (gates, outputs, inputs)) / np.sqrt(inputs),
+        recurrent_weights=rng.uniform(-1, 1, (gates, outputs, outputs)) / np.sqrt(outputs),
+        bias=rng.normal(size=(gates, outputs)) / 2,
         weights_format=config.weights,
         input_format=config.activations,
         block=config.native_dim,
-        initial={"hidden": rng.uniform(-1, 1, outputs), "cell": rng.normal(size=outputs)},
+        **_states_and_vectors(rng, cell, outputs),
     )

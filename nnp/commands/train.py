@@ -113,7 +113,7 @@ def lstm(
     """An LSTM on JapaneseVowels: 8 bits per gate, or another width."""
     fmt, gates = Format(bits=bits, symmetric=True), Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits)
     chosen = {"weights_format": fmt, "input_format": fmt, "gates": gates, "initial": initial}
-    _train("lstm", out, log, checkpoint, seed=seed, folder=data, hidden=hidden or (32,), epochs=epochs, **chosen)
+    _train("recurrent", out, log, checkpoint, seed=seed, folder=data, hidden=hidden or (32,), epochs=epochs, **chosen)
 
 
 @app.command()

@@ -5,6 +5,7 @@ import pytest
 from concord.compiler.network import compile_network
 from concord.golden.mfu.activation import Activation
 from concord.model import network
+from concord.model.cells.lstm import LSTM
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.pool import Pool, Reduction
@@ -36,7 +37,7 @@ class Maker:
     def recurrent(self, name: str, inputs: int, outputs: int, *, block: bool | None = None):
         """A recurrent layer."""
         make = networks.block_recurrent if (self.block if block is None else block) else networks.recurrent_layer
-        return make(self.rng, self.config, name, inputs, outputs)
+        return make(self.rng, self.config, LSTM, name, inputs, outputs)
 
     def agree(self, layers, sources: dict[str, tuple[str, ...]], *shape: int):
         """The golden machine gives the bits of the network in golden arithmetic."""

@@ -9,6 +9,7 @@ import torch
 from concord.compiler.network import compile_network
 from concord.golden.lib import float16
 from concord.model import dataset, lowering, network, reference
+from concord.model.cells.registry import CELLS
 from concord.model.model_file import load_model
 from concord.nnp.main import app
 from concord.nnp.verify.session import Session
@@ -20,8 +21,9 @@ from concord.train import ptq
 from concord.train.lib import export
 from concord.train.lib.methods import Gates, InitialState
 from concord.train.ptq import gates as scales
-from concord.train.recurrent.lstm import FloatLSTM, QuantisedLSTM, initial_state
-from concord.train.runs import lstm
+from concord.train.recurrent.float_layer import FloatRecurrent, initial_state
+from concord.train.recurrent.integer_layer import QuantisedRecurrent
+from concord.train.runs import recurrent as lstm
 from typer.testing import CliRunner
 
 FORMS = [Gates(asymmetric=asymmetric, shared=shared) for asymmetric, shared in product((False, True), repeat=2)]
@@ -41,7 +43,7 @@ def utterances():
 
 def classifier(*hidden: int, seed: int = 0) -> lstm.FloatClassifier:
     torch.manual_seed(seed)
-    return lstm.FloatClassifier(12, hidden, 9)
+    return lstm.FloatClassifier(12, hidden, 9, CELLS["lstm"])
 
 
 def test_asymmetric_integers_worked_by_hand():
@@ -174,7 +176,8 @@ def post_training(net: lstm.FloatClassifier, x, fmt: Format, gates: Gates) -> li
             for k in range(2)
         ]
         input_steps, recurrent_steps = np.array([[affine.step for affine in pair] for pair in pairs]).T
-        layers.append(lowering.lstm(
+        layers.append(lowering.recurrent(
+            cell=CELLS["lstm"],
             name=f"lstm{index}", input_codes=codes[0], recurrent_codes=codes[1], input_steps=input_steps,
             recurrent_steps=recurrent_steps, bias=layer.bias.detach().numpy(), s_in=s_in,
             weights_format=gates.travels_as(fmt), input_format=fmt))
@@ -236,7 +239,8 @@ def test_a_trained_layer_says_what_its_integers_mean(gates, utterances):
 
 def test_gradients_of_asymmetric_weights_stop_outside_their_range():
     torch.manual_seed(0)
-    layer = QuantisedLSTM(FloatLSTM(3, 4), 0.1, *[Format(bits=4, symmetric=True)] * 2, Gates(asymmetric=True))
+    fmt = Format(bits=4, symmetric=True)
+    layer = QuantisedRecurrent(FloatRecurrent(CELLS["lstm"], 3, 4), 0.1, fmt, fmt, Gates(asymmetric=True))
     low, high = layer.affines[0][1].ends
     with torch.no_grad():
         layer.input_weights[1, 0] = torch.tensor([low - 0.1, low + 0.3, high + 0.1])
@@ -271,7 +275,7 @@ def test_two_additions_round_a_gates_output_to_its_steps(bits, utterances):
     x, lengths, _ = lstm.tensors(utterances)
     fmt = Format(bits=8, symmetric=True)
     net = lstm.QuantisedClassifier(classifier(3), x, fmt, fmt, Gates(outputs=bits))
-    centres = net.lower(x, lengths)[0].centres
+    centres = {gate.name: gate.centre(bits) for gate in net.layers[0].cell.gates}
     numbers = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     for gate, low, steps in (("f", 0, 2.0**bits), ("j", -1, 2.0 ** (bits - 1))):
         values = numbers[(numbers >= low) & (numbers <= 1)]
@@ -325,7 +329,7 @@ def test_a_first_state_is_the_machines_too(process, utterances):
     model = networks.model(qat.lower(x, lengths))
     assert np.array_equal(export.patterns(got), network.forward(model, utterances.inputs, lengths)[-1].outputs)
     assert reference.forward(model, utterances.inputs, lengths)[-1] == pytest.approx(fp32.numpy(), abs=1e-4)
-    assert model.layers[0].initial_cell.any() == model.layers[1].initial_hidden.any() == (process != "zero")
+    assert model.layers[0].initial["cell"].any() == model.layers[1].initial["hidden"].any() == (process != "zero")
     values = [initial_state(process, (2, 500), seed) for seed in (1, 1, 2)]
     assert torch.equal(values[0], values[1])
     assert torch.equal(values[1], values[2]) == (process == "zero")
@@ -357,7 +361,7 @@ def test_the_command_trains_what_its_options_say(vowels, tmp_path):
     assert [layer.weights_format.bits for layer in made.layers] == [6, 6, 5]
     assert [layer.input_format.bits for layer in made.layers] == [5, 5, 5]
     assert [layer.gate_bits for layer in made.layers[:2]] == [7, 7]
-    assert made.layers[0].initial_cell.any()
+    assert made.layers[0].initial["cell"].any()
     assert "first state normal, seed 5; FP32, 4 epochs" in made.provenance.method
     assert "asymmetric with an integer zero point, one scale for each gate, outputs" in made.provenance.method
     assert "outputs of gates of 7 bits, x and h of 5 bits; 1 epochs of QAT; 1 epochs more" in made.provenance.method

@@ -14,7 +14,7 @@ from concord.train.lib.checkpoints import Checkpoints
 from concord.train.lib.fit import fit
 from concord.train.lib.logs import CsvLog, TensorBoardLog, opened
 from concord.train.lib.observer import Observer, Row
-from concord.train.runs import compare, image, lstm, mlp
+from concord.train.runs import compare, image, mlp, recurrent
 from torch import nn
 
 PHASES = ("FP32 training", "QAT", "QAT, lowered")
@@ -42,7 +42,7 @@ def train_mlp(out, **options):
 
 
 def train_lstm(out, **options):
-    return lstm.train_lstm(out, hidden=(6,), epochs=(3, 3, 3), **options)
+    return recurrent.train_recurrent(out, hidden=(6,), epochs=(3, 3, 3), **options)
 
 
 def stopping(phase: str, place: int):

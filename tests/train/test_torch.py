@@ -10,6 +10,7 @@ from concord.golden.lib import float16
 from concord.golden.mfu import activation
 from concord.model import dataset, lowering, network
 from concord.model.arithmetic.integer import largest_sum
+from concord.model.cells.registry import CELLS
 from concord.model.layers.dense import BlockDense
 from concord.model.layers.recurrent import BlockRecurrent
 from concord.model.model import Model, Provenance
@@ -19,7 +20,8 @@ from concord.train.lib import export
 from concord.train.lib import straight_through as through
 from concord.train.lib.methods import ActivationMethod, Methods, WeightMethod
 from concord.train.qat.network import QuantisedNetwork
-from concord.train.runs import lstm, mlp
+from concord.train.runs import mlp
+from concord.train.runs import recurrent as lstm
 
 NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
 
@@ -75,7 +77,7 @@ def test_lowered_lstm_equals_golden_in_every_bit(sizes):
     utterances = dataset.load("japanese-vowels").first(50)
     x, lengths, _ = lstm.tensors(utterances)
     torch.manual_seed(2)
-    float_net = lstm.FloatClassifier(12, sizes, 9)
+    float_net = lstm.FloatClassifier(12, sizes, 9, CELLS["lstm"])
     net = lstm.QuantisedClassifier(float_net, x, *[Format(bits=8, symmetric=True)] * 2)
     jitter(net)
     with torch.no_grad():
@@ -204,7 +206,7 @@ def test_training_an_mlp_from_end_to_end(block, training_folder, tmp_path):
 @pytest.mark.parametrize("block", [None, 8])
 def test_training_an_lstm_from_end_to_end(block, training_folder, tmp_path):
     options = {"folder": training_folder, "hidden": (8,), "epochs": (8, 1, 1), "block": block}
-    made = lstm.train_lstm(tmp_path / "m", **options)
+    made = lstm.train_recurrent(tmp_path / "m", **options)
     assert made.provenance.golden_accuracy > 0.6
     assert isinstance(made.layers[0], BlockRecurrent) == (block is not None)
     assert made.layers[0].real["fp32_bias"].shape == (4, 8)
@@ -214,7 +216,7 @@ def test_missing_training_data_are_a_clear_error(tmp_path):
     with pytest.raises(ValueError, match="Fashion-MNIST is not there; `apt-get install dataset-fashion-mnist`"):
         mlp.train_mlp(tmp_path / "m", folder=tmp_path / "none")
     with pytest.raises(ValueError, match="JapaneseVowels_TRAIN.ts is not there; `pip install --no-deps aeon==1.6.0`"):
-        lstm.train_lstm(tmp_path / "m", folder=tmp_path)
+        lstm.train_recurrent(tmp_path / "m", folder=tmp_path)
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"\0\0\x08\x03"))
     with pytest.raises(ValueError, match="not a whole IDX file"):
         mlp.train_mlp(tmp_path / "m", folder=tmp_path)

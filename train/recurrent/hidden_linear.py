@@ -14,18 +14,21 @@ from torch import nn
 
 
 class SignedLinear(nn.Module):
-    """A dense layer that reads hidden vectors: signed codes of fixed steps 2**-(bits - 1), one scale for each row.
+    """A dense layer that reads hidden vectors: signed codes of fixed steps, one scale for each row.
 
     Args:
         linear:         The FP32 layer.
         weights_format: Of the weights.
         input_format:   Of the signed codes of h.
+        s_in:           Real value of one step of the codes; 2**-(bits - 1), which suits -1..1, by default.
     """
 
-    def __init__(self, linear: nn.Linear, weights_format: Format, input_format: Format):
+    def __init__(
+        self, linear: nn.Linear, weights_format: Format, input_format: Format, s_in: float | None = None
+    ):
         super().__init__()
         self.weights_format, self.input_format = weights_format, input_format
-        self.s_in = 2.0 ** -(input_format.bits - 1)
+        self.s_in = 2.0 ** -(input_format.bits - 1) if s_in is None else s_in
         codes, scales = ptq.weights(linear.weight.detach().double().numpy(), weights_format)
         self.fp32 = {"weights": linear.weight.detach().numpy(), "bias": linear.bias.detach().numpy()}
         self.weight = nn.Parameter(torch.from_numpy(codes.astype(np.float32)))
@@ -40,7 +43,7 @@ class SignedLinear(nn.Module):
         rounded, fmt = binary16 if lowered else plain, self.input_format
         units = {"s_in": self.s_in, "m_in": 0.0, "s_out": 1.0, "m_out": 0.0}
         product = Product(self.integers(), fmt, False, self.gain, self.constant.double(), units, rounded)
-        return product(Round.apply(rounded(h / self.s_in), fmt.lowest, fmt.highest))
+        return product(Round.apply(rounded(h * rounded(torch.tensor(1 / self.s_in))), fmt.lowest, fmt.highest))
 
     def lower(self, name: str, ranges: dict) -> Dense:
         """The layer of the quantised model, behind a recurrent one."""

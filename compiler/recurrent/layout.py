@@ -1,0 +1,144 @@
+"""Where the values of a time step lie, and when it is safe to write them there.
+
+A value that another chain reads lies in the memory of the stage that reads it. A state has one place in each memory
+that it is read from, and its new value replaces the old one there. Where something still reads the old one, the new
+value waits elsewhere and is copied later.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from concord.compiler.recurrent.schedule import MEMORIES, Chain
+from concord.compiler.recurrent.trace import Part, Product, Stored, Tracer, Value
+from concord.spec.isa import WRITES, Mem
+
+#: Where a new value waits for its place, in this order of preference.
+WAITING = (Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1, Mem.MULTIPLY_VRF0, Mem.MULTIPLY_VRF1)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A vector in a memory.
+
+    Attributes:
+        home: The state that lies there, by name, or the one value that does.
+        mem:  The memory.
+    """
+
+    home: object
+    mem: Mem
+
+
+@dataclass(kw_only=True, slots=True)
+class Layout:
+    """What each chain writes, and the copies beside them.
+
+    Attributes:
+        reads:  For each value, the locations that hold it.
+        writes: For each chain, the values that it writes and where to.
+        before: For each chain, copies before it: from and to.
+        after:  Copies at the end of the time step.
+        kept:   States that a time step reads before it writes them.
+    """
+
+    reads: dict[Value, list[Location]] = field(default_factory=lambda: defaultdict(list))
+    writes: list[list[tuple[Value, Location]]] = field(default_factory=list)
+    before: dict[int, list[tuple[Location, Location]]] = field(default_factory=lambda: defaultdict(list))
+    after: list[tuple[Location, Location]] = field(default_factory=list)
+    kept: list[Stored] = field(default_factory=list)
+
+    def location(self, value: Value, mem: Mem | None = None) -> Location:
+        """Where a value lies in a memory, or the first of all memories."""
+        return next(one for one in self.reads[value] if mem in (None, one.mem))
+
+    def memories(self, name: str) -> list[Mem]:
+        """The memories in which parameters of this name are read."""
+        found = [one.mem for value, places in self.reads.items() if isinstance(value, Stored) and value.name == name
+                 for one in places]
+        return list(dict.fromkeys(found))
+
+
+def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], result: Mem) -> Layout:
+    """Lay out a time step.
+
+    Args:
+        trace:   The formula.
+        chains:  Its schedule.
+        read_at: From the index of a chain that begins with a product to when that product reads its operand last: the
+            index of a chain, plus a half where that chain is cut into pieces, each with a product of its own.
+        result:  The memory of the hidden vector if nothing else decides.
+
+    Raises:
+        ValueError: a chain would have to write more than the machine can.
+    """
+    made, uses = Layout(), _uses(chains, read_at)
+    made.kept += [value for value in uses if isinstance(value, Stored) and value.state]
+    for value, found in uses.items():
+        for mem in dict.fromkeys(mem for _, mem in found if mem is not None):
+            _add(made, trace, value, mem)
+    for state, new in trace.results.items():
+        old = trace.stored(state, state=True)
+        # A state lies wherever its old or its new value is read.
+        made.reads[old] = made.reads[new] = list(dict.fromkeys((*made.reads[old], *made.reads[new])))
+    hidden = trace.results[trace.cell.states[0]]
+    for value, mem in (*((value, Mem.INITIAL_VRF) for value in uses), (hidden, result)):
+        if not made.reads[value]:  # at most, chains begin with it
+            _add(made, trace, value, mem)
+    made.reads[trace.stored(trace.cell.states[0], state=True)] = made.reads[hidden]
+    for index in range(len(chains)):
+        made.writes.append(list(_writes(made, uses, chains, index)))
+    return made
+
+
+def _uses(chains: list[Chain], read_at: Callable[[int], float]) -> dict[Value, list[tuple[float, Mem | None]]]:
+    """For each value, when it is read and from which memory; None where any memory will do."""
+    uses = defaultdict(list)
+    for index, chain in enumerate(chains):
+        if not isinstance(chain.source, Product):
+            uses[chain.source].append((index, None))
+        elif chain.source.operand is not None:
+            uses[chain.source.operand].append((read_at(index), Mem.INITIAL_VRF))
+        for step in chain.steps:
+            if step.operand is not None:
+                uses[step.operand].append((index, MEMORIES[step.stage]))
+    return uses
+
+
+def _add(made: Layout, trace: Tracer, value: Value, mem: Mem):
+    """One more location of a value."""
+    state = next((name for name, new in trace.results.items() if value in (new, trace.stored(name, state=True))), None)
+    products = [one for one in trace.computed if isinstance(one, Product) and one.operand is value]
+    # The operand of one sum with x lies behind x, where the hidden vector does.
+    if mem is Mem.INITIAL_VRF and any(one.part is Part.BOTH for one in products):
+        state = trace.cell.states[0]
+    if (location := Location(state or value, mem)) not in made.reads[value]:
+        made.reads[value].append(location)
+
+
+def _writes(made: Layout, uses, chains: list[Chain], index: int) -> Iterator[tuple[Value, Location]]:
+    """The values that a chain writes, and where to."""
+    before = [value for chain in chains[: index + 1] for value in chain.values]
+    taken = set()
+
+    def read(value: Value, location: Location) -> list[float]:
+        """When a value is read from a location."""
+        return [at for at, mem in uses[value]
+                if mem is location.mem or mem is None and made.reads[value][0] == location]
+
+    for value in chains[index].values:
+        for location in made.reads[value]:
+            older = [other for other, places in made.reads.items()
+                     if location in places and (isinstance(other, Stored) or other in before[: before.index(value)])]
+            target = location
+            if any(at > index for other in older for at in read(other, location)):
+                wanted = {one.mem for made_here in chains[index].values for one in made.reads[made_here]}
+                target = Location(value, next(mem for mem in WAITING if mem not in wanted | taken))
+                first = min(read(value, location), default=None)
+                copies = made.after if first is None else made.before[int(first)]
+                copies.append((target, location))
+            if target.mem in taken or len(taken) == WRITES:
+                raise ValueError(f"a chain would write {target.mem.name} twice, or more than {WRITES} vectors; write "
+                                 "the cell's formula in another order")
+            taken.add(target.mem)
+            yield value, target

@@ -1,0 +1,149 @@
+"""Chains of a time step: which operations follow each other through the stages of both multi-function units.
+
+A chain begins with a product, or with a value that lies in memory, and goes on for as long as the next stages can
+compute a value whose other operand is there. The schedule only depends on the formula, not on sizes or memories.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from concord.compiler.recurrent.trace import Operation, PointWise, Product, Stored, Tracer, Value
+from concord.golden.mfu.activation import Activation
+from concord.spec.isa import Mem, Op
+
+#: Memories of the operands of the six stages, in their order; activations have none.
+MEMORIES = (Mem.ADDSUB_VRF0, None, Mem.MULTIPLY_VRF0, Mem.ADDSUB_VRF1, None, Mem.MULTIPLY_VRF1)
+#: Operations of each kind in multi-function unit 0 and 1, and the unit's stage. Subtraction has one for each order.
+STAGE = {PointWise.ADD: 0, PointWise.SUB: 0, PointWise.MUL: 2}
+OPCODES = {
+    PointWise.ADD: (Op.VV_ADD0, Op.VV_ADD1),
+    PointWise.MUL: (Op.VV_MUL0, Op.VV_MUL1),
+    Activation.RELU: (Op.V_RELU0, Op.V_RELU1),
+    Activation.SIGMOID: (Op.V_SIGM0, Op.V_SIGM1),
+    Activation.TANH: (Op.V_TANH0, Op.V_TANH1),
+}
+VALUE_MINUS_OPERAND = (Op.VV_A_SUB_B0, Op.VV_A_SUB_B1)
+OPERAND_MINUS_VALUE = (Op.VV_B_SUB_A0, Op.VV_B_SUB_A1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Step:
+    """One operation of a chain.
+
+    Attributes:
+        op:      The instruction's opcode.
+        stage:   Index of the stage, 0 to 5.
+        operand: The value that lies in the stage's memory; None for an activation.
+        result:  What the operation computes.
+    """
+
+    op: Op
+    stage: int
+    operand: Value | None
+    result: Operation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Chain:
+    """A chain without its addresses.
+
+    Attributes:
+        source: The product or value that it begins with.
+        steps:  Its operations.
+    """
+
+    source: Value
+    steps: tuple[Step, ...]
+
+    @property
+    def values(self) -> list[Value]:
+        """What the chain computes, in order."""
+        made = [step.result for step in self.steps]
+        return [self.source, *made] if isinstance(self.source, Product) else made
+
+
+def schedule(trace: Tracer) -> list[Chain]:
+    """Chains that compute all of a trace, in order."""
+    ready = _Ready(trace)
+    chains = []
+    while (source := ready.source()) is not None:
+        chains.append(Chain(source=source, steps=tuple(ready.steps(source))))
+        ready.store(chains[-1].values)
+    return chains
+
+
+class _Ready:
+    """What is there, and what can be computed of it.
+
+    Args:
+        trace: The formula.
+    """
+
+    def __init__(self, trace: Tracer):
+        self._left = list(trace.computed)
+        self._there: list[Value] = []
+        self._uses: dict[Value, list[Operation]] = defaultdict(list)
+        for value in trace.computed:
+            for operand in value.operands if isinstance(value, Operation) else ():
+                self._uses[operand].append(value)
+
+    def store(self, values: list[Value]):
+        """Values lie in memory."""
+        self._there += values
+
+    def source(self) -> Value | None:
+        """What the next chain begins with: what uses the last value, the next product, or what can be computed."""
+        last = self._there[-1:]
+        for value in [use for done in last for use in self._uses[done]]:
+            if value in self._left and self._computable(value):
+                return self._begin(value)
+        for value in self._left:
+            if isinstance(value, Product) and (value.operand is None or self._is_there(value.operand)):
+                self._left.remove(value)
+                return value
+            if isinstance(value, Product):
+                break
+        for value in self._left:
+            if isinstance(value, Operation) and self._computable(value):
+                return self._begin(value)
+        return None
+
+    def steps(self, value: Value) -> Iterator[Step]:
+        """Operations that can follow in one chain."""
+        stage, before = -1, [value] if isinstance(value, Product) else []
+        while (found := self._next(value, stage, before)) is not None:
+            self._left.remove(found.result)
+            yield found
+            value, stage = found.result, found.stage
+            before.append(value)
+
+    def _next(self, value: Value, stage: int, before: list[Value]) -> Step | None:
+        for result in self._uses[value]:
+            others = list(result.operands)
+            others.remove(value)
+            there = all(self._is_there(other) and other not in before for other in others)
+            first = STAGE.get(result.kind, 1)
+            stages = [at for at in (first, first + 3) if at > stage]
+            if result in self._left and there and stages:
+                return Step(op=_opcode(result, value, stages[0] // 3), stage=stages[0],
+                            operand=others[0] if others else None, result=result)
+        return None
+
+    def _begin(self, value: Operation) -> Value:
+        """The operand that a chain reads to compute a value: the one that was computed last."""
+        return max(value.operands, key=lambda operand: (
+            self._there.index(operand) if operand in self._there else -1, getattr(operand, "state", False)))
+
+    def _is_there(self, value: Value) -> bool:
+        return isinstance(value, Stored) or value in self._there
+
+    def _computable(self, value: Operation) -> bool:
+        return all(self._is_there(operand) for operand in value.operands)
+
+
+def _opcode(result: Operation, value: Value, unit: int) -> Op:
+    """The instruction of an operation whose chain has `value`."""
+    if result.kind is not PointWise.SUB:
+        return OPCODES[result.kind][unit]
+    return (VALUE_MINUS_OPERAND if result.operands[0] is value else OPERAND_MINUS_VALUE)[unit]

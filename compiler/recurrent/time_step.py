@@ -1,0 +1,190 @@
+"""The chains of one recurrent layer, whatever its cell: the schedule of its formula, with places and addresses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from concord.compiler.lib import tiling
+from concord.compiler.lib.allocation import MVM, Place
+from concord.compiler.lib.build import Build
+from concord.compiler.lib.program import operate, read, write
+from concord.compiler.recurrent import gates
+from concord.compiler.recurrent.gates import Piece
+from concord.compiler.recurrent.layout import Location, layout
+from concord.compiler.recurrent.schedule import MEMORIES, Chain, schedule
+from concord.compiler.recurrent.trace import Product, Stored, Tracer, Value
+from concord.model.layers.recurrent import Recurrent
+from concord.spec.isa import Instruction, Mem
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operand:
+    """How a product is computed.
+
+    Attributes:
+        source:    Where the vector lies.
+        columns:   Its native vectors.
+        out_scale: Binary places that the sum is moved right; None in block floating point.
+    """
+
+    source: Place
+    columns: int
+    out_scale: int | None = None
+
+
+class TimeStep:
+    """The chains of a layer. Subclasses know the arithmetic.
+
+    Args:
+        build: Where chains and places go.
+        layer: The layer.
+
+    Attributes:
+        tracer: Writes down the formula in this arithmetic.
+        result: The memory of the hidden vector if nothing else decides.
+        first:  The memory of the first states, as the firmware brings them.
+    """
+
+    tracer: type[Tracer]
+    result: Mem
+    first: Mem
+
+    def __init__(self, build: Build, layer: Recurrent):
+        self.build, self.layer, self.config = build, layer, build.config
+        self.trace = self.tracer(layer.cell, layer.gate_bits)
+        self.chains = schedule(self.trace)
+        self._runs = _runs(self.chains)
+        self.layout = layout(self.trace, self.chains, self._read_at, self.result)
+        self._places: dict[Location, Place] = {}
+        self._constants: dict[tuple[str, Mem], Place] = {}
+
+    def product(self, one: Product) -> Operand:
+        """Where the operand of a product lies."""
+        raise NotImplementedError
+
+    def multiply(self, one: Product, chosen: np.ndarray) -> Instruction:
+        """The `mv_mul` for chosen rows of the gates."""
+        raise NotImplementedError
+
+    def constant(self, stored: Stored) -> np.ndarray:
+        """uint16[gates, outputs] of all gates, or uint16[outputs]."""
+        raise NotImplementedError
+
+    def state_values(self, name: str) -> np.ndarray:
+        """uint16[outputs], a state before the first time step."""
+        return self.layer.initial[name]
+
+    @property
+    def hidden(self) -> Place:
+        """Where the layer's result lies."""
+        return self.at(self.layout.location(self.trace.results[self.layer.cell.states[0]]))
+
+    def begin(self):
+        """Room for the states, and the chains that set those that a time step reads before it writes them."""
+        for name, value in self.trace.results.items():
+            targets = [self.at(location) for location in self.layout.reads[value]]
+            if self.trace.stored(name, state=True) in self.layout.kept:
+                start = self.build.allocator.constant(
+                    self.first, self.state_values(name), f"{self.layer.name}, initial {name}")
+                self.build.program.chain(read(start), *map(write, targets), rows=self.layer.outputs)
+
+    def emit(self):
+        """The chains of one time step."""
+        for index, chain in enumerate(self.chains):
+            self._copy(self.layout.before.get(index, []))
+            if isinstance(chain.source, Product):
+                self._emit_product(index, chain)
+            else:
+                self.build.program.note("cell")
+                self._emit(index, chain, (read(self.place(chain.source)),), 0, {"rows": self.layer.outputs})
+        self._copy(self.layout.after)
+
+    def at(self, location: Location) -> Place:
+        """The place of a location."""
+        if location not in self._places:
+            home = location.home if isinstance(location.home, str) else "value of a cell"
+            self._places[location] = self.build.allocator.vector(
+                location.mem, self.layer.outputs, f"{self.layer.name}, {home}")
+        return self._places[location]
+
+    def place(self, value: Value, mem: Mem | None = None, word: int = 0) -> Place:
+        """Where a value lies in a memory, without its first `word` words; in the first of its memories by default."""
+        location = self.layout.location(value, mem)
+        if not isinstance(value, Stored) or value.state:
+            return self.at(location).at(word)
+        if value.gate is not None:
+            word += self.layer.cell.index(value.gate) * tiling.words(self.config, self.layer.outputs)
+        return self._constant(value, location.mem).at(word)
+
+    def products(self) -> list[list[Product]]:
+        """The products, those together that one tall product can give."""
+        return [[self.chains[index].source for index in run] for run in self._runs]
+
+    def set_constant(self, name: str, mem: Mem, place: Place) -> Place:
+        """Parameters that chains of the time step itself bring to their place."""
+        self._constants[name, mem] = place
+        return place
+
+    def _constant(self, stored: Stored, mem: Mem) -> Place:
+        key = stored.name, mem
+        if key not in self._constants:
+            values = self.constant(stored)
+            values = tiling.stacked(self.config, values) if values.ndim == 2 else values
+            self._constants[key] = self.build.allocator.constant(mem, values, f"{self.layer.name}, {stored.name}")
+        return self._constants[key]
+
+    def _emit_product(self, index: int, chain: Chain):
+        """A chain that begins with a product: popped from MvmQ, or computed for each piece."""
+        run = self._run(index)
+        operand, outputs = self.product(chain.source), self.layer.outputs
+        registers = {"columns": operand.columns, "out_scale": operand.out_scale}
+        numbers = [self.layer.cell.index(self.chains[one].source.gate) for one in run]
+        if self._pushed(run):
+            if index == run[0]:
+                chosen = gates.tall(self.config, [Piece(gate=gate, word=0, rows=outputs) for gate in numbers])
+                start = read(operand.source), self.multiply(chain.source, chosen)
+                self.build.program.chain(*start, write(MVM), rows=len(chosen), **registers)
+            self.build.program.note(f"gate {chain.source.gate}")
+            self._emit(index, chain, (read(MVM),), 0, {"rows": outputs})
+            return
+        for piece in gates.pieces(self.config, numbers[run.index(index)], outputs):
+            start = read(operand.source), self.multiply(chain.source, gates.tall(self.config, [piece]))
+            self.build.program.note(f"gate {chain.source.gate}")
+            self._emit(index, chain, start, piece.word, {"rows": piece.rows, **registers})
+
+    def _emit(self, index: int, chain: Chain, start: Sequence[Instruction], word: int, registers: dict):
+        instructions = [*start]
+        if isinstance(chain.source, Product):
+            instructions += self._writes(index, chain.source, word)
+        for step in chain.steps:
+            place = None if step.operand is None else self.place(step.operand, MEMORIES[step.stage], word)
+            instructions.append(operate(step.op, place))
+            instructions += self._writes(index, step.result, word)
+        self.build.program.chain(*instructions, **registers)
+
+    def _writes(self, index: int, value: Value, word: int) -> list[Instruction]:
+        return [write(self.at(location).at(word)) for one, location in self.layout.writes[index] if one is value]
+
+    def _copy(self, copies: list[tuple[Location, Location]]):
+        for source, target in copies:
+            self.build.program.chain(read(self.at(source)), write(self.at(target)), rows=self.layer.outputs)
+
+    def _run(self, index: int) -> list[int]:
+        return next(run for run in self._runs if index in run)
+
+    def _pushed(self, run: list[int]) -> bool:
+        return len(run) > 1 and gates.in_one(self.config, len(run), self.layer.outputs)
+
+    def _read_at(self, index: int) -> float:
+        run = self._run(index)
+        if self._pushed(run):
+            return run[0]
+        return index + 0.5 * (len(tiling.parts(self.config, self.layer.outputs)) > 1)
+
+
+def _runs(chains: list[Chain]) -> list[list[int]]:
+    """Chains whose products follow each other and multiply the same vector, so that one tall product can give all."""
+    indices = [index for index, chain in enumerate(chains) if isinstance(chain.source, Product)]
+    sources = {index: chains[index].source for index in indices}
+    return [list(run) for _, run in groupby(indices, lambda index: (sources[index].part, id(sources[index].operand)))]

@@ -1,0 +1,164 @@
+"""A cell's formula in PyTorch: in real numbers, or with the machine's rounding after each operation."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from concord.golden.mfu import activation
+from concord.golden.mfu.activation import Activation
+from concord.model.cells.cell import Cell, Operations
+from concord.train.lib.straight_through import Curve, binary16, plain
+
+
+def curve(kind: Activation, lowered: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+    """An activation function in real numbers, or the machine's."""
+    if kind is Activation.RELU:
+        return lambda x: torch.relu(x) + 0.0  # -0 becomes +0
+    if not lowered:
+        return getattr(torch, kind)
+    return lambda x: Curve.apply(x, getattr(activation, kind))
+
+
+def unrounded(y: torch.Tensor, gate: str) -> torch.Tensor:
+    """In place of the quantiser of the outputs of gates."""
+    return y
+
+
+class TorchOperations(Operations[torch.Tensor]):
+    """Operations on float[samples, cells]; W x and R h are rounded and added one after the other.
+
+    Args:
+        cell:      The cell.
+        recurrent: From an operand to R operand of all gates, float[samples, gates * cells].
+        vectors:   The cell's own vectors.
+        lowered:   Round each operation to binary16, as the machine does.
+        outputs:   Applied to the outputs of gates: value and gate to value.
+        record:    Where given, gets the ranges of R h and of the outputs of gates.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        recurrent: Callable[[torch.Tensor], torch.Tensor],
+        vectors: Mapping[str, torch.Tensor],
+        *,
+        lowered: bool = False,
+        outputs: Callable[[torch.Tensor, str], torch.Tensor] = unrounded,
+        record: dict | None = None,
+    ):
+        self._cell, self._recurrent, self._outputs, self._record = cell, recurrent, outputs, record
+        self._rounded = binary16 if lowered else plain
+        self._curves = {kind: curve(kind, lowered) for kind in (Activation.RELU, Activation.SIGMOID, Activation.TANH)}
+        self._vectors = {name: self._rounded(value) + 0.0 for name, value in vectors.items()}
+        self._inputs = self._on = self._operand = self._product = None
+
+    def begin(self, inputs: torch.Tensor, on: torch.Tensor):
+        """Begin a time step.
+
+        Args:
+            inputs: float[samples, gates, cells], W x, with its bias where that is added before R h.
+            on:     bool[samples], whether a sample's sequence still runs.
+        """
+        self._inputs, self._on, self._operand = inputs, on, None
+
+    def preactivation(self, gate, operand):
+        return self._rounded(self.recurrent_product(gate, operand) + self.input_product(gate))
+
+    def input_product(self, gate):
+        return self._inputs[:, self._cell.index(gate)]
+
+    def recurrent_product(self, gate, operand):
+        product = self._gates(operand)[:, self._cell.index(gate)]
+        self._seen(f"{gate}.recurrent", product)
+        return product
+
+    def output(self, gate, value):
+        y = self._outputs(self.curve(self._cell.gates[self._cell.index(gate)].curve, value), gate)
+        self._seen(f"{gate}.output", y)
+        return y
+
+    def vector(self, name):
+        return self._vectors[name]
+
+    def add(self, a, b):
+        return self._rounded(a + b)
+
+    def sub(self, a, b):
+        return self._rounded(a - b)
+
+    def mul(self, a, b):
+        return self._rounded(a * b)
+
+    def curve(self, kind, value):
+        return self._curves[kind](value)
+
+    def _seen(self, name, values):
+        if self._record is not None:
+            widen(self._record, name, values[self._on])
+
+    def _gates(self, operand):
+        """R operand of all gates, computed once for those that multiply the same operand."""
+        if self._operand is not operand:
+            self._operand = operand
+            self._product = self._recurrent(operand).unflatten(1, (len(self._cell.gates), -1))
+        return self._product
+
+
+class BlockOperations(TorchOperations):
+    """Operations in block floating point: W x and R h are exact sums, and one rounding follows their total.
+
+    Args:
+        bias:   float[gates, cells].
+        Others: As in `TorchOperations`.
+    """
+
+    def __init__(self, cell, recurrent, vectors, bias, *, lowered: bool):
+        super().__init__(cell, recurrent, vectors, lowered=lowered)
+        self._bias = self._rounded(bias) + 0.0
+
+    def preactivation(self, gate, operand):
+        k = self._cell.index(gate)
+        return self._biased(gate, self._inputs[:, k] + self._gates(operand)[:, k])
+
+    def input_product(self, gate):
+        return self._biased(gate, self._inputs[:, self._cell.index(gate)])
+
+    def recurrent_product(self, gate, operand):
+        return self._rounded(self._gates(operand)[:, self._cell.index(gate)])
+
+    def _biased(self, gate, total):
+        return self._rounded(self._rounded(total) + self._bias[self._cell.index(gate)])
+
+
+def unroll(ops: TorchOperations, cell: Cell, inputs, lengths, first, record: dict | None = None):
+    """Run the time steps of one layer.
+
+    Args:
+        ops:     Operations of the cell's formula.
+        inputs:  float[samples, time, gates, cells], what `ops.begin` takes.
+        lengths: int[samples]; behind its end a sample keeps its state.
+        first:   float[states, cells], the states before the first step.
+        record:  Where given, gets the ranges of all states but the hidden vector.
+
+    Returns:
+        The hidden vectors of all steps, float[samples, time, cells], and the last one of each sample.
+    """
+    states = [state.expand(len(inputs), -1) for state in first]
+    hidden = []
+    for step in range(inputs.shape[1]):
+        on = lengths > step
+        ops.begin(inputs[:, step], on)
+        new = cell.step(ops, *states)
+        states = [torch.where(on[:, None], *pair) for pair in zip(new, states, strict=True)]
+        hidden.append(states[0])
+        if record is not None:
+            for name, state in zip(cell.states[1:], states[1:], strict=True):
+                widen(record, name, state)
+    return torch.stack(hidden, 1), states[0]
+
+
+def widen(record: dict, name: str, values):
+    """Stretch a recorded range over more values."""
+    if values.numel():
+        low, high = record.get(name, (np.inf, -np.inf))
+        record[name] = (min(low, float(values.min())), max(high, float(values.max())))

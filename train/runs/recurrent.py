@@ -1,0 +1,173 @@
+"""Recurrent classifiers: FP32, then integers or block floating point, then training in the machine's own arithmetic.
+
+Source: S1; numerics.md of the specification, LSTM.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from concord.model import dataset
+from concord.model.cells.cell import Cell
+from concord.model.cells.registry import CELLS
+from concord.model.model import Model
+from concord.spec.formats import Format
+from concord.train.lib import data
+from concord.train.lib.export import finish, floats
+from concord.train.lib.fit import Progress, check_epochs, cross_entropy, fit, reproducible, silent
+from concord.train.lib.methods import Gates, InitialState
+from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, FloatClassifier, QuantisedClassifier
+from concord.train.recurrent.float_layer import initial_state
+from concord.train.recurrent.integer_layer import SYMMETRIC
+
+EIGHT_BITS = Format(bits=8, symmetric=True)
+#: The same with the exponents of the presets with 8-bit operands: sums of training are exact in float64.
+EIGHT_BIT_BLOCKS = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
+#: Standard deviation of the noise added to the cepstra in training.
+NOISE = 0.2
+
+
+def train_classifier(net, samples: dataset.Samples, optimiser, *, phase: str, lowered: bool | None = None, **options):
+    """Train a network on sequences.
+
+    Args:
+        net:     FP32, if `lowered` is None, or quantised.
+        options: seed, epochs and progress of `fit`.
+    """
+    x, lengths, labels = tensors(samples)
+    noise = torch.Generator().manual_seed(options["seed"])
+    mode = () if lowered is None else (lowered,)
+
+    def loss(index):
+        noisy = x[index] + NOISE * torch.randn(x[index].shape, generator=noise)
+        return cross_entropy(net(noisy.half().float(), lengths[index], *mode), labels[index])
+
+    fit(phase=phase, net=net, loss=loss, optimiser=optimiser, count=len(labels), batch=30, noise=noise, **options)
+
+
+def tensors(samples: dataset.Samples) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Inputs, lengths and labels."""
+    return floats(samples.inputs), torch.from_numpy(samples.lengths), torch.from_numpy(samples.labels.copy())
+
+
+def train_float(
+    samples: dataset.Samples,
+    hidden: Sequence[int],
+    *,
+    epochs: int,
+    seed: int,
+    progress: Progress = silent,
+    initial: InitialState = InitialState.ZERO,
+    cell: Cell = CELLS["lstm"],
+) -> FloatClassifier:
+    """Train the FP32 network."""
+    reproducible(seed)
+    net = FloatClassifier(samples.inputs.shape[2], hidden, len(samples.classes), cell)
+    for index, layer in enumerate(net.layers):
+        layer.first.copy_(initial_state(initial, layer.first.shape, seed=(seed, index)))
+    optimiser = torch.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.1)
+    train_classifier(net, samples, optimiser, phase="FP32 training", epochs=epochs, seed=seed, progress=progress)
+    return net
+
+
+def retrain(
+    net: QuantisedClassifier | BlockClassifier, samples: dataset.Samples, epochs: tuple[int, int], x, lengths, **options
+):
+    """Quantisation-aware training, in real numbers and then in the machine's arithmetic.
+
+    Args:
+        epochs:     Of the two phases.
+        x, lengths: A test set.
+        options:    seed and progress of `fit`.
+
+    Returns:
+        The network's outputs for the test set after each phase.
+    """
+    outputs = []
+    for phase, lowered, rate, count in zip(("QAT", "QAT, lowered"), (False, True), (5e-4, 1e-4), epochs, strict=True):
+        optimiser = torch.optim.Adam(net.groups(rate))
+        train_classifier(net, samples, optimiser, phase=phase, lowered=lowered, epochs=count, **options)
+        with torch.no_grad():
+            outputs.append(net(x, lengths, lowered))
+    return outputs
+
+
+def train_recurrent(
+    out: Path,
+    *,
+    cell: str = "lstm",
+    seed: int = 0,
+    folder: Path | None = None,
+    hidden: Sequence[int] = (32,),
+    weights_format: Format | None = None,
+    input_format: Format | None = None,
+    gates: Gates = SYMMETRIC,
+    initial: InitialState = InitialState.ZERO,
+    block: int | None = None,
+    epochs: tuple[int, int, int] = (80, 10, 5),
+    samples: int | None = None,
+    command: str = "nnp train",
+    progress: Progress = silent,
+) -> Model:
+    """Train a recurrent classifier on JapaneseVowels, quantise it, and write the model.
+
+    Args:
+        cell:           Name of the cell of the recurrent layers.
+        folder:         Folder of JapaneseVowels_TRAIN.ts; that of the installed package aeon by default.
+        hidden:         Sizes of the recurrent layers.
+        weights_format: Format of the weights; 8 bits, symmetric, by default.
+        input_format:   Format of x and h; the same by default.
+        gates:          How the weights of gates become integers.
+        initial:        The states before the first time step.
+        block:          Elements that share an exponent, for block floating point; integers without it.
+        epochs:         Epochs of FP32 training, of QAT, and of QAT in the machine's arithmetic.
+        Others:         As in `train.runs.mlp.train_mlp`.
+
+    Raises:
+        ValueError: a width, size or number of epochs makes no sense, the data are missing, or a value left the range
+            of binary16.
+    """
+    _check(hidden, epochs)
+    default = EIGHT_BITS if block is None else EIGHT_BIT_BLOCKS
+    weights_format, input_format = weights_format or default, input_format or default
+    gates.travels_as(weights_format)  # refuses before anything is trained
+    train, test = data.japanese_vowels(folder), dataset.load("japanese-vowels")
+    train = train.first(samples or len(train.labels))
+    options = {"seed": seed, "progress": progress}
+    net = train_float(train, hidden, epochs=epochs[0], initial=initial, cell=CELLS[cell], **options)
+    x, lengths, _ = tensors(test)
+    with torch.no_grad():
+        fp32 = net(x, lengths)
+    calibration = tensors(train)[:2]
+    if block is None:
+        qat = QuantisedClassifier(net, calibration[0], weights_format, input_format, gates, calibration[1])
+        arithmetic = f"weights of {weights_format.bits} bits, {gates}, x and h of {input_format.bits} bits"
+    else:
+        formats = BlockFormats(weights=weights_format, inputs=input_format, block=block)
+        qat = BlockClassifier(net, *calibration, formats)
+        arithmetic = (f"block floating point in blocks of {block}, mantissas of {weights_format.bits} bits for weights "
+                      f"and {input_format.bits} for x and h")
+    real, lowered = retrain(qat, train, epochs[1:], x, lengths, **options)
+    first = "" if initial is InitialState.ZERO else f"first state {initial}, seed {seed}; "
+    return finish(
+        out,
+        qat.lower(*calibration),
+        test,
+        data="japanese-vowels",
+        preprocessing="one vector of 12 cepstra for each frame, each binary16(cepstrum)",
+        fp32=fp32,
+        qat=real,
+        lowered=lowered,
+        seed=seed,
+        command=command,
+        method=(
+            f"{first}FP32, {epochs[0]} epochs of AdamW with noise on the input; {arithmetic}; {epochs[1]} epochs of "
+            f"QAT; {epochs[2]} epochs more in the machine's arithmetic"
+        ),
+    )
+
+
+def _check(hidden: Sequence[int], epochs: Sequence[int]):
+    if not hidden or min(hidden) < 1:
+        raise ValueError(f"hidden sizes are {list(hidden)}: give one or more, each at least 1")
+    check_epochs(epochs)
