@@ -21,6 +21,8 @@ def save_firmware(firmware: Firmware, path: Path):
     header = {"digest": firmware.config.digest, "config": asdict(firmware.config)}
     header |= {name: getattr(firmware, name) for name in ("name", "data", "inputs", "outputs", "loop", "text")}
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
+    if firmware.input_words is not None:
+        header["input_words"] = firmware.input_words
     tensor_file.write(KIND, path, header, arrays)
 
 
@@ -61,5 +63,6 @@ def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         tiles=Tiles(**{name: arrays[f"tiles.{name}"] for name in ("mantissas", "exponents", "integer")}),
         words=arrays["words"],
         biases=arrays["biases"],
+        input_words=header.get("input_words"),
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},
     )

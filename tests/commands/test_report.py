@@ -20,7 +20,7 @@ VERIFIED = SimpleNamespace(
     other=outputs([[3, 1, 2], [0, 5, 1], [1, 4, 3]]),
     samples=SimpleNamespace(labels=np.array([0, 1, 2]), classes=("bag", "boot", "coat")),
     model=SimpleNamespace(fp32_predictions=np.arange(10) % 3, qat_predictions=np.arange(10) % 3),
-    request=SimpleNamespace(first=6),
+    first=6,
 )
 
 
@@ -32,6 +32,12 @@ def test_differing_values():
 def test_confusion():
     assert sample_results.confusion(VERIFIED).tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 0]]
     assert sample_results.class_names(VERIFIED) == ["bag", "boot", "coat"]
+
+
+def test_results_without_labels():
+    unlabelled = SimpleNamespace(**{**vars(VERIFIED), "samples": SimpleNamespace(labels=None, classes=("bag",))})
+    assert sample_results.confusion(unlabelled).tolist() == []
+    assert "label" not in sample_results.table(unlabelled)
 
 
 def test_a_line_for_each_sample():
