@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from concord.hw.verilog import YOSYS, verilog
 from concord.sim.units import component
-from concord.spec.config import Config, preset
+from concord.spec.config import preset
 from rich.console import Console
 from rich.table import Table
 
@@ -33,21 +33,17 @@ class Script:
     """What Yosys does.
 
     Attributes:
-        narrow:  Multiplications of two operands of at most so many bits go to LUTs, wider ones to multipliers: Yosys
-                 alone puts a product of 4 by 4 bits into a whole 18 by 18 bit multiplier.
         flatten: Optimise across the borders of units.
     """
 
-    narrow: int
     flatten: bool
 
     @property
     def text(self) -> str:
         """The commands, from top.v to cells.json. Hidden names keep ABC's reintegration from meeting one twice."""
-        small = f"select -set small t:$mul r:A_WIDTH<={self.narrow} %i r:B_WIDTH<={self.narrow} %i"
         return "; ".join([
             "read_verilog top.v", "hierarchy -top top", "rename -hide", "proc", "opt_expr", "opt_clean", "wreduce",
-            small, "chtype -set $__soft_mul @small", f"synth_ecp5 -top top{'' if self.flatten else ' -noflatten'}",
+            f"synth_ecp5 -top top{'' if self.flatten else ' -noflatten'}",
             "tee -q -o cells.json stat -json"])
 
 
@@ -95,33 +91,30 @@ def table(rows: dict[str, Counter], title: str) -> Table:
     return result
 
 
-def narrow_of(config: Config) -> int:
-    """Bits of the wider operand of a tile engine's products."""
-    return max(config.weights.bits, config.activations.bits)
-
-
 def main(
     preset_name: Annotated[str, typer.Option("--preset", help="Machine configuration.")] = "ulx3s",
     unit: Annotated[str, typer.Option(help="Unit, named as its file in hw/.")] = "nnp",
-    narrow: Annotated[int | None, typer.Option(
-        help="Bits up to which products are made of LUTs; those of the operands where left out.")] = None,
     depth: Annotated[int, typer.Option(help="Levels of units shown.")] = 2,
     flat: Annotated[bool, typer.Option(help="Synthesise it flattened too.")] = True,
 ) -> None:
     """Synthesise and print."""
-    config, console = preset(preset_name), Console(width=100 if not sys.stdout.isatty() else None)
-    narrow = narrow_of(config) if narrow is None else narrow
-    text = verilog(component(unit, config), "top")
+    console = Console(width=100 if not sys.stdout.isatty() else None)
+    try:
+        config = preset(preset_name)
+        config.require_hardware()
+        text = verilog(component(unit, config), "top")
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     began = time.monotonic()
-    console.print(table(units(synthesise(text, Script(narrow=narrow, flatten=False)), unit, depth),
+    console.print(table(units(synthesise(text, Script(flatten=False)), unit, depth),
                         f"{unit} of {preset_name} on an ECP5, each unit on its own"))
     if flat:
-        total = sum(synthesise(text, Script(narrow=narrow, flatten=True)).values(), Counter())
+        total = sum(synthesise(text, Script(flatten=True)).values(), Counter())
         console.print(table({unit: total}, "Flattened"))
         for name, cost in costs(total).items():
             if name in DEVICE:
                 console.print(f"{name}: {cost:,} of {DEVICE[name]:,} in an LFE5U-85F, {cost / DEVICE[name]:.0%}")
-    console.print(f"products of at most {narrow} bits in LUTs; {time.monotonic() - began:.0f} s")
+    console.print(f"{time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from concord.hw.host.control import Control
 from concord.hw.host.counters import EventCounters
 from concord.hw.host.message_input import MessageInput
 from concord.hw.host.message_output import MessageOutput
-from concord.hw.lib.payloads import require_powers_of_two
 from concord.spec.config import Config
 from concord.spec.registers import Status
 
@@ -31,7 +30,7 @@ class NNP(wiring.Component):
     """
 
     def __init__(self, config: Config):
-        require_powers_of_two(config)
+        config.require_hardware()
         self.config = config
         self.control = Control(config)
         bits = 8 * config.message_bytes

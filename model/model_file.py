@@ -9,7 +9,7 @@ from concord.golden.lib import tensor_file
 from concord.model.layers.layer import Layer, Unknown
 from concord.model.layers.registry import KINDS, kind_of
 from concord.model.model import Model, Provenance
-from concord.spec.formats import Format, Rule
+from concord.spec.formats import Format
 
 KIND = tensor_file.Kind(
     key="concord quantised model", version=1, name="model", remedy="copy it again, or train again",
@@ -117,7 +117,7 @@ def _unpack(record: dict, arrays: dict[str, np.ndarray]) -> Layer:
 def _parse(where: str, kind: type, value):
     """A JSON value as the type of its field."""
     if kind is Format and isinstance(value, dict):
-        return Format(**{**value, "rule": Rule(value["rule"])})
+        return Format.from_record(value)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return kind(value)
     if isinstance(value, list) and all(type(item) is int for item in value):

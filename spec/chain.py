@@ -57,16 +57,16 @@ class Chain:
     def resolve(cls, config: Config, address: int, instructions: tuple[Instruction, ...],
                 registers: Registers) -> "Chain":
         """The chain that these instructions mean under these registers."""
-        rows, lanes = registers.rows, config.mfu_lanes
+        rows = registers.rows
         if instructions[0].op == Op.M_RD:
             rows = config.native_dim ** 2
-        words = source_words = -(-rows // lanes)
+        words = source_words = config.words_of(rows)
         row_tiles = 0
         if instructions[1].op == Op.MV_MUL:
             source_words = registers.columns * config.words
-            row_tiles = -(-rows // config.native_dim)
+            row_tiles = config.vectors_of(rows)
         return cls(address=address, instructions=instructions, registers=registers, source_words=source_words,
-                   words=words, row_tiles=row_tiles, last_lanes=rows - (words - 1) * lanes)
+                   words=words, row_tiles=row_tiles, last_lanes=rows - (words - 1) * config.mfu_lanes)
 
     @property
     def source(self) -> Instruction:

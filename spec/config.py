@@ -4,7 +4,16 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 
-from concord.spec.formats import Format, Rule
+from concord.spec.formats import Format, Rule, check_types
+from concord.spec.training import MOST_LANES
+
+#: Smallest and largest value of a number; 1 and 65,536 where it is not named.
+RANGES = {
+    "mfu_lanes": (2, 65536),  # A message carries no less than 32 bits of a word at once.
+    "acc_int": (0, 80),
+    "acc_frac": (0, 63),  # The converter's shift is a signed number of 7 bits.
+    "bias_bits": (2, 32),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,30 +83,63 @@ class Config:
     lazy_update: bool = False
 
     def __post_init__(self):
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, int) and not 0 <= value <= 65536:
-                raise ValueError(f"{field.name} = {value} is out of range: it lies in 0..65536")
+        check_types(self)
+        for name in (field.name for field in fields(self) if field.type is int):
+            lowest, highest = RANGES.get(name, (1, 65536))
+            if not lowest <= getattr(self, name) <= highest:
+                raise ValueError(f"{name} = {getattr(self, name)} is out of range: it lies in {lowest}..{highest}")
         for name in ("lanes", "mfu_lanes"):
-            if getattr(self, name) < 1 or self.native_dim % getattr(self, name):
+            if self.native_dim % getattr(self, name):
                 raise ValueError(f"{name} = {getattr(self, name)} must divide native_dim = {self.native_dim}")
-        for name in ("native_dim", "tile_engines", "initial_vrf", "addsub_vrf", "multiply_vrf", "net_in", "net_out",
-                     "mvmq_words", "matrix_tiles", "bias_words", "instructions", "accumulator_rows",
-                     "operand_columns", "chain_queue"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1")
         if self.matrix_tiles % self.tile_engines:
             raise ValueError(f"matrix_tiles = {self.matrix_tiles} must be a multiple of "
                              f"tile_engines = {self.tile_engines}")
-        if not 2 <= self.bias_bits <= 32:
-            raise ValueError(f"bias_bits = {self.bias_bits} must lie in 2..32")
         if self.message_bytes not in (4, 8, 16):
             raise ValueError(f"message_bytes = {self.message_bytes} must be 4, 8 or 16")
         if self.alignment < 0:
             raise ValueError(f"acc_frac = {self.acc_frac} drops bits of small blocks: it must be at least "
                              f"{self.acc_frac - self.alignment}")
-        if self.sum_bits > 80:
-            raise ValueError(f"acc_int + acc_frac = {self.sum_bits} is wider than the 80 bits an accumulator may have")
+        if not 2 <= self.sum_bits <= 80:
+            raise ValueError(f"acc_int + acc_frac = {self.sum_bits} is out of range: an accumulator has 2 to 80 bits")
+        if self.lazy_update and self.mfu_lanes > MOST_LANES:
+            raise ValueError(f"mfu_lanes = {self.mfu_lanes} must be at most {MOST_LANES} with lazy_update")
+
+    @classmethod
+    def from_record(cls, record: dict) -> "Config":
+        """The configuration that `dataclasses.asdict`, and JSON after it, made this record of.
+
+        Raises:
+            ValueError: it lacks an attribute, has an unknown one, or one that no machine has.
+        """
+        known = [field.name for field in fields(cls)]
+        for name in known:
+            if name not in record:
+                raise ValueError(f"the configuration lacks the attribute {name}")
+        for name in record:
+            if name not in known:
+                raise ValueError(f"a configuration has no attribute {name}: it has {', '.join(known)}")
+        formats = {name: Format.from_record(record[name]) for name in ("weights", "activations")}
+        return cls(**record | formats)
+
+    def require_hardware(self) -> None:
+        """Refuse a machine that runs on the golden model only.
+
+        Raises:
+            ValueError: hardware is not generated for it; a sentence that names the attribute.
+        """
+        for name in ("native_dim", "lanes", "mfu_lanes", "tile_engines"):
+            value = getattr(self, name)
+            if value & value - 1:
+                raise ValueError(f"hardware needs {name} to be a power of two, not {value}; "
+                                 f"such a machine runs on the golden model only")
+
+    def words_of(self, elements: int) -> int:
+        """Words that hold `elements` numbers, the last one padded."""
+        return -(-elements // self.mfu_lanes)
+
+    def vectors_of(self, elements: int) -> int:
+        """Native vectors that hold `elements` numbers, the last one padded: as many tiles as a matrix has across."""
+        return -(-elements // self.native_dim)
 
     @property
     def words(self) -> int:

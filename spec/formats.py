@@ -1,6 +1,6 @@
 """Operand formats: what a block of mantissas means."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 
@@ -9,6 +9,19 @@ class Rule(StrEnum):
 
     CEIL = "ceil"  #: E = ceil(log2 a): an exact power of two clips.
     FREXP = "frexp"  #: 2**(E-1) <= a < 2**E: nothing clips but what rounds up.
+
+
+def check_types(record) -> None:
+    """Refuse a dataclass with an attribute of another type than its annotation says, a bool for an int included.
+
+    Raises:
+        ValueError: names the attribute.
+    """
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if type(value) is not field.type:
+            raise ValueError(f"{field.name} = {value!r} must be of type {field.type.__name__}, not "
+                             f"{type(value).__name__}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,10 +47,16 @@ class Format:
     rule: Rule = Rule.FREXP
 
     def __post_init__(self):
+        check_types(self)
         if not 2 <= self.bits <= 16:
             raise ValueError(f"a mantissa has 2 to 16 bits, not {self.bits}")
         if not -15 <= self.e_min <= self.e_max <= 16:
             raise ValueError(f"exponents lie in -15..16 and rise, not {self.e_min}..{self.e_max}")
+
+    @classmethod
+    def from_record(cls, record: dict) -> "Format":
+        """The format that `dataclasses.asdict`, and JSON after it, made this record of."""
+        return cls(**record | {"rule": Rule(record["rule"])})
 
     @property
     def lowest(self) -> int:

@@ -12,6 +12,7 @@ from enum import IntEnum, IntFlag
 
 E_MIN, E_MAX = -126, 128  #: of every block, stored as E - E_MIN in 8 bits; a block of zeros has E_MIN
 EXPONENT_BITS = 8
+MOST_LANES = 256  #: Most parameters that the lazy-update unit takes in one cycle.
 
 
 class Width(IntEnum):

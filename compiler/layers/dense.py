@@ -24,7 +24,7 @@ class DenseCompiler(LayerCompiler):
         self._arithmetic = arithmetic
 
     def problems(self, layer, config):
-        columns = tiling.vectors(config, layer.inputs)
+        columns = config.vectors_of(layer.inputs)
         own = self._arithmetic.problems(layer, config)
         return own + limits.columns(config, columns) + limits.product_rows(config, layer.outputs)
 
@@ -39,7 +39,7 @@ class DenseCompiler(LayerCompiler):
                 *chains.behind(word),
                 *(write(target.at(word)) for target in targets),
                 rows=part.rows,
-                columns=tiling.vectors(build.config, layer.inputs),
+                columns=build.config.vectors_of(layer.inputs),
                 out_scale=chains.out_scale,
             )
         build.bounds.append(chains.bound())
@@ -93,7 +93,7 @@ class _Block:
     def __init__(self, build: Build, layer: BlockDense, source: Place, parts: int):
         self._build, self._layer = build, layer
         self.source = build.readable(source, layer.inputs, layer.name, parts)
-        columns = tiling.vectors(build.config, layer.inputs) * build.config.native_dim
+        columns = build.config.vectors_of(layer.inputs) * build.config.native_dim
         self._mantissas: np.ndarray = tiling.padded(layer.mantissas, columns, 1)
         self._bias = build.allocator.constant(Mem.ADDSUB_VRF0, layer.bias, f"{layer.name}, bias")
 

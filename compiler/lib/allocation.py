@@ -56,13 +56,13 @@ class Allocator:
 
     def vector(self, mem: Mem, elements: int, name: str) -> Place:
         """Room for a vector as an `mv_mul` reads it: whole native vectors, aligned; what is not written stays +0."""
-        words = -(-elements // self._config.native_dim) * self._config.words
+        words = self._config.vectors_of(elements) * self._config.words
         return Place(mem=mem, address=self.take(mem, words, name, self._config.words), words=words)
 
     def constant(self, mem: Mem, values: np.ndarray, name: str) -> Place:
         """Room for uint16[elements] that the firmware brings, padded with +0 to whole words."""
         lanes = self._config.mfu_lanes
-        padded = np.zeros((-(-values.size // lanes), lanes), np.uint16)
+        padded = np.zeros((self._config.words_of(values.size), lanes), np.uint16)
         padded.reshape(-1)[: values.size] = values.reshape(-1)
         place = Place(mem=mem, address=self.take(mem, len(padded), name), words=len(padded))
         self._constants[mem].append((place.address, padded))

@@ -34,7 +34,7 @@ class Build:
 
     def bias(self, name: str, values: np.ndarray) -> int:
         """BiasRf word of the first of values[rows]."""
-        count = tiling.words(self.config, len(values))
+        count = self.config.words_of(len(values))
         address = self.allocator.take(Mem.BIAS_RF, count, name)
         self._biases.append((address, values))
         return address
@@ -85,7 +85,7 @@ class Build:
         return result
 
     def _matrix(self, name, weights, exponents):
-        count = tiling.vectors(self.config, weights.shape[0]) * tiling.vectors(self.config, weights.shape[1])
+        count = self.config.vectors_of(weights.shape[0]) * self.config.vectors_of(weights.shape[1])
         address = self.allocator.take(Mem.MATRIX_RF, count, name)
         self._matrices.append((address, weights, exponents))
         return address

@@ -10,16 +10,6 @@ from concord.spec.isa import FIELDS
 LARGEST = (1 << FIELDS["a"].width) - 1
 
 
-def vectors(config: Config, elements: int) -> int:
-    """Native vectors that `elements` need."""
-    return -(-elements // config.native_dim)
-
-
-def words(config: Config, elements: int) -> int:
-    """Words that `elements` need."""
-    return -(-elements // config.mfu_lanes)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
     """Some rows of a matrix that one product gives.
@@ -52,19 +42,19 @@ def padded(array: np.ndarray, count: int, axis: int) -> np.ndarray:
 
 def whole_vectors(config: Config, values: np.ndarray | None) -> np.ndarray | None:
     """Operands for whole native vectors, with zeros behind them: the padding of the input stays +0."""
-    return None if values is None else padded(values, vectors(config, len(values)) * config.native_dim, 0)
+    return None if values is None else padded(values, config.vectors_of(len(values)) * config.native_dim, 0)
 
 
 def stacked(config: Config, gates: np.ndarray) -> np.ndarray:
     """[gates, rows, ...] as one tall [gates * rows', ...], each gate padded with zero rows to whole words."""
-    tall = padded(gates, words(config, gates.shape[1]) * config.mfu_lanes, 1)
+    tall = padded(gates, config.words_of(gates.shape[1]) * config.mfu_lanes, 1)
     return tall.reshape(-1, *gates.shape[2:])
 
 
 def tiles(config: Config, matrix: np.ndarray) -> np.ndarray:
     """[rows, columns] as [tiles, N, N] in the order of MatrixRf: tile of row r and column c is r * Columns + c."""
     size = config.native_dim
-    down, across = (vectors(config, n) for n in matrix.shape)
+    down, across = (config.vectors_of(n) for n in matrix.shape)
     whole = padded(padded(matrix, down * size, 0), across * size, 1)
     return whole.reshape(down, size, across, size).swapaxes(1, 2).reshape(-1, size, size)
 
@@ -72,7 +62,7 @@ def tiles(config: Config, matrix: np.ndarray) -> np.ndarray:
 def tile_exponents(config: Config, exponents: np.ndarray) -> np.ndarray:
     """[rows, columns / N] of row blocks as [tiles, N] in the order of `tiles`; padding rows have the smallest."""
     size = config.native_dim
-    down = vectors(config, len(exponents))
+    down = config.vectors_of(len(exponents))
     whole = np.full((down * size, exponents.shape[1]), config.weights.e_min, np.int8)
     whole[: len(exponents)] = exponents
     return whole.reshape(down, size, -1).swapaxes(1, 2).reshape(-1, size)

@@ -19,7 +19,7 @@ class BlockRecurrentCompiler(LayerCompiler):
     from_queue = True
 
     def problems(self, layer, config):
-        columns = tiling.vectors(config, layer.inputs) + tiling.vectors(config, layer.outputs)
+        columns = config.vectors_of(layer.inputs) + config.vectors_of(layer.outputs)
         own = limits.block_operands(layer, config)
         return own + limits.columns(config, columns) + limits.product_rows(config, layer.outputs)
 
@@ -61,9 +61,9 @@ class BlockStep(TimeStep):
 
     def product(self, one):
         columns = {
-            Part.BOTH: tiling.vectors(self.config, self.layer.inputs) + tiling.vectors(self.config, self.layer.outputs),
-            Part.INPUT: tiling.vectors(self.config, self.layer.inputs),
-            Part.RECURRENT: tiling.vectors(self.config, self.layer.outputs),
+            Part.BOTH: self.config.vectors_of(self.layer.inputs) + self.config.vectors_of(self.layer.outputs),
+            Part.INPUT: self.config.vectors_of(self.layer.inputs),
+            Part.RECURRENT: self.config.vectors_of(self.layer.outputs),
         }[one.part]
         source = self.place(one.operand, Mem.INITIAL_VRF) if one.part is Part.RECURRENT else self.x
         return Operand(source=source, columns=columns)
@@ -94,5 +94,5 @@ class BlockStep(TimeStep):
         both = [(layer.input_mantissas, layer.input_exponents), (layer.recurrent_mantissas, layer.recurrent_exponents)]
         chosen = {Part.BOTH: both, Part.INPUT: both[:1], Part.RECURRENT: both[1:]}[part]
         mantissas = [
-            tiling.padded(matrix, tiling.vectors(self.config, matrix.shape[2]) * size, 2) for matrix, _ in chosen]
+            tiling.padded(matrix, self.config.vectors_of(matrix.shape[2]) * size, 2) for matrix, _ in chosen]
         return np.concatenate(mantissas, axis=2), np.concatenate([exponents for _, exponents in chosen], axis=2)

@@ -25,7 +25,7 @@ class Piece:
 
 def in_one(config: Config, gates: int, outputs: int) -> bool:
     """Whether that many gates of `outputs` elements fit one product and MvmQ."""
-    tall = gates * tiling.words(config, outputs)
+    tall = gates * config.words_of(outputs)
     return tall <= config.mvmq_words and tall * config.mfu_lanes <= config.accumulator_rows
 
 
@@ -41,7 +41,7 @@ def tall(config: Config, chosen: Sequence[Piece]) -> np.ndarray:
 
 
 def _rows(config: Config, piece: Piece) -> np.ndarray:
-    count = tiling.words(config, piece.rows) * config.mfu_lanes
+    count = config.words_of(piece.rows) * config.mfu_lanes
     rows = np.full((count, 2), (piece.gate, -1))
     rows[: piece.rows, 1] = piece.word * config.mfu_lanes + np.arange(piece.rows)
     return rows

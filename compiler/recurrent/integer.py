@@ -24,7 +24,7 @@ class IntegerRecurrentCompiler(LayerCompiler):
         widest = max(layer.inputs, layer.outputs)
         return (
             limits.integer_operands(layer, config, [layer.input_weights, layer.recurrent_weights])
-            + limits.columns(config, tiling.vectors(config, widest))
+            + limits.columns(config, config.vectors_of(widest))
             + limits.product_rows(config, layer.outputs)
         )
 
@@ -47,7 +47,7 @@ class IntegerStep(TimeStep):
     first = Mem.MULTIPLY_VRF0
 
     def product(self, one):
-        columns = tiling.vectors(self.config, self.layer.outputs)
+        columns = self.config.vectors_of(self.layer.outputs)
         return Operand(source=self.place(one.operand, Mem.INITIAL_VRF), columns=columns,
                        out_scale=self.layer.recurrent_p)
 
@@ -96,7 +96,7 @@ class IntegerStep(TimeStep):
                 operate(Op.VV_ADD1, bias.at(word)),
                 *(write(target.at(word)) for target in targets),
                 rows=part.rows,
-                columns=tiling.vectors(config, layer.inputs),
+                columns=config.vectors_of(layer.inputs),
                 out_scale=layer.input_p,
             )
 

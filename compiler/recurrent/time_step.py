@@ -114,7 +114,7 @@ class TimeStep:
         if not isinstance(value, Stored) or value.state:
             return self.at(location).at(word)
         if value.gate is not None:
-            word += self.layer.cell.index(value.gate) * tiling.words(self.config, self.layer.outputs)
+            word += self.layer.cell.index(value.gate) * self.config.words_of(self.layer.outputs)
         return self._constant(value, location.mem).at(word)
 
     def products(self) -> list[list[Product]]:

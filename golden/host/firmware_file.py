@@ -7,7 +7,6 @@ import numpy as np
 from concord.golden.host.firmware import Firmware, Section, Tiles, check_machine
 from concord.golden.lib import tensor_file
 from concord.spec.config import Config
-from concord.spec.formats import Format, Rule
 from concord.spec.isa import Mem
 
 KIND = tensor_file.Kind(
@@ -48,7 +47,7 @@ def load_firmware(path: Path, config: Config | None = None) -> Firmware:
 
 
 def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
-    config = _config(header["config"])
+    config = Config.from_record(header["config"])
     if config.digest != header["digest"]:
         raise ValueError(
             f"it says that it is for machine {header['digest']:08x}, but describes {config.digest:08x}; compile again"
@@ -64,11 +63,3 @@ def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         biases=arrays["biases"],
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},
     )
-
-
-def _config(record: dict) -> Config:
-    """The configuration in a JSON header."""
-    formats = {
-        name: Format(**record[name] | {"rule": Rule(record[name]["rule"])}) for name in ("weights", "activations")
-    }
-    return Config(**record | formats)

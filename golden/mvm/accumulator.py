@@ -18,7 +18,7 @@ def accumulate(config: Config, weights, weight_exponents, operand, operand_expon
         weight_exponents:  int64[row_tiles, columns, N], stored exponents E - e_min.
         operand:           Mantissas int64[..., columns, N]; leading axes are iterations of the product.
         operand_exponents: int64[..., columns], stored exponents.
-        start:             int64[rows] or None.
+        start:             int64[rows] of at most 32 bits in integer mode, or None.
         rows:              Rows of the result.
         integer:           Integer mode: exponents are ignored.
 
@@ -31,11 +31,12 @@ def accumulate(config: Config, weights, weight_exponents, operand, operand_expon
     dots = dot_products(weights, operand)
     shift = alignment(config, weight_exponents, operand_exponents[..., None, :], integer=integer)
     bound = int(np.abs(dots).max()) << int(np.max(shift))
-    if bound * dots.shape[-2] < 1 << 62:
+    # What 64 bits lose counts in no total of 64 bits. Start values meet only sums without shift, far below 2**63.
+    if config.sum_bits <= 64 or bound * dots.shape[-2] < 1 << 63:
         sums = (dots << shift).sum(-2).reshape(*dots.shape[:-3], -1)[..., :rows]
         totals = wrap(sums if start is None else sums + start, config.sum_bits)
     else:
-        totals = _two_limbs(config, dots, shift, start, rows)
+        totals = _two_limbs(config, dots, shift, rows)
     events = Events()
     if config.count_overflows:
         for index in np.ndindex(operand.shape[:-2]):
@@ -44,16 +45,14 @@ def accumulate(config: Config, weights, weight_exponents, operand, operand_expon
     return totals, events
 
 
-def _two_limbs(config, dots, shift, start, rows):
+def _two_limbs(config, dots, shift, rows):
     """The totals, each by two sums of 64 bits: high * 2**_LIMB + low."""
     mask = (1 << _LIMB) - 1
-    small, rest = np.minimum(shift, _LIMB), np.clip(np.subtract(shift, _LIMB), 0, 63)
+    small, rest = np.minimum(shift, _LIMB), np.maximum(shift - _LIMB, 0)
     # What a left shift loses beyond 64 bits counts in no total of 80 bits.
     low = (dots << small & mask).sum(-2)
-    high = np.where(np.greater(shift, _LIMB), dots << rest, dots >> (_LIMB - small)).sum(-2)
+    high = (dots >> _LIMB - small << rest).sum(-2)
     high, low = (limb.reshape(*dots.shape[:-3], -1)[..., :rows] for limb in (high, low))
-    if start is not None:
-        high, low = high + (start >> _LIMB), low + (start & mask)
     totals = wrap((high.astype(object) << _LIMB) + low.astype(object), config.sum_bits)
     count, _ = misfits(totals, 64)
     return totals if count else totals.astype(np.int64)
@@ -66,14 +65,16 @@ def _events(config, weights, weight_exponents, operand, operand_exponents, start
     largest = int(np.abs(beats).max()) << int(shift.max())
     first = 0 if start is None else int(np.abs(start).max())
     events = product_events(config, weights, operand, rows)
-    if largest * beats.shape[1] * beats.shape[3] + first < 1 << config.sum_bits - 1:
+    limit = 1 << config.sum_bits - 1
+    if largest * beats.shape[1] * beats.shape[3] + first < limit:
         return events
-    if config.sum_bits > 62 or largest * config.tile_engines >= 1 << 62:
-        beats, shift = beats.astype(object), shift.astype(object)
-    beats = beats << shift[..., None]
     # The engines' columns of one step meet in one addition.
     spare = -beats.shape[1] % config.tile_engines
     beats = np.pad(beats, ((0, 0), (0, spare), (0, 0), (0, 0)))
+    shift = np.pad(shift, ((0, 0), (0, spare), (0, 0)))[..., None]
+    if limit + largest * config.tile_engines > 1 << 63:  # a sum before it wraps may not fit 64 bits
+        beats, shift = beats.astype(object), shift.astype(object)
+    beats = beats << shift
     tiles, columns, n, groups = beats.shape
     beats = beats.reshape(tiles, -1, config.tile_engines, n, groups).sum(2)
     beats = beats.transpose(0, 2, 1, 3).reshape(tiles * n, -1)[:rows]

@@ -61,9 +61,8 @@ def product_events(config: Config, weights, operand, rows: int) -> Events:
         operand: Integers [columns, N].
         rows:    Rows that are output.
     """
-    widest = max(config.weights.lowest * config.activations.lowest, -config.weights.lowest * config.activations.highest,
-                 -config.weights.highest * config.activations.lowest)
-    if widest < 1 << config.product_bits - 1:
+    # No mantissa has a larger magnitude than the lowest.
+    if config.weights.lowest * config.activations.lowest < 1 << config.product_bits - 1:
         return Events()
     products = np.asarray(weights, np.int64) * np.asarray(operand, np.int64)[:, None]
     products = products.transpose(0, 2, 1, 3).reshape(-1, operand.size)[:rows]

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.host.crc import CRC32
 from concord.hw.host.message_items import MessageItems
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import require_powers_of_two, word
+from concord.hw.lib.payloads import word
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS, END_BITS, VRFS, depth
 from concord.spec.messages import MessageKind
@@ -57,7 +57,7 @@ class MessageInput(wiring.Component):
     """
 
     def __init__(self, config: Config):
-        require_powers_of_two(config)
+        config.require_hardware()
         self.config = config
         super().__init__({
             "i": In(stream.Signature(message_payloads.beat(config))),
@@ -155,7 +155,7 @@ class MessageInput(wiring.Component):
         """The units of the beats that come in: a view of the first, whether it is there, and a signal that takes it."""
         unit, valid, ready = Signal(message_payloads.Unit), Signal(), Signal()
         count = 8 * self.config.message_bytes // message_payloads.UNIT
-        index = Signal(range(count))
+        index = Signal(range(max(2, count)))  # at least a bit: Verilog has no signals without bits
         m.d.comb += [
             unit.data.eq(self.i.p.data.word_select(index, message_payloads.UNIT)),
             unit.last.eq(self.i.p.last),
@@ -164,7 +164,7 @@ class MessageInput(wiring.Component):
             self.i.ready.eq(ready & unit.end & ~self.reset),
         ]
         with m.If(valid & ready):
-            m.d.sync += index.eq(index + 1)
+            m.d.sync += index.eq(Mux(unit.end, 0, index + 1))
         return unit, valid, ready
 
     def _header(self, m, header, place, bits):

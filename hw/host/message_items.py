@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import require_powers_of_two, word
+from concord.hw.lib.payloads import word
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS
 from concord.spec.messages import MessageKind, item_bytes
@@ -33,7 +33,7 @@ class MessageItems(wiring.Component):
     """
 
     def __init__(self, config: Config):
-        require_powers_of_two(config)
+        config.require_hardware()
         self.config = config
         super().__init__({
             "start": In(1), "header": In(message_payloads.Header),

@@ -13,7 +13,7 @@ from concord.hw.lib.pipeline import delay
 from concord.hw.lib.queue import Queue
 from concord.hw.lib.reserved_queue import ReservedQueue
 from concord.hw.lib.stages import Registered, follow
-from concord.spec.training import EXPONENT_BITS, LazyFormat
+from concord.spec.training import EXPONENT_BITS, MOST_LANES, LazyFormat
 
 __all__ = ["LazyUpdate", "lazy_block", "lazy_elements", "lazy_parameters"]
 
@@ -71,8 +71,8 @@ class LazyUpdate(wiring.Component):
     """
 
     def __init__(self, fmt: LazyFormat, lanes: int):
-        if not 1 <= lanes <= 256:
-            raise ValueError(f"a lazy update has 1 to 256 lanes, not {lanes}")
+        if not 1 <= lanes <= MOST_LANES:
+            raise ValueError(f"a lazy update has 1 to {MOST_LANES} lanes, not {lanes}")
         self.fmt, self.lanes = fmt, lanes
         self.stages = stages(fmt)
         totals = data.StructLayout(dict.fromkeys((*COUNTS, "changes"), COUNT))

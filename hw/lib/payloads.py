@@ -18,21 +18,6 @@ MEMORIES = range(len(VRFS) + len(QUEUES))  #: The indices.
 OPERANDS = tuple(mem - 1 for mems in OPERAND_MEMORIES.values() for mem in mems)
 
 
-def require_powers_of_two(config: Config) -> None:
-    """Refuse what gates are not generated for.
-
-    Raises:
-        ValueError: a dimension is not a power of two, or there is but one MFU lane.
-    """
-    for name in ("native_dim", "lanes", "mfu_lanes", "tile_engines"):
-        value = getattr(config, name)
-        if value & value - 1:
-            raise ValueError(f"hardware needs {name} to be a power of two, not {value}; "
-                             f"such a machine runs on the golden model only")
-    if config.mfu_lanes < 2:
-        raise ValueError("hardware needs mfu_lanes of at least 2")
-
-
 def word(config: Config) -> data.ArrayLayout:
     """M binary16 values, lane 0 in the low bits."""
     return data.ArrayLayout(16, config.mfu_lanes)

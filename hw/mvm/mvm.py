@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.delay_control import delay_control
-from concord.hw.lib.payloads import Load, Product, operand_word, require_powers_of_two, word
+from concord.hw.lib.payloads import Load, Product, operand_word, word
 from concord.hw.lib.pipeline import delay
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.accumulator import Accumulator
@@ -64,7 +64,7 @@ class MatrixVectorMultiplier(wiring.Component):
     """
 
     def __init__(self, config: Config):
-        require_powers_of_two(config)
+        config.require_hardware()
         self.config = config
         self.rotator = OperandRotator(config)
         self.engines = [TileEngine(config) for _ in range(config.tile_engines)]

@@ -15,7 +15,6 @@ from typing import Annotated
 import numpy as np
 import typer
 from concord.sim.campaigns.shrink import shrink
-from concord.sim.machines.build import BUILD
 from concord.sim.machines.host import MachineTimeout, build, machine
 from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.functional_coverage import all_bins, bins
@@ -115,8 +114,10 @@ def _machine(config: str, seed: int, program: int, trace: Path | None = None):
 def _difference(one: Case, hardware, program: int) -> str | None:
     try:
         return compare(one, hardware, late=program % 2 == 1)
-    except (AssertionError, MachineTimeout, ValueError) as error:
+    except (AssertionError, MachineTimeout) as error:
         return str(error)
+    except Exception as error:  # golden, or the host, breaks: that is a failure of this program, and not of the others
+        return f"{type(error).__name__}: {error}"
 
 
 def _smaller(one: Case, seed: int, program: int) -> Case:
@@ -170,7 +171,8 @@ def main(
     console, began = Console(), time.monotonic()
     configs = config or CONFIGURATIONS
     if program is not None:
-        trace = BUILD.parent / f"{configs[0]}-{seed}-{program}.vcd"
+        trace = Path("build") / f"{configs[0]}-{seed}-{program}.vcd"
+        trace.parent.mkdir(exist_ok=True)
         found = Volume()
         found.add(chunk(configs[0], seed, [program], trace))
         console.print(case(configs[0], seed, program).text, markup=False)

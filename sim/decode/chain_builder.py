@@ -23,8 +23,8 @@ def values(chain: Chain) -> dict[str, int]:
     """The scalar registers, and what is derived from them."""
     r = chain.registers
     return {name: getattr(r, name) for name in r.__slots__} | {
-        "words": -(-r.rows // CONFIG.mfu_lanes), "vector_words": r.columns * CONFIG.words,
-        "row_tiles": -(-r.rows // CONFIG.native_dim),
+        "words": CONFIG.words_of(r.rows), "vector_words": r.columns * CONFIG.words,
+        "row_tiles": CONFIG.vectors_of(r.rows),
         "span_source": (r.iterations_x - 1) * r.stride_x + (r.iterations // r.iterations_x - 1) * r.stride_y}
 
 

@@ -4,7 +4,6 @@ import json
 from dataclasses import asdict
 
 from concord.spec.config import PRESETS, Config, preset
-from concord.spec.formats import Format, Rule
 
 
 def to_text(config: Config) -> str:
@@ -15,9 +14,4 @@ def to_text(config: Config) -> str:
 
 def from_text(text: str) -> Config:
     """The configuration that `to_text` wrote."""
-    if not text.startswith("{"):
-        return preset(text)
-    record = json.loads(text)
-    formats = {name: Format(**record[name] | {"rule": Rule(record[name]["rule"])})
-               for name in ("weights", "activations")}
-    return Config(**record | formats)
+    return Config.from_record(json.loads(text)) if text.startswith("{") else preset(text)

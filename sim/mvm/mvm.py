@@ -145,7 +145,7 @@ class Run:
     def multiply(self, tile: int, rows: int, columns: int, iterations: int, integer: bool):
         """Queue a product; the words that it should yield, and what was given, by name."""
         n, lanes, rng = CONFIG.native_dim, CONFIG.mfu_lanes, self.rng
-        row_tiles, words = -(-rows // n), -(-rows // lanes)
+        row_tiles, words = CONFIG.vectors_of(rows), CONFIG.words_of(rows)
         unsigned, bias = (integer and rng.random() < 0.5 for _ in range(2))
         out_scale = int(rng.integers(-10, 20)) if integer else int(rng.integers(-32, 32))
         address = int(rng.integers(0, CONFIG.bias_words - words + 1)) if bias else 0
@@ -176,7 +176,7 @@ class Run:
     async def results(self, bits, given):
         """Take the words of a product and compare them with these rows of its iterations."""
         iterations, rows = bits.shape
-        words = -(-rows // CONFIG.mfu_lanes)
+        words = CONFIG.words_of(rows)
         got = unpack(word(CONFIG), await self.result.receive(iterations * words)).reshape(iterations, -1)[:, :rows]
         assert_equal("result", got, bits, **given)
 

@@ -91,7 +91,7 @@ def feeds_itself(chain: Chain) -> bool:
 def fields(config: Config, chain: Chain) -> dict:
     """The fields of `hw.lib.payloads.chain` for a chain."""
     r, source, product = chain.registers, chain.source, chain.product
-    words, address = -(-r.rows // config.mfu_lanes), (1 << address_bits(config)) - 1
+    words, address = config.words_of(r.rows), (1 << address_bits(config)) - 1
     record = {
         "mv_mul": bool(product), "push": bool(chain.pushes), "matrix": chain.loads,
         "vector_words": r.columns * config.words & 0xFFFF, "words": words, "tail": r.rows % config.mfu_lanes,

@@ -6,6 +6,7 @@ from concord.spec.check import check
 from concord.spec.config import Config
 from concord.spec.isa import MEMORY_NAMES, SPECS, VRFS, WORD, Error, Mem, Op, depth
 
+ATTEMPTS = 200  #: Random faults that are tried before an error counts as one that does not fit.
 _COPY = "v_rd NetQ\nv_wr NetQ\nend_chain\n"
 
 
@@ -20,18 +21,31 @@ def fault(author: Author, error: Error | None = None) -> list[int]:
     """The author's program and behind it one fault.
 
     Args:
-        error: The error that it causes; any where left out.
+        error: The error that it causes; any that fits where left out.
 
     Raises:
-        ValueError: no program of this machine stops with `error`.
+        ValueError: no program of this machine stops with `error`, or there is no room for the fault.
     """
-    config, rng = author.config, author.rng
+    config = author.config
     choices = errors(config)
+    wanted = [error]
     if error is None:
-        error = choices[rng.integers(len(choices))]
-    if error not in choices:
+        first = int(author.rng.integers(len(choices)))
+        wanted = choices[first:] + choices[:first]
+    elif error not in choices:
         raise ValueError(f"no program of this machine stops with {error.name}")
-    while True:
+    for each in wanted:
+        if program := _attempts(author, each):
+            return program
+    names = ", ".join(each.name for each in wanted)
+    raise ValueError(f"no fault that stops with {names} was found in {ATTEMPTS} attempts behind a program of "
+                     f"{len(author.program)} instructions: the machine has {config.instructions}, give it more")
+
+
+def _attempts(author, error):
+    """The author's program with a fault that stops with `error`, or None where no attempt has made one."""
+    config, rng = author.config, author.rng
+    for _ in range(ATTEMPTS):
         tail = assemble(_sane(config) + str(rng.choice(_FAULTS[error](author))) + "\n")
         if error == Error.END:
             room = config.instructions - len(author.program) - len(tail)
@@ -40,6 +54,7 @@ def fault(author: Author, error: Error | None = None) -> list[int]:
         violation = check(program, config, author.modes) if len(program) <= config.instructions else None
         if violation and violation.error == error:
             return program
+    return None
 
 
 def _sane(config):

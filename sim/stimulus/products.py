@@ -8,12 +8,12 @@ from concord.spec.config import Config
 
 def random_product(config: Config, rng: np.random.Generator) -> dict[str, int]:
     """The fields of `hw.lib.payloads.Product` of a product within the machine's limits, mostly a small one."""
-    n, lanes = config.native_dim, config.mfu_lanes
+    n = config.native_dim
     most = min(config.operand_columns, config.matrix_tiles)
     columns = int(rng.integers(1, (most if rng.random() < 0.2 else min(most, 2 * config.tile_engines + 1)) + 1))
     row_tiles = int(rng.integers(1, min(config.accumulator_rows // n, config.matrix_tiles // columns, 4) + 1))
     rows = row_tiles * n - int(rng.integers(n))
-    words = -(-rows // lanes)
+    words = config.words_of(rows)
     integer, bias = (int(flag) for flag in rng.integers(0, 2, 2))
     bias &= integer & (words <= config.bias_words)
     return {

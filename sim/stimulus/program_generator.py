@@ -141,7 +141,7 @@ class Author:
 
     def _pop(self) -> list[int]:
         held, shape = self.state().held, self._shape(12)
-        words = min(-(-shape.rows // self.config.mfu_lanes), held)
+        words = min(self.config.words_of(shape.rows), held)
         changes = {"rows": min(shape.rows, words * self.config.mfu_lanes)}
         if words * shape.iterations > held:
             changes |= {"iterations": held // words, "iterations_x": 1}
@@ -151,7 +151,7 @@ class Author:
     def _load(self) -> list[int]:
         config, rng = self.config, self.rng
         shape = self._shape(1)
-        shape = _changed(shape, iterations=min(shape.iterations, 2), iterations_x=1)
+        shape = _changed(shape, iterations=min(shape.iterations, 2, config.matrix_tiles), iterations_x=1)
         tile = int(rng.integers(min(config.matrix_tiles - shape.iterations, _HOT) + 1))
         target = Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=tile, integer=int(rng.integers(2)))
         return self._close(shape, [Instruction(op=Op.M_RD, mem=Mem.NET_Q), target])
@@ -168,14 +168,14 @@ class Author:
         config, rng = self.config, self.rng
         shape = self._shape(most_words, config.words)
         rows = min(shape.rows, config.accumulator_rows)
-        row_tiles = -(-rows // config.native_dim)
+        row_tiles = config.vectors_of(rows)
         columns = int(rng.integers(1, min(config.operand_columns, 4, max(1, config.matrix_tiles // row_tiles)) + 1))
         shape = _changed(shape, rows=rows, columns=columns, out_scale=int(rng.integers(-4, 9)
                          if rng.random() < 0.8 else rng.integers(-32, 32)))
         modes, count = self.state().modes, row_tiles * columns
         first = [t for t in range(config.matrix_tiles - count + 1) if len(set(modes[t:t + count])) == 1]
         tile = int(rng.choice(first[:_HOT] if rng.random() < 0.6 else first)) if first else 0
-        integer, words = modes[tile], -(-rows // config.mfu_lanes)
+        integer, words = modes[tile], config.words_of(rows)
         bias = integer and rng.random() < 0.5 and words <= config.bias_words
         product = Instruction(
             op=Op.MV_MUL, a=tile, integer=int(integer), unsigned=int(integer and rng.random() < 0.4), bias=int(bias),
@@ -193,7 +193,7 @@ class Author:
         if mem in QUEUES:
             return instruction
         inc = int(self.rng.random() < (0.7 if shape.iterations > 1 else 0.1))
-        room = depth(self.config, mem) - (words or -(-shape.rows // self.config.mfu_lanes))
+        room = depth(self.config, mem) - (words or self.config.words_of(shape.rows))
         if reach * inc > room:
             inc = 0
         room = max(room - reach * inc, 0) // step

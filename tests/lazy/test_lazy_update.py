@@ -6,7 +6,7 @@ from math import floor
 
 import numpy as np
 import pytest
-from concord.golden.lazy.lazy_update import Counts, Parameters, align, lazy_update, one_pass, start
+from concord.golden.lazy.lazy_update import Counts, Parameters, align, lazy_update, next_change, one_pass, start
 from concord.golden.lazy.tensor import Block
 from concord.spec.training import E_MAX, E_MIN, Ask, LazyFormat
 
@@ -157,6 +157,12 @@ def test_zero_mantissas_sink_to_their_residuals():
         new = lazy_update(new, block([0, 0], 0))
     assert FULL.small <= np.abs(new.mantissas).max() <= FULL.highest
     assert new.joint.tolist() == [-1000 << 10 - new.exponent, 400 << 10 - new.exponent]
+
+
+def test_the_exponent_falls_only_where_all_mantissas_are_small():
+    for largest, change in ((FULL.small - 1, -1), (FULL.small, 0)):
+        assert next_change(0, largest << FULL.shift, largest, True, 10, FULL) == change
+        assert one_pass(parameters([largest], [0], 10), np.array([0]), 10).change == change
 
 
 def test_range_of_exponents_ends():

@@ -1,13 +1,16 @@
-"""golden.lib.float16 against fractions, numpy and Berkeley TestFloat."""
+"""golden.lib.float16 against fractions, numpy, gfloat and, where its vectors are at hand, Berkeley TestFloat."""
 
 import lzma
+import operator
 import os
 from fractions import Fraction
 from pathlib import Path
 
+import gfloat
 import numpy as np
 import pytest
 from concord.golden.lib import float16
+from gfloat.formats import format_info_binary16
 
 EVERY = np.arange(1 << 16, dtype=np.uint16)
 NUMBERS = EVERY[~float16.is_nan(EVERY)]
@@ -136,37 +139,82 @@ def test_a_float_is_refused():
         float16.add(np.float16([1]), np.float16([1]))
 
 
-def vectors(name):
+#: Zeros, subnormals, ones, ties, the largest numbers, infinities and NaNs, of both signs.
+CORNERS = [pattern | sign for sign in (0, 0x8000) for pattern in (
+    0x0000, 0x0001, 0x0002, 0x0003, 0x01FF, 0x03FF, 0x0400, 0x0401, 0x07FF, 0x0800, 0x1400, 0x13FF, 0x2C00, 0x33FF,
+    0x37FF, 0x3800, 0x3801, 0x3BFF, 0x3C00, 0x3C01, 0x3FFF, 0x4000, 0x4248, 0x6400, 0x67FF, 0x7800, 0x7BFE, 0x7BFF,
+    0x7C00, 0x7C01, 0x7E00, 0x7FFF)]
+INTEGERS = [sign * ((odd << place) + off) for sign in (1, -1) for odd in (1, 3, 2047, 2049, 4095, 65519 << 1)
+            for place in range(0, 31 - odd.bit_length()) for off in (-1, 0, 1)]
+WORDS = [sign | exponent << 23 | fraction for sign in (0, 1 << 31) for exponent in range(85, 150) for fraction in (
+    0, 1, 0xFFF, 0x1000, 0x1001, 0x2000, 0x3000, 0x3001, 0x7FEFFF, 0x7FF000, 0x7FFFFF)]
+
+
+def encoded(number: float) -> int:
+    """The binary16 pattern of a number, as gfloat rounds it."""
+    if np.isnan(number):
+        return float16.NAN
+    return gfloat.encode_float(format_info_binary16, gfloat.round_float(format_info_binary16, number))
+
+
+def of_gfloat(name: str) -> list[tuple[int, ...]]:
+    """Lines as in TestFloat's file of that name: operands and result."""
+    match name:
+        case "i32_to_f16":
+            return [(number & 0xFFFFFFFF, encoded(float(number))) for number in INTEGERS]
+        case "f32_to_f16":
+            numbers = np.array(WORDS, np.uint32).view(np.float32)
+            return [(bits, encoded(float(number))) for bits, number in zip(WORDS, numbers, strict=True)]
+    operation = getattr(operator, name.removeprefix("f16_"))
+    values = {bits: gfloat.decode_float(format_info_binary16, bits).fval for bits in CORNERS}
+    # Sums and products of two binary16 numbers are exact in binary64.
+    results = [(a, b, operation(values[a], values[b])) for a in CORNERS for b in CORNERS]
+    return [(a, b, int(got) if isinstance(got, bool) else encoded(got)) for a, b, got in results]
+
+
+def of_testfloat(name: str) -> list[list[int]]:
+    """Lines of TestFloat's file, without the flags."""
     path = FOLDER / f"{name}.tv.xz"
     if not path.exists():
-        pytest.skip(f"no TestFloat vectors in {FOLDER}: set CONCORD_VECTORS to their folder")
+        pytest.skip(f"{name} was compared with gfloat only: there is no {path}; set CONCORD_VECTORS to the folder of "
+                    f"TestFloat's vectors")
     with lzma.open(path, "rt") as lines:
-        return np.array([[int(word, 16) for word in line.split()] for line in lines]).T
+        return [[int(word, 16) for word in line.split()[:-1]] for line in lines]
+
+
+@pytest.fixture(params=[of_gfloat, of_testfloat], ids=["gfloat", "TestFloat"])
+def vectors(request):
+    """Columns of operands and results, by the name of an operation."""
+    return lambda name: np.array(request.param(name)).T
 
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul"])
-def test_arithmetic_of_testfloat(name):
-    a, b, want, _ = vectors(f"f16_{name}").astype(np.uint16)
+def test_arithmetic_of_others(name, vectors):
+    a, b, want = vectors(f"f16_{name}").astype(np.uint16)
+    assert len(want) > 4000
     assert (getattr(float16, name)(a, b) == want).all()
 
 
-def test_maximum_of_testfloat():
-    a, b, less, _ = vectors("f16_lt").astype(np.uint16)
-    _, _, equal, _ = vectors("f16_eq").astype(np.uint16)
+def test_maximum_of_others(vectors):
+    a, b, less = vectors("f16_lt").astype(np.uint16)
+    _, _, equal = vectors("f16_eq").astype(np.uint16)
     distinct = ~(float16.is_nan(a) | float16.is_nan(b)) & (equal == 0)
+    assert distinct.sum() > 3000
     assert (float16.maximum(a, b) == np.where(less, b, a))[distinct].all()
 
 
-def test_conversion_of_testfloat():
-    integers, want, _ = vectors("i32_to_f16")
+def test_conversion_of_others(vectors):
+    integers, want = vectors("i32_to_f16")
+    assert len(want) > 300
     assert (float16.from_integer(integers.astype(np.uint32).view(np.int32), 0) == want).all()
 
 
-def test_conversion_of_testfloat_binary32():
+def test_conversion_of_binary32_of_others(vectors):
     # A finite binary32 number is an integer times a power of two as well.
-    bits, want, _ = vectors("f32_to_f16")
+    bits, want = vectors("f32_to_f16")
     exponent, fraction = bits >> 23 & 0xFF, bits & 0x7FFFFF
     numbers = (exponent < 255) & (exponent + fraction > 0)
+    assert numbers.sum() > 300
     significand = np.where(exponent > 0, fraction | 0x800000, fraction) * np.where(bits >> 31, -1, 1)
     got = float16.from_integer(significand, 150 - np.maximum(exponent, 1))
     assert (got == want)[numbers].all()

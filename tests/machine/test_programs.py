@@ -1,13 +1,16 @@
 """Random programs: they are legal or not as intended, hit every bin, and mean the same however golden computes them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from concord.golden.machine import Machine
 from concord.golden.schedule import chain as golden_chain
 from concord.golden.schedule.vectorisation import Plan, plan
 from concord.sim.campaigns.shrink import shrink
-from concord.sim.stimulus.faults import errors
+from concord.sim.stimulus.faults import errors, fault
 from concord.sim.stimulus.functional_coverage import all_bins, bins
+from concord.sim.stimulus.program_generator import Author
 from concord.sim.stimulus.programs import random_illegal, random_program
 from concord.spec.config import preset
 from concord.spec.isa import Error, Op, decode
@@ -70,6 +73,27 @@ def test_any_error_may_be_asked_for(name):
         assert random_illegal(preset(name), np.random.default_rng(1), error).error == error
     with pytest.raises(ValueError, match="no program of this machine stops with MESSAGE"):
         random_illegal(preset(name), np.random.default_rng(1), Error.MESSAGE)
+
+
+SMALLEST = [{name: 1} for name in (
+    "mvmq_words", "matrix_tiles", "operand_columns", "accumulator_rows", "bias_words", "initial_vrf", "net_in")]
+
+
+@pytest.mark.parametrize("changes", SMALLEST, ids=str)
+@pytest.mark.parametrize("name", ["tiny", "serial"])
+def test_programs_of_the_smallest_memories(name, changes):
+    config = replace(preset(name), **changes)
+    for seed in range(15):
+        assert random_program(config, np.random.default_rng(seed)).error == Error.NONE
+        assert random_illegal(config, np.random.default_rng(seed)).error != Error.NONE
+
+
+def test_a_fault_that_does_not_fit_is_told():
+    author = Author(replace(preset("tiny"), instructions=4), np.random.default_rng(1), [False] * 32, 100)
+    with pytest.raises(ValueError, match="no fault that stops with QUEUE was found .* has 4, give it more"):
+        fault(author, Error.QUEUE)
+    with pytest.raises(ValueError, match="no fault that stops with .*QUEUE.* was found"):
+        fault(author)
 
 
 def test_a_seed_gives_one_case():

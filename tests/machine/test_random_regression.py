@@ -1,7 +1,37 @@
 """Two thousand random programs on the Verilated machine."""
 
-from concord.sim.campaigns.random_regression import volume
+from types import SimpleNamespace
+
+import pytest
+from concord.sim.campaigns import random_regression as module
+from concord.sim.campaigns.random_regression import chunk, volume
 from concord.sim.units import CONFIGURATIONS
+
+
+class Idle:
+    """A machine that is not simulated."""
+
+    link = SimpleNamespace(cycles=0)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("error", [OverflowError("int too large"), IndexError("no such word"), ValueError("no shape")])
+def test_a_program_on_which_golden_breaks_is_a_failure(monkeypatch, error):
+    def broken(*_, **__):
+        raise error
+
+    monkeypatch.setattr(module, "compare", broken)
+    monkeypatch.setattr(module, "machine", lambda *_, **__: Idle())
+    monkeypatch.setattr(module, "shrink", lambda one, _: one)
+    (failure,) = chunk("tiny", 1, [3]).failures
+    assert failure.program == 3
+    assert failure.sentence == f"{type(error).__name__}: {error}"
+    assert failure.text
 
 
 def test_random_programs():

@@ -17,7 +17,10 @@ from concord.spec.messages import MessageKind, item_bytes
 
 NARROW = replace(preset("tiny"), acc_int=2, acc_frac=9, weights=Format(bits=4, e_min=0, e_max=3), product_bits=7,
                  activations=Format(bits=5, e_min=-2, e_max=2), tile_engines=2, bias_bits=14, output_bits=8)
-CONFIGS = {"tiny": preset("tiny"), "serial": preset("serial"), "wide": preset("wide"), "narrow": NARROW}
+CONFIGS = {
+    "tiny": preset("tiny"), "serial": preset("serial"), "wide": preset("wide"), "narrow": NARROW,
+    "engines": replace(preset("tiny"), tile_engines=2), **{
+        f"{bits} bits": replace(preset("tiny"), tile_engines=4, acc_int=bits - 44) for bits in (62, 63, 64, 65)}}
 
 
 def wrap(value: int, bits: int) -> int:
@@ -97,6 +100,72 @@ def test_accumulate(name):
                          None if start is None else start[r], integer) for r in range(rows)]
         assert totals.tolist() == want
         assert events == loop.events()
+
+
+def one_row(config, weights, operand, shifts, start=None):
+    """Total and events of one row whose native vectors repeat one weight and one operand: [columns] of each.
+
+    Args:
+        shifts: Left shift of each column; None in integer mode.
+    """
+    n, columns = config.native_dim, len(weights)
+    matrix = np.zeros((1, columns, n, n), np.int64)
+    matrix[0, :, 0] = np.asarray(weights).reshape(columns, -1)
+    vectors = np.broadcast_to(np.asarray(operand).reshape(columns, -1), (columns, n))
+    stored = np.zeros(columns, np.int64) if shifts is None else np.array(shifts) - config.alignment
+    exponents = np.minimum(stored, 31)
+    totals, events = accumulate(
+        config, matrix, np.broadcast_to(exponents[:, None], (1, columns, n)), vectors, stored - exponents,
+        None if start is None else np.array([start]), rows=1, integer=shifts is None)
+    return totals.tolist()[0], events
+
+
+def single(config, values):
+    """Rows of native vectors, of which only the first element is not zero."""
+    return [[value] + [0] * (config.native_dim - 1) for value in values]
+
+
+@pytest.mark.parametrize(("weights", "operand", "start"), [
+    ([-8], [-16], None),  # 2 beats of 512
+    ([-8, -8], [-8, -8], None),  # 2 columns with 2 beats of 256 each
+    ([-8], [-15], 64),  # 960, and a start value
+])
+def test_a_sum_at_the_end_of_the_range_is_an_event(weights, operand, start):
+    total, events = one_row(replace(NARROW, product_bits=16), weights, operand, None, start)
+    assert (total, events) == (-1024, Events(partial=1, excess_partial=1))
+
+
+def test_a_sum_before_it_wraps_may_need_65_bits():
+    # 2**61 and then 3 * 2**61 make 2**63, of which accumulators of 63 bits lack two.
+    config = replace(preset("tiny"), acc_int=19)
+    assert one_row(config, single(config, [1, 3]), [1, 1], [61, 61]) == (0, Events(partial=1, excess_partial=2))
+
+
+@pytest.mark.parametrize("acc_int", [0, 19, 20])
+def test_a_beat_of_two_engines_may_need_65_bits(acc_int):
+    config = replace(preset("tiny"), acc_int=acc_int, tile_engines=2)
+    total, events = one_row(config, single(config, [1, 1]), [1, 1], [62, 62])
+    assert (total, events) == (wrap(1 << 63, 44 + acc_int), Events(partial=1, excess_partial=21 - acc_int))
+
+
+@pytest.mark.parametrize("acc_int", [21, 22, 36])
+def test_a_sum_of_more_than_64_bits(acc_int):
+    config = replace(preset("tiny"), acc_int=acc_int)
+    assert one_row(config, single(config, [1, 1]), [1, 1], [62, 62]) == (1 << 63, Events())
+    assert one_row(config, single(config, [-1, -1]), [1, 1], [62, 62]) == (-1 << 63, Events())
+
+
+def test_an_alignment_may_move_everything_beyond_the_accumulator():
+    wide = Format(bits=2, e_min=16, e_max=16)
+    config = replace(preset("tiny"), weights=wide, activations=wide, acc_int=0, acc_frac=63, count_overflows=False)
+    assert config.alignment == 93
+    assert one_row(config, [1], [1], [93])[0] == 0
+
+
+def test_a_product_of_the_two_lowest_mantissas_counts():
+    config = replace(NARROW, product_bits=8)  # 8 * 16 does not fit, 8 * 15 and 7 * 16 do
+    _, events = one_row(config, single(config, [-8]), [-16], None)
+    assert events == Events(product=1, excess_product=1)
 
 
 def test_iterations_add_up():

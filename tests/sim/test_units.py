@@ -1,6 +1,12 @@
 """Every unit under Verilator, by its testbench. `nox -s regress` runs this test with more configurations and seeds."""
 
+from dataclasses import replace
+
 import pytest
+from concord.sim.drivers.configs import to_text
+from concord.sim.machines.build import run
+from concord.sim.units import UNITS
+from concord.spec.config import preset
 
 
 def test_unit(job, record_property):
@@ -14,3 +20,11 @@ def test_unit(job, record_property):
         failure = f"{error}\nRepeat with: {job.command}"
     if failure:
         pytest.fail(failure, pytrace=False)
+
+
+@pytest.mark.parametrize("name", ["accumulator", "mvm"])
+def test_two_engines_count_sums_of_more_than_62_bits(name):
+    config = replace(preset("tiny"), tile_engines=2)
+    unit = UNITS[name]
+    dut = unit.driven(config)
+    run(dut, unit.testbench, CONFIG=to_text(config), **unit.environment(dut))

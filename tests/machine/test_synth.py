@@ -1,0 +1,42 @@
+"""Synthesis for an ECP5: every product finds its cells, and what hardware cannot be is told."""
+
+from collections import Counter
+
+import pytest
+import typer
+from concord.benchmarks.synth import Script, costs, main, synthesise
+from concord.hw.mvm.accumulator import Accumulator
+from concord.hw.nnp import NNP
+from concord.hw.verilog import verilog
+from concord.spec.config import preset
+from typer.testing import CliRunner
+
+APP = typer.Typer()
+APP.command()(main)
+
+
+@pytest.mark.parametrize("name", ["speech", "trainer"])
+def test_an_index_times_an_odd_width(name):
+    """Words of these accumulators have no power of two of bits: the one selected is a product of a constant."""
+    config = preset(name)
+    modules = synthesise(verilog(Accumulator(config), "top"), Script(flatten=True))
+    found = costs(sum(modules.values(), Counter()))
+    assert found["DSP"] == 0
+    assert found["FF"] >= 2 * config.native_dim * config.sum_bits
+
+
+def test_the_smallest_preset():
+    modules = synthesise(verilog(NNP(preset("serial")), "top"), Script(flatten=False))
+    found = costs(sum(modules.values(), Counter()))
+    assert found["LUT4"] > 10_000
+    assert 0 < found["DSP"] < 156
+    assert 0 < found["block RAM"] < 208
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (["--preset", "brainwave_s10"], "hardware needs native_dim to be a power of two, not 400"),
+    (["--preset", "tiny", "--unit", "paper"], "there is no unit"), (["--preset", "tinyy"], "there is no preset")])
+def test_what_cannot_be_synthesised_is_a_sentence(words, sentence):
+    done = CliRunner().invoke(APP, words, env={"COLUMNS": "200"})
+    assert done.exit_code == 2
+    assert sentence in done.output
