@@ -34,7 +34,7 @@ class ModeTable(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.table = table = memory.Memory(shape=CHUNK, depth=-(-self.tiles // CHUNK), init=[])
+        m.submodules.table = table = memory.Memory(shape=CHUNK, depth=max(2, -(-self.tiles // CHUNK)), init=[])
         read, write = table.read_port(domain="comb"), table.write_port()
 
         request = self.i.p

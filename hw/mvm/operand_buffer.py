@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.banks import UNCHECKED, low_high
+from concord.hw.lib.pipeline import delay
 from concord.hw.mvm.quantizer import quantized
 from concord.spec.config import Config
 
@@ -85,8 +86,7 @@ class OperandBuffer(wiring.Component):
         bank, index = low_high(column, engines)
         part, line = low_high(place, per_row)
         sub, read_line = low_high(self.group, per_group)
-        later = Signal.like(sub)
-        m.d.sync += later.eq(sub)
+        later = delay(m, sub, 1)
         for e in range(engines):
             memory = Memory(shape=fmt.bits * row, depth=rows << high + 1, init=[], attrs=UNCHECKED)
             exponents = Memory(shape=fmt.exponent_bits, depth=2 << high, init=[], attrs=UNCHECKED)

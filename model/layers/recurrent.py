@@ -133,6 +133,7 @@ class IntegerRecurrent(Recurrent):
         checks.real(self)
         if self.gate_bits and not 2 <= self.gate_bits <= 9:
             raise ValueError(f"layer {self.name!r}, gate_bits: 2 to 9, or 0 for none, not {self.gate_bits}")
+        self.cell.check_gate_bits(self.gate_bits)
 
     @property
     def title(self) -> str:

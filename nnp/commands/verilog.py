@@ -11,7 +11,11 @@ def verilog(
     unit: Annotated[str, typer.Option("--unit", help="One unit, named as its file in hw/; 'list' lists them.")] = "nnp",
     output: Annotated[Path | None, typer.Option("-o", help="Folder: build/verilog/PRESET-UNIT, if not given.")] = None,
 ):
-    """Write Verilog with a page of ports, an instantiation template, a FuseSoC core, and the machine's register map."""
+    """Write Verilog, and what an integrator needs beside it.
+
+    That is a page of ports, an instantiation template, a FuseSoC core, waivers for `verilator --lint-only`, and the
+    machine's register map.
+    """
     from concord.nnp.lib.files import write_all
     from concord.nnp.lib.integration import package
     from concord.nnp.lib.units import component, names
@@ -22,6 +26,8 @@ def verilog(
         typer.echo("\n".join(names()))
         return
     output = output or Path("build/verilog") / f"{preset}-{unit}"
+    if unit == "nnp":
+        typer.echo("nnp: generating the machine; that takes up to a minute", err=True)
     files = package(component(unit, chosen), unit, preset, chosen)
     write_all(output, files)
     typer.echo(f"{output}: {', '.join(files)}")

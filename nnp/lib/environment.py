@@ -35,7 +35,7 @@ class Finding:
 
 def findings() -> list[Finding]:
     """Everything, in the order of a first installation."""
-    return [_python(), *_programs(), *_packages(), _verilator(), *_optional(), _build_folder()]
+    return [_python(), *_programs(), *_packages(), _verilator(), *_optional(), _cache()]
 
 
 def _python() -> Finding:
@@ -124,16 +124,18 @@ def _optional() -> list[Finding]:
     return result
 
 
-def _build_folder() -> Finding:
-    from concord.sim.machines.build import BUILD
+def _cache() -> Finding:
+    from concord.sim.machines import cache
 
-    where = BUILD
+    where = cache.BUILDS
     while not where.exists():
         where = where.parent
+    found = cache.builds()
+    size, most = (count / cache.GIGABYTE for count in (sum(build.bytes for build in found), cache.limit()))
     return Finding(
-        what="build folder",
-        found=str(BUILD),
-        purpose="cached builds",
+        what="cache of builds",
+        found=f"{cache.BUILDS}: {len(found)} builds, {size:.2f} of at most {most:g} GB",
+        purpose="machines that need no second build; `nnp doctor --clear-cache` empties it",
         good=os.access(where, os.W_OK),
         advice=f"make {where} writable, or set CONCORD_BUILD to a folder that is",
     )

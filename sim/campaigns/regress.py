@@ -16,14 +16,14 @@ from xml.etree import ElementTree
 
 import typer
 from concord.sim.campaigns.coverage import Coverage, merge
-from concord.sim.machines.build import BUILD, run
+from concord.sim.machines.build import run
 from concord.sim.units import UNITS, testbench, unit
 from concord.spec.config import preset
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-REPORT = BUILD.parent / "regress"  #: Results and summary.
+REPORT = Path("build/regress")  #: Results and summary.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,13 +5,13 @@ import re
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network
-from concord.golden.mfu.activation import Activation
 from concord.model import network
 from concord.model.cells.lstm import LSTM
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.pool import Pool, Reduction
 from concord.model.model import INPUT, Model
+from concord.spec.activation import Activation
 from concord.spec.config import preset
 from concord.tests import networks
 from concord.tests.compiler.test_compiler import agree, refused, roomy

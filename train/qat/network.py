@@ -5,11 +5,11 @@ Source: S0; numerics.md of the specification, integer mode.
 
 import numpy as np
 import torch
-from concord.golden.mfu.activation import Activation
 from concord.model import lowering
 from concord.model.layers.convolution import Conv
 from concord.model.layers.dense import Dense
 from concord.model.layers.layer import Layer
+from concord.spec.activation import Activation
 from concord.train.lib.methods import Recipe
 from concord.train.qat import operations
 from concord.train.qat.check import layers

@@ -5,12 +5,12 @@ from math import prod
 
 import numpy as np
 import torch
-from concord.golden.mfu.activation import Activation
 from concord.model.arithmetic.windows import reciprocal
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.layer import Layer
 from concord.model.layers.pool import Pool, Reduction
+from concord.spec.activation import Activation
 from concord.train.lib.straight_through import binary16
 from concord.train.qat.graph import Kind, Node
 from torch import nn
