@@ -18,12 +18,12 @@ def verilog(
     """
     from concord.nnp.lib.files import write_all
     from concord.nnp.lib.integration import package
-    from concord.nnp.lib.units import component, names
+    from concord.sim.units import component, in_machines
     from concord.spec import config
 
     chosen = config.preset(preset)
     if unit == "list":
-        typer.echo("\n".join(names()))
+        typer.echo("\n".join(in_machines()))
         return
     output = output or Path("build/verilog") / f"{preset}-{unit}"
     if unit == "nnp":

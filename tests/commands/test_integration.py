@@ -5,8 +5,8 @@ import subprocess
 import pytest
 from concord.hw.nnp import NNP
 from concord.nnp.lib.integration import package
-from concord.nnp.lib.units import component
 from concord.sim.machines.build import environment
+from concord.sim.units import component
 from concord.spec.config import preset
 from concord.spec.isa import Error
 from concord.spec.registers import Counter, Register
