@@ -14,7 +14,7 @@ from concord.spec.config import Config
 NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
 
 
-def model(layers: list[Layer], name: str = "random", sources: dict[str, tuple[str, ...]] | None = None) -> Model:
+def model(layers: list[Layer], sources: dict[str, tuple[str, ...]] | None = None, name: str = "random") -> Model:
     """A model of these layers, in a chain but for `sources`."""
     none = np.zeros(0, np.uint8)
     return Model(

@@ -122,6 +122,9 @@ def _recurrent(cell: Cell):
         hidden: Annotated[
             list[int] | None, typer.Option(help="Size of a recurrent layer; once for each layer.", show_default="32")
         ] = None,
+        bidirectional: Annotated[
+            bool, typer.Option("--bidirectional", help="Each layer reads a sequence from its end, too.")
+        ] = False,
         epochs: Epochs = (80, 10, 5),
         initial: Annotated[
             InitialState, typer.Option(help="States before the first time step.")
@@ -136,7 +139,7 @@ def _recurrent(cell: Cell):
             raise ValueError("--block is for --arithmetic bfp")
         formats = _formats(arithmetic, preset, bits, block)
         _train("recurrent", out, log, checkpoint, cell=cell.name, seed=seed, folder=data, hidden=hidden or (32,),
-               epochs=epochs, gates=gates, initial=initial, **formats)
+               both=bidirectional, epochs=epochs, gates=gates, initial=initial, **formats)
 
     train.__doc__ = f"{cell.title}, on JapaneseVowels: 8 bits, or another width."
     app.command(cell.name)(train)
