@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from concord.golden.host import messages
@@ -10,6 +11,13 @@ from concord.spec.check import check
 from concord.spec.config import PRESETS, Config
 from concord.spec.isa import MEMORY_NAMES, VRFS, Instruction, Mem, Op, decode, depth, encode
 from concord.spec.messages import MessageKind, unpack
+
+
+class Direction(StrEnum):
+    """Which vector of a sequence the host brings for a time step."""
+
+    AHEAD = "ahead"  #: that of the time step
+    BACKWARD = "backward"  #: that of the time step as far from the end
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +69,7 @@ class Firmware:
         vectors:   uint16[words, M] of each vector memory in use, from address 0 up.
         tiles:     Of MatrixRf.
         biases:    int32[words, M] of BiasRf.
+        directions: The vectors that the host brings for each time step, in order.
 
     Raises:
         ValueError: parts do not fit the machine or each other, or the program is not legal.
@@ -79,6 +88,7 @@ class Firmware:
     vectors: Mapping[Mem, np.ndarray]
     tiles: Tiles
     biases: np.ndarray
+    directions: tuple[Direction, ...] = (Direction.AHEAD,)
 
     def __post_init__(self):
         _check_shapes(self)
@@ -106,6 +116,9 @@ class Firmware:
         """
         if keep_state and self.loop is None:
             raise ValueError(f"{self.name} takes one vector at a time and has no state to keep: leave out --keep-state")
+        if keep_state and Direction.BACKWARD in self.directions:
+            raise ValueError(f"{self.name} reads a sequence from its end, too, so that it cannot go on: leave out "
+                             "--keep-state")
         words = [int(word) for word in self.words]
         if self.loop is None:
             return words
@@ -144,6 +157,9 @@ class Firmware:
         if sample.shape != shape or sample.dtype != np.uint16:
             wanted = f"[steps, {self.inputs}]" if self.recurrent else f"[{self.inputs}]"
             raise ValueError(f"{self.name} takes uint16{wanted}, not {sample.dtype}{list(sample.shape)}")
+        if self.recurrent:
+            ordered = {Direction.AHEAD: sample, Direction.BACKWARD: sample[::-1]}
+            sample = np.stack([ordered[direction] for direction in self.directions], axis=1).reshape(-1, self.inputs)
         size = self.config.vectors_of(self.inputs) * self.config.native_dim
         padded = np.zeros((sample.size // self.inputs, size), np.uint16)
         padded[:, : self.inputs] = sample
