@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from concord.golden.host import messages
@@ -10,6 +11,13 @@ from concord.spec.check import check
 from concord.spec.config import PRESETS, Config
 from concord.spec.isa import MEMORY_NAMES, VRFS, Instruction, Mem, Op, decode, depth, encode
 from concord.spec.messages import MessageKind, unpack
+
+
+class Direction(StrEnum):
+    """Which vector of a sequence the host brings for a time step."""
+
+    AHEAD = "ahead"  #: that of the time step
+    BACKWARD = "backward"  #: that of the time step as far from the end
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +74,7 @@ class Firmware:
         tiles:     Of MatrixRf.
         biases:    int32[words, M] of BiasRf.
         input_words: Words that bring one input vector, zeros behind its elements; whole native vectors where None.
+        directions: The vectors that the host brings for each time step, in order.
 
     Raises:
         ValueError: parts do not fit the machine or each other, or the program is not legal.
@@ -85,6 +94,7 @@ class Firmware:
     tiles: Tiles
     biases: np.ndarray
     input_words: int | None = None
+    directions: tuple[Direction, ...] = (Direction.AHEAD,)
 
     def __post_init__(self):
         _check_shapes(self)
@@ -112,6 +122,9 @@ class Firmware:
         """
         if keep_state and self.loop is None:
             raise ValueError(f"{self.name} takes one vector at a time and has no state to keep: leave out --keep-state")
+        if keep_state and Direction.BACKWARD in self.directions:
+            raise ValueError(f"{self.name} reads a sequence from its end, too, so that it cannot go on: leave out "
+                             "--keep-state")
         words = [int(word) for word in self.words]
         if self.loop is None:
             return words
@@ -150,6 +163,9 @@ class Firmware:
         if sample.shape != shape or sample.dtype != np.uint16:
             wanted = f"[steps, {self.inputs}]" if self.recurrent else f"[{self.inputs}]"
             raise ValueError(f"{self.name} takes uint16{wanted}, not {sample.dtype}{list(sample.shape)}")
+        if self.recurrent:
+            ordered = {Direction.AHEAD: sample, Direction.BACKWARD: sample[::-1]}
+            sample = np.stack([ordered[direction] for direction in self.directions], axis=1).reshape(-1, self.inputs)
         words = self.input_words or self.config.vectors_of(self.inputs) * self.config.words
         padded = np.zeros((sample.size // self.inputs, words * self.config.mfu_lanes), np.uint16)
         padded[:, : self.inputs] = sample

@@ -124,6 +124,9 @@ def _recurrent(cell: Cell):
         hidden: Annotated[
             list[int] | None, typer.Option(help="Size of a recurrent layer; once for each layer.", show_default="32")
         ] = None,
+        bidirectional: Annotated[
+            bool, typer.Option("--bidirectional", help="Each layer reads a sequence from its end, too.")
+        ] = False,
         epochs: Epochs = "80,10,5",
         initial: Annotated[
             InitialState, typer.Option(help="States before the first time step.")
@@ -138,7 +141,7 @@ def _recurrent(cell: Cell):
             raise ValueError("--block is for --arithmetic bfp")
         formats = _formats(arithmetic, preset, bits, block, asymmetric)
         _train("recurrent", out, log, checkpoint, cell=cell.name, seed=seed, folder=data, hidden=hidden or (32,),
-               epochs=options.epochs(epochs), gates=gates, initial=initial, **formats)
+               both=bidirectional, epochs=options.epochs(epochs), gates=gates, initial=initial, **formats)
 
     train.__doc__ = f"{cell.title}, on JapaneseVowels, or on sequences of your own: 8 bits, or another width."
     app.command(cell.name)(train)

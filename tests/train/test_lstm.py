@@ -224,7 +224,7 @@ def test_a_trained_layer_says_what_its_integers_mean(gates, utterances):
     x, lengths, _ = lstm.tensors(utterances)
     fmt = Format(bits=8, symmetric=True)
     net = moved(lstm.QuantisedClassifier(moved(classifier(6)), x, fmt, fmt, gates), 2)
-    layer = net.lower(x, lengths)[0]
+    layer = net.lower(x, lengths)[0][0]
     assert layer.weights_format.bits == (9 if gates.asymmetric else 8)
     for matrix, weights in (("input", layer.input_weights), ("recurrent", layer.recurrent_weights)):
         zeros = layer.real[f"{matrix}_zeros"]
@@ -256,7 +256,7 @@ def test_asymmetric_weights_need_a_machine_one_bit_wider(shared, utterances):
     x, lengths, _ = lstm.tensors(utterances)
     fmt = Format(bits=8, symmetric=True)
     net = lstm.QuantisedClassifier(moved(classifier(8)), x, fmt, fmt, Gates(asymmetric=True, shared=shared))
-    model, narrow = networks.model(net.lower(x, lengths)), preset("speech")
+    model, narrow = networks.model(*net.lower(x, lengths)), preset("speech")
     reason = r"layer 'lstm1' \(LSTM, integer\): its weights lie in .* mantissas in -127..127: .* a wider preset"
     with pytest.raises(ValueError, match=reason):
         compile_network(model, narrow)
@@ -294,7 +294,7 @@ def test_quantised_outputs_of_gates_are_the_machines_too(bits, utterances):
     net = moved(lstm.QuantisedClassifier(moved(classifier(9, 5)), x, fmt, fmt, Gates(outputs=bits)))
     with torch.no_grad():
         got = export.patterns(net(x, lengths, lowered=True))
-    model = networks.model(net.lower(x, lengths))
+    model = networks.model(*net.lower(x, lengths))
     low, high = model.layers[1].ranges["j.output"]
     assert [low * 2 ** (bits - 1) % 1, high * 2 ** (bits - 1) % 1] == [0, 0]
     assert np.array_equal(got, network.forward(model, utterances.inputs, utterances.lengths)[-1].outputs)
@@ -311,7 +311,7 @@ def test_quantised_outputs_of_gates_are_the_machines_too(bits, utterances):
 def test_outputs_of_gates_have_two_to_nine_bits(utterances):
     x, lengths, _ = lstm.tensors(utterances)
     fmt = Format(bits=8, symmetric=True)
-    layer = lstm.QuantisedClassifier(classifier(3), x, fmt, fmt).lower(x, lengths)[0]
+    layer = lstm.QuantisedClassifier(classifier(3), x, fmt, fmt).lower(x, lengths)[0][0]
     for bits in (1, 10):
         with pytest.raises(ValueError, match=f"layer 'lstm1', gate_bits: 2 to 9, or 0 for none, not {bits}"):
             replace(layer, gate_bits=bits)
@@ -326,7 +326,7 @@ def test_a_first_state_is_the_machines_too(process, utterances):
     qat = moved(lstm.QuantisedClassifier(net, x, fmt, fmt))
     with torch.no_grad():
         got, fp32 = qat(x, lengths, lowered=True), net(x, lengths)
-    model = networks.model(qat.lower(x, lengths))
+    model = networks.model(*qat.lower(x, lengths))
     assert np.array_equal(export.patterns(got), network.forward(model, utterances.inputs, lengths)[-1].outputs)
     assert reference.forward(model, utterances.inputs, lengths)[-1] == pytest.approx(fp32.numpy(), abs=1e-4)
     assert model.layers[0].initial["cell"].any() == model.layers[1].initial["hidden"].any() == (process != "zero")
