@@ -44,7 +44,7 @@ def cycles(verified: Verified) -> str:
     if not verified.cycles:
         return ""
     figure, axes = _figure(7, 2.6)
-    count = len(verified.samples.labels)
+    count = len(verified.samples)
     for row, counters in enumerate(UNITS.values()):
         left = 0.0
         for counter, (state, colour) in zip(counters, STATES.items(), strict=True):
@@ -55,7 +55,8 @@ def cycles(verified: Verified) -> str:
     axes.set_yticks(range(len(UNITS)), UNITS)
     axes.invert_yaxis()
     axes.set_xlabel(f"cycles per inference (dotted: all {verified.cycles:,.0f})")
-    axes.legend(fontsize=8, loc="lower right")
+    # Above the axes: inside, it would cover bars.
+    axes.legend(fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(STATES), frameon=False)
     return _svg(figure)
 
 

@@ -37,10 +37,11 @@ def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
     """The lines of the table, each with a value for each model."""
     lines = {
         "machine": lambda v: f"{v.request.kind}, preset {v.preset}",
-        "samples": lambda v: f"{len(v.samples.labels)} of {v.model.data}",
+        "samples": lambda v: f"{len(v.samples)} of {v.source}",
     }
     for name in ("FP32", "QAT", "golden", "RTL"):
-        lines[f"accuracy, {name}"] = lambda v, name=name: _percent(v.accuracies.get(name))
+        lines[f"accuracy, {name}"] = lambda v, name=name: (
+            _percent(v.accuracies.get(name)) if v.accuracies else "no labels")
     lines |= {
         "mismatching bits, machine": lambda v: str(v.bits),
         "bits, golden and reference": lambda v: str(v.reference_bits),
@@ -50,7 +51,7 @@ def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
             f"{v.microseconds:,.1f} us at {v.compiled.firmware.config.clock_mhz} MHz" if v.cycles else "none on golden"
         ),
         "MVM utilisation": lambda v: _percent(v.utilisation) if v.cycles else "none on golden",
-        "overflows (partial, product, output)": _overflows,
+        "overflows in total (partial, product, output)": _overflows,
     }
     return {name: [line(verified) for verified in done] for name, line in lines.items()}
 
@@ -66,7 +67,7 @@ def faults(done: list[Verified]) -> list[str]:
             lines.append(f"{name}: {verified.bits} bits of the {verified.request.kind} machine differ from golden")
         if fault is not None:
             lines.append(f"{name}: {fault.difference}")
-            lines.append(f"waveform: {fault.waves or 'golden has none'}; reproduce with: {fault.command}")
+            lines.append(f"waveform: {fault.waves or 'none'}; reproduce with: {fault.command}")
         lines += [
             f"{name}: event counter {counter.name} is {golden} in golden and {other} in the machine"
             for counter, (golden, other) in verified.events.items()

@@ -65,12 +65,10 @@ def test_models_come_over_http(server, tmp_path, monkeypatch):
 
 
 def test_verify_knows_a_model_by_its_url(server, monkeypatch):
-    def verify(request, builds, console):
+    def prepare(request, console):
         raise ValueError(f"{request.path.stem} of {request.place}: {load_model(request.path).name}")
 
-    monkeypatch.setattr("concord.nnp.verify.verification.verify_model", verify)
-    monkeypatch.setattr("concord.nnp.verify.builds.Builds.__init__", lambda *_: None)
-    monkeypatch.setattr("concord.nnp.verify.builds.Builds.__exit__", lambda *_: None)
+    monkeypatch.setattr("concord.nnp.verify.verification.prepare", prepare)
     url = f"{server}/{LSTM.name}"
     assert nnp("verify", url, code=2) == f"nnp: vowels-lstm-w8 of {url}: vowels-lstm-w8\n"
 
