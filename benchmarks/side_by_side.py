@@ -1,9 +1,8 @@
 """Calls of a long session, two at a time, behind a progress bar."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 
+from concord.golden.lib.processes import calls
 from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 
@@ -12,7 +11,7 @@ def side_by_side(
     title: str, call: Callable, jobs: Sequence[tuple], console: Console, processes: int = 2,
     each: Callable = lambda result: None,
 ) -> list:
-    """What a call gives for each job, in the order in which they end; each process is fresh at first.
+    """The result of a call for each job, in the order in which the calls end; the worker processes are new ones.
 
     Args:
         call: Of a module, so that another process finds it.
@@ -20,12 +19,11 @@ def side_by_side(
         each: Called with each result as it comes.
     """
     columns = (*Progress.get_default_columns(), TimeElapsedColumn())
-    with (ProcessPoolExecutor(processes, get_context("spawn")) as pool,
-          Progress(*columns, console=console) as progress):
+    results = []
+    with Progress(*columns, console=console) as progress:
         task = progress.add_task(title, total=len(jobs))
-        results = []
-        for done in as_completed([pool.submit(call, *job) for job in jobs]):
-            results.append(done.result())
-            each(results[-1])
+        for _, result in calls(call, jobs, processes):
+            results.append(result)
+            each(result)
             progress.advance(task)
     return results

@@ -36,7 +36,8 @@ def compare(
     ] = Path("compare.png"),
 ):
     """Accuracy against epoch from FP32, min-max and PTQ starts, over seeds (needs PyTorch)."""
-    from concord.nnp.lib.files import check_writable, write_all
+    from concord.golden.lib.whole_files import write_all
+    from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.training import followed, needing_torch
     from rich.console import Console
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import torch
+from concord.golden.lib import whole_files
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as save_tensors
@@ -14,11 +15,7 @@ PICKLED = (".pt", ".pth", ".pkl", ".bin", ".ckpt")
 
 def save(net: nn.Module, path: Path):
     """Write the parameters of a network; the file appears whole or not at all."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(save_tensors({name: tensor.contiguous() for name, tensor in net.state_dict().items()}))
-    part.replace(path)
+    whole_files.write(path, save_tensors({name: tensor.contiguous() for name, tensor in net.state_dict().items()}))
 
 
 def load(net: nn.Module, path: Path):

@@ -4,7 +4,6 @@ Source: S0.e, figure 11.
 """
 
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,14 +11,13 @@ from pathlib import Path
 import numpy as np
 import torch
 from concord.model import dataset
-from concord.train.lib import data
+from concord.train.lib import data, fp32_file
 from concord.train.lib.export import floats
 from concord.train.lib.factory import build
 from concord.train.lib.fit import Progress, cross_entropy, fit, share, silent
 from concord.train.lib.methods import ActivationMethod, Methods, Recipe, Start, WeightMethod
 from concord.train.lib.networks import CLASSES, SHAPE
 from concord.train.qat.network import QuantisedNetwork
-from safetensors.torch import load_file, save_file
 from torch import nn
 
 #: Ways to start, by the name that a picture gives them.
@@ -119,7 +117,7 @@ def trained(
     net = build(network, seed)
     path = folder / f"{network}-{len(images.x)}-{epochs}-{seed}.safetensors" if folder else None
     if path and path.exists():
-        net.load_state_dict(load_file(path))
+        fp32_file.load(net, path)
         return net.eval()
     net.train().to(memory_format=torch.channels_last)  # where convolutions are twice as fast
     optimiser = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4, nesterov=True)
@@ -128,10 +126,7 @@ def trained(
         seed=seed, progress=progress)
     net.to(memory_format=torch.contiguous_format)
     if path:
-        folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}")
-        save_file(net.state_dict(), part)
-        part.replace(path)
+        fp32_file.save(net, path)
     return net.eval()
 
 
