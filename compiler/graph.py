@@ -11,7 +11,7 @@ from concord.compiler.lib.program import read, write
 from concord.compiler.lib.tensors import Tensor
 from concord.model.layers.layer import Layer
 from concord.model.model import INPUT, Model
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 
 
 class Graph:

@@ -6,7 +6,8 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import address_bits, progress, word
 from concord.hw.schedule.interlock import WriteJob
 from concord.spec.config import Config
-from concord.spec.isa import REGISTER_BITS, VRFS
+from concord.spec.isa import REGISTER_BITS
+from concord.spec.memories import VRFS
 from concord.spec.mfu import TAPS
 
 __all__ = ["Writeback", "results", "write_request"]

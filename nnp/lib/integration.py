@@ -59,7 +59,7 @@ def package(unit: Component, name: str, preset: str, config: Config) -> dict[str
         "buses": list(dict.fromkeys(port.bus for port in found)),
         "version": version(DISTRIBUTION),
         "registers": [(member.name, int(member)) for member in Register],
-        "counters": [(member.name, Register.COUNTERS + 4 * member) for member in Counter],
+        "counters": [(member.name, Register.COUNTERS + 4 * member) for member in sorted(Counter)],
         "control": [(member.name, int(member)) for member in Control],
         "status": [(member.name, int(member)) for member in Status],
     }

@@ -4,7 +4,8 @@ import numpy as np
 from concord.golden.host.firmware import Firmware, check_machine
 from concord.golden.host.messages import program_message, read_message, words_of
 from concord.sim.machines.host import Machine, MachineTimeout
-from concord.spec.isa import Error, Mem
+from concord.spec.isa import Error
+from concord.spec.memories import Mem
 from concord.spec.messages import unpack
 from concord.spec.registers import Counter, Status
 

@@ -10,7 +10,8 @@ from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
 from concord.spec.chain import Chain, Registers
-from concord.spec.isa import Instruction, Mem, Op, Reg
+from concord.spec.isa import Instruction, Op, Reg
+from concord.spec.memories import Mem
 
 CONFIG = from_text(os.environ["CONFIG"])
 VALUES = Record(DERIVED)

@@ -1,4 +1,4 @@
-"""Testbench of hw.schedule.vector_memories: five lists of words, and who is served first."""
+"""Testbench of hw.schedule.vector_memories: lists of words, and who is served first."""
 
 import os
 import random
@@ -14,7 +14,7 @@ from concord.hw.schedule.writeback import write_request
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
-from concord.spec.isa import VRFS, depth
+from concord.spec.memories import VRFS, depth
 
 CONFIG = from_text(os.environ["CONFIG"])
 BITS, DEPTHS = word(CONFIG).size, [depth(CONFIG, mem) for mem in VRFS]

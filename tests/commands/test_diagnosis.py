@@ -10,7 +10,8 @@ from concord.nnp.verify.diagnosis import Cutter, first_difference
 from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.config import preset
-from concord.spec.isa import Mem, Op, decode
+from concord.spec.isa import Op, decode
+from concord.spec.memories import Mem
 from concord.spec.registers import Counter
 from concord.tests import networks
 

@@ -5,21 +5,8 @@ import random
 import pytest
 from concord.golden.mfu import multifunction
 from concord.hw.mfu import activation, adder, multiplier
-from concord.spec.isa import (
-    FIELDS,
-    SPECS,
-    STAGES,
-    WORD,
-    Instruction,
-    Kind,
-    Mem,
-    Op,
-    Reg,
-    decode,
-    encode,
-    opcode,
-    out_scale,
-)
+from concord.spec.isa import FIELDS, SPECS, STAGES, WORD, Instruction, Kind, Op, Reg, decode, encode, opcode, out_scale
+from concord.spec.memories import Mem
 from concord.spec.operations import MFUS, Operation, Stage, code_bits, codes, implemented, operations
 from concord.spec.registers import Counter
 
