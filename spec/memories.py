@@ -30,18 +30,18 @@ class Mem(IntEnum):
         counters: Numbers of the counters of words read and of words written, None where words are not counted. Numbers
                   that programs know stay: a new memory takes two behind the last of `spec.registers.Counter`.
         feeds:    Stage and number of the MFU whose second operand comes from here, None where that is no stage's.
-        meaning:  What it is for, for the instruction page.
+        meaning:  What it holds, for the instruction page.
     """
 
-    INITIAL_VRF = 1, "InitialVrf", MemoryKind.VECTOR, "initial_vrf", (2, 9), None, "vectors for products"
-    ADDSUB_VRF0 = 2, "AddSubVrf0", MemoryKind.VECTOR, "addsub_vrf", (3, 10), (Stage.ADD, 0), "operands of MFU 0, ADD"
-    ADDSUB_VRF1 = 3, "AddSubVrf1", MemoryKind.VECTOR, "addsub_vrf", (4, 11), (Stage.ADD, 1), "operands of MFU 1, ADD"
-    MULTIPLY_VRF0 = 4, "MultiplyVrf0", MemoryKind.VECTOR, "multiply_vrf", (5, 12), (Stage.MUL, 0), (
-        "operands of MFU 0, MUL")
-    MULTIPLY_VRF1 = 5, "MultiplyVrf1", MemoryKind.VECTOR, "multiply_vrf", (6, 13), (Stage.MUL, 1), (
-        "operands of MFU 1, MUL")
-    NET_Q = 6, "NetQ", MemoryKind.QUEUE, "net_in", (7, 14), None, "words from the host, and words to the host"
-    MVM_Q = 7, "MvmQ", MemoryKind.QUEUE, "mvmq_words", (8, 15), None, "results of products on their way to MFU 0"
+    INITIAL_VRF = 1, "InitialVrf", MemoryKind.VECTOR, "initial_vrf", (2, 9), None, "VRF of any vectors"
+    ADDSUB_VRF0 = 2, "AddSubVrf0", MemoryKind.VECTOR, "addsub_vrf", (3, 10), (Stage.ADD, 0), "VRF of stage ADD of MFU 0"
+    ADDSUB_VRF1 = 3, "AddSubVrf1", MemoryKind.VECTOR, "addsub_vrf", (4, 11), (Stage.ADD, 1), "VRF of stage ADD of MFU 1"
+    MULTIPLY_VRF0 = (
+        4, "MultiplyVrf0", MemoryKind.VECTOR, "multiply_vrf", (5, 12), (Stage.MUL, 0), "VRF of stage MUL of MFU 0")
+    MULTIPLY_VRF1 = (
+        5, "MultiplyVrf1", MemoryKind.VECTOR, "multiply_vrf", (6, 13), (Stage.MUL, 1), "VRF of stage MUL of MFU 1")
+    NET_Q = 6, "NetQ", MemoryKind.QUEUE, "net_in", (7, 14), None, "queue of words from the host, and to it"
+    MVM_Q = 7, "MvmQ", MemoryKind.QUEUE, "mvmq_words", (8, 15), None, "queue from the product's converters to MFU 0"
     MATRIX_RF = 8, "MatrixRf", MemoryKind.MATRIX, "matrix_tiles", None, None, "native tiles of N x N mantissas"
     BIAS_RF = 9, "BiasRf", MemoryKind.BIAS, "bias_words", None, None, "words of M integers, added to products"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from concord.compiler.recurrent.trace import Operation, PointWise, Product, Stored, Tracer, Value
-from concord.golden.mfu.activation import Activation
+from concord.spec.activation import Activation
 from concord.spec.isa import Op
 from concord.spec.memories import OPERAND_MEMORIES
 from concord.spec.operations import MFUS, Stage

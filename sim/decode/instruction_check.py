@@ -5,7 +5,7 @@ import os
 import cocotb
 import numpy as np
 from cocotb.triggers import Timer
-from concord.hw.decode.instruction_check import place
+from concord.hw.decode.instruction_check import Place
 from concord.hw.lib.payloads import INDEX, chain
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
@@ -16,7 +16,7 @@ from concord.spec.isa import SPECS, WORD, Error, Op, decode
 from concord.spec.memories import VRFS, Mem
 
 CONFIG = from_text(os.environ["CONFIG"])
-PLACE, CHAIN = Record(place), Record(chain(CONFIG))
+PLACE, CHAIN = Record(Place), Record(chain(CONFIG))
 
 
 def after(program: list[int]) -> tuple[dict, dict]:
