@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from concord.compiler import tiling
+from concord.compiler.lib import tiling
 from concord.golden.host.firmware import Firmware, Tiles
 from concord.golden.mvm.quantizer import quantize_block, split
 from concord.model.npy_file import read_numbers

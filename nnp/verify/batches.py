@@ -8,7 +8,7 @@ from concord.golden.host.firmware import Firmware
 from concord.golden.lib.processes import calls
 from concord.model.dataset import Samples
 from concord.nnp.verify.session import Session
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 from concord.spec.registers import Counter
 
 #: Counters that keep the largest value seen; the others add up.
