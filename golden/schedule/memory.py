@@ -11,7 +11,6 @@ class Queue:
     """Words in the order in which they came."""
 
     def __init__(self, lanes: int):
-        self._lanes = lanes
         self._words = np.zeros((0, lanes), np.uint16)
         self._added: list[np.ndarray] = []
         self._size = 0

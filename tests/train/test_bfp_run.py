@@ -173,7 +173,7 @@ def test_two_processes_train_to_the_bits_of_one(tmp_path):
         source = (dataset.DATA / "fashion-mnist" / f"t10k-{kind}-ubyte.gz").read_bytes()
         (folder / f"train-{kind}-ubyte.gz").write_bytes(source)
     options = "--folder", str(folder), "--samples", "152", "--epochs", "1", "--batch-size", "37"  # odd shares
-    program = [sys.executable, "-m", "concord.train.bfp.run"]
+    program = [sys.executable, "-m", "concord.train.runs.data_parallel"]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     runs = [subprocess.Popen([*program, str(tmp_path / "two"), *options], cwd=ROOT,
                              env=os.environ | shared | {"RANK": str(rank)}) for rank in (0, 1)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from concord.golden.lib import tensor_file
-from concord.train.lib.observer import Row, State
+from concord.train.lib.observer import EpochRecord, State
 
 KIND = tensor_file.Kind(
     key="concord training state", version=1, name="checkpoint", remedy="remove it, or name another folder",
@@ -37,7 +37,7 @@ class Checkpoints:
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             self._read(path)
 
-    def load(self, phase: str, state: State) -> list[Row]:
+    def load(self, phase: str, state: State) -> list[EpochRecord]:
         """Bring `state` to what is kept of a phase; the epochs behind it, none where nothing is kept.
 
         Raises:
@@ -49,17 +49,17 @@ class Checkpoints:
         header, tensors = self._read(path)
         try:
             _restore(state, header, tensors)
-            return [Row(**row) for row in header["rows"]]
+            return [EpochRecord(**record) for record in header["rows"]]
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(f"{path}: it does not fit the network ({reason}); {KIND.remedy}") from error
 
-    def save(self, rows: list[Row], state: State):
+    def save(self, records: list[EpochRecord], state: State):
         """Keep `state` as it is after these epochs of a phase; the file appears whole or not at all."""
         header, tensors = _packed(state)
-        header |= {"settings": self.settings, "rows": [asdict(row) for row in rows]}
+        header |= {"settings": self.settings, "rows": [asdict(record) for record in records]}
         header["scalars"] = [name for name, tensor in tensors.items() if tensor.dim() == 0]
-        tensor_file.write(KIND, self._path(rows[0].phase), header,
+        tensor_file.write(KIND, self._path(records[0].phase), header,
                           {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()})
 
     def _path(self, phase: str) -> Path:

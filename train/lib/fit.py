@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
-from concord.train.lib.observer import Observer, Progress, Row, State, Stateful, silent
+from concord.train.lib.observer import EpochRecord, Observer, Progress, State, Stateful, silent
 from torch import nn
 
 
@@ -80,9 +80,9 @@ def fit(
                              "bits, a wider accumulator, or another seed")
         after_epoch()
         measured = _measured(net, accuracy) if accuracy and observer.measures else None
-        row = Row(phase=phase, epoch=epoch + 1, step=done, rate=rate, loss=total / count, accuracy=measured)
-        observer.end(row, state)
-        progress(phase, done, epochs * steps, f"loss {row.loss:.3f}")
+        record = EpochRecord(phase=phase, epoch=epoch + 1, step=done, rate=rate, loss=total / count, accuracy=measured)
+        observer.end(record, state)
+        progress(phase, done, epochs * steps, f"loss {record.loss:.3f}")
 
 
 def _measured(net: nn.Module, accuracy: Callable[[], float]) -> float:

@@ -16,7 +16,7 @@ def silent(phase: str, step: int, steps: int, note: str):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class EpochRecord:
     """One epoch.
 
     Attributes:
@@ -68,20 +68,20 @@ class State:
 class Log(Protocol):
     """Where epochs are written to."""
 
-    def write(self, row: Row):
+    def write(self, record: EpochRecord):
         """Add an epoch."""
 
     def close(self):
         """Write what is not written yet."""
 
 
-class Keeper(Protocol):
+class CheckpointStore(Protocol):
     """Where a phase is kept, so that it can be gone on with."""
 
-    def load(self, phase: str, state: State) -> list[Row]:
+    def load(self, phase: str, state: State) -> list[EpochRecord]:
         """Bring `state` to what is kept; the epochs behind it, none where nothing is kept."""
 
-    def save(self, rows: list[Row], state: State):
+    def save(self, records: list[EpochRecord], state: State):
         """Keep `state` as it is after these epochs of a phase."""
 
 
@@ -91,12 +91,12 @@ class Observer:
     Args:
         progress: Shows steps.
         log:      Or None.
-        keeper:   Or None.
+        checkpoints:   Or None.
     """
 
-    def __init__(self, progress: Progress = silent, log: Log | None = None, keeper: Keeper | None = None):
-        self.progress, self.log, self.keeper = progress, log, keeper
-        self.rows: list[Row] = []
+    def __init__(self, progress: Progress = silent, log: Log | None = None, checkpoints: CheckpointStore | None = None):
+        self.progress, self.log, self.checkpoints = progress, log, checkpoints
+        self.records: list[EpochRecord] = []
 
     @classmethod
     def of(cls, progress: Progress) -> "Observer":
@@ -111,21 +111,21 @@ class Observer:
         """Whether anyone wants to know accuracies."""
         return self.log is not None
 
-    def begin(self, phase: str, state: State) -> list[Row]:
+    def begin(self, phase: str, state: State) -> list[EpochRecord]:
         """The epochs of a phase that are done, to which `state` is brought."""
-        self.rows = self.keeper.load(phase, state) if self.keeper else []
-        for row in self.rows:
-            self.write(row)
-        return list(self.rows)
+        self.records = self.checkpoints.load(phase, state) if self.checkpoints else []
+        for record in self.records:
+            self.write(record)
+        return list(self.records)
 
-    def end(self, row: Row, state: State):
+    def end(self, record: EpochRecord, state: State):
         """An epoch is done."""
-        self.rows.append(row)
-        self.write(row)
-        if self.keeper:
-            self.keeper.save(self.rows, state)
+        self.records.append(record)
+        self.write(record)
+        if self.checkpoints:
+            self.checkpoints.save(self.records, state)
 
-    def write(self, row: Row):
+    def write(self, record: EpochRecord):
         """Log an epoch."""
         if self.log:
-            self.log.write(row)
+            self.log.write(record)

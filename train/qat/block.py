@@ -11,7 +11,7 @@ from concord.model.layers.convolution import Along, BlockConv, seen
 from concord.model.layers.dense import BlockDense
 from concord.model.lowering import recorded
 from concord.spec.activation import Activation
-from concord.train.bfp.recipe import BlockRecipe
+from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.straight_through import binary16
 from concord.train.ptq import quantise
 from concord.train.qat.block_quantizer import Blocks

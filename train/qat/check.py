@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from concord.train.bfp.recipe import BlockRecipe
+from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.methods import Recipe, Start
 from concord.train.qat.graph import Kind, Node, nodes
 from torch import nn

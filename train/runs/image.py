@@ -8,8 +8,8 @@ from pathlib import Path
 
 from concord.model.layer_overflow import Widths
 from concord.model.model import Model
-from concord.train.bfp.recipe import BlockRecipe
 from concord.train.lib import fp32_file
+from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.data import PIXELS
 from concord.train.lib.export import finish
 from concord.train.lib.factory import build
@@ -20,7 +20,7 @@ from concord.train.overflow.predictor import settled
 from concord.train.qat.block import BlockNetwork
 from concord.train.qat.check import check
 from concord.train.qat.network import QuantisedNetwork
-from concord.train.runs.compare import BATCH, CALIBRATION, Images, trained
+from concord.train.runs.image_training import BATCH, CALIBRATION, Images, trained
 from concord.train.runs.training import train_quantised
 
 #: All layers in 4 bits, from PTQ.

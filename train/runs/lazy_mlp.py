@@ -23,7 +23,7 @@ from concord.train.bfp.tensor_network import Network, batch, float_network, init
 from concord.train.lib import data
 from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, batches, cross_entropy, fit, reproducible, silent
-from concord.train.lib.observer import Observer, Row
+from concord.train.lib.observer import EpochRecord, Observer
 
 #: Operands of the preset `trainer`: mantissas as training leaves them.
 EIGHT_BITS = Format(bits=8, e_min=-11, e_max=4)
@@ -47,14 +47,14 @@ def block_dense(name: str, weight: Parameters, bias: Parameters, weights_format:
     if not weights_format.e_min <= weight.exponent <= weights_format.e_max:
         raise ValueError(f"layer {name!r}: its weights ended with exponent {weight.exponent}, which the format "
                          f"{weights_format.e_min}..{weights_format.e_max} does not have; choose a wider format")
-    rows, columns = weight.mantissas.shape
+    records, columns = weight.mantissas.shape
     bits = binary16(bias.values, f"layer {name!r}, bias")
     if (bits.view(np.float16) != bias.values).any():
         raise ValueError(f"layer {name!r}: its biases are too small for binary16")
     return BlockDense(
         name=name, weights_format=weights_format, input_format=input_format, block=block,
         mantissas=weight.mantissas.astype(np.int16),
-        exponents=np.full((rows, -(-columns // block)), weight.exponent, np.int8), bias=bits, activation=activation,
+        exponents=np.full((records, -(-columns // block)), weight.exponent, np.int8), bias=bits, activation=activation,
         real=recorded({"weights": weight.values, "bias": bias.values}))
 
 
@@ -67,7 +67,7 @@ def train_network(net: Network, images: torch.Tensor, labels: np.ndarray, *, epo
         for parameter in net.parameters.values():
             parameter.learning_rate = now.learning_rate_tensor
         losses = [net.step(batch(x, index), labels[index.numpy()]) for index in batches(len(labels), BATCH, generator)]
-        Observer.of(progress).write(Row(
+        Observer.of(progress).write(EpochRecord(
             phase="lazy update", epoch=epoch + 1, step=(epoch + 1) * len(losses), rate=now.learning_rate,
             loss=float(np.mean(losses))))
         progress("lazy update", epoch + 1, epochs, f"loss {np.mean(losses):.3f}")

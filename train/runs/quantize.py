@@ -21,7 +21,7 @@ from concord.train.lib.methods import Recipe
 from concord.train.lib.networks import CLASSES, SHAPE
 from concord.train.qat.check import check
 from concord.train.qat.network import QuantisedNetwork
-from concord.train.runs.compare import CALIBRATION, MEASURED, Images
+from concord.train.runs.image_training import CALIBRATION, MEASURED, Images
 from torch import nn
 
 

@@ -1,60 +1,20 @@
-"""Accuracy against epoch for ways to start quantisation-aware training.
-
-Source: S0.e, figure 11.
-"""
+"""Images to train on, and FP32 networks trained on them."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from concord.model import dataset
 from concord.train.lib import data, fp32_file
 from concord.train.lib.export import floats
 from concord.train.lib.factory import build
 from concord.train.lib.fit import Progress, cross_entropy, fit, share, silent
-from concord.train.lib.methods import ActivationMethod, Methods, Recipe, Start, WeightMethod
 from concord.train.lib.networks import CLASSES, SHAPE
-from concord.train.qat.network import QuantisedNetwork
 from torch import nn
 
-#: Ways to start, by the name that a picture gives them.
-STARTS = {
-    "FP32": {"start": Start.FP32},
-    "min-max": {"methods": Methods(weights=WeightMethod.UNIFORM, activations=ActivationMethod.UNIFORM)},
-    "PTQ": {},
-}
+#: Samples of the calibration set, of a batch, and of those that are measured at once.
 CALIBRATION, BATCH, MEASURED = 256, 50, 500
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
-    """A network and its bits, None for FP32.
-
-    Attributes:
-        network: As `factory.build` knows it.
-        weights: Bits; where they are None, FP32 weights stay as they are.
-        inputs:  Bits.
-    """
-
-    network: str
-    weights: int | None
-    inputs: int | None
-
-    def __str__(self):
-        return f"{self.network} W{self.weights or 32}/A{self.inputs or 32}"
-
-    def recipe(self, **options) -> Recipe:
-        """Quantise all layers alike."""
-        return Recipe(weights_bits=self.weights, input_bits=self.inputs, frozen=self.weights is None, **options)
-
-
-FIGURE = tuple(
-    Setting(network=network, weights=weights, inputs=inputs) for network, weights, inputs in (
-        ("resnet", 4, None), ("resnet", 4, 4), ("mobilenet", 4, None), ("mobilenet", None, 4), ("mobilenet", 4, 4),
-        ("inception", 4, None), ("inception", 4, 4)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,30 +88,3 @@ def trained(
     if path:
         fp32_file.save(net, path)
     return net.eval()
-
-
-def curve(net: nn.Module, recipe: Recipe, images: Images, seed: int, epochs: int, rate: float = 0.01,
-          progress: Progress = silent) -> list[float]:
-    """Accuracy before quantisation-aware training, and after each epoch of it."""
-    quantised = QuantisedNetwork(net, images.x[:CALIBRATION], recipe)
-    return followed(quantised, quantised.groups(rate), images, seed, epochs, rate, progress, quantised.bound)
-
-
-def followed(net: nn.Module, groups: Iterable, images: Images, seed: int, epochs: int, rate: float = 0.01,
-             progress: Progress = silent, after_step: Callable[[], None] = lambda: None) -> list[float]:
-    """Accuracy of a network before it is trained, and after each epoch."""
-    found = [images.accuracy(net)]
-    optimiser = torch.optim.SGD(groups, lr=rate, momentum=0.9)
-    fit(phase="QAT", net=net, loss=lambda index: cross_entropy(net(images.x[index]), images.labels[index]),
-        optimiser=optimiser, count=len(images.x), batch=BATCH, epochs=epochs, seed=seed, progress=progress,
-        after_step=after_step, after_epoch=lambda: found.append(images.accuracy(net)))
-    return found
-
-
-def band(curves: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over seeds, and half of the interval that holds it with 95 % confidence (Student's t)."""
-    curves = np.asarray(curves, np.float64)
-    count = len(curves)
-    student = {1: 0.0, 2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}.get(count, 1.96 + 2.4 / max(count, 1))
-    spread = curves.std(axis=0, ddof=1) if count > 1 else np.zeros(curves.shape[1])
-    return curves.mean(axis=0), student * spread / np.sqrt(count)

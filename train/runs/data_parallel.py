@@ -1,6 +1,6 @@
 """Data parallel training in block floating point, by as many processes as torchrun starts:
 
-    torchrun --nproc-per-node 2 -m concord.train.bfp.run OUT
+    torchrun --nproc-per-node 2 -m concord.train.runs.data_parallel OUT
 
 writes a checkpoint, the same bytes whatever their number. gloo joins processes on CPUs, nccl on GPUs.
 """
