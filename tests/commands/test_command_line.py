@@ -380,7 +380,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 
 def test_training_without_torch(monkeypatch):
-    for name in [name for name in sys.modules if name == "train" or name.startswith("train.")]:
+    for name in [name for name in sys.modules if name.partition("concord.")[2].split(".")[0] == "train"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert "training needs PyTorch: pip install torch==2.13.0" in refused("train", "mlp")
