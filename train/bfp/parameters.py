@@ -1,4 +1,4 @@
-"""What training keeps of a tensor of parameters: the lazy update, and what it is compared with.
+"""Parameters under training in block floating point: the lazy update, and the rules that it is compared with.
 
 All rules but FP32 share the forward and the backward pass in block floating point. They differ in what an update does.
 """
@@ -21,11 +21,11 @@ from concord.train.bfp.tensor import add as add_tensors
 class UpdateRule(StrEnum):
     """What training keeps of a parameter, and so what an update does to it."""
 
-    FP32 = "fp32"  #: FP32, everything in it
+    FP32 = "fp32"  #: FP32 parameters, and training in FP32
     MASTER = "master"  #: an FP32 master copy behind 8-bit mantissas
     LAZY = "lazy"  #: 8-bit mantissas and 16-bit residuals: the lazy update
-    NONE = "none"  #: 8-bit mantissas, updates rounded straight into them
-    STOCHASTIC = "stochastic"  #: the same, rounded up or down by chance
+    NONE = "none"  #: 8-bit mantissas, into which updates are rounded
+    STOCHASTIC = "stochastic"  #: 8-bit mantissas, into which updates are rounded up or down by chance
     FROZEN = "frozen"  #: the lazy update under the exponent of the start
     RESIDUAL8 = "residual8"  #: the lazy update with 8-bit residuals
 
@@ -35,7 +35,7 @@ FLOAT_BYTES = 4
 
 
 def state_bytes(rule: UpdateRule, rates: Rates) -> dict[str, int]:
-    """Bytes of training state for each parameter; exponents, one byte a tensor, not counted."""
+    """Bytes of training state for each parameter, by kind. Exponents, one byte for each tensor, are not counted."""
     fmt = SHORT if rule is UpdateRule.RESIDUAL8 else LazyFormat()
     real = rule in (UpdateRule.FP32, UpdateRule.MASTER)
     found = {
@@ -51,13 +51,14 @@ class Lazy:
     """A tensor of parameters under the lazy update.
 
     Args:
-        begun: From `golden.lazy.lazy_update.initial_parameters`, or from a checkpoint.
-        rates: Learning rate and momentum.
+        begun:  Parameters from `golden.lazy.lazy_update.initial_parameters`, or from a checkpoint.
+        rates:  Learning rate and momentum.
+        device: Device of the tensors.
 
     Attributes:
         kept:     Mantissas and residuals.
-        momentum: None before the first step, and under plain SGD.
-        counts:   What has happened.
+        momentum: Momentum, or None before the first step and under plain SGD.
+        counts:   Counts of events.
     """
 
     def __init__(self, begun: golden.Parameters, rates: Rates, device: str = "cpu"):
@@ -67,7 +68,7 @@ class Lazy:
 
     @property
     def mantissas(self) -> torch.Tensor:
-        """float32[...]."""
+        """The mantissas, float32[...]."""
         return self.kept.mantissas.float()
 
     @property
@@ -76,14 +77,14 @@ class Lazy:
         return self.kept.exponent - (self.kept.fmt.bits - 1)
 
     def update(self, found: Exact):
-        """Take a step along exact sums of a gradient."""
+        """Take a training step, from the exact sums of a gradient."""
         direction = requantise(found, Width.LINEAR)
         if self.rates.momentum:
             direction = self.momentum = self._next_momentum(direction)
         self.subtract(requantise(_product(self.learning_rate, direction), Width.LINEAR))
 
     def subtract(self, update: Exact):
-        """Subtract 32-bit mantissas."""
+        """Subtract an update with 32-bit mantissas."""
         self.kept = lazy_update.lazy_update(self.kept, update, self.counts)
 
     def _next_momentum(self, gradient: Exact) -> Exact:
@@ -100,8 +101,8 @@ def _product(rate, x: Exact) -> Exact:
     return Exact(x.values.double() * float(mantissa), x.lsb + int(rate.lsb.item()), 0, x.left_shift, top)
 
 
-class Nothing(Lazy):
-    """Updates rounded into the mantissas: what does not reach half a unit is lost."""
+class WithoutResiduals(Lazy):
+    """Parameters without residuals: updates are rounded into the mantissas, and less than half a unit is lost."""
 
     def subtract(self, update: Exact):
         super().subtract(update)
@@ -109,10 +110,10 @@ class Nothing(Lazy):
 
 
 class Stochastic(Lazy):
-    """Mantissas rounded up with the probability of what they do not show.
+    """Parameters without residuals: mantissas are rounded up with the probability of the fraction that is cut off.
 
     Args:
-        seed: Of the noise.
+        seed: Seed of the random numbers that decide.
     """
 
     def __init__(self, begun, rates: Rates, seed: int, device: str = "cpu"):
@@ -128,7 +129,7 @@ class Stochastic(Lazy):
 
 
 class Frozen(Lazy):
-    """The exponent stays: mantissas that leave their range saturate. Only a tensor of zeros may take an exponent."""
+    """Parameters whose exponent stays, so that mantissas saturate. Only a tensor of zeros takes an exponent."""
 
     def subtract(self, update: Exact):
         old = self.kept.golden()
@@ -147,7 +148,7 @@ class Master:
     """An FP32 master copy, quantised to 8-bit mantissas for every step.
 
     Args:
-        values: float64[...], where it starts.
+        values: float64[...], the initial parameters.
     """
 
     def __init__(self, values: np.ndarray, rates: Rates, device: str = "cpu"):
@@ -160,7 +161,7 @@ class Master:
         self.mantissas, self.lsb = made.values, made.lsb
 
     def update(self, found: Exact):
-        """Take a step along exact sums of a gradient."""
+        """Take a training step, from the exact sums of a gradient."""
         gradient = requantise(found, Width.LINEAR)
         direction = (gradient.values * 2.0 ** (gradient.lsb + gradient.left_shift)).float()
         if self.rates.momentum:
@@ -173,7 +174,7 @@ class Master:
 
 
 def parameter(rule: UpdateRule, values: np.ndarray, rates: Rates, seed: int = 0, device: str = "cpu"):
-    """What a rule keeps of real numbers."""
+    """Parameters under a rule, from real numbers."""
     if rule is UpdateRule.MASTER:
         return Master(values, rates, device)
     if rule is UpdateRule.FP32:
@@ -186,7 +187,7 @@ def parameter(rule: UpdateRule, values: np.ndarray, rates: Rates, seed: int = 0,
 
 
 def restored(rule: UpdateRule, kept: golden.Parameters, rates: Rates, device: str = "cpu", seed: int = 0) -> Lazy:
-    """What a rule keeps, from mantissas and residuals."""
+    """Parameters under a rule, from mantissas and residuals."""
     if rule is UpdateRule.STOCHASTIC:
         return Stochastic(kept, rates, seed, device)
-    return {UpdateRule.NONE: Nothing, UpdateRule.FROZEN: Frozen}.get(rule, Lazy)(kept, rates, device)
+    return {UpdateRule.NONE: WithoutResiduals, UpdateRule.FROZEN: Frozen}.get(rule, Lazy)(kept, rates, device)

@@ -15,7 +15,7 @@ from concord.golden.lazy.tensor import TrainingTensor
 from concord.spec.training import E_MAX, E_MIN, Width
 from concord.train.bfp.parallel import Alone
 
-#: For each type: integers below the first are rounded in it as described; a factor of the second makes ties uneven.
+#: For each type: the bound below which integers are rounded in it as described, and the factor that makes ties uneven.
 ROUNDED = {torch.float32: (1 << 22, 1 + 2.0**-23), torch.float64: (1 << 50, 1 + 2.0**-52)}
 
 
@@ -57,19 +57,19 @@ def exact(made: TrainingTensor, like: torch.Tensor) -> Exact:
 
 
 def widen(gradient: Exact) -> Exact:
-    """`golden.lazy.tensor_layers.widen`."""
+    """The gradient with 32-bit mantissas: see `golden.lazy.tensor_layers.widen`."""
     by = Width.LINEAR - gradient.bits
     return Exact(gradient.values, gradient.lsb - by, Width.LINEAR, gradient.left_shift + by, gradient.top)
 
 
 def sums(total: torch.Tensor, lsb: int, left_shift: int) -> Exact:
-    """Exact sums of int64, in float64 where that holds them with room for rounding."""
+    """Exact sums from int64, in float64 if it holds them with room for rounding."""
     top = largest(total)
     return Exact(total.double() if top < ROUNDED[torch.float64][0] else total, lsb, 0, left_shift, top)
 
 
 def largest(values: torch.Tensor, group=Alone) -> int:
-    """max |value|, over all processes."""
+    """Largest magnitude of the values, over all processes."""
     if not values.numel():
         return group.largest(0)
     return group.largest(max(-int(values.amin()), int(values.amax())))
@@ -81,13 +81,13 @@ def ceil_log2(top: int) -> int:
 
 
 def requantise(x: Exact, bits: int, group=Alone, *, through: bool = False) -> Exact:
-    """`golden.lazy.tensor.requantise`.
+    """Bring exact sums to mantissas: see `golden.lazy.tensor.requantise`.
 
     Args:
         x:       Exact sums, which may be overwritten, or mantissas, which are not.
-        bits:    8, 16 or 32.
+        bits:    Bits of a mantissa: 8, 16 or 32.
         group:   The processes that share the tensor.
-        through: By way of 32 bits, as products are.
+        through: Whether sums are brought to 32 bits first, as those of products are.
     """
     top = largest(x.values, group) if x.top is None else x.top
     if not top:
@@ -141,7 +141,7 @@ def _by_golden(x: Exact, bits: int, top: int, through: bool) -> Exact:
 
 
 def add(a: Exact, b: Exact, bits: int, group=Alone) -> Exact:
-    """`golden.lazy.tensor_layers.add` and `add_gradients`: the exact sum of two branches in `bits` bits."""
+    """The exact sum of two branches in `bits` bits: see `golden.lazy.tensor_layers.add` and `add_gradients`."""
     units = a.lsb, b.lsb
     low = max(min(units), max(units) - tensor_layers.REACH)
     shared = min(a.lsb + a.left_shift, b.lsb + b.left_shift)
@@ -156,6 +156,6 @@ def add(a: Exact, b: Exact, bits: int, group=Alone) -> Exact:
 
 
 def _lifted(values: torch.Tensor, shift: int, dtype: torch.dtype) -> torch.Tensor:
-    """A copy times 2**shift."""
+    """A copy of the values times 2**shift."""
     copy = values.to(dtype, copy=True)
     return copy.mul_(2.0**shift) if shift else copy

@@ -1,4 +1,4 @@
-"""Checkpoints of block floating point training: safetensors that resume to the bit. No pickle.
+"""Checkpoints of block floating point training: safetensors from which training resumes to the bit. Nothing is pickled.
 
 A file holds what is kept of each parameter and nothing else: mantissas and residuals in their own widths, momentum in
 its own, exponents in the JSON header; the FP32 master copy where the rule has one; the noise generators' state.
@@ -30,14 +30,14 @@ LAYERS = {kind.__name__: kind for kind in (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """Training as it stood.
+    """Settings and progress of a training.
 
     Attributes:
-        layers: As golden describes them.
-        rule:    What is kept of parameters.
+        layers: Layers of the network, as `golden.lazy.tensor_network` describes them.
+        rule:   What training keeps of parameters.
         rates:  Learning rate and momentum.
-        epochs: Done.
-        seed:   Of the batches.
+        epochs: Number of epochs that are done.
+        seed:   Seed of the order of samples.
     """
 
     layers: tuple[tensor_network.Layer, ...]

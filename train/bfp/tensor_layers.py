@@ -1,4 +1,4 @@
-"""Layers of block floating point training: the bits of `golden.lazy.tensor_layers`, at PyTorch's speed.
+"""Layers of training in block floating point, with the bits of `golden.lazy.tensor_layers` and the speed of PyTorch.
 
 A layer keeps from its forward pass what its backward pass needs. Those with parameters leave the exact sums of their
 own gradients in `found`, to be added up over processes.
@@ -18,12 +18,12 @@ class Products:
     """A convolution or dense layer.
 
     Args:
-        layer:      As golden describes it.
-        name:       Of its parameters.
-        parameters: By name, with `mantissas` and `lsb`.
-        kernels:    Of `exact_products`.
-        group:      The processes that share each tensor.
-        wanted:     Whether the gradient of its input is.
+        layer:      Layer of `golden.lazy.tensor_network`.
+        name:       Name of the layer, with which the names of its parameters begin.
+        parameters: Parameters by name, each with `mantissas` and `lsb`.
+        kernels:    Kernels of `exact_products`.
+        group:      Processes that share each training tensor.
+        wanted:     Whether the gradient of the layer's input is wanted.
     """
 
     def __init__(self, layer, name: str, parameters: dict, kernels, group=Alone, wanted: bool = True):
@@ -89,7 +89,7 @@ def _rounded(values: torch.Tensor, shift: int) -> torch.Tensor:
 
 
 def _places(outputs, size: int, stride: int):
-    """For each element of a window, row by row: where all windows have it."""
+    """For each element of a window, row by row: the slices of an image with that element of all windows."""
     across = [slice(None), slice(None)]
     for i in range(size):
         for j in range(size):
@@ -101,7 +101,7 @@ def _outputs(shape, size: int, stride: int) -> list[int]:
 
 
 class MaxPool:
-    """The largest of each window; the first of several equal ones takes the gradient."""
+    """Maximum pooling. Of several equal maxima the first takes the gradient."""
 
     def __init__(self, layer: tensor_network.MaxPool, group=Alone):
         self.size, self.stride, self.group = layer.size, layer.stride, group
@@ -132,7 +132,7 @@ class MaxPool:
 
 
 class AveragePool:
-    """Means of windows."""
+    """Average pooling."""
 
     def __init__(self, layer: tensor_network.AveragePool, group=Alone):
         self.size, self.stride, self.group = layer.size, layer.stride, group
@@ -154,7 +154,7 @@ class AveragePool:
         return Exact(made.values, made.lsb, Width.LINEAR, made.left_shift)
 
     def _divided(self, x: Exact) -> Exact:
-        """round(x / window), half away."""
+        """round(x / window), half away from zero."""
         area = self.size**2
         down = area.bit_length() - 1
         if area == 1 << down and down <= x.left_shift:
@@ -185,7 +185,8 @@ class Residual:
     """The sum of two branches.
 
     Args:
-        body, shortcut: Layers.
+        body:     Layers of the first branch.
+        shortcut: Layers of the second branch.
     """
 
     def __init__(self, body: list, shortcut: list, group=Alone):
@@ -206,20 +207,20 @@ def _forward(layers: list, x: Exact) -> Exact:
 
 
 def backward(layers: list, gradient: Exact | None) -> Exact | None:
-    """Send a gradient through layers that have gone forward."""
+    """Send a gradient backward through layers, whose forward pass has run."""
     for layer in reversed(layers):
         gradient = layer.backward(gradient)
     return gradient
 
 
 def forward(layers: list, x: Exact) -> Exact:
-    """Linear values of the network's last layer, 32 bits."""
+    """Linear values of the last layer of a network, 32 bits."""
     last = layers[-1]
     return requantise(last.linear(_forward(layers[:-1], x)), Width.LINEAR, last.group)
 
 
 def build(layers, parameters: dict, kernels, group=Alone, prefix: str = "", wanted: bool = False) -> list:
-    """Layers that golden describes; arguments as for `Products`."""
+    """Layers as golden describes them. Arguments are those of `Products`."""
     made = []
     for place, layer in enumerate(layers):
         name = f"{prefix}{place}"
@@ -252,6 +253,6 @@ def gradients(layers: list) -> dict[str, Exact]:
 
 
 def initial(layer, generator: torch.Generator) -> torch.Tensor:
-    """He's start of weights: float64, normal, variance 2 / inputs."""
+    """Initial weights by He et al.: float64, normal, of variance 2 / inputs."""
     fan = math.prod(layer.shape[1:])
     return torch.randn(layer.shape, generator=generator, dtype=torch.float64) * math.sqrt(2 / fan)

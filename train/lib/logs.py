@@ -11,7 +11,7 @@ COLUMNS = ("phase", "epoch", "step", "learning rate", "loss", "accuracy")
 
 
 def opened(path: Path) -> Log:
-    """A CSV file where the name ends with .csv, else a folder of TensorBoard events.
+    """The log at a path: a CSV file if the name ends with .csv, else a folder of TensorBoard events.
 
     Raises:
         ValueError: the folder needs a package that is not there.
@@ -20,10 +20,10 @@ def opened(path: Path) -> Log:
 
 
 class CsvLog:
-    """A CSV file; each line is there as soon as its epoch is done.
+    """A CSV file, into which each line is written as soon as its epoch is done.
 
     Args:
-        path: A file that is there is written anew with the first epoch.
+        path: The file. If it exists, the first epoch replaces it.
     """
 
     def __init__(self, path: Path):
@@ -45,10 +45,10 @@ class CsvLog:
 
 
 class TensorBoardLog:
-    """Events in a folder, a scalar for each number of an epoch: `qat/loss` at its step.
+    """TensorBoard events in a folder: a scalar for each figure of an epoch, such as `qat/loss`, at its step.
 
     Args:
-        folder: Events that are there stay.
+        folder: The folder. Events that it holds already stay.
     """
 
     def __init__(self, folder: Path):

@@ -1,4 +1,4 @@
-"""How a network is quantised before training goes on: what there is to choose. Loads nothing, for the command line."""
+"""The choices of a quantised network: methods, widths and scales. The command line reads them without PyTorch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -56,12 +56,12 @@ class ActivationMethod(Method):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Methods:
-    """How a network is quantised before training goes on.
+    """Methods of post-training quantisation, from which training starts.
 
     Attributes:
-        weights:     Integers and scales of weights.
-        rows:        Neighbours that share a scale at first: 1, a part of a matrix, or 0 for all of it.
-        activations: Saturations and offsets.
+        weights:     Method that finds integers and scales of weights.
+        rows:        Number of neighbouring rows that share a scale at the start; 0 gives the whole matrix one scale.
+        activations: Method that finds saturations and offsets of activations.
     """
 
     weights: WeightMethod = WeightMethod.MMSE
@@ -75,12 +75,13 @@ class Methods:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gates:
-    """How the weights of an LSTM's gates become integers, and their outputs.
+    """How the weights and the outputs of an LSTM's gates become integers.
 
     Attributes:
-        asymmetric: From the smallest weight to the largest, with an integer zero point, else symmetric about 0.
-        shared:     One scale for both matrices of a gate, as the source's claim has it, else one for each.
-        outputs:    Width of the gates' outputs, 2 to 9; 0 leaves them in binary16.
+        asymmetric: Whether integers cover the range from the smallest to the largest weight, with an integer zero
+            point. Otherwise they are symmetric about 0.
+        shared:     Whether both matrices of a gate share one scale, as the source claims. Otherwise each has its own.
+        outputs:    Bits of the gates' outputs, 2 to 9; 0 leaves them in binary16.
     """
 
     asymmetric: bool = False
@@ -92,7 +93,7 @@ class Gates:
             raise ValueError(f"outputs of gates have 2 to 9 bits, or 0 for binary16, not {self.outputs}")
 
     def travels_as(self, fmt: Format) -> Format:
-        """What the machine multiplies where weights are quantised to `fmt`: a zero point costs one bit.
+        """Format of the machine's operands for weights of the format `fmt`: a zero point costs one bit.
 
         Raises:
             ValueError: no machine has operands as wide.
@@ -110,7 +111,7 @@ class Gates:
 
 
 class InitialState(StrEnum):
-    """What h and c of an LSTM are before the first time step."""
+    """Values of h and c of an LSTM before the first time step."""
 
     ZERO = "zero"  #: all zero
     UNIFORM = "uniform"  #: random, evenly over -1..1
@@ -151,7 +152,7 @@ class ActivationTraining(Method):
 
 
 class Start(StrEnum):
-    """Where training behind quantisers starts."""
+    """The network from which training behind quantisers starts."""
 
     PTQ = "ptq"  #: from the network after post-training quantisation
     FP32 = "fp32"  #: from FP32 weights with scale 1, and ranges of activations
@@ -162,22 +163,22 @@ class Recipe:
     """How a network is quantised and trained.
 
     Attributes:
-        weights_bits:    1 to 8, 16 or 24; None leaves weights in FP32.
-        input_bits:      Of what enters each layer; None leaves it in FP32.
-        symmetric:       Whether the integers of weights, and the codes of inputs, leave out the lowest one, so that
-            hardware may multiply magnitudes.
-        methods:         Of post-training quantisation.
+        weights_bits:    Bits of weights: 1 to 8, 16 or 24. None leaves weights in FP32.
+        input_bits:      Bits of the inputs of each layer: 1 to 8, 16 or 24. None leaves inputs in FP32.
+        symmetric:       Whether the integers of weights leave out the lowest one, and whether the codes of inputs do.
+            Hardware may then multiply magnitudes.
+        methods:         Methods of post-training quantisation.
         weights:         How weights are trained.
-        activations:     What of the quantisers of activations is.
-        start:           Where that starts.
-        unrounded:       Keep what rounding cuts off the weights: the same network at first, but small gradients move it
-            sooner.
-        frozen:          Leave FP32 weights as they are.
-        normalise:       Keep batch normalisation under training, by the statistics of each batch, where weights are
-            trained; else it is folded before.
-        input_kept:      Leave the range of the network's own input as it is found: that of images is known, and the
-            first layer's gradient by its input takes long.
-        bits:            (weights_bits, input_bits) of layers by name, where they differ.
+        activations:     Which parameters of the quantisers of activations are trained.
+        start:           The network from which training starts.
+        unrounded:       Whether trained weights keep the fraction that rounding cuts off. Their integers are the same
+            at first, but small gradients move them sooner.
+        frozen:          Whether FP32 weights are not trained.
+        normalise:       Whether batch normalisation stays under training, by the statistics of each batch, where
+            weights are trained. Otherwise it is folded before.
+        input_kept:      Whether the range of the network's own input is not trained. The range of images is known,
+            and the gradient of the first layer by its input takes long.
+        bits:            (weights_bits, input_bits) by name of the layers that differ.
     """
 
     weights_bits: int | None = 4
@@ -221,5 +222,5 @@ class Recipe:
         )
 
     def bits_of(self, name: str) -> tuple[int | None, int | None]:
-        """Bits of a layer's weights and inputs."""
+        """Bits of the weights and of the inputs of a layer."""
         return self.bits.get(name, (self.weights_bits, self.input_bits))

@@ -1,4 +1,4 @@
-"""Post-training quantisation: the integers, scales, saturations and offsets from which training goes on.
+"""Post-training quantisation of tensors: integers, scales, saturations and offsets, by any method.
 
 Source: S0.a and S0.b; S1, symmetric scales for each gate.
 """

@@ -55,7 +55,7 @@ class Activations(nn.Module):
         return Codes.apply(y, self.saturation, self.levels)
 
     def bound(self):
-        """Keep the parameters legal."""
+        """Keep saturation and offset in their ranges."""
         with torch.no_grad():
             if self.positive:
                 self.offset.clamp_(min=0)

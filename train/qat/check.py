@@ -10,7 +10,7 @@ from torch import nn
 
 
 def layers(found: Sequence[Node], recipe: Recipe | BlockRecipe) -> dict[str, Node]:
-    """The nodes that get quantisers, by name.
+    """The nodes that get quantisers, by their names.
 
     Raises:
         ValueError: the recipe gives bits to a layer that is not there.
@@ -23,18 +23,19 @@ def layers(found: Sequence[Node], recipe: Recipe | BlockRecipe) -> dict[str, Nod
 
 def check(network: nn.Module, recipe: Recipe | BlockRecipe, shape: Sequence[int], classes: int | None = None, *,
           machine: bool = True):
-    """Refuse what would fail later.
+    """Refuse networks and recipes that would fail later.
 
     Args:
-        network: In FP32, trained or not.
-        shape:   Of one input.
-        classes: Of its answer, where that is known.
-        machine: Integers must be operands of a machine.
+        network: Network in FP32, trained or not.
+        recipe:  How it is to be quantised.
+        shape:   Shape of one input.
+        classes: Number of classes of its output, or None for any.
+        machine: Whether integers must be operands of a machine.
 
     Raises:
-        Unsupported: the network does what cannot be quantised.
-        ValueError: it does not take such inputs, it gives another number of classes, the recipe names a layer that
-            is not there, or a method cannot do a width.
+        Unsupported: an operation of the network cannot be quantised.
+        ValueError: the network does not take such inputs, it has another number of classes, the recipe names a layer
+            that is not there, or a method cannot do a width.
     """
     found = layers(nodes(network), recipe)
     for name, node in found.items() if isinstance(recipe, Recipe) else ():  # a BlockRecipe knows its own widths
@@ -58,7 +59,7 @@ def _check_bits(name: str, layer: nn.Module, recipe: Recipe, machine: bool):
 
 
 def _check_shapes(network: nn.Module, shape: Sequence[int], classes: int | None):
-    """Whether the network takes such inputs; it is left in its mode."""
+    """Refuse inputs that the network does not take; the network is left in its mode."""
     training = network.training
     try:
         with torch.no_grad():

@@ -17,7 +17,7 @@ from concord.train.qat.network import QuantisedNetwork
 from concord.train.runs.image_training import BATCH, CALIBRATION, Images, trained
 from torch import nn
 
-#: Ways to start, by the name that a picture gives them.
+#: Options of the recipe for each way to start, by its name in pictures.
 STARTS = {
     "FP32": {"start": Start.FP32},
     "min-max": {"methods": Methods(weights=WeightMethod.UNIFORM, activations=ActivationMethod.UNIFORM)},
@@ -30,9 +30,9 @@ class Setting:
     """A network and its bits, None for FP32.
 
     Attributes:
-        network: As `factory.build` knows it.
-        weights: Bits; where they are None, FP32 weights stay as they are.
-        inputs:  Bits.
+        network: Name of the network for `factory.build`.
+        weights: Bits of weights. FP32 weights, None, are not trained.
+        inputs:  Bits of inputs.
     """
 
     network: str
@@ -43,7 +43,7 @@ class Setting:
         return f"{self.network} W{self.weights or 32}/A{self.inputs or 32}"
 
     def recipe(self, **options) -> Recipe:
-        """Quantise all layers alike."""
+        """The recipe that quantises all layers alike."""
         return Recipe(weights_bits=self.weights, input_bits=self.inputs, frozen=self.weights is None, **options)
 
 
@@ -54,10 +54,11 @@ FIGURE = tuple(
 
 
 def recipes(setting: Setting, **options) -> dict[str, Recipe]:
-    """How a network is quantised from each start.
+    """The recipe of a setting for each way to start.
 
     Args:
-        options: Of the recipes, where all starts are alike.
+        setting: Network and bits.
+        options: Options of the recipes that are the same for all starts.
 
     Raises:
         ValueError: the network cannot be quantised, or a method cannot do a width.
@@ -72,12 +73,12 @@ def curves(
     network: str, ways: Mapping[str, Recipe], images: Images, *, seeds: int, fp32_epochs: int, epochs: int,
     progress: Progress = silent,
 ) -> tuple[list[float], dict[str, list[list[float]]]]:
-    """Accuracies in percent: of the FP32 network by seed; by way and seed before training and after each epoch.
+    """Accuracies in percent: of the FP32 network by seed, and by way and seed before training and after each epoch.
 
     Args:
-        ways:        How it is quantised, by name.
-        fp32_epochs: Of the FP32 network.
-        epochs:      Of quantisation-aware training.
+        ways:        Recipes by name.
+        fp32_epochs: Epochs of FP32 training.
+        epochs:      Epochs of quantisation-aware training.
     """
     real, found = [], {name: [] for name in ways}
     for seed in range(seeds):
@@ -118,5 +119,5 @@ def band(curves: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _named(progress: Progress, name: str) -> Progress:
-    """Progress of a phase of that name."""
+    """Progress that shows every phase under one name."""
     return lambda _, *rest: progress(name, *rest)

@@ -21,7 +21,7 @@ from torch import distributed
 
 
 def joined(device: str) -> type[Alone] | Group:
-    """The group that torchrun's environment names; alone without it."""
+    """The group of processes that the environment of torchrun names, or `Alone` without torchrun."""
     if "WORLD_SIZE" not in os.environ:
         return Alone
     distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
@@ -31,14 +31,14 @@ def joined(device: str) -> type[Alone] | Group:
 def main(
     out: Annotated[Path, typer.Argument(help="The checkpoint to write.")],
     resume: Annotated[Path | None, typer.Option(help="A checkpoint to go on from.")] = None,
-    rule: Annotated[UpdateRule, typer.Option(help="What is kept of parameters.")] = UpdateRule.LAZY,
+    rule: Annotated[UpdateRule, typer.Option(help="What training keeps of parameters.")] = UpdateRule.LAZY,
     rate: Annotated[float, typer.Option(help="Learning rate.")] = 0.02,
     momentum: Annotated[float, typer.Option(help="0 for plain SGD.")] = 0.9,
     samples: Annotated[int, typer.Option(help="Training images.")] = 10_000,
-    epochs: Annotated[int, typer.Option(help="In all, those of `resume` among them.")] = 5,
+    epochs: Annotated[int, typer.Option(help="Epochs in all, with those of `resume`.")] = 5,
     batch_size: Annotated[int, typer.Option(help="Samples of a step, over all processes.")] = 64,
-    seed: Annotated[int, typer.Option(help="Of every random choice.")] = 0,
-    folder: Annotated[Path | None, typer.Option(help="Of the training images.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+    folder: Annotated[Path | None, typer.Option(help="Folder of the training images.")] = None,
     gpu: Annotated[bool, typer.Option("--gpu", help="One GPU a process.")] = False,
 ) -> None:
     """Train a small convolutional network on Fashion-MNIST."""

@@ -13,7 +13,7 @@ from concord.train.lib.fit import Progress, cross_entropy, fit, share, silent
 from concord.train.lib.networks import CLASSES, SHAPE
 from torch import nn
 
-#: Samples of the calibration set, of a batch, and of those that are measured at once.
+#: Numbers of samples: in the calibration set, in a batch, and measured at once.
 CALIBRATION, BATCH, MEASURED = 256, 50, 500
 
 
@@ -24,7 +24,7 @@ class Images:
     Attributes:
         x, labels:           float32[samples, 1, 28, 28] to train on, and their classes.
         test_x, test_labels: The test set.
-        sets:                Where they come from, if they were loaded.
+        sets:                Data sets of which they are a part, or None.
     """
 
     x: torch.Tensor
@@ -53,7 +53,7 @@ class Images:
         return cls(*tensors, sets)
 
     def outputs(self, net: nn.Module, *options) -> torch.Tensor:
-        """float32[samples, classes] for the test set."""
+        """Outputs of a network for the test set, float32[samples, classes]."""
         training = net.training
         net.eval()
         with torch.no_grad():
@@ -62,14 +62,14 @@ class Images:
         return made
 
     def accuracy(self, net: nn.Module) -> float:
-        """On the test set."""
+        """Share of the test set that a network classifies correctly."""
         return share(self.outputs(net).argmax(1), self.test_labels)
 
 
 def trained(
     network: str, images: Images, seed: int, epochs: int, folder: Path | None, progress: Progress = silent
 ) -> nn.Module:
-    """The FP32 network, in evaluation; read from `folder` where it has been trained before.
+    """The FP32 network in evaluation mode, from `folder` if it has been trained before.
 
     Raises:
         ValueError: there is no network of that name.

@@ -38,8 +38,10 @@ def layers(sizes: Sequence[int]) -> tuple[tensor_network.Layer, ...]:
 
 def block_dense(name: str, weight: Parameters, bias: Parameters, weights_format: Format, input_format: Format,
                 block: int, activation: Activation) -> BlockDense:
-    """A layer of the model: the mantissas of training, under the one exponent that they have. What they are worth is
-    recorded as its real numbers, so that a report can tell what activations lose.
+    """A layer of the model with the mantissas of training, under their one exponent.
+
+    The values of the mantissas are recorded as the real numbers of the layer, so that a report can tell the loss by
+    quantised activations.
 
     Raises:
         ValueError: the exponent is none of the format, or a bias is not a binary16 number.
@@ -60,7 +62,7 @@ def block_dense(name: str, weight: Parameters, bias: Parameters, weights_format:
 
 def train_network(net: Network, images: torch.Tensor, labels: np.ndarray, *, epochs: int, rate: float, seed: int,
                   progress: Progress) -> None:
-    """Run batches through the network, the learning rate falling along a half cosine from epoch to epoch."""
+    """Train on batches, with a learning rate that falls along a half cosine from epoch to epoch."""
     x, generator = inputs(images), torch.Generator().manual_seed(seed)
     for epoch in range(epochs):
         now = Rates(learning_rate=rate * (1 + np.cos(np.pi * epoch / epochs)) / 2)
@@ -92,11 +94,11 @@ def train_lazy_mlp(
     """Train an MLP on images in 8-bit mantissas and 16-bit residuals, and write the model.
 
     Args:
-        block:    Native dimension of the machine that is to run it.
-        epochs:   Of training, for this network and for the FP32 network it is compared with.
+        block:    Native dimension of the machine that is to run the model.
+        epochs:   Epochs of training, for this network and for the FP32 network it is compared with.
         rate:     Learning rate at the start.
-        momentum: Kept in 16-bit mantissas.
-        Others:   As in `train.runs.mlp.train_mlp`.
+        momentum: Momentum, which is kept in 16-bit mantissas.
+        Others:   See `train.runs.mlp.train_mlp`.
 
     Raises:
         ValueError: the data are missing, or a parameter left the range of the machine's formats.
@@ -138,7 +140,7 @@ def train_lazy_mlp(
 
 def model_layers(plan, trained: dict[str, Parameters], weights_format: Format, input_format: Format,
                  block: int) -> tuple[BlockDense, ...]:
-    """The layers of the model, relu joined to the layer before it."""
+    """The layers of the model, each with the relu that follows it."""
     names = [name for name, _ in tensor_network.named(plan)]
     titles = [f"hidden{index + 1}" for index in range(len(names) - 1)] + ["output"]
     return tuple(
