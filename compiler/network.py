@@ -39,7 +39,8 @@ def compile_network(model: Model, config: Config) -> Compiled:
     if found:
         raise ValueError(f"{model.name} cannot be compiled for this machine:\n" + "\n".join(found))
     build = Build(config)
-    Graph(build, model).emit()
+    graph = Graph(build, model)
+    graph.emit()
     build.program.end()
     _check_sizes(build, model.name)
     firmware = Firmware(
@@ -49,6 +50,7 @@ def compile_network(model: Model, config: Config) -> Compiled:
         classes=model.classes,
         inputs=model.inputs,
         outputs=model.outputs,
+        directions=graph.directions,
         loop=build.program.loop,
         text=build.program.text(),
         words=np.array(build.program.words(), np.uint64),

@@ -42,10 +42,19 @@ def assemble(text: str) -> list[int]:
     Raises:
         ValueError: a sentence that names the line.
     """
+    return [word for _, word in numbered(text)]
+
+
+def numbered(text: str) -> list[tuple[int, int]]:
+    """The number of its line, from 1, and the instruction word of each instruction of program text.
+
+    Raises:
+        ValueError: a sentence that names the line.
+    """
     words = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            words += _line(line.partition("#")[0].strip().lower())
+            words += [(number, word) for word in _line(line.partition("#")[0].strip().lower())]
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
     return words

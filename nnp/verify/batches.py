@@ -71,7 +71,7 @@ def run_all(
         jobs:     Worker processes.
         progress: Called with a kind and how many more of its samples are done.
     """
-    count = len(samples.labels)
+    count = len(samples)
     size = min(50, -(-count // 4))
     context = multiprocessing.get_context("spawn")
     batches = {kind: [] for kind in kinds}
