@@ -13,6 +13,8 @@ from concord.compiler.recurrent.schedule import MEMORIES, Chain
 from concord.compiler.recurrent.trace import Part, Product, Stored, Tracer, Value
 from concord.spec.isa import WRITES, Mem
 
+#: Home of all values that one chain passes to the next one, one after the other.
+PASSED_ON = "value between two chains"
 #: Where a new value waits for its place, in this order of preference.
 WAITING = (Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1, Mem.MULTIPLY_VRF0, Mem.MULTIPLY_VRF1)
 
@@ -82,9 +84,11 @@ def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], 
         # A state lies wherever its old or its new value is read.
         made.reads[old] = made.reads[new] = list(dict.fromkeys((*made.reads[old], *made.reads[new])))
     hidden = trace.results[trace.cell.states[0]]
-    for value, mem in (*((value, Mem.INITIAL_VRF) for value in uses), (hidden, result)):
-        if not made.reads[value]:  # at most, chains begin with it
-            _add(made, trace, value, mem)
+    for value in uses:
+        if not made.reads[value]:  # only chains begin with it
+            _add(made, trace, value, Mem.INITIAL_VRF, _passed_on(value, uses, chains))
+    if not made.reads[hidden]:
+        _add(made, trace, hidden, result)
     made.reads[trace.stored(trace.cell.states[0], state=True)] = made.reads[hidden]
     for index in range(len(chains)):
         made.writes.append(list(_writes(made, uses, chains, index)))
@@ -105,14 +109,21 @@ def _uses(chains: list[Chain], read_at: Callable[[int], float]) -> dict[Value, l
     return uses
 
 
-def _add(made: Layout, trace: Tracer, value: Value, mem: Mem):
-    """One more location of a value."""
+def _passed_on(value: Value, uses, chains: list[Chain]) -> bool:
+    """Whether only the chain behind the one that computes a value reads it."""
+    made = next((index for index, chain in enumerate(chains) if value in chain.values), None)
+    return made is not None and [at for at, _ in uses[value]] == [made + 1]
+
+
+def _add(made: Layout, trace: Tracer, value: Value, mem: Mem, passed_on: bool = False):
+    """One more location of a value; those that are only passed on share one."""
     state = next((name for name, new in trace.results.items() if value in (new, trace.stored(name, state=True))), None)
     products = [one for one in trace.computed if isinstance(one, Product) and one.operand is value]
     # The operand of one sum with x lies behind x, where the hidden vector does.
     if mem is Mem.INITIAL_VRF and any(one.part is Part.BOTH for one in products):
         state = trace.cell.states[0]
-    if (location := Location(state or value, mem)) not in made.reads[value]:
+    home = PASSED_ON if passed_on and state is None else state or value
+    if (location := Location(home, mem)) not in made.reads[value]:
         made.reads[value].append(location)
 
 
