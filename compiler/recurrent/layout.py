@@ -92,6 +92,7 @@ def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], 
     made.reads[trace.stored(trace.cell.states[0], state=True)] = made.reads[hidden]
     for index in range(len(chains)):
         made.writes.append(list(_writes(made, uses, chains, index)))
+    _check(made, uses, trace)
     return made
 
 
@@ -107,6 +108,32 @@ def _uses(chains: list[Chain], read_at: Callable[[int], float]) -> dict[Value, l
             if step.operand is not None:
                 uses[step.operand].append((index, MEMORIES[step.stage]))
     return uses
+
+
+def _check(made: Layout, uses, trace: Tracer):
+    """Follow what every location holds through a time step; refuse a layout in which a chain reads another value."""
+    holds = {location: value for value in made.kept for location in made.reads[value]}
+
+    def copy(copies):
+        holds.update({target: holds.get(source) for source, target in copies})
+
+    def expect(value, location):
+        if holds.get(location) is not value:
+            raise ValueError(f"a value of {trace.cell.title} is replaced in {location.mem.name} before it is read; "
+                             "write the cell's formula in another order")
+
+    for index, writes in enumerate(made.writes):
+        copy(made.before.get(index, []))
+        for late in (0, 0.5):
+            for value, found in uses.items():
+                for mem in (mem for at, mem in found if at == index + late):
+                    if not isinstance(value, Stored) or value.state:
+                        expect(value, made.location(value, mem))
+            holds.update({location: value for value, location in writes})
+    copy(made.after)
+    for name, value in trace.results.items():
+        for location in made.reads[value] if trace.stored(name, state=True) in made.kept else ():
+            expect(value, location)
 
 
 def _passed_on(value: Value, uses, chains: list[Chain]) -> bool:
@@ -138,18 +165,25 @@ def _writes(made: Layout, uses, chains: list[Chain], index: int) -> Iterator[tup
                 if mem is location.mem or mem is None and made.reads[value][0] == location]
 
     for value in chains[index].values:
+        written, later = [], []
         for location in made.reads[value]:
             older = [other for other, places in made.reads.items()
                      if location in places and (isinstance(other, Stored) or other in before[: before.index(value)])]
-            target = location
-            if any(at > index for other in older for at in read(other, location)):
-                wanted = {one.mem for made_here in chains[index].values for one in made.reads[made_here]}
-                target = Location(value, next(mem for mem in WAITING if mem not in wanted | taken))
-                first = min(read(value, location), default=None)
-                copies = made.after if first is None else made.before[int(first)]
-                copies.append((target, location))
-            if target.mem in taken or len(taken) == WRITES:
-                raise ValueError(f"a chain would write {target.mem.name} twice, or more than {WRITES} vectors; write "
-                                 "the cell's formula in another order")
-            taken.add(target.mem)
-            yield value, target
+            waits = any(at > index for other in older for at in read(other, location))
+            waits = waits or location.mem in taken or len(taken) == WRITES
+            (later if waits else written).append(location)
+            if not waits:
+                taken.add(location.mem)
+                yield value, location
+        if later and not written:
+            wanted = {one.mem for made_here in chains[index].values for one in made.reads[made_here]}
+            free = [mem for mem in WAITING if mem not in taken]
+            if not free or len(taken) == WRITES:
+                raise ValueError(f"a chain would write more than {WRITES} vectors; write the cell's formula in another "
+                                 "order")
+            written.append(Location(value, min(free, key=lambda mem: mem in wanted)))
+            taken.add(written[0].mem)
+            yield value, written[0]
+        for location in later:
+            first = min(read(value, location), default=None)
+            (made.after if first is None else made.before[int(first)]).append((written[0], location))
