@@ -12,7 +12,7 @@ from concord.compiler.lib.tensors import Tensor
 from concord.golden.host.firmware import Direction
 from concord.model.layers.layer import Layer
 from concord.model.model import INPUT, Model
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 
 #: What the network's input is called where it comes from the last time step to the first one.
 BACKWARD = "backward"

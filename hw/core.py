@@ -16,15 +16,16 @@ from concord.hw.lib.queue import Queue
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
 from concord.hw.mvm.mvm import MatrixVectorMultiplier
 from concord.hw.schedule.copy import Copy
-from concord.hw.schedule.interlock import CopyJob, FetchJob, Interlock, IssueJob, ProductJob, WriteJob
+from concord.hw.schedule.interlock import Interlock, ProductJob, copy_job, fetch_job, issue_job, write_job
 from concord.hw.schedule.issue import Issue
 from concord.hw.schedule.operand_fetch import OperandFetch
 from concord.hw.schedule.vector_memories import READERS, VectorMemories
 from concord.hw.schedule.writeback import Writeback
 from concord.spec.config import Config
-from concord.spec.isa import END_BITS, VRFS
+from concord.spec.isa import END_BITS
+from concord.spec.memories import VRFS
 from concord.spec.operations import MFUS, Stage
-from concord.spec.registers import Counter
+from concord.spec.registers import READS, WRITES, Counter
 
 __all__ = ["Core", "counted"]
 
@@ -36,13 +37,10 @@ def counted(config: Config) -> dict[Counter, int]:
     width = {Counter.INSTRUCTIONS: 4, Counter.BEATS: bits_for(config.tile_engines),
              Counter.TILES: bits_for(config.tile_engines), Counter.OVERFLOW_PARTIAL: rows + 1,
              Counter.OVERFLOW_PRODUCT: products, Counter.OVERFLOW_OUTPUT: bits_for(config.mfu_lanes),
-             Counter.EXCESS_PARTIAL: 8, Counter.EXCESS_PRODUCT: 8, Counter.EXCESS_OUTPUT: 8}
+             Counter.EXCESS_PARTIAL: 8, Counter.EXCESS_PRODUCT: 8, Counter.EXCESS_OUTPUT: 8,
+             **dict.fromkeys(READS.values(), 3), **dict.fromkeys(WRITES.values(), 2)}
     for counter in Counter:
-        if counter.name.startswith("READ_"):
-            width[counter] = 3
-        elif counter.name.startswith("WRITE_"):
-            width[counter] = 2
-        elif counter.name.startswith("LAZY_") and config.lazy_update:
+        if counter.name.startswith("LAZY_") and config.lazy_update:
             width[counter] = 32
     width[Counter.WRITE_MVM_Q] = bits_for(config.mvmq_words)
     return {counter: width.get(counter, 1) for counter in Counter}
@@ -130,15 +128,15 @@ class Core(wiring.Component):
     def _queues(self, m):
         """Decoded chains wait in front of each pipeline; those inside the multi-function units, behind them."""
         config, depth = self.config, self.config.chain_queue
-        ends = {"fetch": (FetchJob(config), depth, self.fetch.job), "issue": (IssueJob(config), depth, self.issue.job),
-                "write": (WriteJob(config), 2 * depth, self.back.job),
-                "copy": (CopyJob(config), depth, self.copy.job),
-                "copy_write": (WriteJob(config), depth, self.copy.write_job)}
+        ends = {"fetch": (fetch_job(config), depth, self.fetch.job),
+                "issue": (issue_job(config), depth, self.issue.job),
+                "write": (write_job(config), 2 * depth, self.back.job),
+                "copy": (copy_job(config), depth, self.copy.job),
+                "copy_write": (write_job(config), depth, self.copy.write_job)}
         for name, (shape, size, end) in ends.items():
             m.submodules[f"{name}_jobs"] = queue = Queue(shape, size)
             wiring.connect(m, getattr(self.interlock, name), queue.i)
-            m.d.comb += [end.valid.eq(queue.o.valid), queue.o.ready.eq(end.ready),
-                         Value.cast(end.payload).eq(queue.o.payload)]
+            wiring.connect(m, queue.o, end)
 
         # A product is seen only when its tiles are loaded: their zero marks are looked up ahead of time.
         m.submodules.product_jobs = queue = Queue(ProductJob, depth)
@@ -167,16 +165,17 @@ class Core(wiring.Component):
         m.submodules.mvm = ResetInserter(self.start & ~decoder.running)(mvm)
         m.submodules.loads = loads = Queue(copy.load.p.shape(), 2)
         wiring.connect(m, copy.load, loads.i)
-        for theirs, ours in ((self.fetch.o, mvm.operand), (loads.o, mvm.load), (copy.matrix_word, mvm.matrix_word),
-                             (mvm.result, self.issue.pop), (wiring.flipped(self.bias), mvm.bias_write)):
-            m.d.comb += [ours.valid.eq(theirs.valid), theirs.ready.eq(ours.ready),
-                         Value.cast(ours.payload).eq(theirs.payload)]
+        wiring.connect(m, self.fetch.o, mvm.operand)
+        wiring.connect(m, loads.o, mvm.load)
+        wiring.connect(m, copy.matrix_word, mvm.matrix_word)
+        wiring.connect(m, mvm.result, self.issue.pop)
+        wiring.connect(m, wiring.flipped(self.bias), mvm.bias_write)
         m.d.comb += copy.load_done.eq(mvm.load_done)
 
         # The decoder learns of a tile with its last record.
         packed, last = self.packed, self.packed.p.last
         m.d.comb += [
-            mvm.packed.valid.eq(packed.valid & (~last | decoder.loaded.ready)), Value.cast(mvm.packed.p).eq(packed.p),
+            mvm.packed.valid.eq(packed.valid & (~last | decoder.loaded.ready)), mvm.packed.p.eq(packed.p),
             decoder.loaded.valid.eq(packed.valid & last & mvm.packed.ready),
             decoder.loaded.p.tile.eq(packed.p.tile), decoder.loaded.p.integer.eq(packed.p.integer),
             packed.ready.eq(mvm.packed.ready & (~last | decoder.loaded.ready))]
@@ -219,8 +218,8 @@ class Core(wiring.Component):
             reads = [go & unit.request.valid & (unit.request.memory == v) for unit, go in sources]
             if v in OPERANDS:
                 reads.append(issue.go & issue.reads[OPERANDS.index(v)])
-            m.d.comb += [events[f"read_{mem.name.lower()}"].eq(sum(reads)),
-                         events[f"write_{mem.name.lower()}"].eq(self.back.writes[v].valid + copy.writes[v].valid)]
+            m.d.comb += [events[READS[mem].name.lower()].eq(sum(reads)),
+                         events[WRITES[mem].name.lower()].eq(self.back.writes[v].valid + copy.writes[v].valid)]
         for k, (mfu, stage) in enumerate(product(range(MFUS), Stage)):
             m.d.comb += events[f"{stage.name.lower()}{mfu}"].eq(issue.go & issue.stages[k])
         for name in ("beats", "tiles", "vectors", "rows_loaded"):

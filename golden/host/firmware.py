@@ -9,7 +9,8 @@ from concord.golden.host import messages
 from concord.spec.assembler import assemble
 from concord.spec.check import check
 from concord.spec.config import PRESETS, Config
-from concord.spec.isa import MEMORY_NAMES, VRFS, Instruction, Mem, Op, decode, depth, encode
+from concord.spec.isa import Instruction, Op, decode, encode
+from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 from concord.spec.messages import MessageKind, unpack
 
 
@@ -49,6 +50,10 @@ class Tiles:
     exponents: np.ndarray
     integer: np.ndarray
 
+    def modes(self, config: Config) -> list[bool]:
+        """Of each tile of a machine, whether it holds integer mode before the program starts."""
+        return self.integer.tolist() + [False] * (config.matrix_tiles - len(self.integer))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Firmware:
@@ -69,6 +74,7 @@ class Firmware:
         vectors:   uint16[words, M] of each vector memory in use, from address 0 up.
         tiles:     Of MatrixRf.
         biases:    int32[words, M] of BiasRf.
+        input_words: Words that bring one input vector, zeros behind its elements; whole native vectors where None.
         directions: The vectors that the host brings for each time step, in order.
 
     Raises:
@@ -88,6 +94,7 @@ class Firmware:
     vectors: Mapping[Mem, np.ndarray]
     tiles: Tiles
     biases: np.ndarray
+    input_words: int | None = None
     directions: tuple[Direction, ...] = (Direction.AHEAD,)
 
     def __post_init__(self):
@@ -160,8 +167,8 @@ class Firmware:
         if self.recurrent:
             ordered = {Direction.AHEAD: sample, Direction.BACKWARD: sample[::-1]}
             sample = np.stack([ordered[direction] for direction in self.directions], axis=1).reshape(-1, self.inputs)
-        size = self.config.vectors_of(self.inputs) * self.config.native_dim
-        padded = np.zeros((sample.size // self.inputs, size), np.uint16)
+        words = self.input_words or self.config.vectors_of(self.inputs) * self.config.words
+        padded = np.zeros((sample.size // self.inputs, words * self.config.mfu_lanes), np.uint16)
         padded[:, : self.inputs] = sample
         return messages.input_message(self.config, padded.reshape(-1, self.config.mfu_lanes))
 
@@ -238,8 +245,11 @@ def _check_shapes(firmware: Firmware):
 
 
 def _check_program(firmware: Firmware):
-    if firmware.inputs < 1 or firmware.outputs < 1:
-        raise ValueError(f"inputs and outputs are 1 at least, not {firmware.inputs} and {firmware.outputs}")
+    if firmware.inputs < 0 or firmware.outputs < 1:
+        raise ValueError(f"inputs are 0 at least and outputs 1, not {firmware.inputs} and {firmware.outputs}")
+    if firmware.input_words is not None and firmware.inputs > firmware.input_words * firmware.config.mfu_lanes:
+        raise ValueError(f"{firmware.inputs} inputs do not fit {firmware.input_words} words of "
+                         f"{firmware.config.mfu_lanes} lanes")
     words = [int(word) for word in firmware.words]
     if assemble(firmware.text) != words:
         raise ValueError("the program text does not mean the program's words; compile again")
@@ -247,8 +257,6 @@ def _check_program(firmware: Firmware):
         instruction = decode(words[firmware.loop]) if 0 <= firmware.loop < len(words) else None
         if instruction is None or instruction.op != Op.LOOP:
             raise ValueError(f"instruction {firmware.loop} is not the loop over time steps; compile again")
-    modes = np.zeros(firmware.config.matrix_tiles, bool)
-    modes[: len(firmware.tiles.integer)] = firmware.tiles.integer
-    violation = check(words, firmware.config, modes.tolist())
+    violation = check(words, firmware.config, firmware.tiles.modes(firmware.config))
     if violation:
         raise ValueError(f"the program is not legal: {violation}")

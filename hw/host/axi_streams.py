@@ -70,7 +70,7 @@ class AxiStreams(Component):
         for prefix, flow, shape in self.streams.values():
             there, back = (In, Out) if flow == In else (Out, In)
             ports[f"{prefix}_tdata"] = there(8 * sum(field.bytes for field in fields(shape)))
-            ports |= {f"{prefix}_tlast": there(1)} if has_last(shape) else {}
+            ports |= {f"{prefix}_tlast": there(1)} if _has_last(shape) else {}
             ports |= {f"{prefix}_tvalid": there(1), f"{prefix}_tready": back(1)}
         super().__init__(ports)
 
@@ -79,7 +79,7 @@ class AxiStreams(Component):
         m.submodules.unit = self.unit
         for key, member in self.unit.signature.members.items():
             if key in self.streams:
-                self.bus(m, key)
+                self._bus(m, key)
             elif member.is_signature:
                 wiring.connect(m, getattr(self.unit, key), wiring.flipped(getattr(self, key)))
             else:
@@ -87,7 +87,7 @@ class AxiStreams(Component):
                 m.d.comb += inner.eq(outer) if member.flow == In else outer.eq(inner)
         return m
 
-    def bus(self, m, key: str):
+    def _bus(self, m, key: str):
         """Connect one stream."""
         prefix, flow, shape = self.streams[key]
         inner = getattr(self.unit, key)
@@ -103,7 +103,7 @@ class AxiStreams(Component):
             else:
                 sign = value[-1] & field.signed
                 pairs.append((Cat(value, sign.replicate(8 * field.bytes - field.width)), bus))
-        if has_last(shape):
+        if _has_last(shape):
             pairs.append((inner.p[LAST], getattr(self, f"{prefix}_tlast")))
         for left, right in pairs:
             m.d.comb += left.eq(right) if flow == In else right.eq(left)
@@ -117,6 +117,6 @@ def streams(unit: Component) -> dict[str, tuple]:
             if member.is_signature and isinstance(member.signature, stream.Signature)}
 
 
-def has_last(shape) -> bool:
+def _has_last(shape) -> bool:
     """Whether a payload marks the last transfer of a packet."""
     return isinstance(shape, data.StructLayout) and LAST in shape.members

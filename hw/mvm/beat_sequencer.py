@@ -71,25 +71,25 @@ class BeatSequencer(wiring.Component):
         m.submodules.steps = steps = Queue(marked, STEPS)
         wiring.connect(m, wiring.flipped(self.product), row_tiles.product)
         wiring.connect(m, row_tiles.row_tile, wiring.flipped(self.row_tile))
-        self.look_up(m, row_tiles, steps)
-        self.issue(m, steps, row_tiles.active | self.product.valid)
+        self._look_up(m, row_tiles, steps)
+        self._issue(m, steps, row_tiles.active | self.product.valid)
         return m
 
-    def look_up(self, m, row_tiles, steps):
+    def _look_up(self, m, row_tiles, steps):
         """Add the marks to each step, and the beats that they call for."""
         config, step = self.config, Signal(column_step(self.config))
         looking = Signal()
         m.d.comb += [self.mark_tile.eq(row_tiles.step.p.tile),
                      row_tiles.step.ready.eq(steps.level + looking < steps.depth)]
         m.d.sync += [looking.eq(row_tiles.step.valid & row_tiles.step.ready), step.eq(row_tiles.step.p)]
-        marks = [Mux(used, mark, 0) for mark, used in zip(self.marks, banks_used(config, step), strict=True)]
+        marks = [Mux(used, mark, 0) for mark, used in zip(self.marks, _banks_used(config, step), strict=True)]
         most = marks[0]
         for mark in marks[1:]:
             most = Mux(mark > most, mark, most)
         m.d.comb += [steps.i.valid.eq(looking), steps.i.p.step.eq(step), steps.i.p.beats.eq(most | (most == 0)),
                      *(kept.eq(mark) for kept, mark in zip(steps.i.p.marks, marks, strict=True))]
 
-    def issue(self, m, steps, waiting):
+    def _issue(self, m, steps, waiting):
         """Let the beats of the first step go."""
         step, group = steps.o.p.step, self.group
         free, spacing = Signal(range(self.space + 1), init=self.space), Signal(range(self.config.words + 1))
@@ -116,7 +116,7 @@ class BeatSequencer(wiring.Component):
             *(self.beat[name].eq(step[name]) for name in ("tile", "columns", "integer", "rows"))]
 
 
-def banks_used(config: Config, step):
+def _banks_used(config: Config, step):
     """For each bank whether the step has a tile in it."""
     engines = config.tile_engines
     if engines == 1:

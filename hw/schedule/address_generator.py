@@ -5,7 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import MEMORIES, MVM, NET, address_bits, blocked, progress, reader, word
 from concord.spec.config import Config
-from concord.spec.isa import REGISTER_BITS, VRFS
+from concord.spec.isa import REGISTER_BITS
+from concord.spec.memories import VRFS
 
 __all__ = ["AddressGenerator", "read_request", "walk"]
 
@@ -77,6 +78,10 @@ class AddressGenerator(wiring.Component):
         m.d.sync += [queued.eq(from_net | from_pop), word_queued.eq(Mux(from_net, self.net.payload, self.pop.payload))]
         m.d.comb += self.word.eq(Mux(queued, word_queued, self.data))
         return m
+
+    def walk(self, job) -> list:
+        """Statements that bring the fields of a job to `job`; its `valid` is left to the pipeline."""
+        return [self.job[name].eq(job[name]) for name in self.job.shape().members if name != "valid"]
 
     def _offset(self, m):
         """Offset of the word at hand from the source's first address."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 DISTRIBUTION = "concord-nnp"
 
 
@@ -77,22 +79,22 @@ def _packages() -> list[Finding]:
     except PackageNotFoundError:
         advice = "pip install -e . in the repository"
         return [Finding(what=DISTRIBUTION, found="", purpose="everything", good=False, advice=advice)]
-    for requirement in requirements:
-        name, _, pinned = requirement.partition(";")[0].strip().partition("==")
-        try:
-            found = version(name)
-        except PackageNotFoundError:
-            found = ""
-        result.append(
-            Finding(
-                what=name,
-                found=found,
-                purpose=f"pinned to {pinned}",
-                good=found == pinned,
-                advice=f"pip install {name}=={pinned}",
-            )
-        )
-    return result
+    return result + [_package(Requirement(text)) for text in requirements]
+
+
+def _package(requirement: Requirement) -> Finding:
+    """Whether a package is there in a version that is required."""
+    try:
+        found = version(requirement.name)
+    except PackageNotFoundError:
+        found = ""
+    return Finding(
+        what=requirement.name,
+        found=found,
+        purpose=f"pinned to {str(requirement.specifier).removeprefix('==')}",
+        good=bool(found) and requirement.specifier.contains(found, prereleases=True),
+        advice=f"pip install '{requirement.name}{requirement.specifier}'",
+    )
 
 
 def _verilator() -> Finding:

@@ -13,5 +13,6 @@ def vowels(tmp_path_factory):
     for x, length, label in zip(samples.inputs.view(np.float16), samples.lengths, samples.labels, strict=True):
         channels = [",".join(str(float(value)) for value in channel) for channel in x[:length].T]
         lines.append(":".join([*channels, str(label + 1)]))
-    (folder / "JapaneseVowels_TRAIN.ts").write_text("\n".join(lines))
+    for name in "TRAIN", "TEST":
+        (folder / f"JapaneseVowels_{name}.ts").write_text("\n".join(lines))
     return folder

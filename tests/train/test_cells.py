@@ -185,7 +185,7 @@ def test_all_parameters_learn_behind_blocks(cell, utterances):
 
 @pytest.mark.parametrize("name", ["gru", "rnn-relu"])
 def test_commands_train_what_their_options_say(name, vowels, tmp_path):
-    words = f"train {name} --arithmetic bfp --preset trainer --hidden 8 --hidden 5 --bidirectional --epochs 2 1 1"
+    words = f"train {name} --arithmetic bfp --preset trainer --hidden 8 --hidden 5 --bidirectional --epochs 2,1,1"
     out = tmp_path / "m.safetensors"
     result = CliRunner().invoke(app, [*words.split(), "--data", str(vowels), "--out", str(out)])
     assert result.exit_code == 0, result.output

@@ -339,7 +339,7 @@ def test_a_first_state_is_the_machines_too(process, utterances):
 
 
 def test_the_command_trains_what_its_options_say(vowels, tmp_path):
-    words = "train lstm --bits 5 --asymmetric --shared --hidden 7 --hidden 6 --epochs 4 1 1 --initial normal --seed 5"
+    words = "train lstm --bits 5 --asymmetric --shared --hidden 7 --hidden 6 --epochs 4,1,1 --initial normal --seed 5"
     words += " --gate-bits 7"
     out = tmp_path / "vowels.safetensors"
     result = CliRunner().invoke(app, [*words.split(), "--data", str(vowels), "--out", str(out)])
@@ -361,7 +361,7 @@ def test_the_command_trains_what_its_options_say(vowels, tmp_path):
     ("--bits 16 --asymmetric", "asymmetric weights of 16 bits multiply as integers of 17, operands have 16"),
     ("--gate-bits 10", "outputs of gates have 2 to 9 bits, or 0 for binary16, not 10"),
     ("--hidden 0", "hidden sizes are [0]: give one or more, each at least 1"),
-    ("--epochs 1 -1 0", "epochs are [1, -1, 0]: none of the phases can have fewer than 0"),
+    ("--epochs 1,-1,0", "epochs are [1, -1, 0]: none of the phases can have fewer than 0"),
 ])
 def test_options_that_make_no_sense_are_refused_before_training(words, sentence, tmp_path):
     out = tmp_path / "vowels.safetensors"

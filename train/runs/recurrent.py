@@ -111,11 +111,11 @@ def train_recurrent(
     command: str = "nnp train",
     progress: Progress = silent,
 ) -> Model:
-    """Train a recurrent classifier on JapaneseVowels, quantise it, and write the model.
+    """Train a recurrent classifier on utterances, quantise it, and write the model.
 
     Args:
         cell:           Name of the cell of the recurrent layers.
-        folder:         Folder of JapaneseVowels_TRAIN.ts; that of the installed package aeon by default.
+        folder:         Folder of training and test utterances; JapaneseVowels by default.
         hidden:         Sizes of the recurrent layers.
         both:           Whether each layer reads a sequence from its end, too.
         weights_format: Format of the weights; 8 bits, symmetric, by default.
@@ -135,8 +135,8 @@ def train_recurrent(
     weights_format, input_format = weights_format or default, input_format or default
     CELLS[cell].check_gate_bits(gates.outputs)  # this and the next line refuse before anything is trained
     gates.travels_as(weights_format)
-    train, test = data.japanese_vowels(folder), dataset.load("japanese-vowels")
-    train = train.first(samples or len(train.labels))
+    sets = data.vowel_sets(folder)
+    train, test = sets.train.first(samples or len(sets.train)), sets.test
     options = {"seed": seed, "progress": progress}
     net = train_float(train, hidden, epochs=epochs[0], initial=initial, cell=CELLS[cell], both=both, **options)
     x, lengths, _ = tensors(test)
@@ -158,8 +158,8 @@ def train_recurrent(
         out,
         layers,
         test,
-        data="japanese-vowels",
-        preprocessing="one vector of 12 cepstra for each frame, each binary16(cepstrum)",
+        data=sets.name,
+        preprocessing=f"one vector of {train.inputs.shape[2]} cepstra for each frame, each binary16(cepstrum)",
         fp32=fp32,
         qat=real,
         lowered=lowered,
