@@ -165,13 +165,16 @@ def _writes(made: Layout, uses, chains: list[Chain], index: int) -> Iterator[tup
         return [at for at, mem in uses[value]
                 if mem is location.mem or mem is None and made.reads[value][0] == location]
 
-    for value in chains[index].values:
+    left = [value for value in chains[index].values if made.reads[value]]
+    for value in list(left):
+        left.remove(value)
+        room = WRITES - len(left)  # each value behind this one must be written once, too
         written, later = [], []
         for location in made.reads[value]:
             older = [other for other, places in made.reads.items()
                      if location in places and (isinstance(other, Stored) or other in before[: before.index(value)])]
             waits = any(at > index for other in older for at in read(other, location))
-            waits = waits or location.mem in taken or len(taken) == WRITES
+            waits = waits or location.mem in taken or len(taken) >= room
             (later if waits else written).append(location)
             if not waits:
                 taken.add(location.mem)
@@ -179,7 +182,7 @@ def _writes(made: Layout, uses, chains: list[Chain], index: int) -> Iterator[tup
         if later and not written:
             wanted = {one.mem for made_here in chains[index].values for one in made.reads[made_here]}
             free = [mem for mem in WAITING if mem not in taken]
-            if not free or len(taken) == WRITES:
+            if not free or len(taken) >= room:
                 raise ValueError(f"a chain would write more than {WRITES} vectors; write the cell's formula in another "
                                  "order")
             written.append(Location(value, min(free, key=lambda mem: mem in wanted)))
