@@ -71,6 +71,6 @@ OPERAND_MEMORIES = {
 STAGE_MEMORIES = tuple(mem for mems in OPERAND_MEMORIES.values() for mem in mems)
 
 
-def depth(config, mem: Mem) -> int:
-    """Words of a vector memory or queue, tiles of MatrixRf, words of BiasRf."""
-    return getattr(config, mem.size)
+def depth(config, mem: int) -> int:
+    """Words of a vector memory or queue, tiles of MatrixRf, words of BiasRf; `mem` may be the bare code."""
+    return getattr(config, Mem(mem).size)
