@@ -79,7 +79,7 @@ class TimeStep:
     @property
     def hidden(self) -> Place:
         """Where the layer's result lies."""
-        return self.at(self.layout.location(self.trace.results[self.layer.cell.states[0]]))
+        return self.at(self.layout.reads[self.trace.results[self.layer.cell.states[0]]][0])
 
     def begin(self):
         """Room for the states, and the chains that set those that a time step reads before it writes them."""
