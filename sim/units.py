@@ -96,7 +96,7 @@ UNITS = {
     "activation": Unit(component=lambda _: Activation(), configurations=("tiny",), environment=_timing("latency")),
     "adder": Unit(component=lambda _: FloatAdder(), configurations=("tiny",), environment=_timing("latency")),
     "beat_sequencer": Unit(
-        component=lambda config: BeatSequencer(config, 2 * config.words + 3), environment=_timing("space")),
+        component=lambda config: BeatSequencer(config, 2 * config.vector_words + 3), environment=_timing("space")),
     "bias_rf": Unit(component=BiasRf),
     "tensor_quantizer": Unit(
         component=lambda config: TensorQuantizer(BLOCK_SUMS[config], config.mfu_lanes),

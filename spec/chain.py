@@ -22,7 +22,7 @@ class Registers:
     @classmethod
     def reset(cls, config: Config) -> "Registers":
         """What `start` sets."""
-        return cls(rows=config.native_dim, stride_out=config.words)
+        return cls(rows=config.native_dim, stride_out=config.vector_words)
 
     def written(self, register: int, value: int) -> "Registers":
         """These registers after `s_wr register, value`, the value in its 16 bits."""
@@ -40,7 +40,7 @@ class Chain:
         instructions: Source and operations, without `end_chain`.
         registers:    Scalar registers in force.
         source_words: Words that the source supplies for each iteration.
-        words:        Words that everything after the source, or after `mv_mul`, sees for each iteration.
+        result_words: Words that everything after the source, or after `mv_mul`, sees for each iteration.
         row_tiles:    Native row tiles of the product: its tiles are row_tiles * Columns. 0 without `mv_mul`.
         last_lanes:   Lanes of an iteration's last word that lie within Rows.
     """
@@ -49,7 +49,7 @@ class Chain:
     instructions: tuple[Instruction, ...]
     registers: Registers
     source_words: int
-    words: int
+    result_words: int
     row_tiles: int
     last_lanes: int
 
@@ -63,10 +63,10 @@ class Chain:
         words = source_words = config.words_of(rows)
         row_tiles = 0
         if instructions[1].op == Op.MV_MUL:
-            source_words = registers.columns * config.words
+            source_words = registers.columns * config.vector_words
             row_tiles = config.vectors_of(rows)
         return cls(address=address, instructions=instructions, registers=registers, source_words=source_words,
-                   words=words, row_tiles=row_tiles, last_lanes=rows - (words - 1) * config.mfu_lanes)
+                   result_words=words, row_tiles=row_tiles, last_lanes=rows - (words - 1) * config.mfu_lanes)
 
     @property
     def source(self) -> Instruction:
@@ -86,12 +86,12 @@ class Chain:
     @property
     def pops(self) -> int:
         """Words it takes from MvmQ."""
-        return self.words * self.registers.iterations if self.source.mem == Mem.MVM_Q else 0
+        return self.result_words * self.registers.iterations if self.source.mem == Mem.MVM_Q else 0
 
     @property
     def pushes(self) -> int:
         """Words it puts into MvmQ."""
-        return self.words * self.registers.iterations if self.target.mem == Mem.MVM_Q else 0
+        return self.result_words * self.registers.iterations if self.target.mem == Mem.MVM_Q else 0
 
     @property
     def target(self) -> Instruction:

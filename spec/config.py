@@ -142,7 +142,7 @@ class Config:
         return -(-elements // self.native_dim)
 
     @property
-    def words(self) -> int:
+    def vector_words(self) -> int:
         """Words of a native vector, N/M."""
         return self.native_dim // self.mfu_lanes
 

@@ -148,9 +148,9 @@ def check_chain(config: Config, chain: Chain) -> None:
                                                      f"Iterations {registers.iterations}")
     if chain.product and chain.random_source:
         steps = (source.a, registers.stride_x, registers.stride_y) if source.inc else (source.a,)
-        if any(step % config.words for step in steps):
+        if any(step % config.vector_words for step in steps):
             raise Violation(Error.ALIGN, chain.address,
-                            f"the source of mv_mul moves in native vectors of {config.words} words")
+                            f"the source of mv_mul moves in native vectors of {config.vector_words} words")
     for address, mem, end in _ends(config, chain):
         if end > depth(config, mem):
             raise Violation(Error.RANGE, address,
@@ -169,11 +169,11 @@ def _ends(config: Config, chain: Chain) -> Iterator[tuple[int, Mem, int]]:
         if instruction.op == Op.MV_MUL:
             yield address, Mem.MATRIX_RF, chain.tiles.stop
             if instruction.bias:
-                yield address, Mem.BIAS_RF, instruction.b + chain.words
+                yield address, Mem.BIAS_RF, instruction.b + chain.result_words
         elif instruction.op == Op.M_WR:
             yield address, Mem.MATRIX_RF, chain.tiles.stop
         elif mem in VRFS:
-            yield address, mem, instruction.a + chain.offset(instruction, registers.iterations - 1) + chain.words
+            yield address, mem, instruction.a + chain.offset(instruction, registers.iterations - 1) + chain.result_words
 
 
 def check_state(config: Config, chain: Chain, modes: list[bool], held: int) -> None:

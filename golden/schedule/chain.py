@@ -70,7 +70,7 @@ class Executor:
         self._plans.clear()
 
     def _run_product(self, chain, plan_) -> Iterator[None]:
-        words, iterations, spans = chain.words, chain.registers.iterations, plan_.spans
+        words, iterations, spans = chain.result_words, chain.registers.iterations, plan_.spans
         short = chain.source.mem == Mem.NET_Q and len(self.memory.net_in) < iterations * chain.source_words
         if short and len(spans) == 1:
             # Results leave as soon as their own operand is there.
@@ -84,7 +84,7 @@ class Executor:
     def _load(self, chain) -> Iterator[None]:
         """Native tiles from NetQ to MatrixRf."""
         for tile in chain.tiles:
-            words = yield from self._take_vectors(chain.words, Counter.ROWS_LOADED)
+            words = yield from self._take_vectors(chain.result_words, Counter.ROWS_LOADED)
             bits = words.reshape(self.config.native_dim, -1)
             self._flag(bits, Status.INVALID_MATRIX)
             self.memory.matrix.load(tile, bits, integer=bool(chain.target.integer))
@@ -99,7 +99,7 @@ class Executor:
             else:
                 yield
             before, taken = taken, taken + len(words)
-            self.counters.add(counter, taken // self.config.words - before // self.config.words)
+            self.counters.add(counter, taken // self.config.vector_words - before // self.config.vector_words)
         return np.concatenate(parts)
 
     def _pop(self, mem: Mem, most: int) -> np.ndarray:
@@ -133,14 +133,14 @@ class Executor:
         self._flag(operand, Status.INVALID_VECTOR)
         matrix = self.memory.matrix
         weights, exponents = matrix.weights(chain.tiles, chain.row_tiles)
-        start = self.memory.biases[product.b:product.b + chain.words].reshape(-1)[:registers.rows]
+        start = self.memory.biases[product.b:product.b + chain.result_words].reshape(-1)[:registers.rows]
         result, events = multiply(
             self.config, weights, exponents, operand, start if product.bias else None, rows=registers.rows,
             integer=bool(product.integer), unsigned=bool(product.unsigned), out_scale=registers.out_scale)
         self.counters.add(Counter.TILES, count * len(chain.tiles))
         self.counters.add(Counter.BEATS, count * matrix.marks[chain.tiles.start:chain.tiles.stop].sum())
         self.counters.add_overflows(events)
-        words = np.zeros((count, chain.words * self.config.mfu_lanes), np.uint16)
+        words = np.zeros((count, chain.result_words * self.config.mfu_lanes), np.uint16)
         words[:, :registers.rows] = result
         return words.reshape(-1, self.config.mfu_lanes)
 
@@ -177,7 +177,7 @@ class Executor:
         mem, written = Mem(instruction.mem), values
         if chain.last_lanes < self.config.mfu_lanes:
             written = values.copy()
-            written[-(first + 1) % chain.words::chain.words, chain.last_lanes:] = 0
+            written[-(first + 1) % chain.result_words::chain.result_words, chain.last_lanes:] = 0
         self.counters.add(_WRITES[mem], len(written))
         if mem == Mem.NET_Q:
             self._output(chain, written)
@@ -191,6 +191,6 @@ class Executor:
         """Add to the present output message; every iteration is one."""
         self._message.append(words)
         ready = np.concatenate(self._message)
-        whole = len(ready) // chain.words * chain.words
-        self.outputs.extend(ready[:whole].reshape(-1, chain.words, self.config.mfu_lanes))
+        whole = len(ready) // chain.result_words * chain.result_words
+        self.outputs.extend(ready[:whole].reshape(-1, chain.result_words, self.config.mfu_lanes))
         self._message = [ready[whole:]]

@@ -27,7 +27,7 @@ class Plan:
 def plan(chain: Chain) -> Plan:
     """The plan of a vector chain."""
     addresses = tuple(_addresses(chain, place) for place in range(len(chain.instructions)))
-    total, words = chain.words * chain.registers.iterations, chain.words
+    total, words = chain.result_words * chain.registers.iterations, chain.result_words
     if _independent(chain, addresses, 0, total):
         return Plan(addresses=addresses, spans=((0, total),))
     spans = []
@@ -43,8 +43,8 @@ def _addresses(chain, place):
         return None
     iteration = np.arange(chain.registers.iterations)[:, None]
     if place:
-        addresses = instruction.a + chain.offset(instruction, iteration) + np.arange(chain.words)
-        return np.broadcast_to(addresses, (len(iteration), chain.words)).reshape(-1)
+        addresses = instruction.a + chain.offset(instruction, iteration) + np.arange(chain.result_words)
+        return np.broadcast_to(addresses, (len(iteration), chain.result_words)).reshape(-1)
     addresses = instruction.a + chain.source_offset(iteration) + np.arange(chain.source_words)
     addresses = np.broadcast_to(addresses, (len(iteration), chain.source_words))
     return addresses if chain.product else addresses.reshape(-1)
@@ -73,8 +73,8 @@ def _reads(chain, addresses, place, first, last):
     if place or not chain.product:
         return np.arange(last - first), addresses[first:last]
     # An operand is read whole in front of its iteration's first word.
-    begin, end = first // chain.words, -(-last // chain.words)
-    positions = np.repeat(np.arange(begin, end) * chain.words - first, chain.source_words)
+    begin, end = first // chain.result_words, -(-last // chain.result_words)
+    positions = np.repeat(np.arange(begin, end) * chain.result_words - first, chain.source_words)
     return positions, addresses[begin:end].reshape(-1)
 
 

@@ -96,11 +96,11 @@ class ChainBuilder(wiring.Component):
     def _finish(self, m):
         """What the chain says only once it is whole: lengths, and which writes are taps."""
         c, v, o, config = self.parts, self.values, self.o, self.config
-        length = Mux(c.mv_mul, v.vector_words, v.words)
+        length = Mux(c.mv_mul, v.operand_words, v.words)
         m.d.comb += self.source_end.eq(self.source + length + Mux(c.source.inc, v.span_source, 0))
         m.d.comb += o.eq(c)
         m.d.comb += [
-            *(o[name].eq(v[name]) for name in ("words", "vector_words", "iterations", "iterations_x", "stride_x",
+            *(o[name].eq(v[name]) for name in ("words", "operand_words", "iterations", "iterations_x", "stride_x",
                                                "stride_y", "stride_out")),
             *(o.product[name].eq(v[name]) for name in ("columns", "row_tiles", "words", "rows", "iterations",
                                                        "out_scale")),

@@ -182,7 +182,7 @@ class Decoder(wiring.Component):
         """The chain as a whole, up to the modes of its tiles."""
         c, v, config, source = self.builder.o, self.registers.values, self.config, self.builder.source
         depths = Array(isa.depth(config, mem) for mem in isa.VRFS)
-        vector = config.words - 1
+        vector = config.vector_words - 1
         unaligned = c.source.valid & c.mv_mul & (
             ((source & vector) != 0) | (c.source.inc & (((v.stride_x | v.stride_y) & vector) != 0)))
         outside = c.source.valid & (self.builder.source_end > depths[c.memory])

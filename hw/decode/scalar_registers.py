@@ -15,7 +15,7 @@ DERIVED = data.StructLayout({
     "out_scale": signed(6),
     "words": REGISTER_BITS,         # ceil(Rows / M)
     "row_tiles": REGISTER_BITS,     # ceil(Rows / N)
-    "vector_words": 32,  # Columns * N/M
+    "operand_words": 32,  # Columns * N/M
     "tiles": 32,         # row_tiles * Columns
     "total_words": 32,   # words * Iterations
     "span_source": 33,   # largest offset of a source's iteration
@@ -48,7 +48,7 @@ class ScalarRegisters(wiring.Component):
         m = Module()
         config, v = self.config, self.values
         resets = {"rows": config.native_dim, "columns": 1, "iterations": 1, "iterations_x": 1, "stride_x": 0,
-                  "stride_y": 0, "stride_out": config.words, "out_scale": 0}
+                  "stride_y": 0, "stride_out": config.vector_words, "out_scale": 0}
         names = {Reg.ROWS: "rows", Reg.COLUMNS: "columns", Reg.ITERATIONS: "iterations",
                  Reg.ITERATIONS_X: "iterations_x", Reg.OUT_SCALE: "out_scale", Reg.STRIDE_X: "stride_x",
                  Reg.STRIDE_Y: "stride_y", Reg.STRIDE_OUT: "stride_out"}
@@ -67,7 +67,7 @@ class ScalarRegisters(wiring.Component):
         m.d.comb += [
             v.words.eq((rows + config.mfu_lanes - 1) // config.mfu_lanes),
             v.row_tiles.eq((rows + config.native_dim - 1) // config.native_dim),
-            v.vector_words.eq(columns * config.words),
+            v.operand_words.eq(columns * config.vector_words),
             v.zero.eq((rows == 0) | (columns == 0) | (iterations == 0) | (registers["iterations_x"] == 0)),
         ]
         self._products(m, registers, self._quotient(m, registers))
@@ -106,7 +106,7 @@ class ScalarRegisters(wiring.Component):
         product, spans = Signal(32), (Signal(32), Signal(32))
         # As after reset, so that a program without s_wr need not wait.
         tiles = Signal(32, init=1)
-        total_words = Signal(32, init=self.config.words)
+        total_words = Signal(32, init=self.config.vector_words)
         span_out = Signal(32)
         targets = [tiles, total_words, span_out, *spans]
         m.d.comb += [v.tiles.eq(tiles), v.total_words.eq(total_words), v.span_out.eq(span_out),

@@ -71,7 +71,7 @@ def chain(config: Config) -> data.StructLayout:
     return data.StructLayout({
         "product": Product,
         "mv_mul": 1, "push": 1, "matrix": 1, "pointwise": 1,
-        "vector_words": REGISTER_BITS, "words": REGISTER_BITS, "tail": range(config.mfu_lanes),
+        "operand_words": REGISTER_BITS, "words": REGISTER_BITS, "tail": range(config.mfu_lanes),
         "iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS,
         "stride_x": bits, "stride_y": bits, "stride_out": bits,
         "memory": MEMORIES, "source": access(config),

@@ -39,7 +39,7 @@ class Accumulator(wiring.Component):
         super().__init__({
             "terms": In(data.ArrayLayout(data.ArrayLayout(signed(self.width), config.native_dim), config.tile_engines)),
             "valid": In(1), "last": In(1), "rows": In(range(config.native_dim + 1)),
-            "totals": Out(1), "select": In(range(config.words)),
+            "totals": Out(1), "select": In(range(config.vector_words)),
             "o": Out(data.ArrayLayout(signed(config.sum_bits), config.mfu_lanes)),
             "partial": Out(range(config.native_dim + 1)), "excess": Out(EXCESS)})
 

@@ -92,7 +92,7 @@ class BeatSequencer(wiring.Component):
     def issue(self, m, steps, waiting):
         """Let the beats of the first step go."""
         step, group = steps.o.p.step, self.group
-        free, spacing = Signal(range(self.space + 1), init=self.space), Signal(range(self.config.words + 1))
+        free, spacing = Signal(range(self.space + 1), init=self.space), Signal(range(self.config.vector_words + 1))
         end, go, last = Signal(), Signal(), Signal()
         operand, output = Signal(), Signal()  # what the beat waits for is there
         m.d.comb += [

@@ -55,8 +55,8 @@ class MatrixLoader(wiring.Component):
         m.submodules.tiles = tiles = Queue(ADDRESS_BITS, TILES)
         m.d.comb += [self.row.eq(quantizer.block), self.invalid.eq(quantizer.invalid)]
 
-        place = Signal(range(config.native_dim * config.words))
-        first, last = place == 0, place == config.native_dim * config.words - 1
+        place = Signal(range(config.native_dim * config.vector_words))
+        first, last = place == 0, place == config.native_dim * config.vector_words - 1
         go = self.load.valid & self.word.valid & (tiles.i.ready | ~first)
         m.d.comb += [
             quantizer.i.valid.eq(go), quantizer.i.p.word.eq(self.word.p), quantizer.i.p.integer.eq(self.load.p.integer),
@@ -79,7 +79,8 @@ class MatrixLoader(wiring.Component):
         """Put the quantiser's words together to lane groups, or take them apart."""
         config = self.config
         per_record, per_word = max(1, config.lanes // config.mfu_lanes), max(1, config.mfu_lanes // config.lanes)
-        place = Signal(range(config.native_dim * config.words * per_word))  # row, lane group, part of one of the two
+        # Row, lane group, part of one of the two.
+        place = Signal(range(config.native_dim * config.vector_words * per_word))
         words = Value.cast(quantizer.o.p.mantissas)
         part, count = low_high(place, per_record)
         split, _ = low_high(place, per_word)

@@ -92,7 +92,7 @@ class MatrixVectorMultiplier(wiring.Component):
     @property
     def space(self) -> int:
         """Words of the result queue: those of MvmQ, and so many that words that flow never wait for room."""
-        return max(self.config.mvmq_words, 2 * self.config.words + self.latency)
+        return max(self.config.mvmq_words, 2 * self.config.vector_words + self.latency)
 
     def elaborate(self, platform):
         m = Module()
@@ -145,7 +145,7 @@ class MatrixVectorMultiplier(wiring.Component):
     def results(self, m, sequencer):
         """Totals through the converter into the result queue."""
         config, accumulator, converter = self.config, self.accumulator, self.converter
-        under_way = self.arithmetic // config.words + 6  # rows of tiles between the walk and the converter
+        under_way = self.arithmetic // config.vector_words + 6  # rows of tiles between the walk and the converter
         m.submodules.results = results = ResultSequencer(config, under_way)
         m.submodules.bias_rf = bias_rf = BiasRf(config)
         m.submodules.queue = queue = Queue(word(config), self.space)

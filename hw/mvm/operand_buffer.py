@@ -56,7 +56,7 @@ class OperandBuffer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         column = Signal(range(self.config.operand_columns + 1))
-        place = Signal(range(self.config.words))
+        place = Signal(range(self.config.vector_words))
         filling, reading, full = Signal(), Signal(), Signal(2)
         taken = self.i.valid & self.i.ready
 

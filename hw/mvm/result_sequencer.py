@@ -32,7 +32,7 @@ class ResultSequencer(wiring.Component):
     def __init__(self, config: Config, depth: int):
         self.config, self.depth = config, depth
         super().__init__({
-            "i": In(stream.Signature(row_tile(config))), "totals": In(1), "select": Out(range(config.words)),
+            "i": In(stream.Signature(row_tile(config))), "totals": In(1), "select": Out(range(config.vector_words)),
             "address": Out(range(config.bias_words)), "o": Out(conversion(config))})
 
     def elaborate(self, platform):

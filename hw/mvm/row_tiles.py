@@ -26,14 +26,14 @@ def column_step(config: Config) -> data.StructLayout:
     return data.StructLayout({
         "tile": range(config.matrix_tiles), "step": range(-(-config.operand_columns // config.tile_engines)),
         "columns": range(config.tile_engines + 1), "needed": columns, "last": 1, "iteration": 1,
-        "product": 1, "integer": 1, "words": range(config.words + 1), "rows": range(config.native_dim + 1)})
+        "product": 1, "integer": 1, "words": range(config.vector_words + 1), "rows": range(config.native_dim + 1)})
 
 
 def row_tile(config: Config) -> data.StructLayout:
     """What becomes of the sums of one row of tiles."""
     return data.StructLayout({
-        "words": range(config.words + 1), "rows": range(config.native_dim + 1), "integer": 1, "out_scale": signed(6),
-        "bias": 1, "bias_address": range(config.bias_words)})
+        "words": range(config.vector_words + 1), "rows": range(config.native_dim + 1), "integer": 1,
+        "out_scale": signed(6), "bias": 1, "bias_address": range(config.bias_words)})
 
 
 class RowTiles(wiring.Component):
@@ -72,7 +72,7 @@ class RowTiles(wiring.Component):
             step.last.eq(place.columns_left <= engines),
             step.iteration.eq(step.last & (place.row_tiles_left == 1)),
             step.product.eq(step.iteration & (place.iterations_left == 1)),
-            step.words.eq(least(place.words_left, config.words)),
+            step.words.eq(least(place.words_left, config.vector_words)),
             step.rows.eq(least(place.rows_left, config.native_dim)),
             result.words.eq(step.words), result.rows.eq(step.rows), result.integer.eq(p.integer),
             result.out_scale.eq(p.out_scale), result.bias.eq(p.bias), result.bias_address.eq(place.bias_address),
@@ -100,10 +100,10 @@ class RowTiles(wiring.Component):
         below = place.row_base + p.columns
         m.d.sync += [
             place.row_base.eq(below), place.tile.eq(below), place.step.eq(0), place.columns_left.eq(p.columns),
-            place.words_left.eq(place.words_left - self.config.words),
+            place.words_left.eq(place.words_left - self.config.vector_words),
             place.rows_left.eq(place.rows_left - self.config.native_dim),
             place.row_tiles_left.eq(place.row_tiles_left - 1),
-            place.bias_address.eq(place.bias_address + self.config.words)]
+            place.bias_address.eq(place.bias_address + self.config.vector_words)]
 
     def iteration(self, m, p, place):
         """Go to the first step of an iteration of p."""

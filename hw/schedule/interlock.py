@@ -243,8 +243,8 @@ class Interlock(wiring.Component):
     def _jobs(self, m, c):
         own_source, own_operands = self._own_reads(c)
         net = c.memory == NET
-        tile_words = self.config.native_dim * self.config.words
-        lengths = c.vector_words, c.words, Mux(c.matrix, tile_words, c.words)
+        tile_words = self.config.native_dim * self.config.vector_words
+        lengths = c.operand_words, c.words, Mux(c.matrix, tile_words, c.words)
         for job, words in zip((self.fetch.p, self.issue.p, self.copy.p), lengths, strict=True):
             m.d.comb += job.words.eq(words)
             m.d.comb += [job[name].eq(c[name]) for name in

@@ -14,7 +14,7 @@ from concord.sim.drivers.stream import Source, pack, start
 from concord.sim.stimulus.random_values import mantissas
 
 CONFIG = from_text(os.environ["CONFIG"])
-N, LANES, ENGINES, WORDS = CONFIG.native_dim, CONFIG.lanes, CONFIG.tile_engines, CONFIG.words
+N, LANES, ENGINES, WORDS = CONFIG.native_dim, CONFIG.lanes, CONFIG.tile_engines, CONFIG.vector_words
 OUT = Record(data.ArrayLayout(operand(CONFIG), ENGINES))
 
 

@@ -36,7 +36,7 @@ class Bench:
         """A chain's source; older writes near it."""
         record, names = fields(CONFIG, chain), ("memory", "iterations", "iterations_x", "stride_x", "stride_y")
         job = {name: record[name] for name in names} | {
-            "valid": 1, "words": record["vector_words" if chain.product else "words"], "source": {"valid": 0}}
+            "valid": 1, "words": record["operand_words" if chain.product else "words"], "source": {"valid": 0}}
         if chain.random_source:
             job["source"] = {"valid": 1, "lo": chain.source.a, "inc": chain.source.inc,
                              **{name: pipe.dependency(chain.source.a) for name, pipe in self.pipes.items()}}

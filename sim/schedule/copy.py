@@ -21,7 +21,7 @@ from concord.spec.chain import Chain
 CONFIG = from_text(os.environ["CONFIG"])
 JOB, WRITE_JOB, LOAD = Record(CopyJob(CONFIG)), Record(WriteJob(CONFIG)), Record(Load)
 WORD, PROGRESS = word(CONFIG).size, Record(progress(CONFIG))
-TILE = CONFIG.native_dim * CONFIG.words
+TILE = CONFIG.native_dim * CONFIG.vector_words
 
 
 class Bench:
@@ -60,7 +60,7 @@ class Bench:
         self.writers.add(record["writes"], self.done)
         self.execute(chain, record)
         self.queue.append((job, deque(words(chain))))
-        self.landing.append(chain.registers.iterations * (1 if chain.loads else chain.words))
+        self.landing.append(chain.registers.iterations * (1 if chain.loads else chain.result_words))
 
     def execute(self, chain, record):
         for each in words(chain):
@@ -73,11 +73,11 @@ class Bench:
                 self.want["matrix_word"].append(value)
                 self.want["load"] += [LOAD.join({"tile": record["product"]["tile"] + each.iteration,
                                                  "integer": record["product"]["integer"]})] * (each.index == 0)
-            value &= (1 << 16 * (chain.last_lanes if each.index == chain.words - 1 else CONFIG.mfu_lanes)) - 1
+            value &= (1 << 16 * (chain.last_lanes if each.index == chain.result_words - 1 else CONFIG.mfu_lanes)) - 1
             for memory, address in each.writes.items():
                 self.memories[memory][address] = value
             if record.get("net"):
-                self.want["out"].append(value | (chain.words - each.index) << WORD)
+                self.want["out"].append(value | (chain.result_words - each.index) << WORD)
 
     async def cycle(self):
         """Check that the word taken in this cycle may be taken, and count what lands."""

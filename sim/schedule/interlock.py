@@ -63,8 +63,8 @@ class Bench:
                                    *((each, record["operands"][k]) for k, each in job.get("operands", {}).items())):
                 assert {key: reader[key] for key in ("valid", "lo", "inc")} == {
                     key: access[key] for key in ("valid", "lo", "inc")}
-            assert job["words"] == (chain.source_words if name == "fetch" else CONFIG.native_dim * CONFIG.words
-                                    if chain.loads else chain.words)
+            assert job["words"] == (chain.source_words if name == "fetch" else CONFIG.native_dim * CONFIG.vector_words
+                                    if chain.loads else chain.result_words)
         self.machine.jobs[name].append((number, chain, job))
 
     async def cycle(self) -> int:

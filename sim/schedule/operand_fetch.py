@@ -35,7 +35,7 @@ class Bench:
         """The chain's record, with older writes and chains that it may have to wait for."""
         record = fields(CONFIG, chain)
         job = {name: record[name] for name in ("memory", "iterations", "iterations_x", "stride_x", "stride_y")}
-        job |= {"words": record["vector_words"], "integer": chain.product.integer, "unsigned": chain.product.unsigned}
+        job |= {"words": record["operand_words"], "integer": chain.product.integer, "unsigned": chain.product.unsigned}
         if self.dependent:
             job |= {name: pipe.wait() for name, pipe in self.pipes.items()}
             job["own"] = self.pipes["mfu"].wait()
