@@ -51,7 +51,7 @@ def compile_network(model: Model, config: Config) -> Compiled:
         outputs=model.outputs,
         loop=build.program.loop,
         text=build.program.text(),
-        words=np.array(build.program.words(), np.uint64),
+        instruction_words=np.array(build.program.instruction_words(), np.uint64),
         sections=tuple(build.program.sections),
         vectors=build.allocator.images(),
         tiles=build.tiles(),

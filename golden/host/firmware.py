@@ -47,19 +47,19 @@ class Firmware:
     """A compiled network.
 
     Attributes:
-        name:      Of the network.
-        config:    The machine that it is for.
-        data:      Name of the network's test set.
-        classes:   Names of the outputs; may be empty.
-        inputs:    Elements of one input vector.
-        outputs:   Elements of the result.
-        loop:      Address of the loop over time steps, or None where an input is one vector.
-        text:      Program text.
-        words:     uint64[instructions], the program; its loop makes one step.
-        sections:  Which instructions belong to which layer, in rising order of addresses; a layer may have several.
-        vectors:   uint16[words, M] of each vector memory in use, from address 0 up.
-        tiles:     Of MatrixRf.
-        biases:    int32[words, M] of BiasRf.
+        name:              Name of the network.
+        config:            Machine that the firmware is for.
+        data:              Name of the network's test set.
+        classes:           Names of the outputs; may be empty.
+        inputs:            Elements of one input vector.
+        outputs:           Elements of the result.
+        loop:              Address of the loop over time steps, or None where an input is one vector.
+        text:              Program text.
+        instruction_words: uint64[instructions], the program; its loop makes one step.
+        sections:          Instructions of each layer, in rising order of addresses; a layer may have several sections.
+        vectors:           uint16[words, M], the content of each vector memory in use, from address 0 up.
+        tiles:             Content of MatrixRf.
+        biases:            int32[words, M], the content of BiasRf.
 
     Raises:
         ValueError: parts do not fit the machine or each other, or the program is not legal.
@@ -73,7 +73,7 @@ class Firmware:
     outputs: int
     loop: int | None
     text: str
-    words: np.ndarray
+    instruction_words: np.ndarray
     sections: tuple[Section, ...]
     vectors: Mapping[Mem, np.ndarray]
     tiles: Tiles
@@ -94,7 +94,7 @@ class Firmware:
 
     def program(self, steps: int = 1) -> list[int]:
         """The instruction words, with the loop over time set to `steps`."""
-        words = [int(word) for word in self.words]
+        words = [int(word) for word in self.instruction_words]
         if self.loop is None:
             return words
         if not 1 <= steps <= 65535:
@@ -185,7 +185,7 @@ def _check_shapes(firmware: Firmware):
     size, lanes, tiles = config.native_dim, config.mfu_lanes, firmware.tiles
     count = len(tiles.mantissas)
     wanted = {
-        "words": (firmware.words, np.uint64, (len(firmware.words),)),
+        "words": (firmware.instruction_words, np.uint64, (len(firmware.instruction_words),)),
         "tiles, mantissas": (tiles.mantissas, np.int16, (count, size, size)),
         "tiles, exponents": (tiles.exponents, np.int8, (count, size)),
         "tiles, integer": (tiles.integer, np.bool_, (count,)),
@@ -212,7 +212,7 @@ def _check_shapes(firmware: Firmware):
 def _check_program(firmware: Firmware):
     if firmware.inputs < 1 or firmware.outputs < 1:
         raise ValueError(f"inputs and outputs are 1 at least, not {firmware.inputs} and {firmware.outputs}")
-    words = [int(word) for word in firmware.words]
+    words = [int(word) for word in firmware.instruction_words]
     if assemble(firmware.text) != words:
         raise ValueError("the program text does not mean the program's words; compile again")
     if firmware.loop is not None:

@@ -17,7 +17,7 @@ def save_firmware(firmware: Firmware, path: Path):
     """Write firmware; the file appears whole or not at all."""
     arrays = {f"vectors.{mem.name}": words for mem, words in firmware.vectors.items()}
     arrays |= {f"tiles.{name}": getattr(firmware.tiles, name) for name in ("mantissas", "exponents", "integer")}
-    arrays |= {"words": firmware.words, "biases": firmware.biases}
+    arrays |= {"words": firmware.instruction_words, "biases": firmware.biases}
     header = {"digest": firmware.config.digest, "config": asdict(firmware.config)}
     header |= {name: getattr(firmware, name) for name in ("name", "data", "inputs", "outputs", "loop", "text")}
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
@@ -59,7 +59,7 @@ def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         sections=tuple(Section(**section) for section in header["sections"]),
         vectors={Mem[name.removeprefix(prefix)]: array for name, array in arrays.items() if name.startswith(prefix)},
         tiles=Tiles(**{name: arrays[f"tiles.{name}"] for name in ("mantissas", "exponents", "integer")}),
-        words=arrays["words"],
+        instruction_words=arrays["words"],
         biases=arrays["biases"],
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},
     )
