@@ -6,7 +6,7 @@ from collections import deque
 from concord.hw.lib.payloads import NET, OPERANDS, TICKET
 from concord.sim.reference.hazards import ahead, blocked, waiting
 from concord.sim.reference.memory_order import NET_IN, NET_OUT, Order
-from concord.sim.stimulus.chains import Word, words
+from concord.sim.stimulus.chains import Word, chain_words
 from concord.spec.chain import Chain
 from concord.spec.isa import VRFS
 
@@ -146,7 +146,7 @@ class Machine:
         writer.flight.append((tag, word))
 
     def _word(self, name: str, chain: Chain) -> Word:
-        return words(chain)[self.at[name]]
+        return chain_words(chain)[self.at[name]]
 
     def _advance(self, name: str, size: int) -> bool:
         """Go on in the first job of a pipeline; whether that was its end."""

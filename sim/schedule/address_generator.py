@@ -63,7 +63,7 @@ class Bench:
                                for name, pipe in self.pipes.items())
                 assert REQUEST.of(int(dut.request.value)) == {
                     "valid": active and free, "memory": memory, "address": address}
-                there, value = free and bool(dut.grant.value), self.vectors.words[memory][address]
+                there, value = free and bool(dut.grant.value), self.vectors.contents[memory][address]
             assert bool(dut.go.value) == (active and there)
             assert bool(dut.waits.value) == (active and not there)
             assert bool(dut.starved.value) == (active and not there and memory == NET)

@@ -15,7 +15,7 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.hazards import Pipeline, Writers, ahead, blocked, waiting
 from concord.sim.reference.vector_memory import Vectors
-from concord.sim.stimulus.chains import feeds_itself, fields, pipelines, random_chains, words
+from concord.sim.stimulus.chains import chain_words, feeds_itself, fields, pipelines, random_chains
 from concord.spec.chain import Chain
 
 CONFIG = from_text(os.environ["CONFIG"])
@@ -30,7 +30,7 @@ class Bench:
     def __init__(self, dut, stall: float):
         self.dut, self.random, seed = dut, random.Random(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
-        self.memories = [list(words) for words in self.vectors.words]  # as they must be in the end
+        self.memories = [list(words) for words in self.vectors.contents]  # as they must be in the end
         self.sources = {name: Source(dut, name, seed=seed, stall=stall) for name in ("job", "write_job", "net")}
         self.sinks = {name: Sink(dut, name, seed=seed, stall=stall) for name in ("out", "load", "matrix_word")}
         self.want = {name: [] for name in self.sinks}
@@ -59,11 +59,11 @@ class Bench:
                 WRITE_JOB.join({name: value for name, value in record.items() if name in WRITE_JOB.parts}))
         self.writers.add(record["writes"], self.done)
         self.execute(chain, record)
-        self.queue.append((job, deque(words(chain))))
+        self.queue.append((job, deque(chain_words(chain))))
         self.landing.append(chain.registers.iterations * (1 if chain.loads else chain.result_words))
 
     def execute(self, chain, record):
-        for each in words(chain):
+        for each in chain_words(chain):
             if each.source:
                 value = self.memories[each.source[0]][each.source[1]]
             else:
@@ -126,7 +126,7 @@ async def as_if_in_order(dut, stall):
     for _ in range(4):
         await RisingEdge(dut.clk)
     assert PROGRESS.of(int(dut.progress.value))["done"] == len(chains)
-    assert bench.vectors.words == bench.memories
+    assert bench.vectors.contents == bench.memories
     for name, want in bench.want.items():
         assert await bench.sinks[name].receive(len(want)) == want, name
     assert NET in {chain.source.mem - 1 for chain in chains}

@@ -14,7 +14,7 @@ from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.pipelines import Machine
-from concord.sim.stimulus.chains import fields, pipelines, random_chains, words
+from concord.sim.stimulus.chains import chain_words, fields, pipelines, random_chains
 
 CONFIG = from_text(os.environ["CONFIG"])
 CHAIN, DONE = Record(chain_layout(CONFIG)), Record(data.StructLayout(dict.fromkeys(Interlock.PIPES, TICKET)))
@@ -53,7 +53,7 @@ class Bench:
             assert job[field] == record[field], f"{field} of {name}"
         if name in ("write", "copy_write"):
             writer = self.machine.mfu if name == "write" else self.machine.copies
-            writer.jobs.append((number, job, deque(words(chain))))
+            writer.jobs.append((number, job, deque(chain_words(chain))))
             return
         self.given[name if name != "issue" else "mfu"] += 1
         if name == "product":

@@ -86,7 +86,7 @@ async def brings_vectors_in_order(dut, stall, dependent):
                 value = bench.vectors.random.getrandbits(bench.vectors.bits)
                 bench.net.put(value)
             else:
-                value = bench.vectors.words[job["memory"]][address]
+                value = bench.vectors.contents[job["memory"]][address]
             wanted.append((value, job["integer"], job["unsigned"], index == job["words"] - 1))
             await bench.word(job, iteration, address)
     for value, *flags in wanted:

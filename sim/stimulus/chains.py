@@ -62,7 +62,7 @@ class Word:
         return [self.source] * (self.source is not None) + list(self.operands.items())
 
 
-def words(chain: Chain) -> list[Word]:
+def chain_words(chain: Chain) -> list[Word]:
     """The words of all iterations in order."""
     found, source = [], chain.source
     for iteration in range(chain.registers.iterations):
@@ -81,7 +81,7 @@ def words(chain: Chain) -> list[Word]:
 def feeds_itself(chain: Chain) -> bool:
     """Whether a word reads what an earlier word of the same chain wrote."""
     written = set()
-    for word in words(chain):
+    for word in chain_words(chain):
         if not written.isdisjoint(word.reads):
             return True
         written.update(word.writes.items())
