@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 DATA = Path(__file__).resolve().parents[1] / "data"
 
 FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
-VOWELS = tuple(f"speaker {number}" for number in range(1, 10))
+_VOWELS = tuple(f"speaker {number}" for number in range(1, 10))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -53,8 +53,8 @@ def load(name: str, folder: Path = DATA) -> Samples:
 
 def images(folder: Path, part: str) -> Samples:
     """One part (train or t10k) of a folder of Fashion-MNIST files; each pixel is binary16(pixel / 255)."""
-    pixels = idx(folder / f"{part}-images-idx3-ubyte.gz")
-    labels = idx(folder / f"{part}-labels-idx1-ubyte.gz")
+    pixels = _idx(folder / f"{part}-images-idx3-ubyte.gz")
+    labels = _idx(folder / f"{part}-labels-idx1-ubyte.gz")
     if len(pixels) != len(labels):
         raise ValueError(f"{folder}: {len(pixels)} images but {len(labels)} labels of {part}; copy both files again")
     table = (np.arange(256) / 255).astype(np.float16).view(np.uint16)
@@ -76,10 +76,10 @@ def pad(frames: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> Samples:
     inputs = np.zeros((len(lengths), int(lengths.max()), frames.shape[1]), np.uint16)
     inside = np.arange(inputs.shape[1]) < lengths[:, None]
     inputs[inside] = frames.astype(np.float16).view(np.uint16)
-    return Samples(inputs=inputs, lengths=lengths, labels=labels, classes=VOWELS)
+    return Samples(inputs=inputs, lengths=lengths, labels=labels, classes=_VOWELS)
 
 
-def idx(path: Path) -> np.ndarray:
+def _idx(path: Path) -> np.ndarray:
     """A gzipped IDX file of bytes."""
     try:
         content = gzip.decompress(path.read_bytes())

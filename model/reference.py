@@ -34,7 +34,7 @@ def comparable(model: Model) -> bool:
     return all(layer.comparable for layer in model.layers)
 
 
-def real_outputs(model: Model, traces: list[Trace]) -> list[np.ndarray]:
+def _real_outputs(model: Model, traces: list[Trace]) -> list[np.ndarray]:
     """What each layer of `network.forward` means in real units, as its consumer sees it: float64[samples, outputs]."""
     results, by_name = [], {layer.name: trace for layer, trace in zip(model.layers, traces, strict=True)}
     for layer, trace in zip(model.layers, traces, strict=True):
@@ -46,7 +46,7 @@ def real_outputs(model: Model, traces: list[Trace]) -> list[np.ndarray]:
 
 def errors(model: Model, traces: list[Trace], inputs: np.ndarray, lengths: np.ndarray | None = None) -> list[float]:
     """Root mean square of each layer's distance from the FP32 network, as a share of the FP32 layer's own."""
-    pairs = zip(real_outputs(model, traces), forward(model, inputs, lengths), strict=True)
+    pairs = zip(_real_outputs(model, traces), forward(model, inputs, lengths), strict=True)
     return [float(np.sqrt(np.mean((ours - fp32) ** 2) / np.mean(fp32**2))) for ours, fp32 in pairs]
 
 

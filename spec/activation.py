@@ -1,7 +1,7 @@
 """Sigmoid and tanh as piecewise linear curves: the one table of segments that numpy and gates share.
 
 A curve takes the magnitude of a binary16 number, of exponent field f and fraction m. Each octave f is cut into 2**k
-equal segments, k as listed in `OCTAVES`; its block of the table starts at `first`:
+equal segments, k as listed in `_OCTAVES`; its block of the table starts at `first`:
 
     segment = table[first + (m >> 10 - k)]
     t       = (m << k) mod 1024
@@ -48,7 +48,7 @@ class Block(NamedTuple):
 
 #: log2 of the number of segments in each octave [2**o, 2**(o+1)): chosen so that together they round as many of the
 #: 65,536 inputs correctly as 512 rows can.
-OCTAVES = {
+_OCTAVES = {
     Curve.TANH: {-6: 2, -5: 2, -4: 3, -3: 3, -2: 4, -1: 5, 0: 5, 1: 5, 2: 3},
     Curve.RISING: {-10: 0, -9: 0, -8: 0, -7: 0, -6: 0, -5: 0, -4: 0, -3: 1, -2: 2, -1: 3, 0: 4, 1: 4, 2: 4, 3: 2},
     Curve.FALLING: {
@@ -81,21 +81,21 @@ def table() -> tuple[Segment, ...]:
 @cache
 def blocks(curve: Curve) -> dict[int, Block]:
     """The block of each exponent field 0..31 of |x| (31 is infinity); none where tanh(x) is x."""
-    keys = {f: (curve, f - 15) if f - 15 in OCTAVES[curve] else _ENDS[curve][f > 15] for f in range(32)}
+    keys = {f: (curve, f - 15) if f - 15 in _OCTAVES[curve] else _ENDS[curve][f > 15] for f in range(32)}
     return {f: _layout()[key] for f, key in keys.items() if key is not None}
 
 
 @cache
 def _layout():
     """Where each octave and each flat end lies: largest first, so that each starts at a multiple of its size."""
-    sizes = {(curve, octave): k for curve, octaves in OCTAVES.items() for octave, k in octaves.items()}
+    sizes = {(curve, octave): k for curve, octaves in _OCTAVES.items() for octave, k in octaves.items()}
     sizes |= {end: 0 for ends in _ENDS.values() for end in ends if end is not None}
     layout, first = {}, 0
     for key, k in sorted(sizes.items(), key=lambda item: -item[1]):
         layout[key] = Block(first, k)
         first += 1 << k
     if first > TABLE_DEPTH:
-        raise ValueError(f"the curves take {first} segments, but the table holds {TABLE_DEPTH}: use fewer in OCTAVES")
+        raise ValueError(f"the curves take {first} segments, but the table holds {TABLE_DEPTH}: use fewer in _OCTAVES")
     return layout
 
 

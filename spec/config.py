@@ -8,7 +8,7 @@ from concord.spec.formats import Format, Rule, check_types
 from concord.spec.training import MOST_LANES
 
 #: Smallest and largest value of a number; 1 and 65,536 where it is not named.
-RANGES = {
+_RANGES = {
     "mfu_lanes": (2, 65536),  # A message carries no less than 32 bits of a word at once.
     "acc_int": (0, 80),
     "acc_frac": (0, 63),  # The converter's shift is a signed number of 7 bits.
@@ -85,7 +85,7 @@ class Config:
     def __post_init__(self):
         check_types(self)
         for name in (field.name for field in fields(self) if field.type is int):
-            lowest, highest = RANGES.get(name, (1, 65536))
+            lowest, highest = _RANGES.get(name, (1, 65536))
             if not lowest <= getattr(self, name) <= highest:
                 raise ValueError(f"{name} = {getattr(self, name)} is out of range: it lies in {lowest}..{highest}")
         for name in ("lanes", "mfu_lanes"):
@@ -169,13 +169,13 @@ class Config:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
 
-FULL8 = Format(bits=8)
-SYMMETRIC8 = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
+_FULL8 = Format(bits=8)
+_SYMMETRIC8 = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
 
 PRESETS = {
     # Full formats and exponent ranges, every counter: for tests.
     "tiny": Config(
-        native_dim=8, lanes=4, mfu_lanes=2, weights=FULL8, activations=FULL8, acc_int=30, acc_frac=44,
+        native_dim=8, lanes=4, mfu_lanes=2, weights=_FULL8, activations=_FULL8, acc_int=30, acc_frac=44,
         product_bits=14, output_bits=15, count_overflows=True, initial_vrf=64, addsub_vrf=64, multiply_vrf=64,
         net_in=256, net_out=256, mvmq_words=32, matrix_tiles=32, bias_words=32, instructions=512, accumulator_rows=64,
         operand_columns=8, clock_mhz=50, lazy_update=True),
@@ -201,7 +201,7 @@ PRESETS = {
         bias_words=512, instructions=512, accumulator_rows=4096, operand_columns=64, clock_mhz=50),
     # Eight-bit operands for recurrent networks.
     "speech": Config(
-        native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=SYMMETRIC8, activations=SYMMETRIC8,
+        native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=_SYMMETRIC8, activations=_SYMMETRIC8,
         acc_int=12, acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=512, multiply_vrf=512, net_in=512,
         net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512, accumulator_rows=2048,
         operand_columns=64, clock_mhz=50),

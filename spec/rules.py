@@ -23,7 +23,7 @@ from concord.spec.isa import (
 )
 
 SOURCES = (Op.V_RD, Op.M_RD)
-BETWEEN = (*SOURCES, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END)  #: What may stand outside a chain, and only there.
+_BETWEEN = (*SOURCES, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END)  #: What may stand outside a chain, and only there.
 _WITH_MEMORY = (Kind.VECTOR, Kind.MATRIX_SOURCE, Kind.MATRIX_TARGET)
 
 
@@ -95,7 +95,7 @@ def check_order(instruction: Instruction, before: list[Instruction], address: in
 def _order(instruction, before):
     """What is wrong with the place of an instruction, or None."""
     op, name = instruction.op, instruction.op.name.lower()
-    if (op in BETWEEN) == bool(before):
+    if (op in _BETWEEN) == bool(before):
         return f"{name} stands {'inside' if before else 'outside'} a chain"
     if not before:
         return None

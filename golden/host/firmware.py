@@ -155,7 +155,7 @@ class Firmware:
         return values[: self.outputs]
 
 
-def machine_name(config: Config) -> str:
+def _machine_name(config: Config) -> str:
     """What people call a machine: its preset, if it is one, and its digest."""
     names = [name for name, preset in PRESETS.items() if preset == config]
     return f"{names[0]} ({config.digest:08x})" if names else f"{config.digest:08x}"
@@ -169,8 +169,8 @@ def check_machine(firmware: Firmware, config: Config):
     """
     if firmware.config.digest != config.digest:
         raise ValueError(
-            f"firmware {firmware.name!r} is for machine {machine_name(firmware.config)}, "
-            f"this one is {machine_name(config)}: compile the model for it"
+            f"firmware {firmware.name!r} is for machine {_machine_name(firmware.config)}, "
+            f"this one is {_machine_name(config)}: compile the model for it"
         )
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 NAN = 0x7E00  #: the one NaN that arithmetic returns
 INFINITY = 0x7C00
-ONE = 0x3C00
 SIGN = 0x8000
 
 _MAGNITUDE = 0x7FFF

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 __all__ = ["AxiStreams", "Field", "fields", "streams"]
 
-LAST = "last"  # the field that becomes tlast
+_LAST = "last"  # the field that becomes tlast
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ def fields(shape) -> list[Field]:
     found, offset = [], 0
     for name, source, part in _values(shape, "", 0):
         cast = Shape.cast(part)
-        if cast.width and name != LAST:
+        if cast.width and name != _LAST:
             found.append(Field(name=name or "data", source=source, offset=offset, width=cast.width, signed=cast.signed))
             offset += 8 * found[-1].bytes
     return found
@@ -70,7 +70,7 @@ class AxiStreams(Component):
         for prefix, flow, shape in self.streams.values():
             there, back = (In, Out) if flow == In else (Out, In)
             ports[f"{prefix}_tdata"] = there(8 * sum(field.bytes for field in fields(shape)))
-            ports |= {f"{prefix}_tlast": there(1)} if has_last(shape) else {}
+            ports |= {f"{prefix}_tlast": there(1)} if _has_last(shape) else {}
             ports |= {f"{prefix}_tvalid": there(1), f"{prefix}_tready": back(1)}
         super().__init__(ports)
 
@@ -103,8 +103,8 @@ class AxiStreams(Component):
             else:
                 sign = value[-1] & field.signed
                 pairs.append((Cat(value, sign.replicate(8 * field.bytes - field.width)), bus))
-        if has_last(shape):
-            pairs.append((inner.p[LAST], getattr(self, f"{prefix}_tlast")))
+        if _has_last(shape):
+            pairs.append((inner.p[_LAST], getattr(self, f"{prefix}_tlast")))
         for left, right in pairs:
             m.d.comb += left.eq(right) if flow == In else right.eq(left)
 
@@ -117,6 +117,6 @@ def streams(unit: Component) -> dict[str, tuple]:
             if member.is_signature and isinstance(member.signature, stream.Signature)}
 
 
-def has_last(shape) -> bool:
+def _has_last(shape) -> bool:
     """Whether a payload marks the last transfer of a packet."""
-    return isinstance(shape, data.StructLayout) and LAST in shape.members
+    return isinstance(shape, data.StructLayout) and _LAST in shape.members

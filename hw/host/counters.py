@@ -10,7 +10,7 @@ from concord.spec.registers import Counter
 __all__ = ["EventCounters"]
 
 BITS = 32  #: Of a counter.
-REST = 3  #: Cycles after a read in which no other is taken.
+_REST = 3  #: Cycles after a read in which no other is taken.
 MAXIMA = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)  #: Hold the largest value seen.
 
 
@@ -50,7 +50,7 @@ class EventCounters(wiring.Component):
         pointer, index = Signal(range(count)), Signal(range(count))
         visit, turn = Signal(), Signal()  # a counter is visited; the pointer's
         last, updating = Signal(range(count)), Signal()  # the visit of the cycle before
-        clearing, rest = Signal(range(count + 1), init=count), Signal(range(REST + 1))
+        clearing, rest = Signal(range(count + 1), init=count), Signal(range(_REST + 1))
         m.d.comb += [
             self.counter.ready.eq((clearing == 0) & (rest == 0) & ~self.clear & ~(updating & (last == self.counter.p))),
             turn.eq(~(self.counter.valid & self.counter.ready)),
@@ -58,7 +58,7 @@ class EventCounters(wiring.Component):
             # A read has just visited the pointer's counter, whose total is not written yet: that will do.
             visit.eq(~self.clear & ~(turn & updating & (last == pointer))),
         ]
-        m.d.sync += [updating.eq(visit), last.eq(index), rest.eq(Mux(turn, rest - (rest != 0), REST))]
+        m.d.sync += [updating.eq(visit), last.eq(index), rest.eq(Mux(turn, rest - (rest != 0), _REST))]
         with m.If(turn):
             m.d.sync += pointer.eq(Mux(pointer == count - 1, 0, pointer + 1))
             m.d.sync += clearing.eq(clearing - (clearing != 0))
@@ -84,7 +84,7 @@ class EventCounters(wiring.Component):
 
     def _fronts(self, m, visit, index):
         """Take what comes in; a visit empties a front that is not a maximum. Returns the front at `index`."""
-        longest = (len(Counter) + 1) * (REST + 1) // REST + 2  # cycles from one visit of a counter to its next
+        longest = (len(Counter) + 1) * (_REST + 1) // _REST + 2  # cycles from one visit of a counter to its next
         bits = {counter: width if counter in MAXIMA else bits_for(((1 << width) - 1) * longest)
                 for counter, width in self.widths.items()}
         fronts = {counter: Signal(width, name=f"front_{counter.name.lower()}") for counter, width in bits.items()}

@@ -6,13 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 __all__ = ["CRC32"]
 
-POLYNOMIAL = 0xEDB88320  #: IEEE 802.3, lowest bit first.
+_POLYNOMIAL = 0xEDB88320  #: IEEE 802.3, lowest bit first.
 
 
-def remainder(value: int) -> int:
+def _remainder(value: int) -> int:
     """`value`, lowest bit first, after division of 32 more places."""
     for _ in range(32):
-        value = value >> 1 ^ (POLYNOMIAL if value & 1 else 0)
+        value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
     return value
 
 
@@ -38,7 +38,7 @@ class CRC32(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         state, mixed = Signal(32), Signal(32)
-        columns = [remainder(1 << k) for k in range(32)]
+        columns = [_remainder(1 << k) for k in range(32)]
         m.d.comb += [mixed.eq(self.data ^ (state | self.start.replicate(32))), self.crc.eq(~state)]
         with m.If(self.valid):
             for j in range(32):

@@ -17,7 +17,7 @@ from concord.spec.training import LazyFormat
 __all__ = ["change_shape", "control", "joint", "joint_shape", "set_out", "stages"]
 
 
-def limit_bits(fmt: LazyFormat) -> int:
+def _limit_bits(fmt: LazyFormat) -> int:
     """Bits of the largest magnitude of an aligned update."""
     return fmt.limit.bit_length()
 
@@ -32,26 +32,26 @@ def joint_shape(fmt: LazyFormat) -> Shape:
     return signed(fmt.joint_bits)
 
 
-def scale_bits(fmt: LazyFormat) -> int:
+def _scale_bits(fmt: LazyFormat) -> int:
     """Bits of a change of the exponent, counted from the lowest."""
     return bits_for(len(fmt.changes) - 1)
 
 
 def right_bits(fmt: LazyFormat) -> int:
     """Bits of the shift that aligns an update, counted from the largest shift to the left that matters."""
-    return bits_for(limit_bits(fmt) + fmt.update + 1)
+    return bits_for(_limit_bits(fmt) + fmt.update + 1)
 
 
 def control(block: data.View, fmt: LazyFormat) -> dict:
     """What all elements of a pass share; `distance` becomes `right` one stage later."""
     return {"exponent": block.exponent, "update_exponent": block.update_exponent,
-            "distance": block.exponent - block.update_exponent + (fmt.alignment(0, 0) + limit_bits(fmt)),
-            "scale": (block.change - fmt.changes[0])[:scale_bits(fmt)], "changes": block.change != 0}
+            "distance": block.exponent - block.update_exponent + (fmt.alignment(0, 0) + _limit_bits(fmt)),
+            "scale": (block.change - fmt.changes[0])[:_scale_bits(fmt)], "changes": block.change != 0}
 
 
 def set_out(shared: dict, fmt: LazyFormat) -> dict:
     """What the first stage adds to the control: an alignment limited to where it makes a difference."""
-    right = clamp(shared["distance"], 0, limit_bits(fmt) + fmt.update + 1)
+    right = clamp(shared["distance"], 0, _limit_bits(fmt) + fmt.update + 1)
     return {"right": right[:right_bits(fmt)]}
 
 
@@ -62,7 +62,7 @@ def stages(fmt: LazyFormat) -> list:
     and `updated`; `fall`, the negative joint value, stands behind stage `joint`.
     """
     align = [partial(_align, low=low) for low in digits(right_bits(fmt))]
-    rescale = [partial(_rescale, low=low) for low in digits(scale_bits(fmt))]
+    rescale = [partial(_rescale, low=low) for low in digits(_scale_bits(fmt))]
     chain = [_magnitude, *align, _compare, _limit, _aligned, _total, joint, _choose, *rescale, _nearest, _half, _step,
              _clip, _moved]
     return [partial(function, fmt=fmt) for function in chain]
@@ -72,7 +72,7 @@ def _magnitude(e, shared, fmt):
     update, negative = e["update"], e["update"][-1]
     size = ((update ^ negative.replicate(fmt.update)) + negative)[:fmt.update]
     # One bit of fraction, and room for the largest shift to the left.
-    return {"negative": negative, "value": Cat(Const(0, limit_bits(fmt) + 1), size), "updated": update.any(),
+    return {"negative": negative, "value": Cat(Const(0, _limit_bits(fmt) + 1), size), "updated": update.any(),
                 "holds": Cat(e["mantissa"], e["residual"]).any()}
 
 
@@ -82,23 +82,23 @@ def _align(e, shared, fmt, low):
 
 def _compare(e, shared, fmt):
     """Whether a magnitude is above the limit, and whether it is the limit."""
-    whole, above = e["value"][1:1 + limit_bits(fmt)], e["value"][1 + limit_bits(fmt):]
+    whole, above = e["value"][1:1 + _limit_bits(fmt)], e["value"][1 + _limit_bits(fmt):]
     return {"above": above.any(), "full": whole.all()}
 
 
 def _limit(e, shared, fmt):
     """The magnitude without its fraction, and whether it must be rounded up; neither if it is limited."""
-    half, whole = e["value"][0], e["value"][1:1 + limit_bits(fmt)]
+    half, whole = e["value"][0], e["value"][1:1 + _limit_bits(fmt)]
     limited = e["above"] | (e["full"] & half)
-    return {"limited": limited, "up": half & ~limited, "whole": whole | limited.replicate(limit_bits(fmt))}
+    return {"limited": limited, "up": half & ~limited, "whole": whole | limited.replicate(_limit_bits(fmt))}
 
 
 def _aligned(e, shared, fmt):
     """-(whole + up) is ~whole + ~up."""
     negative = e["negative"]
-    whole = (Cat(e["whole"], 0) ^ negative.replicate(limit_bits(fmt) + 1)).as_signed()
+    whole = (Cat(e["whole"], 0) ^ negative.replicate(_limit_bits(fmt) + 1)).as_signed()
     aligned = add_carry(whole, Const(0, whole.shape()), e["up"] ^ negative)
-    return {"aligned": aligned[:limit_bits(fmt) + 1].as_signed()}
+    return {"aligned": aligned[:_limit_bits(fmt) + 1].as_signed()}
 
 
 def _total(e, shared, fmt):

@@ -20,7 +20,7 @@ __all__ = ["LazyUpdate", "lazy_block", "lazy_elements", "lazy_parameters"]
 PASSES = 16  # taken and not yet answered, at most
 MARGIN = 4  # words held beyond those in the pipeline: the latency of their queue, and a cycle each way
 FLAGS = ("outside", "large", "holds", "updated")  # of an element; of a pass, if any has it
-COUNTED = {"steps": "moved", "rounded": "rounded", "saturations": "limited"}  # and what of an element
+_COUNTED = {"steps": "moved", "rounded": "rounded", "saturations": "limited"}  # and what of an element
 
 
 def lazy_block(fmt: LazyFormat) -> data.StructLayout:
@@ -142,7 +142,7 @@ class LazyUpdate(wiring.Component):
         levels = (self.lanes - 1).bit_length()
         return lanes, shared, [
             delay(m, tree(falls, function, lambda value: delay(m, value, 1)), len(self.stages) - place - levels)
-            for function in (lesser, greater)]
+            for function in (_lesser, greater)]
 
     def summarise(self, m, made, lanes, shared, extremes, summary):
         """Bring the elements of a pass to one summary; `shared` and `extremes` come one cycle after `lanes`."""
@@ -156,10 +156,10 @@ class LazyUpdate(wiring.Component):
             return kept
 
         found = {name: total(value, function, joint_shape(self.fmt)) for name, value, function in
-                 zip(("lowest", "highest"), extremes, (lesser, greater), strict=True)}
+                 zip(("lowest", "highest"), extremes, (_lesser, greater), strict=True)}
         for name in FLAGS:
             found[name] = total(delay(m, Cat(lane[name] for lane in lanes).any(), 1), or_, 1)
-        for name, flag in COUNTED.items():
+        for name, flag in _COUNTED.items():
             number = delay(m, tree([lane[flag] for lane in lanes], add), 1)
             found[name] = saturated(total(number, grown, COUNT + 1))
         for name in ("exponent", "update_exponent", "changes"):
@@ -182,7 +182,7 @@ class LazyUpdate(wiring.Component):
                 m.d.sync += self.totals[name].eq(saturated(self.totals[name] + number))
 
 
-def lesser(a, b):
+def _lesser(a, b):
     """The smaller of two values."""
     return Mux(a < b, a, b)
 

@@ -7,17 +7,17 @@ from amaranth import *
 
 __all__ = ["add_carry", "apart", "clamp", "digits", "shift_digit", "tree"]
 
-DIGIT = 2  #: Bits of a shift's amount that one stage takes.
+_DIGIT = 2  #: Bits of a shift's amount that one stage takes.
 
 
 def digits(amount_bits: int) -> list[int]:
     """The lowest bit of each digit of a shift's amount, from the highest digit."""
-    return list(reversed(range(0, amount_bits, DIGIT)))
+    return list(reversed(range(0, amount_bits, _DIGIT)))
 
 
 def shift_digit(value, amount, low: int):
     """`value` shifted right by the digit of `amount` that begins at bit `low`, and whether a one was lost."""
-    digit = amount[low:low + DIGIT]
+    digit = amount[low:low + _DIGIT]
     lost = reduce(or_, ((digit == n) & value[:n << low].any() for n in range(1, 1 << len(digit))))
     return value >> Cat(Const(0, low), digit), lost
 

@@ -14,10 +14,10 @@ from concord.hw.lib.reserved_queue import ReservedQueue
 from concord.hw.lib.stages import Registered, follow
 from concord.spec.training import E_MAX, E_MIN, EXPONENT_BITS
 
-__all__ = ["LSB", "WIDTHS", "TensorQuantizer", "block_mantissas", "block_order", "block_sums"]
+__all__ = ["WIDTHS", "TensorQuantizer", "block_mantissas", "block_order", "block_sums"]
 
 WIDTHS = (8, 16, 32)  #: Bits of mantissas, by their code.
-LSB = signed(10)  #: Exponent of one unit of the sums.
+_LSB = signed(10)  #: Exponent of one unit of the sums.
 WIDEST = WIDTHS[-1]
 PASSES = 16  # taken and not yet measured, at most
 MARGIN = 4  # words held beyond those in the pipeline
@@ -25,7 +25,7 @@ MARGIN = 4  # words held beyond those in the pipeline
 
 def block_order() -> data.StructLayout:
     """What one pass of a block is for: to measure it, or to convert it under a stored exponent E - E_MIN."""
-    return data.StructLayout({"lsb": LSB, "bits": range(len(WIDTHS)), "convert": 1, "exponent": EXPONENT_BITS})
+    return data.StructLayout({"lsb": _LSB, "bits": range(len(WIDTHS)), "convert": 1, "exponent": EXPONENT_BITS})
 
 
 def block_sums(sum_bits: int, lanes: int) -> data.StructLayout:
@@ -138,7 +138,7 @@ class TensorQuantizer(wiring.Component):
         """Align, round, look for what is out of range, negate and limit."""
         stages = [lambda lane, shared, low=low: {"value": shift_digit(lane["value"], shared["right"], low)[0]}
                   for low in digits(self.right_bits)]
-        for stage in (*stages, nearest, find_beyond, negate, limit):
+        for stage in (*stages, nearest, _find_beyond, _negate, limit):
             lanes = [Registered(m, follow(lane, stage(lane, shared))) for lane in lanes]
             shared = Registered(m, shared)
         m.d.comb += [words.valid.eq(delay_control(m, word, len(stages) + 4)), words.p.last.eq(shared["last"])]
@@ -159,13 +159,13 @@ def nearest(lane, shared):
     return {"rounded": lane["value"][1:WIDEST + 1] + lane["value"][0], "beyond": lane["value"][WIDEST + 1:].any()}
 
 
-def find_beyond(lane, shared):
+def _find_beyond(lane, shared):
     """Whether a mantissa is at the end of its range or beyond it."""
     above = Array(lane["rounded"][bits - 1:].any() for bits in WIDTHS)
     return {"beyond": lane["beyond"] | above[shared["bits"]]}
 
 
-def negate(lane, shared):
+def _negate(lane, shared):
     """The number with its sign, and the end of the range on its side: the highest mantissa, or its complement."""
     end = Array(Const((1 << bits - 1) - 1, WIDEST) for bits in WIDTHS)[shared["bits"]]
     sign = lane["negative"].replicate(WIDEST)

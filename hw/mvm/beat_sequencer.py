@@ -82,7 +82,7 @@ class BeatSequencer(wiring.Component):
         m.d.comb += [self.mark_tile.eq(row_tiles.step.p.tile),
                      row_tiles.step.ready.eq(steps.level + looking < steps.depth)]
         m.d.sync += [looking.eq(row_tiles.step.valid & row_tiles.step.ready), step.eq(row_tiles.step.p)]
-        marks = [Mux(used, mark, 0) for mark, used in zip(self.marks, banks_used(config, step), strict=True)]
+        marks = [Mux(used, mark, 0) for mark, used in zip(self.marks, _banks_used(config, step), strict=True)]
         most = marks[0]
         for mark in marks[1:]:
             most = Mux(mark > most, mark, most)
@@ -116,7 +116,7 @@ class BeatSequencer(wiring.Component):
             *(self.beat[name].eq(step[name]) for name in ("tile", "columns", "integer", "rows"))]
 
 
-def banks_used(config: Config, step):
+def _banks_used(config: Config, step):
     """For each bank whether the step has a tile in it."""
     engines = config.tile_engines
     if engines == 1:

@@ -13,7 +13,7 @@ from concord.spec.formats import Format, Rule
 __all__ = ["Quantizer", "quantized", "quantizer_input"]
 
 LARGEST = 0x7BFF  # magnitude bits of the largest finite number
-MEASURE = 2  # levels of comparison in one cycle
+_MEASURE = 2  # levels of comparison in one cycle
 
 
 def quantizer_input(lanes: int) -> data.StructLayout:
@@ -57,7 +57,7 @@ class Quantizer(wiring.Component):
     @property
     def compare(self) -> int:
         """Cycles to the largest magnitude of one word."""
-        return -(-(self.lanes - 1).bit_length() // MEASURE)
+        return -(-(self.lanes - 1).bit_length() // _MEASURE)
 
     @property
     def latency(self) -> int:
@@ -90,7 +90,7 @@ class Quantizer(wiring.Component):
 
         values = [lane[:15] for lane in clean]
         while len(values) > 1:
-            for _ in range(MEASURE):
+            for _ in range(_MEASURE):
                 values = [greater(*values[k:k + 2]) for k in range(0, len(values), 2)]
             values = [delay(m, value, 1) for value in values]
         first, close = delay(m, place == 0, self.compare), Signal()
@@ -100,7 +100,7 @@ class Quantizer(wiring.Component):
             m.d.sync += largest.eq(Mux(first, values[0], greater(values[0], largest)))
         mode = delay(m, Cat(i.integer, i.unsigned, i.last), self.compare + 1)
 
-        stored = delay(m, Mux(mode[0], 0, stored_exponent(largest, fmt)), 1)
+        stored = delay(m, Mux(mode[0], 0, _stored_exponent(largest, fmt)), 1)
         integer, unsigned, last = delay(m, mode, 1)
         ready = delay_control(m, close, 1)
         m.d.comb += [
@@ -148,7 +148,7 @@ def finite(number, integer):
     return Cat(bits, number.sign)
 
 
-def stored_exponent(magnitude, fmt: Format):
+def _stored_exponent(magnitude, fmt: Format):
     """E - e_min of a block whose largest magnitude has these 15 bits."""
     field, fraction = magnitude[10:], magnitude[:10]
     power = ~fraction.any() if fmt.rule == Rule.CEIL else Const(0)

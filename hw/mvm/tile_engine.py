@@ -13,7 +13,7 @@ from concord.spec.formats import Format
 __all__ = ["TileEngine", "adder_tree", "result_bits"]
 
 ADDERS = 1  # adders in a row in one cycle; synthesis turns several into slower and larger carry-save adders
-SHIFTS = 3  # levels of a shifter in one cycle
+_SHIFTS = 3  # levels of a shifter in one cycle
 
 
 class TileEngine(wiring.Component):
@@ -65,7 +65,7 @@ class TileEngine(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from operand to result: multiples, digits, their sum, alignment."""
-        return 2 + self.tree + -(-self.shift_bits // SHIFTS)
+        return 2 + self.tree + -(-self.shift_bits // _SHIFTS)
 
     def elaborate(self, platform):
         m = Module()
@@ -107,11 +107,11 @@ class TileEngine(wiring.Component):
         if self.config.alignment:
             value = Mux(integer, value, value.shift_left(self.config.alignment))
         while len(amount):
-            for k in range(min(SHIFTS, len(amount))):
+            for k in range(min(_SHIFTS, len(amount))):
                 place = 1 << self.shift_bits - len(amount) + k
                 value = Mux(amount[k], value.shift_left(place), value)[:self.width].as_signed()
             value = delay(m, value, 1)
-            amount = delay(m, amount[SHIFTS:], 1) if len(amount) > SHIFTS else ()
+            amount = delay(m, amount[_SHIFTS:], 1) if len(amount) > _SHIFTS else ()
         return value
 
 

@@ -8,7 +8,7 @@ from concord.golden.mvm import quantizer
 from concord.spec.formats import Format
 
 #: No format has a larger exponent.
-LARGEST_EXPONENT = 16
+_LARGEST_EXPONENT = 16
 
 
 def product(
@@ -48,5 +48,5 @@ def places(weights_format: Format, input_format: Format) -> int:
 def aligned(mantissas: np.ndarray, exponents: np.ndarray) -> tuple[np.ndarray, int]:
     """Mantissas moved left to the smallest exponent of all that are not 0, and that exponent."""
     mantissas, exponents = mantissas.astype(np.int64), exponents.astype(np.int64)
-    lowest = int(exponents.min(initial=LARGEST_EXPONENT, where=mantissas != 0))
+    lowest = int(exponents.min(initial=_LARGEST_EXPONENT, where=mantissas != 0))
     return mantissas << np.maximum(exponents - lowest, 0), lowest

@@ -15,7 +15,7 @@ from concord.model.layers.layer import Layer, Trace
 from concord.model.layers.windowed import Windows
 
 #: Minus infinity: a maximum sees nothing of the padding.
-LOWEST = np.uint16(0xFC00)
+_LOWEST = np.uint16(0xFC00)
 
 
 class Reduction(StrEnum):
@@ -67,7 +67,7 @@ class Pool(Windows, Layer):
         return self.shape[0]
 
     def run(self, x, lengths, sums=IntegerProduct.totals):
-        seen = windows.windows(self.bordered(x[0], LOWEST), self.window, self.stride)
+        seen = windows.windows(self.bordered(x[0], _LOWEST), self.window, self.stride)
         elements = list(np.moveaxis(seen.reshape(*seen.shape[:4], -1), -1, 0))
         if self.reduction is Reduction.MAX:
             y = reduce(float16.maximum, elements)
