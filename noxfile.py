@@ -39,8 +39,8 @@ def verify(session):
 
 @nox.session(default=False)
 def regress(session):
-    """Every unit's cocotb testbench: a table, JUnit XML, line coverage and bins; `--help` tells the options."""
-    python(session, "concord.sim.campaigns.regress")
+    """Every unit's cocotb testbench by pytest: tables of runs, line coverage and bins, and JUnit XML."""
+    python(session, "pytest", "tests/sim/test_units.py", "--regress", "--junitxml", "build/regress/junit.xml")
 
 
 @nox.session(default=False)

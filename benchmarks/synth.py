@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 from concord.hw.verilog import YOSYS, verilog
-from concord.nnp.lib.units import component
+from concord.sim.units import component
 from concord.spec.config import preset
 from rich.console import Console
 from rich.table import Table

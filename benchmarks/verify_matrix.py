@@ -50,7 +50,7 @@ def perceptrons(name: str) -> list[tuple[str, str, Recipe]]:
 @cache
 def builds() -> Builds:
     """Of both machines, made or found once a process; theirs have ended, so that this one can end too."""
-    with Builds(MachineKind.LIBRARY, [preset(name) for name in MACHINES], len(MACHINES)) as found:
+    with Builds(MachineKind.LIBRARY, map(preset, MACHINES)) as found:
         for name in MACHINES:
             found.wait(preset(name))
     return found

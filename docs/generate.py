@@ -1,11 +1,10 @@
 """Write the pages that follow from the definitions in spec: `python docs/generate.py`, or `nox -s docs`."""
 
-import inspect
 from dataclasses import asdict
-from enum import IntEnum
 from pathlib import Path
 
 from concord.spec import config, isa, messages, registers
+from concord.spec.enum_docs import comments, described
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 HERE = Path(__file__).parent
@@ -20,14 +19,14 @@ def pages() -> dict[str, str]:
         "isa": isa,
         "opcodes": _opcodes(),
         "fields": [(name, field.lo, field.lo + field.width - 1) for name, field in isa.FIELDS.items()],
-        "memories": _described(isa.Mem, isa.MEMORY_NAMES),
-        "scalar_registers": _described(isa.Reg, isa.REGISTER_NAMES),
-        "errors": _described(isa.Error),
-        "kinds": _described(messages.MessageKind),
-        "control_port": _described(registers.Register),
-        "control": _described(registers.Control),
-        "status": _described(registers.Status),
-        "counters": _described(registers.Counter),
+        "memories": described(isa.Mem, isa.MEMORY_NAMES),
+        "scalar_registers": described(isa.Reg, isa.REGISTER_NAMES),
+        "errors": described(isa.Error),
+        "kinds": described(messages.MessageKind),
+        "control_port": described(registers.Register),
+        "control": described(registers.Control),
+        "status": described(registers.Status),
+        "counters": described(registers.Counter),
         "presets": _presets(),
     }
     return {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}
@@ -39,26 +38,8 @@ def main():
         (HERE / name).write_text(text)
 
 
-def _comments(enum: type) -> dict[str, str]:
-    """The `#:` comment beside each member; a member without one continues the member before it."""
-    result, text = {}, ""
-    for line in inspect.getsource(enum).splitlines():
-        name, equals, rest = line.strip().partition(" = ")
-        if equals and name in enum.__members__:
-            _, marked, comment = rest.partition("#: ")
-            text = comment if marked else text
-            result[name] = text.replace("|", "\\|")
-    return result
-
-
-def _described(enum: type[IntEnum], names: dict | None = None) -> list[tuple[int, str, str]]:
-    """Code, name and meaning of each member."""
-    comments = _comments(enum)
-    return [(int(member), names[member] if names else member.name, comments.get(member.name, "")) for member in enum]
-
-
 def _opcodes() -> list[dict]:
-    comments = _comments(isa.Op)
+    meanings = comments(isa.Op)
     rows = []
     for op, spec in isa.SPECS.items():
         memories = [isa.MEMORY_NAMES[mem] for mem in spec.mems or ((spec.operand,) if spec.operand else ())]
@@ -69,7 +50,7 @@ def _opcodes() -> list[dict]:
                 "fields": ", ".join(f"`{field}`" for field in spec.fields),
                 "memories": ", ".join(memories),
                 "stage": spec.place if spec.operation else "",
-                "meaning": f"MFU {spec.mfu}, {spec.operation.meaning}." if spec.operation else comments[op.name],
+                "meaning": f"MFU {spec.mfu}, {spec.operation.meaning}." if spec.operation else meanings[op.name],
             }
         )
     return rows

@@ -16,7 +16,7 @@ from concord.hw.lib.queue import Queue
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
 from concord.hw.mvm.mvm import MatrixVectorMultiplier
 from concord.hw.schedule.copy import Copy
-from concord.hw.schedule.interlock import CopyJob, FetchJob, Interlock, IssueJob, ProductJob, WriteJob
+from concord.hw.schedule.interlock import Interlock, ProductJob, copy_job, fetch_job, issue_job, write_job
 from concord.hw.schedule.issue import Issue
 from concord.hw.schedule.operand_fetch import OperandFetch
 from concord.hw.schedule.vector_memories import READERS, VectorMemories
@@ -130,15 +130,15 @@ class Core(wiring.Component):
     def _queues(self, m):
         """Decoded chains wait in front of each pipeline; those inside the multi-function units, behind them."""
         config, depth = self.config, self.config.chain_queue
-        ends = {"fetch": (FetchJob(config), depth, self.fetch.job), "issue": (IssueJob(config), depth, self.issue.job),
-                "write": (WriteJob(config), 2 * depth, self.back.job),
-                "copy": (CopyJob(config), depth, self.copy.job),
-                "copy_write": (WriteJob(config), depth, self.copy.write_job)}
+        ends = {"fetch": (fetch_job(config), depth, self.fetch.job),
+                "issue": (issue_job(config), depth, self.issue.job),
+                "write": (write_job(config), 2 * depth, self.back.job),
+                "copy": (copy_job(config), depth, self.copy.job),
+                "copy_write": (write_job(config), depth, self.copy.write_job)}
         for name, (shape, size, end) in ends.items():
             m.submodules[f"{name}_jobs"] = queue = Queue(shape, size)
             wiring.connect(m, getattr(self.interlock, name), queue.i)
-            m.d.comb += [end.valid.eq(queue.o.valid), queue.o.ready.eq(end.ready),
-                         Value.cast(end.payload).eq(queue.o.payload)]
+            wiring.connect(m, queue.o, end)
 
         # A product is seen only when its tiles are loaded: their zero marks are looked up ahead of time.
         m.submodules.product_jobs = queue = Queue(ProductJob, depth)
@@ -167,16 +167,17 @@ class Core(wiring.Component):
         m.submodules.mvm = ResetInserter(self.start & ~decoder.running)(mvm)
         m.submodules.loads = loads = Queue(copy.load.p.shape(), 2)
         wiring.connect(m, copy.load, loads.i)
-        for theirs, ours in ((self.fetch.o, mvm.operand), (loads.o, mvm.load), (copy.matrix_word, mvm.matrix_word),
-                             (mvm.result, self.issue.pop), (wiring.flipped(self.bias), mvm.bias_write)):
-            m.d.comb += [ours.valid.eq(theirs.valid), theirs.ready.eq(ours.ready),
-                         Value.cast(ours.payload).eq(theirs.payload)]
+        wiring.connect(m, self.fetch.o, mvm.operand)
+        wiring.connect(m, loads.o, mvm.load)
+        wiring.connect(m, copy.matrix_word, mvm.matrix_word)
+        wiring.connect(m, mvm.result, self.issue.pop)
+        wiring.connect(m, wiring.flipped(self.bias), mvm.bias_write)
         m.d.comb += copy.load_done.eq(mvm.load_done)
 
         # The decoder learns of a tile with its last record.
         packed, last = self.packed, self.packed.p.last
         m.d.comb += [
-            mvm.packed.valid.eq(packed.valid & (~last | decoder.loaded.ready)), Value.cast(mvm.packed.p).eq(packed.p),
+            mvm.packed.valid.eq(packed.valid & (~last | decoder.loaded.ready)), mvm.packed.p.eq(packed.p),
             decoder.loaded.valid.eq(packed.valid & last & mvm.packed.ready),
             decoder.loaded.p.tile.eq(packed.p.tile), decoder.loaded.p.integer.eq(packed.p.integer),
             packed.ready.eq(mvm.packed.ready & (~last | decoder.loaded.ready))]

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 import numpy as np
-from concord.golden.mfu.activation import Activation
 from concord.golden.mvm import quantizer
 from concord.model.cells.cell import Cell
 from concord.model.layers.convolution import Along, BlockConv, native, seen
 from concord.model.layers.dense import BlockDense
 from concord.model.layers.recurrent import BlockRecurrent
 from concord.model.lowering import binary16, first_states, patterns, recorded
+from concord.spec.activation import Activation
 from concord.spec.formats import Format
 
 

@@ -9,11 +9,11 @@ Source: numerics.md of the specification, integer mode.
 from collections.abc import Mapping
 
 import numpy as np
-from concord.golden.mfu.activation import Activation
 from concord.model.arithmetic.integer import largest_sum
 from concord.model.cells.cell import Cell
 from concord.model.layers.dense import Dense
 from concord.model.layers.recurrent import IntegerRecurrent
+from concord.spec.activation import Activation
 from concord.spec.formats import Format
 
 

@@ -1,5 +1,8 @@
 """The `nnp` command: one file for each of its commands; each imports what it needs only when it runs."""
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 from concord.nnp.commands.asm import asm
 from concord.nnp.commands.compare import compare
@@ -17,7 +20,6 @@ from concord.nnp.commands.verilog import verilog
 from concord.nnp.lib.errors import sentences
 
 app = typer.Typer(
-    help="Concord: trained networks on a block floating point neural network processor, equal to the bit.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -38,6 +40,22 @@ for name, command in (
 ):
     app.command(name)(sentences(command))
 app.add_typer(train, name="train")
+
+
+def show_version(asked: bool):
+    """Print the version and end."""
+    if asked:
+        typer.echo(f"nnp {version('concord-nnp')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+):
+    """Concord: trained networks on a block floating point neural network processor, equal to the bit."""
 
 
 def main():

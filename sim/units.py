@@ -1,18 +1,19 @@
-"""Every unit with its testbench and the configurations that it runs in."""
+"""Every unit of the machine: where it lies, how it is made, and what its testbench runs."""
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from types import MappingProxyType
 
 from amaranth.lib.wiring import Component
+from concord.hw.core import Core, counted
 from concord.hw.decode.chain_builder import ChainBuilder
 from concord.hw.decode.decoder import Decoder
 from concord.hw.decode.instruction_check import InstructionCheck
 from concord.hw.decode.instruction_fetch import InstructionFetch
 from concord.hw.decode.mode_table import ModeTable
 from concord.hw.decode.scalar_registers import ScalarRegisters
+from concord.hw.host.axi_streams import AxiStreams
 from concord.hw.host.control import Control
 from concord.hw.host.counters import EventCounters
 from concord.hw.host.crc import CRC32
@@ -20,11 +21,13 @@ from concord.hw.host.host_read import HostRead
 from concord.hw.host.message_input import MessageInput
 from concord.hw.host.message_items import MessageItems
 from concord.hw.host.message_output import MessageOutput
+from concord.hw.lazy.exponent_search import ExponentSearch
 from concord.hw.lazy.lazy_update import LazyUpdate
 from concord.hw.lazy.tensor_quantizer import TensorQuantizer
 from concord.hw.lazy.update_port import UpdatePort
 from concord.hw.lib.queue import Queue
 from concord.hw.lib.read_ahead import ReadAhead
+from concord.hw.lib.reserved_queue import ReservedQueue
 from concord.hw.mfu.activation import Activation
 from concord.hw.mfu.adder import FloatAdder
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
@@ -58,8 +61,6 @@ from concord.sim.host.counters import WIDTHS
 from concord.spec.config import Config, preset
 from concord.spec.training import LazyFormat
 
-HERE = Path(__file__).parent
-ROOMS = ("sim", "decode", "host", "lazy", "lib", "mfu", "mvm", "schedule")  #: Folders that hold testbenches.
 CONFIGURATIONS = ("tiny", "serial", "wide")  #: Presets that differ in every parameter.
 
 #: Widths of the lazy update, which presets do not have: the real ones, small ones, a residual of more than one unit.
@@ -73,94 +74,142 @@ BLOCK_SUMS = {preset("tiny"): 62, preset("serial"): 12, preset("wide"): 48}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """One unit under test; its testbench is the module of its name in sim.
+    """One unit of the machine. Its testbench is the module of its place in sim.
 
     Attributes:
-        component:      The unit of a configuration.
-        configurations: Presets to run.
+        place:          The path of its file in hw, without the suffix: "mvm/quantizer".
+        component:      Makes the unit that the machine of a configuration holds; None for what no machine holds.
+        bench:          Makes what the testbench drives; None where that is `component`.
+        configurations: Presets in which the regression runs the testbench; none where the unit has no testbench.
+        tested:         Those of them that the ordinary tests run; None stands for the last one. Only arithmetic depends
+                        on formats and widths. Units that move and order words are exercised most by several engines
+                        and the widest beats, which the last one has.
         environment:    What the testbench must know of the component, beside CONFIG.
     """
 
-    component: Callable[[Config], Component]
+    place: str
+    component: Callable[[Config], Component] | None = None
+    bench: Callable[[Config], Component] | None = None
     configurations: tuple[str, ...] = CONFIGURATIONS
+    tested: tuple[str, ...] | None = None
     environment: Callable[[Component], Mapping[str, str]] = lambda _: MappingProxyType({})
 
+    @property
+    def name(self) -> str:
+        """The last part of the place, which no other unit has."""
+        return self.place.rpartition("/")[2]
 
-def _timing(*names: str) -> Callable[[Component], dict[str, str]]:
+    @property
+    def testbench(self) -> str:
+        """The name of the module of cocotb tests."""
+        return "concord.sim." + self.place.replace("/", ".")
+
+    def driven(self, config: Config) -> Component:
+        """What the testbench drives."""
+        return (self.bench or self.component)(config)
+
+    def chosen(self, *, every: bool) -> tuple[str, ...]:
+        """The configurations of the regression if `every`, or else those of the ordinary tests."""
+        if every:
+            return self.configurations
+        return self.configurations[-1:] if self.tested is None else self.tested
+
+
+def _environment(*names: str) -> Callable[[Component], dict[str, str]]:
     """The attributes called `names` of a component, under those names in capitals."""
     return lambda dut: {name.upper(): str(getattr(dut, name)) for name in names}
 
 
-UNITS = {
-    "accumulator": Unit(component=Accumulator, environment=_timing("latency", "width")),
-    "activation": Unit(component=lambda _: Activation(), configurations=("tiny",), environment=_timing("latency")),
-    "adder": Unit(component=lambda _: FloatAdder(), configurations=("tiny",), environment=_timing("latency")),
-    "beat_sequencer": Unit(
-        component=lambda config: BeatSequencer(config, 2 * config.vector_words + 3), environment=_timing("space")),
-    "bias_rf": Unit(component=BiasRf),
-    "tensor_quantizer": Unit(
-        component=lambda config: TensorQuantizer(BLOCK_SUMS[config], config.mfu_lanes),
-        environment=_timing("latency", "sum_bits", "lanes")),
-    "chain_builder": Unit(component=ChainBuilder),
-    "control": Unit(component=Control),
-    "converter": Unit(component=Converter, environment=_timing("latency")),
-    "copy": Unit(component=Copy),
-    "counters": Unit(component=lambda _: EventCounters(WIDTHS), configurations=("tiny",)),
-    "crc": Unit(component=lambda _: CRC32(), configurations=("tiny",)),
-    "decoder": Unit(component=Decoder),
-    "host_read": Unit(component=HostRead),
-    "instruction_check": Unit(component=InstructionCheck),
-    "interlock": Unit(component=Interlock),
-    "issue": Unit(
-        component=lambda config: Issue(config, latency=MfuPipeline.latency, due=MfuPipeline.due),
-        environment=_timing("latency", "due")),
-    "lazy_update": Unit(
-        component=lambda config: LazyUpdate(LAZY_FORMATS[config], config.mfu_lanes),
-        environment=lambda dut: {"FORMAT": json.dumps(asdict(dut.fmt))} | _timing("latency", "search", "lanes")(dut)),
-    "matrix_loader": Unit(component=MatrixLoader),
-    "matrix_rf": Unit(component=MatrixRf),
-    "message_input": Unit(component=lambda config: AxiStream(MessageInput(config), "i", "s_axis")),
-    "message_items": Unit(component=MessageItems),
-    "message_output": Unit(component=lambda config: AxiStream(MessageOutput(config), "o", "m_axis")),
-    "mfu_pipeline": Unit(
-        component=MfuPipeline, configurations=("tiny", "serial"), environment=_timing("latency")),
-    "mode_table": Unit(
-        component=lambda config: ModeTable(3 * config.matrix_tiles + 5), environment=_timing("tiles")),
-    "multifunction": Unit(
-        component=lambda config: MultiFunctionUnit(config.mfu_lanes), environment=_timing("latency", "factor_at")),
-    "multiplier": Unit(component=lambda _: FloatMultiplier(), configurations=("tiny",), environment=_timing("latency")),
-    "mvm": Unit(component=MatrixVectorMultiplier),
-    "nnp": Unit(component=NNP),
-    "normalizer": Unit(
-        component=lambda config: Normalizer(config.sum_bits, range(-32, 46)), environment=_timing("latency", "width")),
-    "operand_buffer": Unit(component=OperandBuffer),
-    "operand_fetch": Unit(component=OperandFetch),
-    "overflow": Unit(
-        component=lambda config: OverflowCounter(config.native_dim, 30, config.product_bits),
-        environment=_timing("latency", "count", "width", "bits")),
-    "quantizer": Unit(
-        component=lambda config: Quantizer(config.activations, config.mfu_lanes, config.native_dim),
-        environment=_timing("latency")),
-    "queue": Unit(component=lambda config: Queue(24, config.chain_queue), environment=_timing("depth")),
-    "read_ahead": Unit(component=lambda config: ReadAhead(config, 3), environment=_timing("DEPTH", "tag_bits")),
-    "result_sequencer": Unit(component=lambda config: ResultSequencer(config, 4)),
-    "row_tiles": Unit(component=RowTiles),
-    # One engine has nothing to turn.
-    "scalar_registers": Unit(component=ScalarRegisters),
-    "instruction_fetch": Unit(component=InstructionFetch),
-    "address_generator": Unit(component=AddressGenerator),
-    "operand_rotator": Unit(component=OperandRotator, configurations=("wide",), environment=_timing("latency")),
-    "tile_engine": Unit(component=TileEngine, environment=_timing("latency", "width")),
-    "update_port": Unit(component=UpdatePort, configurations=("tiny", "trainer")),
-    "vector_memories": Unit(component=VectorMemories),
-    "writeback": Unit(component=Writeback),
-}
+def _lazy_environment(dut: LazyUpdate) -> dict[str, str]:
+    return {"FORMAT": json.dumps(asdict(dut.fmt))} | _environment("latency", "search", "lanes")(dut)
 
 
-def testbench(name: str) -> str:
-    """The module of cocotb tests of the unit called `name`, which lies where the unit lies in hw."""
-    path, = (path for path in HERE.rglob(f"{name}.py") if path.parent.name in ROOMS)
-    return ".".join(("concord.sim", *path.relative_to(HERE).with_suffix("").parts))
+def _bench_lazy_update(config: Config) -> LazyUpdate:
+    return LazyUpdate(LAZY_FORMATS[config], config.mfu_lanes)
+
+
+UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: All units by their names.
+    Unit(place="core", component=Core, configurations=()),
+    Unit(place="nnp", component=NNP, tested=()),  # tests/host and tests/machine run the whole machine
+    Unit(place="decode/chain_builder", component=ChainBuilder),
+    Unit(place="decode/decoder", component=Decoder),
+    Unit(place="decode/instruction_check", component=InstructionCheck),
+    Unit(place="decode/instruction_fetch", component=InstructionFetch),
+    Unit(place="decode/mode_table", component=lambda config: ModeTable(config.matrix_tiles),
+         bench=lambda config: ModeTable(3 * config.matrix_tiles + 5), environment=_environment("tiles")),
+    Unit(place="decode/scalar_registers", component=ScalarRegisters),
+    Unit(place="host/axi_streams", bench=lambda config: AxiStreams(_bench_lazy_update(config)),
+         configurations=("tiny", "serial"), tested=("tiny", "serial"),
+         environment=lambda dut: _lazy_environment(dut.unit)),
+    Unit(place="host/control", component=Control),
+    Unit(place="host/counters", component=lambda config: EventCounters(counted(config)),
+         bench=lambda _: EventCounters(WIDTHS), configurations=("tiny",)),
+    Unit(place="host/crc", component=lambda _: CRC32(), configurations=("tiny",)),
+    Unit(place="host/host_read", component=HostRead),
+    Unit(place="host/message_input", component=MessageInput,
+         bench=lambda config: AxiStream(MessageInput(config), "i", "s_axis")),
+    Unit(place="host/message_items", component=MessageItems),
+    Unit(place="host/message_output", component=MessageOutput,
+         bench=lambda config: AxiStream(MessageOutput(config), "o", "m_axis")),
+    Unit(place="lazy/exponent_search", component=lambda _: ExponentSearch(LazyFormat()), configurations=()),
+    Unit(place="lazy/lazy_update", component=lambda config: LazyUpdate(LazyFormat(), config.mfu_lanes),
+         bench=_bench_lazy_update, tested=CONFIGURATIONS, environment=_lazy_environment),
+    Unit(place="lazy/tensor_quantizer", component=lambda config: TensorQuantizer(62, config.mfu_lanes),
+         bench=lambda config: TensorQuantizer(BLOCK_SUMS[config], config.mfu_lanes), tested=CONFIGURATIONS,
+         environment=_environment("latency", "sum_bits", "lanes")),
+    Unit(place="lazy/update_port", component=UpdatePort, configurations=("tiny", "trainer")),
+    Unit(place="lib/queue", component=lambda config: Queue(16 * config.mfu_lanes, config.net_in),
+         bench=lambda config: Queue(24, config.chain_queue), environment=_environment("depth")),
+    Unit(place="lib/read_ahead", component=lambda config: ReadAhead(config, 1),
+         bench=lambda config: ReadAhead(config, 3), environment=_environment("DEPTH", "tag_bits")),
+    Unit(place="lib/reserved_queue", component=lambda config: ReservedQueue(16 * config.mfu_lanes, config.net_in),
+         configurations=()),
+    Unit(place="mfu/activation", component=lambda _: Activation(), configurations=("tiny",),
+         environment=_environment("latency")),
+    Unit(place="mfu/adder", component=lambda _: FloatAdder(), configurations=("tiny",),
+         environment=_environment("latency")),
+    Unit(place="mfu/mfu_pipeline", component=MfuPipeline, configurations=("tiny", "serial"),
+         environment=_environment("latency")),
+    Unit(place="mfu/multifunction", component=lambda config: MultiFunctionUnit(config.mfu_lanes),
+         environment=_environment("latency", "factor_at")),
+    Unit(place="mfu/multiplier", component=lambda _: FloatMultiplier(), configurations=("tiny",),
+         environment=_environment("latency")),
+    Unit(place="mvm/accumulator", component=Accumulator, tested=CONFIGURATIONS,
+         environment=_environment("latency", "width")),
+    Unit(place="mvm/beat_sequencer", component=lambda config: BeatSequencer(config, config.mvmq_words),
+         bench=lambda config: BeatSequencer(config, 2 * config.vector_words + 3), environment=_environment("space")),
+    Unit(place="mvm/bias_rf", component=BiasRf),
+    Unit(place="mvm/converter", component=Converter, tested=CONFIGURATIONS, environment=_environment("latency")),
+    Unit(place="mvm/matrix_loader", component=MatrixLoader, tested=CONFIGURATIONS),
+    Unit(place="mvm/matrix_rf", component=MatrixRf),
+    Unit(place="mvm/mvm", component=MatrixVectorMultiplier, tested=CONFIGURATIONS),
+    Unit(place="mvm/normalizer", component=lambda config: Normalizer(config.sum_bits),
+         bench=lambda config: Normalizer(config.sum_bits, range(-32, 46)), tested=CONFIGURATIONS,
+         environment=_environment("latency", "width")),
+    Unit(place="mvm/operand_buffer", component=OperandBuffer),
+    Unit(place="mvm/operand_rotator", component=OperandRotator, configurations=("wide",),  # one engine turns nothing
+         environment=_environment("latency")),
+    Unit(place="mvm/overflow",
+         component=lambda config: OverflowCounter(config.native_dim, config.sum_bits, config.output_bits),
+         bench=lambda config: OverflowCounter(config.native_dim, 30, config.product_bits), tested=CONFIGURATIONS,
+         environment=_environment("latency", "count", "width", "bits")),
+    Unit(place="mvm/quantizer", tested=CONFIGURATIONS,
+         component=lambda config: Quantizer(config.activations, config.mfu_lanes, config.native_dim),
+         environment=_environment("latency")),
+    Unit(place="mvm/result_sequencer", component=lambda config: ResultSequencer(config, config.net_in),
+         bench=lambda config: ResultSequencer(config, 4)),
+    Unit(place="mvm/row_tiles", component=RowTiles),
+    Unit(place="mvm/tile_engine", component=TileEngine, tested=CONFIGURATIONS,
+         environment=_environment("latency", "width")),
+    Unit(place="schedule/address_generator", component=AddressGenerator),
+    Unit(place="schedule/copy", component=Copy),
+    Unit(place="schedule/interlock", component=Interlock),
+    Unit(place="schedule/issue", environment=_environment("latency", "due"),
+         component=lambda config: Issue(config, latency=MfuPipeline.latency, due=MfuPipeline.due)),
+    Unit(place="schedule/operand_fetch", component=OperandFetch),
+    Unit(place="schedule/vector_memories", component=VectorMemories),
+    Unit(place="schedule/writeback", component=Writeback),
+)})
 
 
 def unit(name: str) -> Unit:
@@ -170,5 +219,21 @@ def unit(name: str) -> Unit:
         ValueError: there is no such unit.
     """
     if name not in UNITS:
-        raise ValueError(f"there is no unit {name!r}: choose of {', '.join(UNITS)}")
+        raise ValueError(f"there is no unit {name!r}: choose one of {', '.join(sorted(UNITS))}")
     return UNITS[name]
+
+
+def component(name: str, config: Config) -> Component:
+    """The unit called `name` as the machine `config` holds it.
+
+    Raises:
+        ValueError: machines hold no such unit.
+    """
+    if name not in in_machines():
+        raise ValueError(f"there is no unit {name!r}: choose one of {', '.join(in_machines())}")
+    return UNITS[name].component(config)
+
+
+def in_machines() -> list[str]:
+    """Names of the units that machines hold."""
+    return sorted(name for name, unit in UNITS.items() if unit.component)

@@ -11,7 +11,7 @@ equal segments, k as listed in `_OCTAVES`; its block of the table starts at `fir
 The table is made with integers only: equal on every machine, whatever its mathematics library.
 """
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from functools import cache
 from typing import NamedTuple
 
@@ -21,6 +21,15 @@ BASE_BITS = 11 + GUARD_BITS
 SLOPE_BITS = 14  #: signed
 EXPONENT_BITS = 4
 TABLE_DEPTH = 512
+
+
+class Activation(StrEnum):
+    """What a layer or a gate applies to its result."""
+
+    NONE = "none"
+    RELU = "relu"
+    SIGMOID = "sigmoid"
+    TANH = "tanh"
 
 
 class Curve(IntEnum):

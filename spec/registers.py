@@ -20,6 +20,11 @@ class Register(IntEnum):
     COUNTER_COUNT = 0x2C  #: Counters at COUNTERS and above.
     COUNTERS = 0x100  #: First counter; counter k lies at COUNTERS + 4*k, in the order of `Counter`.
 
+    @property
+    def access(self) -> str:
+        """What the host may do: "write" or "read"."""
+        return "write" if self is Register.CONTROL else "read"
+
 
 class Control(IntFlag):
     """Commands, each done once by writing 1."""

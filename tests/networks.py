@@ -1,7 +1,6 @@
 """Random small networks in the formats of a machine, for tests."""
 
 import numpy as np
-from concord.golden.mfu.activation import Activation
 from concord.model import block_lowering, lowering
 from concord.model.cells.cell import Cell
 from concord.model.cells.lstm import LSTM
@@ -9,6 +8,7 @@ from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.layer import Layer
 from concord.model.model import INPUT, Model, Provenance
+from concord.spec.activation import Activation
 from concord.spec.config import Config
 
 NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)

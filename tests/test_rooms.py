@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from concord.sim.units import UNITS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
@@ -128,11 +129,17 @@ def test_units_have_one_path_in_golden_and_hardware(unit):
     assert (ROOT / "hw" / f"{unit}.py").exists()
 
 
-def test_testbenches_have_the_paths_of_units():
-    testbenches = {path.relative_to(ROOT / "sim") for path in (ROOT / "sim").rglob("*.py")
-                   if "\n@cocotb.test" in path.read_text()}
-    # The server is no testbench: it holds the machine that `sim.machines.cocotb_client` talks to.
-    testbenches -= {Path("machines", "cocotb_server.py")}
-    assert testbenches
-    missing = [str(path) for path in testbenches if not (ROOT / "hw" / path).exists()]
-    assert not missing, f"no such unit in hw: {', '.join(missing)}"
+def holding(room: str, mark: str) -> set[str]:
+    """Places of the files of a room that hold a text: "mvm/quantizer"."""
+    return {str(path.relative_to(ROOT / room).with_suffix("")) for path in (ROOT / room).rglob("*.py")
+            if mark in path.read_text()}
+
+
+def test_the_registry_has_every_unit_of_hardware():
+    assert {unit.place for unit in UNITS.values()} == holding("hw", "(wiring.Component)") | holding("hw", "(Component)")
+
+
+def test_the_registry_has_every_testbench():
+    """The server is no testbench: it holds the machine that `sim.machines.cocotb_client` talks to."""
+    testbenches = {unit.place for unit in UNITS.values() if unit.configurations}
+    assert testbenches == holding("sim", "\n@cocotb.test") - {"machines/cocotb_server"}

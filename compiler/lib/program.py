@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from concord.compiler.lib.allocation import Place
 from concord.golden.host.firmware import Section
-from concord.golden.mfu.activation import Activation
+from concord.spec.activation import Activation
 from concord.spec.assembler import disassemble_word
 from concord.spec.isa import FIELDS, Instruction, Op, Reg, encode, opcode
 from concord.spec.operations import Operation
@@ -94,12 +94,14 @@ class Program:
 
     @contextmanager
     def section(self, title: str, layer: str) -> Iterator[None]:
-        """The instructions inside belong to `layer`."""
+        """The instructions inside belong to `layer`; without any there is no section."""
         self.note(title)
         first = len(self.instructions)
         yield
         if len(self.instructions) > first:
             self.sections.append(Section(layer=layer, first=first, last=len(self.instructions) - 1))
+        else:
+            self._notes[first].remove(title)
 
     def _register(self, register: Reg, value: int):
         if self._registers.get(register) != value:

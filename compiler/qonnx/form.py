@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from concord.compiler.qonnx.nodes import Nodes
 from concord.golden.mfu import activation
-from concord.golden.mfu.activation import Activation
 from concord.model.layers.layer import Layer
+from concord.spec.activation import Activation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from concord.compiler.recurrent.trace import Operation, PointWise, Product, Stored, Tracer, Value
-from concord.golden.mfu.activation import Activation
+from concord.spec.activation import Activation
 from concord.spec.isa import Mem, Op
 
 #: Memories of the operands of the six stages, in their order; activations have none.

@@ -6,8 +6,8 @@ Each arithmetic has a tracer, which runs the formula once and writes down its pr
 from dataclasses import dataclass
 from enum import StrEnum
 
-from concord.golden.mfu.activation import Activation
 from concord.model.cells.cell import Cell, Operations
+from concord.spec.activation import Activation
 
 
 class PointWise(StrEnum):

@@ -53,7 +53,8 @@ class Firmware:
         classes:           Names of the outputs; may be empty.
         inputs:            Elements of one input vector.
         outputs:           Elements of the result.
-        loop:              Address of the loop over time steps, or None where an input is one vector.
+        loop:              Address of the loop over time steps, or None where an input is one vector. The instructions
+            before it set the states; all others stand behind it.
         text:              Program text.
         instruction_words: uint64[instructions], the program; its loop makes one step.
         sections:          Instructions of each layer, in rising order of addresses; a layer may have several sections.
@@ -92,15 +93,26 @@ class Firmware:
         """Name of the layer that the instruction at `address` belongs to; empty where it belongs to none."""
         return next((s.layer for s in self.sections if s.first <= address <= s.last), "")
 
-    def program(self, steps: int = 1) -> list[int]:
-        """The instruction words, with the loop over time set to `steps`."""
+    def program(self, steps: int = 1, *, keep_state: bool = False) -> list[int]:
+        """The instruction words.
+
+        Args:
+            steps:      Time steps of the loop.
+            keep_state: Leave out what comes before the loop, so that the first step goes on from the states that the
+                last run left in the vector memories.
+
+        Raises:
+            ValueError: the loop cannot make as many steps, or there are no states.
+        """
+        if keep_state and self.loop is None:
+            raise ValueError(f"{self.name} takes one vector at a time and has no state to keep: leave out --keep-state")
         words = [int(word) for word in self.instruction_words]
         if self.loop is None:
             return words
         if not 1 <= steps <= 65535:
             raise ValueError(f"a sequence has 1 to 65535 time steps, not {steps}; cut it")
         words[self.loop] = encode(Instruction(op=Op.LOOP, a=steps))
-        return words
+        return words[self.loop :] if keep_state else words
 
     def memory_messages(self) -> list[bytes]:
         """The messages that fill the memories; the program comes behind them."""
@@ -115,9 +127,9 @@ class Firmware:
             )
         return sent + [messages.bias_message(self.config, self.biases)] * bool(len(self.biases))
 
-    def program_message(self, steps: int = 1) -> bytes:
-        """The message that brings the program."""
-        return messages.program_message(self.config, self.program(steps))
+    def program_message(self, steps: int = 1, *, keep_state: bool = False) -> bytes:
+        """The message that brings the program. Arguments as in `program`."""
+        return messages.program_message(self.config, self.program(steps, keep_state=keep_state))
 
     def input_message(self, sample: np.ndarray) -> bytes:
         """The message that brings one input.

@@ -3,23 +3,13 @@
 Correctly rounded are 98.3 % (sigmoid) and 99.3 % (tanh) of all inputs.
 """
 
-from enum import StrEnum
 from functools import cache
 
 import numpy as np
 from concord.golden.lib.float16 import NAN, SIGN, relu
-from concord.spec.activation import FRACTION_BITS, GUARD_BITS, TANH_LINEAR, Curve, blocks, table
+from concord.spec.activation import FRACTION_BITS, GUARD_BITS, TANH_LINEAR, Activation, Curve, blocks, table
 
 _MAGNITUDES = np.arange(0x7C01)  # zero to infinity
-
-
-class Activation(StrEnum):
-    """What a layer applies to its result."""
-
-    NONE = "none"
-    RELU = "relu"
-    SIGMOID = "sigmoid"
-    TANH = "tanh"
 
 
 def apply(kind: Activation, a):

@@ -5,8 +5,8 @@ from itertools import product
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.decode.instruction_check import Fields, one_of, place
-from concord.hw.decode.scalar_registers import DERIVED
+from concord.hw.decode.instruction_check import Fields, Place, one_of
+from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import OPERANDS, chain
 from concord.spec import isa
 from concord.spec.config import Config
@@ -32,8 +32,8 @@ class ChainBuilder(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "begin": In(1), "add": In(1), "fields": In(Fields), "end": In(35), "place": In(place),
-            "values": In(DERIVED), "parts": Out(chain(config)), "o": Out(chain(config)),
+            "begin": In(1), "add": In(1), "fields": In(Fields), "end": In(35), "place": In(Place),
+            "values": In(Derived), "parts": Out(chain(config)), "o": Out(chain(config)),
             "source": Out(isa.ADDRESS_BITS), "source_end": Out(35)})
 
     def elaborate(self, platform):

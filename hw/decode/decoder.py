@@ -1,13 +1,13 @@
 """Instructions to checked chains."""
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.decode.chain_builder import ChainBuilder
-from concord.hw.decode.instruction_check import Fields, InstructionCheck, one_of, place
+from concord.hw.decode.instruction_check import Fields, InstructionCheck, Place, one_of
 from concord.hw.decode.mode_table import ModeTable
 from concord.hw.decode.scalar_registers import ScalarRegisters
-from concord.hw.lib.payloads import MVM, chain
+from concord.hw.lib.payloads import MVM, Fetched, Load, chain
 from concord.spec import isa
 from concord.spec.config import Config
 from concord.spec.isa import Error, Mem, Op
@@ -22,14 +22,14 @@ class Decoder(wiring.Component):
     leaves whole or not at all.
 
     Members:
-        i: In(stream). Instructions, as `InstructionFetch` gives them; `jump` and `target` go back to it.
+        i: In(stream Fetched). Instructions; `jump` and `target` go back to it.
         o: Out(stream `chain`). Checked chains.
         start: In(1). Forget everything but tile modes, and run.
         run: Out(1). A program is being decoded.
         drained: In(1). Nothing handed on is still under way.
         message_error: In(1). A message was malformed: stop before the next instruction; held until reset.
         running, done, error, error_address: Out. State for the control port.
-        loaded: In(stream {tile, integer}). Tiles that the host has loaded.
+        loaded: In(stream Load). Tiles that the host has loaded.
         instructions, chains: Out. Executed in this cycle. pushed: Out. Words that they push to MvmQ.
         counting: Out(1). From the first instruction decoded to done.
 
@@ -40,12 +40,12 @@ class Decoder(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "i": In(stream.Signature(data.StructLayout({"address": isa.END_BITS, "word": isa.WORD, "outside": 1}))),
+            "i": In(stream.Signature(Fetched)),
             "jump": Out(1), "target": Out(isa.END_BITS),
             "o": Out(stream.Signature(chain(config))),
             "start": In(1), "run": Out(1), "drained": In(1), "message_error": In(1),
             "running": Out(1), "done": Out(1), "error": Out(4), "error_address": Out(isa.END_BITS),
-            "loaded": In(stream.Signature(data.StructLayout({"tile": isa.ADDRESS_BITS, "integer": 1}))),
+            "loaded": In(stream.Signature(Load)),
             "instructions": Out(4), "chains": Out(1), "pushed": Out(isa.END_BITS), "counting": Out(1)})
 
     def elaborate(self, platform):
@@ -54,7 +54,7 @@ class Decoder(wiring.Component):
         m.submodules.modes = self.modes = ModeTable(self.config.matrix_tiles)
         m.submodules.check = self.check = InstructionCheck(self.config)
         m.submodules.builder = self.builder = ChainBuilder(self.config)
-        self.fields, self.place = Signal(Fields), Signal(place)
+        self.fields, self.place = Signal(Fields), Signal(Place)
         self.source_address = Signal(isa.END_BITS)
         # The first instruction that leaves its memory.
         self.bad_range, self.bad_address = Signal(), Signal(isa.END_BITS)

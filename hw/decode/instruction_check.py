@@ -8,7 +8,7 @@ from concord.spec import isa
 from concord.spec.config import Config
 from concord.spec.isa import Error, Mem, Op, Reg
 
-__all__ = ["Fields", "InstructionCheck", "one_of", "place"]
+__all__ = ["Fields", "InstructionCheck", "Place", "one_of"]
 
 #: An instruction's fields on wires.
 Fields = data.FlexibleLayout(isa.WORD, {
@@ -17,7 +17,7 @@ Fields = data.FlexibleLayout(isa.WORD, {
 #: Where the decoder is. `open`: inside a chain, of `length` instructions so far; `closed`: it takes nothing but
 #: end_chain any more; `position`: stages passed, 0 before MFU 0, `isa.STAGES` behind the last MFU; `written`: the last
 #: instruction was a write; `writes`: writes so far; `loops`: loops that are open.
-place = data.StructLayout({
+Place = data.StructLayout({
     "open": 1, "closed": 1, "length": 4, "position": range(isa.STAGES + 1), "written": 1, "writes": 2, "loops": 2})
 
 
@@ -44,7 +44,7 @@ class InstructionCheck(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "word": In(isa.WORD), "outside": In(1), "place": In(place), "chain": In(chain(config)),
+            "word": In(isa.WORD), "outside": In(1), "place": In(Place), "chain": In(chain(config)),
             "words": In(isa.REGISTER_BITS), "iterations": In(isa.REGISTER_BITS), "tiles": In(32), "span": In(32),
             "error": Out(4), "end": Out(35), "beyond": Out(1)})
 

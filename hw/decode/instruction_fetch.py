@@ -1,8 +1,10 @@
 """The instruction buffer and its reader."""
 
 from amaranth import *
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import Fetched
 from concord.spec import isa
 from concord.spec.config import Config
 
@@ -13,10 +15,10 @@ class InstructionFetch(wiring.Component):
     """Reads instructions one after another, and again from elsewhere when told.
 
     Members:
-        program: In(stream {address, data}). Fills the buffer; always taken.
+        program: In(stream Program). Fills the buffer; always taken.
         run: In(1). While low nothing is read and the next instruction is the first.
         jump, target: In. In the cycle in which an instruction is taken: read on at `target`.
-        o: Out(stream {address, word, outside}). `outside`: the address lies behind the buffer's end.
+        o: Out(stream Fetched).
 
     Timing:
         One instruction a cycle; a jump costs two cycles. Reset leaves the buffer as it is.
@@ -25,9 +27,9 @@ class InstructionFetch(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "program": In(stream.Signature(data.StructLayout({"address": isa.ADDRESS_BITS, "data": isa.WORD}))),
+            "program": In(stream.Signature(message_payloads.Program)),
             "run": In(1), "jump": In(1), "target": In(isa.END_BITS),
-            "o": Out(stream.Signature(data.StructLayout({"address": isa.END_BITS, "word": isa.WORD, "outside": 1})))})
+            "o": Out(stream.Signature(Fetched))})
 
     def elaborate(self, platform):
         m = Module()

@@ -5,9 +5,13 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 
-__all__ = ["ModeTable"]
+__all__ = ["CHUNK", "ModeRequest", "ModeTable"]
 
 CHUNK = 32  #: Tiles looked at in one cycle.
+
+
+#: To set the mode of the tiles first..first+count-1, or ask whether it is theirs.
+ModeRequest = data.StructLayout({"set": 1, "integer": 1, "first": ADDRESS_BITS, "count": REGISTER_BITS})
 
 
 class ModeTable(wiring.Component):
@@ -17,7 +21,7 @@ class ModeTable(wiring.Component):
         tiles: Native tiles of MatrixRf.
 
     Members:
-        i: In(stream {set, integer, first, count}). Tiles first..first+count-1, count at least 1, within MatrixRf.
+        i: In(stream ModeRequest). `count` is at least 1, and all tiles are within MatrixRf.
         done: Out(1). The request is over; `agree` holds its answer in that cycle.
         agree: Out(1). All tiles of the range are of mode `integer`.
 
@@ -28,13 +32,12 @@ class ModeTable(wiring.Component):
     def __init__(self, tiles: int):
         self.tiles = tiles
         super().__init__({
-            "i": In(stream.Signature(data.StructLayout({
-                "set": 1, "integer": 1, "first": ADDRESS_BITS, "count": REGISTER_BITS}))),
+            "i": In(stream.Signature(ModeRequest)),
             "done": Out(1), "agree": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.table = table = memory.Memory(shape=CHUNK, depth=-(-self.tiles // CHUNK), init=[])
+        m.submodules.table = table = memory.Memory(shape=CHUNK, depth=max(2, -(-self.tiles // CHUNK)), init=[])
         read, write = table.read_port(domain="comb"), table.write_port()
 
         request = self.i.p

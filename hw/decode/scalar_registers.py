@@ -6,10 +6,10 @@ from amaranth.lib.wiring import In, Out
 from concord.spec.config import Config
 from concord.spec.isa import REGISTER_BITS, Reg
 
-__all__ = ["ScalarRegisters"]
+__all__ = ["Derived", "ScalarRegisters"]
 
 #: What chains use instead of the bare registers.
-DERIVED = data.StructLayout({
+Derived = data.StructLayout({
     **dict.fromkeys(
         ("rows", "columns", "iterations", "iterations_x", "stride_x", "stride_y", "stride_out"), REGISTER_BITS),
     "out_scale": signed(6),
@@ -42,7 +42,7 @@ class ScalarRegisters(wiring.Component):
         self.config = config
         super().__init__({
             "write": In(1), "reg": In(8), "value": In(REGISTER_BITS), "clear": In(1),
-            "values": Out(DERIVED), "fresh": Out(1)})
+            "values": Out(Derived), "fresh": Out(1)})
 
     def elaborate(self, platform):
         m = Module()

@@ -79,7 +79,7 @@ class AxiStreams(Component):
         m.submodules.unit = self.unit
         for key, member in self.unit.signature.members.items():
             if key in self.streams:
-                self.bus(m, key)
+                self._bus(m, key)
             elif member.is_signature:
                 wiring.connect(m, getattr(self.unit, key), wiring.flipped(getattr(self, key)))
             else:
@@ -87,7 +87,7 @@ class AxiStreams(Component):
                 m.d.comb += inner.eq(outer) if member.flow == In else outer.eq(inner)
         return m
 
-    def bus(self, m, key: str):
+    def _bus(self, m, key: str):
         """Connect one stream."""
         prefix, flow, shape = self.streams[key]
         inner = getattr(self.unit, key)

@@ -155,7 +155,7 @@ class MessageInput(wiring.Component):
         """The units of the beats that come in: a view of the first, whether it is there, and a signal that takes it."""
         unit, valid, ready = Signal(message_payloads.Unit), Signal(), Signal()
         count = 8 * self.config.message_bytes // message_payloads.UNIT
-        index = Signal(range(count))
+        index = Signal(range(max(2, count)))  # at least a bit: Verilog has no signals without bits
         m.d.comb += [
             unit.data.eq(self.i.p.data.word_select(index, message_payloads.UNIT)),
             unit.last.eq(self.i.p.last),
@@ -164,7 +164,7 @@ class MessageInput(wiring.Component):
             self.i.ready.eq(ready & unit.end & ~self.reset),
         ]
         with m.If(valid & ready):
-            m.d.sync += index.eq(index + 1)
+            m.d.sync += index.eq(Mux(unit.end, 0, index + 1))
         return unit, valid, ready
 
     def _header(self, m, header, place, bits):

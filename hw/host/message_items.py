@@ -47,13 +47,13 @@ class MessageItems(wiring.Component):
             "update": Out(stream.Signature(message_payloads.update(config))),
         })
 
-    def outs(self):
+    def _outs(self):
         """Output stream of each kind that brings items."""
         updates = {MessageKind.UPDATE: self.update} if self.config.lazy_update else {}
         return updates | {MessageKind.WRITE: self.write, MessageKind.PACKED: self.packed, MessageKind.BIAS: self.bias,
                           MessageKind.PROGRAM: self.program, MessageKind.INPUT: self.net}
 
-    def units(self, kind: MessageKind) -> int:
+    def _units(self, kind: MessageKind) -> int:
         """Units of one item as it is handed on: a packed tile goes record by record."""
         count = item_bytes(self.config, kind) * 8 // message_payloads.UNIT
         return count // self.records if kind == MessageKind.PACKED else count
@@ -68,7 +68,7 @@ class MessageItems(wiring.Component):
 
         # Units are shifted in from above, so an item of n units lies in the top n units whatever its kind. The next
         # item may begin in the cycle in which this one is taken.
-        sizes = {kind: self.units(kind) for kind in self.outs()}
+        sizes = {kind: self._units(kind) for kind in self._outs()}
         gathered = Signal(message_payloads.UNIT * max(sizes.values()))
         part, final = Signal(range(max(sizes.values()))), Signal(range(max(sizes.values())))
         header, record = Signal(message_payloads.Header), Signal(range(self.records))
@@ -76,7 +76,7 @@ class MessageItems(wiring.Component):
         leaving = Signal()
 
         with m.Switch(header.kind):
-            for kind, out in self.outs().items():
+            for kind, out in self._outs().items():
                 with m.Case(kind):
                     m.d.comb += [final.eq(sizes[kind] - 1), out.valid.eq(self.waiting),
                                  leaving.eq(self.waiting & out.ready)]

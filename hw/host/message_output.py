@@ -70,7 +70,7 @@ class MessageOutput(wiring.Component):
         m.d.comb += crc.data.eq(self.o.p.data[-message_payloads.UNIT:])
         m.d.sync += [crc.valid.eq(accept), crc.start.eq((state == State.HEADER) & (place == 0))]
 
-        kind, item, header = self._source(m)
+        kind, item, taken, header = self._source(m)
         last_part = place == self.config.mfu_lanes // 2 - 1
         with m.If(~self.reset | (state == State.PADDING) | (state == State.CRC)):
             with m.Switch(state):
@@ -91,7 +91,7 @@ class MessageOutput(wiring.Component):
                     with m.If(accept):
                         m.d.sync += place.eq(place + 1)
                     with m.If(accept & last_part):
-                        m.d.comb += item.taken.eq(1)
+                        m.d.comb += taken.eq(1)
                         m.d.sync += place.eq(0)
                         with m.If(item.remaining == 1):
                             m.d.sync += state.eq(Mux(unit.end, State.CRC, State.PADDING))
@@ -112,9 +112,10 @@ class MessageOutput(wiring.Component):
         return m
 
     def _source(self, m):
-        """The stream under way: the kind of its messages, its word, and the bits of a header."""
+        """The stream under way: its messages' kind, its word, a signal that takes it, and the bits of a header."""
         kind = Signal(8, init=MessageKind.OUTPUT)
-        item = Signal(data.StructLayout({"word": word(self.config), "remaining": 32, "valid": 1, "taken": 1}))
+        item = Signal(data.StructLayout({"word": word(self.config), "remaining": 32, "valid": 1}))
+        taken = Signal()  # apart from `item`, of which it follows: tools see no loop then
         memory, address = Signal(8), Signal(32)
         sources = {MessageKind.OUTPUT: (self.net, 0, 0),
                    MessageKind.READ: (self.reply, self.reply.p.memory, self.reply.p.address),
@@ -125,20 +126,20 @@ class MessageOutput(wiring.Component):
                     m.d.comb += [
                         memory.eq(its_memory), address.eq(its_address), item.word.eq(source.p.word),
                         item.remaining.eq(source.p.remaining), item.valid.eq(source.valid),
-                        source.ready.eq(item.taken)]
+                        source.ready.eq(taken)]
         header = Cat(kind, memory, Const(0, 16), address, item.remaining, Const(self.config.digest, 32))
-        return kind, item, header
+        return kind, item, taken, header
 
     def _beats(self, m, unit, valid, ready):
         """Gather units into the beats of `o`. Returns whether a beat is half gathered."""
         count = 8 * self.config.message_bytes // message_payloads.UNIT
-        index = Signal(range(count))
+        index = Signal(range(max(2, count)))  # at least a bit: Verilog has no signals without bits
         m.d.comb += [ready.eq(~self.o.valid | self.o.ready), unit.end.eq(index == count - 1)]
         with m.If(ready):
             m.d.sync += self.o.valid.eq(valid & unit.end)
         with m.If(valid & ready):
             m.d.sync += [
-                index.eq(index + 1), self.o.p.last.eq(unit.last),
+                index.eq(Mux(unit.end, 0, index + 1)), self.o.p.last.eq(unit.last),
                 self.o.p.data.eq(Cat(self.o.p.data, unit.data)[message_payloads.UNIT:]),
             ]
         return index != 0

@@ -52,7 +52,7 @@ class ExponentSearch(wiring.Component):
         # round(round(x / 2**d) / 2**t) is in range by one comparison.
         below, above = Signal(fmt.joint_bits), Signal(fmt.joint_bits)
         fits = Signal()  # with the change that is tried, since the cycle before
-        m.d.sync += fits.eq((below < self.bound(-fmt.lowest)) & (above < self.bound(fmt.highest)))
+        m.d.sync += fits.eq((below < self._bound(-fmt.lowest)) & (above < self._bound(fmt.highest)))
         most, room = Signal(change_shape(fmt)), Signal(signed(EXPONENT_BITS + 1))
         change, fresh, searches = Signal(change_shape(fmt)), Signal(), Signal()
         counts = {name: Signal(COUNT, name=name) for name in COUNTS}
@@ -86,6 +86,6 @@ class ExponentSearch(wiring.Component):
         m.d.comb += [self.o.p[name].eq(count) for name, count in counts.items()]
         return m
 
-    def bound(self, mantissa: int) -> int:
+    def _bound(self, mantissa: int) -> int:
         """What twice a joint value, rounded down, must stay below for its own mantissa to be at most this."""
         return 2 * ((mantissa + 1 << self.fmt.shift) - (1 << self.fmt.shift - 1)) - 1

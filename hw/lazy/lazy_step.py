@@ -37,7 +37,7 @@ def _scale_bits(fmt: LazyFormat) -> int:
     return bits_for(len(fmt.changes) - 1)
 
 
-def right_bits(fmt: LazyFormat) -> int:
+def _right_bits(fmt: LazyFormat) -> int:
     """Bits of the shift that aligns an update, counted from the largest shift to the left that matters."""
     return bits_for(_limit_bits(fmt) + fmt.update + 1)
 
@@ -52,7 +52,7 @@ def control(block: data.View, fmt: LazyFormat) -> dict:
 def set_out(shared: dict, fmt: LazyFormat) -> dict:
     """What the first stage adds to the control: an alignment limited to where it makes a difference."""
     right = clamp(shared["distance"], 0, _limit_bits(fmt) + fmt.update + 1)
-    return {"right": right[:right_bits(fmt)]}
+    return {"right": right[:_right_bits(fmt)]}
 
 
 def stages(fmt: LazyFormat) -> list:
@@ -61,7 +61,7 @@ def stages(fmt: LazyFormat) -> list:
     The last one leaves `mantissa` and `residual`, the flags `moved`, `rounded`, `limited`, `outside`, `large`, `holds`
     and `updated`; `fall`, the negative joint value, stands behind stage `joint`.
     """
-    align = [partial(_align, low=low) for low in digits(right_bits(fmt))]
+    align = [partial(_align, low=low) for low in digits(_right_bits(fmt))]
     rescale = [partial(_rescale, low=low) for low in digits(_scale_bits(fmt))]
     chain = [_magnitude, *align, _compare, _limit, _aligned, _total, joint, _choose, *rescale, _nearest, _half, _step,
              _clip, _moved]

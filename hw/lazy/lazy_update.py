@@ -119,16 +119,16 @@ class LazyUpdate(wiring.Component):
             m.d.sync += first.eq(self.i.p.last)
 
         shared = control(blocks.o.p, self.fmt) | {"first": first, "last": self.i.p.last}
-        lanes, shared, extremes = self.pipeline(m, shared)
+        lanes, shared, extremes = self._pipeline(m, shared)
         made = delay_control(m, taken, self.depth)
         m.d.comb += [words.i.valid.eq(made), words.i.p.last.eq(shared["last"])]
         for k, lane in enumerate(lanes):
             m.d.comb += [words.i.p.mantissas[k].eq(lane["mantissa"]), words.i.p.residuals[k].eq(lane["residual"])]
-        self.summarise(m, made, lanes, Registered(m, shared), extremes, passes.i)
-        self.reply(m, exponent_search, answered)
+        self._summarise(m, made, lanes, Registered(m, shared), extremes, passes.i)
+        self._reply(m, exponent_search, answered)
         return m
 
-    def pipeline(self, m, shared):
+    def _pipeline(self, m, shared):
         """The elements of a word behind all stages, their control; one cycle later, the ends of what they fall by."""
         words = zip(self.i.p.mantissas, self.i.p.residuals, self.i.p.updates, strict=True)
         lanes = [Registered(m, dict(zip(("mantissa", "residual", "update"), word, strict=True))) for word in words]
@@ -142,9 +142,9 @@ class LazyUpdate(wiring.Component):
         levels = (self.lanes - 1).bit_length()
         return lanes, shared, [
             delay(m, tree(falls, function, lambda value: delay(m, value, 1)), len(self.stages) - place - levels)
-            for function in (_lesser, greater)]
+            for function in (_lesser, _greater)]
 
-    def summarise(self, m, made, lanes, shared, extremes, summary):
+    def _summarise(self, m, made, lanes, shared, extremes, summary):
         """Bring the elements of a pass to one summary; `shared` and `extremes` come one cycle after `lanes`."""
         word, first = delay_control(m, made, 1), shared["first"]
 
@@ -156,18 +156,18 @@ class LazyUpdate(wiring.Component):
             return kept
 
         found = {name: total(value, function, joint_shape(self.fmt)) for name, value, function in
-                 zip(("lowest", "highest"), extremes, (_lesser, greater), strict=True)}
+                 zip(("lowest", "highest"), extremes, (_lesser, _greater), strict=True)}
         for name in FLAGS:
             found[name] = total(delay(m, Cat(lane[name] for lane in lanes).any(), 1), or_, 1)
         for name, flag in _COUNTED.items():
             number = delay(m, tree([lane[flag] for lane in lanes], add), 1)
-            found[name] = saturated(total(number, grown, COUNT + 1))
+            found[name] = _saturated(total(number, _grown, COUNT + 1))
         for name in ("exponent", "update_exponent", "changes"):
             found[name] = total(shared[name], lambda _, value: value, shared[name].shape())
         m.d.comb += [summary.p[name].eq(value) for name, value in found.items()]
         m.d.comb += summary.valid.eq(delay_control(m, word & shared["last"], 1))
 
-    def reply(self, m, exponent_search, answered):
+    def _reply(self, m, exponent_search, answered):
         """Hold an answer until the last word of its pass has left, and add up what stands."""
         answer, left = exponent_search.o, Signal(range(PASSES + 1))
         leaves = self.o.valid & self.o.ready & self.o.p.last
@@ -179,7 +179,7 @@ class LazyUpdate(wiring.Component):
             with m.If(self.clear):
                 m.d.sync += self.totals[name].eq(0)
             with m.Elif(answered & (answer.p.ask == 0)):
-                m.d.sync += self.totals[name].eq(saturated(self.totals[name] + number))
+                m.d.sync += self.totals[name].eq(_saturated(self.totals[name] + number))
 
 
 def _lesser(a, b):
@@ -187,17 +187,17 @@ def _lesser(a, b):
     return Mux(a < b, a, b)
 
 
-def greater(a, b):
+def _greater(a, b):
     """The larger of two values."""
     return Mux(a > b, a, b)
 
 
-def grown(count, number):
+def _grown(count, number):
     """A count of 33 bits, whose highest one stays once it is set."""
     total = count[:COUNT] + number
     return Cat(total[:COUNT], total[COUNT] | count[COUNT])
 
 
-def saturated(value):
+def _saturated(value):
     """A sum, of 32 bits."""
     return value[:COUNT] | value[COUNT].replicate(COUNT)

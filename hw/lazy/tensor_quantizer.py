@@ -101,21 +101,21 @@ class TensorQuantizer(wiring.Component):
             m.d.sync += first.eq(self.i.p.last)
 
         lanes = [Registered(m, {"sum": value}) for value in self.i.p.sums]
-        shared = Registered(m, self.control(blocks.o.p) | {"first": first, "last": self.i.p.last})
-        lanes = [Registered(m, follow(lane, magnitude(lane["sum"]))) for lane in lanes]
+        shared = Registered(m, self._control(blocks.o.p) | {"first": first, "last": self.i.p.last})
+        lanes = [Registered(m, follow(lane, _magnitude(lane["sum"]))) for lane in lanes]
         shared = Registered(m, follow(shared, {"right": clamp(
             shared["distance"], 0, WIDEST + self.sum_bits + 1)[:self.right_bits]}))
-        self.measure(m, delay_control(m, taken & ~convert, 2), lanes, shared, exponents.i)
-        self.convert(m, delay_control(m, taken & convert, 2), lanes, shared, words.i)
+        self._measure(m, delay_control(m, taken & ~convert, 2), lanes, shared, exponents.i)
+        self._convert(m, delay_control(m, taken & convert, 2), lanes, shared, words.i)
         return m
 
-    def control(self, block):
+    def _control(self, block):
         """What all sums of a pass share. `distance` is the shift to the right, from one that takes all out of range."""
         below = Mux(block.bits == 0, WIDTHS[0], Mux(block.bits == 1, WIDTHS[1], WIDTHS[2]))
         return {"bits": block.bits, "lsb": block.lsb,
                 "distance": block.exponent - block.lsb - below + (E_MIN + 1 + WIDEST)}
 
-    def measure(self, m, word, lanes, shared, exponents):
+    def _measure(self, m, word, lanes, shared, exponents):
         """The length of the largest |sum| - 1 is that of them all with a bitwise or."""
         found = Signal(self.sum_bits)  # the highest bit: any sum at all
         now = delay(m, tree([Cat(lane["below"], 1) & lane["some"].replicate(self.sum_bits) for lane in lanes], or_), 1)
@@ -134,7 +134,7 @@ class TensorQuantizer(wiring.Component):
             exponents.payload.eq(Mux(delay(m, some, 1), stored, 0)),
             exponents.valid.eq(delay_control(m, delay_control(m, word, 1) & last, 2 + steps))]
 
-    def convert(self, m, word, lanes, shared, words):
+    def _convert(self, m, word, lanes, shared, words):
         """Align, round, look for what is out of range, negate and limit."""
         stages = [lambda lane, shared, low=low: {"value": shift_digit(lane["value"], shared["right"], low)[0]}
                   for low in digits(self.right_bits)]
@@ -145,7 +145,7 @@ class TensorQuantizer(wiring.Component):
         m.d.comb += [mantissa.eq(lane["mantissa"]) for mantissa, lane in zip(words.p.mantissas, lanes, strict=True)]
 
 
-def magnitude(value):
+def _magnitude(value):
     """|sum| below room for the largest shift to the left and one bit of fraction, and |sum| - 1."""
     negative = value[-1]
     flipped = value ^ negative.replicate(len(value))

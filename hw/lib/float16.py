@@ -29,10 +29,11 @@ def leading_zeros(value):
 
 def _leading_zeros(value):
     if len(value) == 1:
-        return Const(0, 0), ~value
+        return Cat(), ~value
     half = len(value) // 2
     (high, no_high), (low, no_low) = _leading_zeros(value[half:]), _leading_zeros(value[:half])
-    return Cat(Mux(no_high, low, high), no_high), no_high & no_low
+    count = Mux(no_high, low, high) if half > 1 else high  # that of a single bit has no bits
+    return Cat(count, no_high), no_high & no_low
 
 
 def shift_right(value, amount):

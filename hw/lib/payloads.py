@@ -4,7 +4,8 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from amaranth.utils import bits_for
 from concord.spec.config import Config
-from concord.spec.isa import ADDRESS_BITS, OPERAND_MEMORIES, QUEUES, REGISTER_BITS, VRFS, depth
+from concord.spec.formats import Format
+from concord.spec.isa import ADDRESS_BITS, END_BITS, OPERAND_MEMORIES, QUEUES, REGISTER_BITS, VRFS, WORD, depth
 from concord.spec.mfu import TAP_BITS, TAPS
 from concord.spec.operations import MFUS, Stage, code_bits
 
@@ -20,6 +21,16 @@ OPERANDS = tuple(mem - 1 for mems in OPERAND_MEMORIES.values() for mem in mems)
 def word(config: Config) -> data.ArrayLayout:
     """M binary16 values, lane 0 in the low bits."""
     return data.ArrayLayout(16, config.mfu_lanes)
+
+
+def operand_word(lanes: int) -> data.StructLayout:
+    """One word for a quantiser; `last` marks the last word of what belongs together, and passes through."""
+    return data.StructLayout({"word": data.ArrayLayout(16, lanes), "integer": 1, "unsigned": 1, "last": 1})
+
+
+def lane_group(fmt: Format, lanes: int) -> data.StructLayout:
+    """Mantissas that are multiplied in one cycle, and the stored exponent of their block."""
+    return data.StructLayout({"mantissas": data.ArrayLayout(signed(fmt.bits), lanes), "exponent": fmt.exponent_bits})
 
 
 def address_bits(config: Config) -> int:
@@ -38,6 +49,11 @@ def progress(config: Config) -> data.StructLayout:
     return data.StructLayout({
         "done": TICKET, "iteration": REGISTER_BITS, "low": data.ArrayLayout(address_bits(config), len(VRFS))})
 
+
+#: One instruction on its way to the decoder; `outside`: its address lies behind the instruction buffer's end.
+Fetched = data.StructLayout({"address": END_BITS, "word": WORD, "outside": 1})
+
+Load = data.StructLayout({"tile": ADDRESS_BITS, "integer": 1})  #: One native tile for MatrixRf, and its mode.
 
 Wait = data.StructLayout({"valid": 1, "ticket": TICKET})  #: Start after this chain of another pipeline.
 

@@ -7,6 +7,8 @@ __all__ = ["delay"]
 
 def delay(m: Module, signal, cycles: int):
     """`signal` as it was `cycles` cycles ago. The registers hold data, so reset leaves them."""
+    if not Shape.cast(signal.shape()).width:
+        return signal  # a register without bits has no place in Verilog
     for _ in range(cycles):
         later = Signal(signal.shape(), reset_less=True)
         m.d.sync += later.eq(signal)

@@ -71,11 +71,11 @@ class BeatSequencer(wiring.Component):
         m.submodules.steps = steps = Queue(marked, STEPS)
         wiring.connect(m, wiring.flipped(self.product), row_tiles.product)
         wiring.connect(m, row_tiles.row_tile, wiring.flipped(self.row_tile))
-        self.look_up(m, row_tiles, steps)
-        self.issue(m, steps, row_tiles.active | self.product.valid)
+        self._look_up(m, row_tiles, steps)
+        self._issue(m, steps, row_tiles.active | self.product.valid)
         return m
 
-    def look_up(self, m, row_tiles, steps):
+    def _look_up(self, m, row_tiles, steps):
         """Add the marks to each step, and the beats that they call for."""
         config, step = self.config, Signal(column_step(self.config))
         looking = Signal()
@@ -89,7 +89,7 @@ class BeatSequencer(wiring.Component):
         m.d.comb += [steps.i.valid.eq(looking), steps.i.p.step.eq(step), steps.i.p.beats.eq(most | (most == 0)),
                      *(kept.eq(mark) for kept, mark in zip(steps.i.p.marks, marks, strict=True))]
 
-    def issue(self, m, steps, waiting):
+    def _issue(self, m, steps, waiting):
         """Let the beats of the first step go."""
         step, group = steps.o.p.step, self.group
         free, spacing = Signal(range(self.space + 1), init=self.space), Signal(range(self.config.vector_words + 1))

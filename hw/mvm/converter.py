@@ -63,10 +63,10 @@ class Converter(wiring.Component):
             m.submodules[f"lane{k}"] = lane = Normalizer(config.sum_bits, scales)
             m.d.comb += [lane.value.eq(total), lane.scale.eq(scale), self.o[k].eq(lane.o)]
         if config.count_overflows:
-            self.count(m, exact, totals)
+            self._count(m, exact, totals)
         return m
 
-    def count(self, m, exact, totals):
+    def _count(self, m, exact, totals):
         """Overflow events of the sums with a start value and of the totals."""
         config, i, lanes = self.config, self.i, self.config.mfu_lanes
         m.submodules.partial = partial = OverflowCounter(lanes, len(exact[0]), config.sum_bits)

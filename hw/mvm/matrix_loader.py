@@ -1,20 +1,19 @@
 """Native tiles into the matrix register file, from words or packed records."""
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.banks import low_high
-from concord.hw.lib.payloads import word
+from concord.hw.lib.payloads import Load, word
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
 from concord.hw.mvm.quantizer import Quantizer
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS
 
-__all__ = ["Load", "MatrixLoader"]
+__all__ = ["MatrixLoader"]
 
-Load = data.StructLayout({"tile": ADDRESS_BITS, "integer": 1})  #: One tile to be loaded.
 
 TILES = 2  # tiles between the quantiser's input and its output
 
@@ -68,14 +67,14 @@ class MatrixLoader(wiring.Component):
 
         item = Signal(message_payloads.packed(config))
         valid, quantised = Signal(), Signal()
-        self.records(m, quantizer, tiles, item, quantised)
+        self._records(m, quantizer, tiles, item, quantised)
         m.d.comb += [self.packed.ready.eq(~quantised), valid.eq(quantised | self.packed.valid)]
         with m.If(~quantised):
             m.d.comb += item.eq(self.packed.p)
-        self.writes(m, item, valid, quantised)
+        self._writes(m, item, valid, quantised)
         return m
 
-    def records(self, m, quantizer, tiles, item, valid):
+    def _records(self, m, quantizer, tiles, item, valid):
         """Put the quantiser's words together to lane groups, or take them apart."""
         config = self.config
         per_record, per_word = max(1, config.lanes // config.mfu_lanes), max(1, config.mfu_lanes // config.lanes)
@@ -98,7 +97,7 @@ class MatrixLoader(wiring.Component):
                                    quantizer.o.p.exponent)),
                 item.last.eq(count.all()), tiles.o.ready.eq(part.all() & count.all())]
 
-    def writes(self, m, item, valid, quantised):
+    def _writes(self, m, item, valid, quantised):
         """Write records, and after the last one the mark."""
         config = self.config
         known, marked = Signal(range(config.groups + 1)), Signal(range(config.groups + 1))

@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.banks import UNCHECKED, low_high
+from concord.hw.lib.payloads import lane_group
 from concord.spec.config import Config
 
 __all__ = ["MatrixRf", "mark_write", "record", "record_write"]
@@ -12,9 +13,7 @@ __all__ = ["MatrixRf", "mark_write", "record", "record_write"]
 
 def record(config: Config) -> data.StructLayout:
     """One lane group of one row."""
-    fmt = config.weights
-    return data.StructLayout({"mantissas": data.ArrayLayout(signed(fmt.bits), config.lanes),
-                              "exponent": fmt.exponent_bits})
+    return lane_group(config.weights, config.lanes)
 
 
 def record_write(config: Config) -> data.StructLayout:

@@ -5,26 +5,26 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.delay_control import delay_control
-from concord.hw.lib.payloads import Product, word
+from concord.hw.lib.payloads import Load, Product, operand_word, word
 from concord.hw.lib.pipeline import delay
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.accumulator import Accumulator
 from concord.hw.mvm.beat_sequencer import BeatSequencer
 from concord.hw.mvm.bias_rf import BiasRf
 from concord.hw.mvm.converter import Converter
-from concord.hw.mvm.matrix_loader import Load, MatrixLoader
+from concord.hw.mvm.matrix_loader import MatrixLoader
 from concord.hw.mvm.matrix_rf import MatrixRf
 from concord.hw.mvm.operand_buffer import OperandBuffer
 from concord.hw.mvm.operand_rotator import OperandRotator
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
-from concord.hw.mvm.quantizer import Quantizer, quantizer_input
+from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.result_sequencer import ResultSequencer
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.spec.config import Config
 
-__all__ = ["MatrixVectorMultiplier", "activity", "events"]
+__all__ = ["Activity", "MatrixVectorMultiplier", "events"]
 
-activity = data.StructLayout({"busy": 1, "wait_operand": 1, "wait_output": 1})
+Activity = data.StructLayout({"busy": 1, "wait_operand": 1, "wait_output": 1})
 
 
 def events(config: Config) -> data.StructLayout:
@@ -72,12 +72,12 @@ class MatrixVectorMultiplier(wiring.Component):
         self.converter = Converter(config)
         super().__init__({
             "product": In(stream.Signature(Product)),
-            "operand": In(stream.Signature(quantizer_input(config.mfu_lanes))),
+            "operand": In(stream.Signature(operand_word(config.mfu_lanes))),
             "result": Out(stream.Signature(word(config))), "product_done": Out(1),
             "load": In(stream.Signature(Load)), "matrix_word": In(stream.Signature(word(config))), "load_done": Out(1),
             "packed": In(stream.Signature(message_payloads.packed(config))),
             "bias_write": In(stream.Signature(message_payloads.bias(config))),
-            "events": Out(events(config)), "activity": Out(activity)})
+            "events": Out(events(config)), "activity": Out(Activity)})
 
     @property
     def arithmetic(self) -> int:
@@ -123,13 +123,13 @@ class MatrixVectorMultiplier(wiring.Component):
             self.events.vectors.eq(quantizer.block), self.events.invalid_vector.eq(quantizer.invalid),
             self.events.rows_loaded.eq(loader.row), self.events.invalid_matrix.eq(loader.invalid),
             *(self.activity[name].eq(getattr(sequencer, name)) for name in ("busy", "wait_operand", "wait_output"))]
-        self.multiply(m, beat, operands, matrix_rf)
-        self.results(m, sequencer)
+        self._multiply(m, beat, operands, matrix_rf)
+        self._results(m, sequencer)
         if config.count_overflows:
-            self.count(m, delay(m, beat.rows, weights_after), delay_control(m, beat.valid, weights_after), matrix_rf)
+            self._count(m, delay(m, beat.rows, weights_after), delay_control(m, beat.valid, weights_after), matrix_rf)
         return m
 
-    def multiply(self, m, beat, operands, matrix_rf):
+    def _multiply(self, m, beat, operands, matrix_rf):
         """Operands and tiles through the engines to the accumulators."""
         rotator, accumulator = self.rotator, self.accumulator
         m.d.comb += [rotator.i.eq(operands.o), rotator.tile.eq(beat.tile), rotator.columns.eq(beat.columns)]
@@ -142,7 +142,7 @@ class MatrixVectorMultiplier(wiring.Component):
         m.d.comb += [accumulator.valid.eq(delay_control(m, beat.valid, wait)),
                      *(getattr(accumulator, name).eq(delay(m, beat[name], wait)) for name in ("last", "rows"))]
 
-    def results(self, m, sequencer):
+    def _results(self, m, sequencer):
         """Totals through the converter into the result queue."""
         config, accumulator, converter = self.config, self.accumulator, self.converter
         under_way = self.arithmetic // config.vector_words + 6  # rows of tiles between the walk and the converter
@@ -163,7 +163,7 @@ class MatrixVectorMultiplier(wiring.Component):
                                               converter.excess_partial)),
             self.events.excess_output.eq(converter.excess_output)]
 
-    def count(self, m, rows, valid, matrix_rf):
+    def _count(self, m, rows, valid, matrix_rf):
         """Count the products that do not fit: of rows that are output, all lanes of all engines."""
         config = self.config
         per_row = config.lanes * config.tile_engines

@@ -6,6 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.banks import UNCHECKED, low_high
+from concord.hw.lib.payloads import lane_group
+from concord.hw.lib.pipeline import delay
 from concord.hw.mvm.quantizer import quantized
 from concord.spec.config import Config
 
@@ -14,9 +16,7 @@ __all__ = ["OperandBuffer", "operand"]
 
 def operand(config: Config) -> data.StructLayout:
     """What one tile engine multiplies by in one cycle."""
-    fmt = config.activations
-    return data.StructLayout({"mantissas": data.ArrayLayout(signed(fmt.bits), config.lanes),
-                              "exponent": fmt.exponent_bits})
+    return lane_group(config.activations, config.lanes)
 
 
 class OperandBuffer(wiring.Component):
@@ -72,10 +72,10 @@ class OperandBuffer(wiring.Component):
         with m.If(self.release):
             m.d.sync += [reading.eq(~reading), full.bit_select(reading, 1).eq(0)]
 
-        self.memories(m, taken, column, place, filling, reading)
+        self._memories(m, taken, column, place, filling, reading)
         return m
 
-    def memories(self, m, taken, column, place, filling, reading):
+    def _memories(self, m, taken, column, place, filling, reading):
         """One bank of mantissas and one of exponents for each engine."""
         config, fmt, engines = self.config, self.config.activations, self.config.tile_engines
         row = max(config.lanes, config.mfu_lanes)  # mantissas of one memory row
@@ -85,8 +85,7 @@ class OperandBuffer(wiring.Component):
         bank, index = low_high(column, engines)
         part, line = low_high(place, per_row)
         sub, read_line = low_high(self.group, per_group)
-        later = Signal.like(sub)
-        m.d.sync += later.eq(sub)
+        later = delay(m, sub, 1)
         for e in range(engines):
             memory = Memory(shape=fmt.bits * row, depth=rows << high + 1, init=[], attrs=UNCHECKED)
             exponents = Memory(shape=fmt.exponent_bits, depth=2 << high, init=[], attrs=UNCHECKED)

@@ -6,25 +6,20 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.delay_control import delay_control
 from concord.hw.lib.float16 import Binary16, significand
+from concord.hw.lib.payloads import lane_group, operand_word
 from concord.hw.lib.pipeline import delay
 from concord.hw.lib.queue import Queue
 from concord.spec.formats import Format, Rule
 
-__all__ = ["Quantizer", "quantized", "quantizer_input"]
+__all__ = ["Quantizer", "quantized"]
 
 LARGEST = 0x7BFF  # magnitude bits of the largest finite number
 _MEASURE = 2  # levels of comparison in one cycle
 
 
-def quantizer_input(lanes: int) -> data.StructLayout:
-    """One word for a quantiser; `last` passes through, on the last word of a native vector."""
-    return data.StructLayout({"word": data.ArrayLayout(16, lanes), "integer": 1, "unsigned": 1, "last": 1})
-
-
 def quantized(fmt: Format, lanes: int) -> data.StructLayout:
     """One word of mantissas and its block's stored exponent E - e_min; `end` marks the last word of the block."""
-    return data.StructLayout({"mantissas": data.ArrayLayout(signed(fmt.bits), lanes), "exponent": fmt.exponent_bits,
-                              "end": 1, "last": 1})
+    return data.StructLayout(lane_group(fmt, lanes).members | {"end": 1, "last": 1})
 
 
 class Quantizer(wiring.Component):
@@ -51,7 +46,7 @@ class Quantizer(wiring.Component):
 
     def __init__(self, fmt: Format, lanes: int, size: int):
         self.fmt, self.lanes, self.words = fmt, lanes, size // lanes
-        super().__init__({"i": In(stream.Signature(quantizer_input(lanes))),
+        super().__init__({"i": In(stream.Signature(operand_word(lanes))),
                           "o": Out(stream.Signature(quantized(fmt, lanes))), "invalid": Out(1), "block": Out(1)})
 
     @property
@@ -71,16 +66,16 @@ class Quantizer(wiring.Component):
         scale = data.StructLayout({"base": 6, "exponent": self.fmt.exponent_bits, "unsigned": 1, "last": 1})
         m.submodules.scales = scales = Queue(scale, 2 + words.depth // self.words)
 
-        clean = [finite(Binary16(lane), self.i.p.integer) for lane in self.i.p.word]
+        clean = [_finite(Binary16(lane), self.i.p.integer) for lane in self.i.p.word]
         taken = self.i.valid & self.i.ready
         m.d.comb += [
             self.i.ready.eq(words.i.ready), words.i.valid.eq(self.i.valid), Value.cast(words.i.payload).eq(Cat(clean)),
             self.invalid.eq(taken & Cat(Binary16(lane).exponent.all() for lane in self.i.p.word).any())]
-        self.measure(m, clean, taken, scales)
-        self.convert(m, words, scales)
+        self._measure(m, clean, taken, scales)
+        self._convert(m, words, scales)
         return m
 
-    def measure(self, m, clean, taken, scales):
+    def _measure(self, m, clean, taken, scales):
         """The largest magnitude of each block, and from it exponent and scale."""
         i, fmt = self.i.p, self.fmt
         place = Signal(range(self.words))
@@ -108,7 +103,7 @@ class Quantizer(wiring.Component):
             scales.i.p.base.eq(Mux(integer, 15 + fmt.bits, stored + (16 + fmt.e_min))),
             scales.i.p.exponent.eq(stored), scales.i.p.unsigned.eq(unsigned), scales.i.p.last.eq(last)]
 
-    def convert(self, m, words, scales):
+    def _convert(self, m, words, scales):
         """Align, round and clip, in four steps that stall together."""
         place = Signal(range(self.words))
         end = place == self.words - 1
@@ -127,7 +122,7 @@ class Quantizer(wiring.Component):
 
         side = Cat(scales.o.p.exponent, end, scales.o.p.last & end)
         valid, unsigned = moving, scales.o.p.unsigned
-        lanes = [distance(Binary16(lane), scales.o.p.base, self.fmt) for lane in words.o.payload]
+        lanes = [_distance(Binary16(lane), scales.o.p.base, self.fmt) for lane in words.o.payload]
         for function in (align, nearest, clip):
             side, valid, unsigned = later(side), later(valid, False), later(unsigned)
             lanes = [function(*map(later, lane), self.fmt, unsigned) for lane in lanes]
@@ -141,7 +136,7 @@ def greater(a, b=None):
     return a if b is None else Mux(a > b, a, b)
 
 
-def finite(number, integer):
+def _finite(number, integer):
     """The bits of a number: 0 for a NaN, in block mode the largest finite one for an infinity."""
     huge, nan = number.exponent.all(), number.fraction.any()
     bits = Mux(huge & nan, 0, Mux(huge & ~integer, LARGEST, number.as_value()[:15]))
@@ -160,7 +155,7 @@ def _stored_exponent(magnitude, fmt: Format):
     return Mux(above < low, 0, Mux(above > high, high - low, above - low))[:fmt.exponent_bits]
 
 
-def distance(number, base, fmt: Format):
+def _distance(number, base, fmt: Format):
     """Sign, significand, right shift and whether the number is beyond any range."""
     field, bits = significand(number)
     shift = base - field

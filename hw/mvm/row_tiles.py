@@ -67,13 +67,13 @@ class RowTiles(wiring.Component):
 
         m.d.comb += [
             step.tile.eq(place.tile), step.step.eq(place.step), step.integer.eq(p.integer),
-            step.columns.eq(least(place.columns_left, engines)),
+            step.columns.eq(_least(place.columns_left, engines)),
             step.needed.eq(p.columns - place.columns_left + step.columns),
             step.last.eq(place.columns_left <= engines),
             step.iteration.eq(step.last & (place.row_tiles_left == 1)),
             step.product.eq(step.iteration & (place.iterations_left == 1)),
-            step.words.eq(least(place.words_left, config.vector_words)),
-            step.rows.eq(least(place.rows_left, config.native_dim)),
+            step.words.eq(_least(place.words_left, config.vector_words)),
+            step.rows.eq(_least(place.rows_left, config.native_dim)),
             result.words.eq(step.words), result.rows.eq(step.rows), result.integer.eq(p.integer),
             result.out_scale.eq(p.out_scale), result.bias.eq(p.bias), result.bias_address.eq(place.bias_address),
             self.step.valid.eq(self.active & (self.row_tile.ready | told | ~step.last)),
@@ -86,17 +86,17 @@ class RowTiles(wiring.Component):
             m.d.sync += [place.tile.eq(place.tile + engines), place.step.eq(place.step + 1),
                          place.columns_left.eq(place.columns_left - engines)]
             with m.If(step.last):
-                self.next_row_tile(m, p, place)
+                self._next_row_tile(m, p, place)
             with m.If(step.iteration):
-                self.iteration(m, p, place)
+                self._iteration(m, p, place)
                 m.d.sync += place.iterations_left.eq(place.iterations_left - 1)
         with m.If(self.product.ready):
             m.d.sync += [self.active.eq(self.product.valid), p.eq(self.product.p),
                          place.iterations_left.eq(self.product.p.iterations)]
-            self.iteration(m, self.product.p, place)
+            self._iteration(m, self.product.p, place)
         return m
 
-    def next_row_tile(self, m, p, place):
+    def _next_row_tile(self, m, p, place):
         below = place.row_base + p.columns
         m.d.sync += [
             place.row_base.eq(below), place.tile.eq(below), place.step.eq(0), place.columns_left.eq(p.columns),
@@ -105,7 +105,7 @@ class RowTiles(wiring.Component):
             place.row_tiles_left.eq(place.row_tiles_left - 1),
             place.bias_address.eq(place.bias_address + self.config.vector_words)]
 
-    def iteration(self, m, p, place):
+    def _iteration(self, m, p, place):
         """Go to the first step of an iteration of p."""
         m.d.sync += [
             place.row_base.eq(p.tile), place.tile.eq(p.tile), place.step.eq(0), place.columns_left.eq(p.columns),
@@ -113,6 +113,6 @@ class RowTiles(wiring.Component):
             place.bias_address.eq(p.bias_address)]
 
 
-def least(value, limit: int):
+def _least(value, limit: int):
     """The smaller of the two."""
     return Mux(value > limit, limit, value)

@@ -69,28 +69,28 @@ class TileEngine(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        choices = [self.multiples(m, x) for x in self.operand.mantissas]
+        choices = [self._multiples(m, x) for x in self.operand.mantissas]
         exponent, integer = delay(m, self.operand.exponent, 1), delay(m, self.integer, 1)
         integer_later = delay(m, integer, 1 + self.tree)
         for r in range(self.config.native_dim):
             weights = self.weights[r]
-            dot = self.dot(m, weights.mantissas, choices)
+            dot = self._dot(m, weights.mantissas, choices)
             amount = Mux(integer, 0, weights.exponent + exponent)[:self.shift_bits]
-            m.d.comb += self.o[r].eq(self.aligned(m, dot, delay(m, amount, 1 + self.tree), integer_later))
+            m.d.comb += self.o[r].eq(self._aligned(m, dot, delay(m, amount, 1 + self.tree), integer_later))
         return m
 
-    def multiples(self, m, x):
+    def _multiples(self, m, x):
         """Those of lower digits, then those of the highest one, by digit; one cycle later."""
         fmt = self.config.activations
-        thrice = within(x + x.shift_left(1), 3 * fmt.lowest, 3 * fmt.highest)
-        minus = within(-x, -fmt.lowest, -fmt.highest)
+        thrice = _within(x + x.shift_left(1), 3 * fmt.lowest, 3 * fmt.highest)
+        minus = _within(-x, -fmt.lowest, -fmt.highest)
         once, thrice, minus = delay(m, x, 1), delay(m, thrice[2:], 1), delay(m, minus[2:], 1)
         # Their two lowest bits follow from those of x, which leaves a choice between fewer inputs.
         low = Cat(once[0], once[0] ^ once[1])
         thrice, minus, zero = Cat(low, thrice).as_signed(), Cat(low, minus).as_signed(), Const(0)
         return (zero, once, once.shift_left(1), thrice), (zero, once, minus.shift_left(1), minus)
 
-    def dot(self, m, weights, choices):
+    def _dot(self, m, weights, choices):
         """Sum of one row's products, 1 + tree cycles later."""
         fmts = self.config.weights, self.config.activations
         places = []
@@ -99,10 +99,10 @@ class TileEngine(wiring.Component):
             terms = [choice(weight.as_unsigned()[2 * place:2 * place + 2], multiples[top])
                      for weight, multiples in zip(weights, choices, strict=True)]
             places.append([delay(m, term, 1) for term in terms])
-        ends = [self.config.lanes * a * b for a in extremes(fmts[0]) for b in extremes(fmts[1])]
-        return within(adder_tree(m, places), *ends)
+        ends = [self.config.lanes * a * b for a in _extremes(fmts[0]) for b in _extremes(fmts[1])]
+        return _within(adder_tree(m, places), *ends)
 
-    def aligned(self, m, value, amount, integer):
+    def _aligned(self, m, value, amount, integer):
         """The sum on the accumulator's grid."""
         if self.config.alignment:
             value = Mux(integer, value, value.shift_left(self.config.alignment))
@@ -115,7 +115,7 @@ class TileEngine(wiring.Component):
         return value
 
 
-def extremes(fmt: Format) -> tuple[int, int]:
+def _extremes(fmt: Format) -> tuple[int, int]:
     """The lowest and the highest mantissa."""
     return fmt.lowest, fmt.highest
 
@@ -135,7 +135,7 @@ def choice(digit, multiples):
     return Mux(digit[1], Mux(digit[0], multiples[3], multiples[2]), Mux(digit[0], multiples[1], multiples[0]))
 
 
-def within(value, *ends: int):
+def _within(value, *ends: int):
     """A signed value in no more bits than the integers that it lies between."""
     bits = max(end.bit_length() if end >= 0 else (~end).bit_length() for end in ends) + 1
     return value[:bits].as_signed()

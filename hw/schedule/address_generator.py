@@ -78,6 +78,10 @@ class AddressGenerator(wiring.Component):
         m.d.comb += self.word.eq(Mux(queued, word_queued, self.data))
         return m
 
+    def walk(self, job) -> list:
+        """Statements that bring the fields of a job to `job`; its `valid` is left to the pipeline."""
+        return [self.job[name].eq(job[name]) for name in self.job.shape().members if name != "valid"]
+
     def _offset(self, m):
         """Offset of the word at hand from the source's first address."""
         job, bits = self.job, address_bits(self.config)

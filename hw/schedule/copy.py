@@ -3,13 +3,14 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import TICKET, progress, waiting, word
+from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import TICKET, Load, progress, waiting, word
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.schedule.address_generator import AddressGenerator, read_request
-from concord.hw.schedule.interlock import CopyJob, WriteJob
+from concord.hw.schedule.interlock import copy_job, write_job
 from concord.hw.schedule.writeback import Writeback, write_request
 from concord.spec.config import Config
-from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS, VRFS
+from concord.spec.isa import REGISTER_BITS, VRFS
 
 __all__ = ["Copy"]
 
@@ -18,7 +19,7 @@ class Copy(wiring.Component):
     """Moves chains without arithmetic from source to memories, and native tiles from NetQ to the matrix quantiser.
 
     Members:
-        job, write_job: In(stream CopyJob, WriteJob). The latter for chains other than `m_rd`.
+        job, write_job: In(stream copy_job, write_job). The latter for chains other than `m_rd`.
         mfu: In(`progress`). fetch, product: In. Chains whose vectors and tiles have been read.
         request, grant, data, net: As in `AddressGenerator`.
         writes, free, out: As `writes`, `free`, `net` of `Writeback`.
@@ -33,13 +34,13 @@ class Copy(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "job": In(stream.Signature(CopyJob(config))), "write_job": In(stream.Signature(WriteJob(config))),
+            "job": In(stream.Signature(copy_job(config))), "write_job": In(stream.Signature(write_job(config))),
             "mfu": In(progress(config)), "fetch": In(TICKET), "product": In(TICKET),
             "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
             "net": In(stream.Signature(word(config))),
             "writes": Out(data.ArrayLayout(write_request(config), len(VRFS))), "free": In(len(VRFS)),
-            "out": Out(stream.Signature(data.StructLayout({"word": word(config), "remaining": REGISTER_BITS}))),
-            "load": Out(stream.Signature(data.StructLayout({"tile": ADDRESS_BITS, "integer": 1}))),
+            "out": Out(stream.Signature(message_payloads.output(config))),
+            "load": Out(stream.Signature(Load)),
             "matrix_word": Out(stream.Signature(word(config))), "load_done": In(1),
             "progress": Out(progress(config)), "landed": Out(1),
             "busy": Out(1), "waits": Out(1), "starved": Out(1)})
@@ -54,13 +55,11 @@ class Copy(wiring.Component):
 
         # A tile is announced with its first word.
         first = self.job.valid & job.matrix & (source.index == 0)
-        m.d.comb += [source.job[name].eq(job[name]) for name in
-                     ("memory", "source", "words", "iterations", "iterations_x", "stride_x", "stride_y")]
+        wiring.connect(m, wiring.flipped(self.net), source.net)
+        m.d.comb += source.walk(job)
         m.d.comb += [
             source.job.valid.eq(self.job.valid & ~ending), source.mfu.eq(self.mfu), source.copy.eq(self.progress),
             source.grant.eq(self.grant), source.data.eq(self.data), self.request.eq(source.request),
-            source.net.valid.eq(self.net.valid), source.net.payload.eq(self.net.payload),
-            self.net.ready.eq(source.net.ready),
             source.hold.eq(~ahead.room | waiting(job.fetch, self.fetch) | waiting(job.mfu, self.mfu.done)
                            | waiting(job.product, self.product) | (job.serial & ~ahead.empty)
                            | (first & ~(self.load.ready & (ahead.empty | (source.iteration != 0))))),

@@ -4,7 +4,6 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import (
-    MEMORIES,
     NET,
     OPERANDS,
     TICKET,
@@ -19,23 +18,24 @@ from concord.hw.lib.payloads import (
     waiting,
 )
 from concord.hw.lib.payloads import write as write_layout
+from concord.hw.schedule.address_generator import walk
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS, VRFS
 
-__all__ = ["CopyJob", "FetchJob", "Interlock", "IssueJob", "ProductJob", "WriteJob"]
+__all__ = ["PIPES", "Done", "Interlock", "ProductJob", "copy_job", "fetch_job", "issue_job", "write_job"]
 
 EPOCH = 16  #: Chains between two looks at how far all pipelines are; keeps tickets in use within 2**(TICKET - 1).
 
 
-def _iterations(config):
-    bits = address_bits(config)
-    return {"iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS, "stride_x": bits, "stride_y": bits}
+def _walk(config: Config) -> dict:
+    """The fields of `walk`, which begin a job that reads a source."""
+    return {name: shape for name, shape in walk(config).members.items() if name != "valid"}
 
 
-def FetchJob(config: Config) -> data.StructLayout:
+def fetch_job(config: Config) -> data.StructLayout:
     """Operand fetch: the source of one `mv_mul`. `own`: iterations wait for this chain's earlier writes."""
     return data.StructLayout({
-        "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS, **_iterations(config),
+        **_walk(config),
         "integer": 1, "unsigned": 1, "mfu": Wait, "copy": Wait, "own": Wait})
 
 
@@ -43,17 +43,17 @@ def FetchJob(config: Config) -> data.StructLayout:
 ProductJob = data.StructLayout({"product": Product, "copy": Wait})
 
 
-def IssueJob(config: Config) -> data.StructLayout:
+def issue_job(config: Config) -> data.StructLayout:
     """What enters the multi-function units. `targets`: its writes to the operands' memories. `serial`: each word waits
     for the one before it to land."""
     return data.StructLayout({
-        "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS, **_iterations(config),
+        **_walk(config),
         "stride_out": address_bits(config), "operands": data.ArrayLayout(reader(config), len(OPERANDS)),
         "targets": data.ArrayLayout(write_layout(config), len(OPERANDS)),
         "control": Controls, "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait})
 
 
-def WriteJob(config: Config) -> data.StructLayout:
+def write_job(config: Config) -> data.StructLayout:
     """What a pipeline's last stage writes."""
     return data.StructLayout({
         "words": REGISTER_BITS, "tail": range(config.mfu_lanes), "iterations": REGISTER_BITS,
@@ -61,11 +61,16 @@ def WriteJob(config: Config) -> data.StructLayout:
         "writes": data.ArrayLayout(write_layout(config), len(VRFS)), "net": 1, "net_select": Select})
 
 
-def CopyJob(config: Config) -> data.StructLayout:
+def copy_job(config: Config) -> data.StructLayout:
     """What enters the copy pipeline; `matrix`: native tiles from `tile` on, to MatrixRf."""
     return data.StructLayout({
-        "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS, **_iterations(config),
+        **_walk(config),
         "matrix": 1, "tile": ADDRESS_BITS, "integer": 1, "serial": 1, "fetch": Wait, "mfu": Wait, "product": Wait})
+
+
+PIPES = ("fetch", "product", "mfu", "copy")  #: Pipelines that chains wait for.
+
+Done = data.StructLayout(dict.fromkeys(PIPES, TICKET))  #: Chains that each pipeline has finished.
 
 
 class Interlock(wiring.Component):
@@ -86,16 +91,14 @@ class Interlock(wiring.Component):
         One chain a cycle at most, stalls with the fullest queue.
     """
 
-    PIPES = ("fetch", "product", "mfu", "copy")
-
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
             "i": In(stream.Signature(chain(config))),
-            "fetch": Out(stream.Signature(FetchJob(config))), "product": Out(stream.Signature(ProductJob)),
-            "issue": Out(stream.Signature(IssueJob(config))), "write": Out(stream.Signature(WriteJob(config))),
-            "copy": Out(stream.Signature(CopyJob(config))), "copy_write": Out(stream.Signature(WriteJob(config))),
-            "done": In(data.StructLayout(dict.fromkeys(self.PIPES, TICKET))),
+            "fetch": Out(stream.Signature(fetch_job(config))), "product": Out(stream.Signature(ProductJob)),
+            "issue": Out(stream.Signature(issue_job(config))), "write": Out(stream.Signature(write_job(config))),
+            "copy": Out(stream.Signature(copy_job(config))), "copy_write": Out(stream.Signature(write_job(config))),
+            "done": In(Done),
             "idle": Out(1)})
 
     def elaborate(self, platform):
@@ -107,8 +110,8 @@ class Interlock(wiring.Component):
         with m.If(self.i.ready):
             m.d.sync += [c.eq(self.i.p), held.eq(self.i.valid)]
 
-        self.tickets = {pipe: Signal(TICKET, name=f"ticket_{pipe}") for pipe in self.PIPES}
-        self.following = {pipe: Signal(TICKET, name=f"following_{pipe}") for pipe in self.PIPES}
+        self.tickets = {pipe: Signal(TICKET, name=f"ticket_{pipe}") for pipe in PIPES}
+        self.following = {pipe: Signal(TICKET, name=f"following_{pipe}") for pipe in PIPES}
         m.d.comb += [self.following[p].eq(t + 1) for p, t in self.tickets.items()]
         uses = {
             "fetch": c.mv_mul, "product": c.mv_mul,
@@ -134,7 +137,7 @@ class Interlock(wiring.Component):
     def _within_epoch(self, m, sent):
         """High unless a chain of the epoch before the last is still under way."""
         count = Signal(range(EPOCH))
-        marks = {pipe: Signal(TICKET, name=f"mark_{pipe}") for pipe in self.PIPES}
+        marks = {pipe: Signal(TICKET, name=f"mark_{pipe}") for pipe in PIPES}
         behind = Cat((mark - self.done[p])[:TICKET].as_signed() > 0 for p, mark in marks.items()).any()
         with m.If(sent):
             m.d.sync += count.eq(count + 1)

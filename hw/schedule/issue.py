@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.payloads import MVM, OPERANDS, TICKET, Controls, address_bits, blocked, progress, waiting, word
 from concord.hw.schedule.address_generator import AddressGenerator, read_request
-from concord.hw.schedule.interlock import IssueJob
+from concord.hw.schedule.interlock import issue_job
 from concord.spec.config import Config
 from concord.spec.isa import STAGES
 from concord.spec.operations import Stage
@@ -25,7 +25,7 @@ class Issue(wiring.Component):
         due: For each operand, cycles from `go` to its read.
 
     Members:
-        job: In(stream IssueJob).
+        job: In(stream issue_job).
         mfu, copy: In(`progress`). fetch: In. Vectors of how many chains have been fetched.
         request, grant, data, net, pop: As in `AddressGenerator`.
         net_room: In(1). NetQ has room for one more word.
@@ -43,7 +43,7 @@ class Issue(wiring.Component):
     def __init__(self, config: Config, *, latency: int, due: tuple[int, ...]):
         self.config, self.latency, self.due = config, latency, due
         super().__init__({
-            "job": In(stream.Signature(IssueJob(config))), "mfu": In(progress(config)), "copy": In(progress(config)),
+            "job": In(stream.Signature(issue_job(config))), "mfu": In(progress(config)), "copy": In(progress(config)),
             "fetch": In(TICKET), "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
             "net": In(stream.Signature(word(config))), "pop": In(stream.Signature(word(config))),
             "net_room": In(1), "landed": In(1), "go": Out(1), "word": Out(word(config)),
@@ -56,13 +56,11 @@ class Issue(wiring.Component):
         m = Module()
         m.submodules.source = source = AddressGenerator(self.config)
         job = self.job.p
-        m.d.comb += [source.job[name].eq(job[name]) for name in
-                     ("words", "iterations", "iterations_x", "stride_x", "stride_y", "source", "memory")]
+        m.d.comb += source.walk(job)
         with m.If(job.pop):
             m.d.comb += [source.job.memory.eq(MVM), source.job.source.valid.eq(0)]
-        for name in ("net", "pop"):
-            inner, outer = getattr(source, name), getattr(self, name)
-            m.d.comb += [inner.valid.eq(outer.valid), inner.payload.eq(outer.payload), outer.ready.eq(inner.ready)]
+        wiring.connect(m, wiring.flipped(self.net), source.net)
+        wiring.connect(m, wiring.flipped(self.pop), source.pop)
 
         inside = Signal(bits_for(self.latency + 1))
         m.d.sync += inside.eq(inside + self.go - self.landed)

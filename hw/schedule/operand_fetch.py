@@ -1,12 +1,12 @@
 """Brings the vectors of products to the quantiser."""
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import TICKET, progress, waiting, word
+from concord.hw.lib.payloads import TICKET, operand_word, progress, waiting, word
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.schedule.address_generator import AddressGenerator, read_request
-from concord.hw.schedule.interlock import FetchJob
+from concord.hw.schedule.interlock import fetch_job
 from concord.spec.config import Config
 
 __all__ = ["OperandFetch"]
@@ -16,21 +16,21 @@ class OperandFetch(wiring.Component):
     """Reads the source of each `mv_mul`, all native vectors of all iterations, in program order.
 
     Members:
-        job: In(stream FetchJob).
+        job: In(stream fetch_job).
         mfu, copy: In(`progress`). How far the writing pipelines are.
         request, grant, data, net: As in `AddressGenerator`.
-        o: Out(stream {word, integer, unsigned, last}). `last`: the last word of an iteration.
+        o: Out(stream operand_word). `last`: the last word of an iteration.
         done: Out. Chains whose source has been read.
         busy, waits, starved, queue: Out(1). A word moves; the chain at hand waits; NetQ is empty; the word is NetQ's.
     """
 
     def __init__(self, config: Config):
         self.config = config
-        operand = data.StructLayout({"word": word(config), "integer": 1, "unsigned": 1, "last": 1})
         super().__init__({
-            "job": In(stream.Signature(FetchJob(config))), "mfu": In(progress(config)), "copy": In(progress(config)),
+            "job": In(stream.Signature(fetch_job(config))), "mfu": In(progress(config)), "copy": In(progress(config)),
             "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
-            "net": In(stream.Signature(word(config))), "o": Out(stream.Signature(operand)), "done": Out(TICKET),
+            "net": In(stream.Signature(word(config))),
+            "o": Out(stream.Signature(operand_word(config.mfu_lanes))), "done": Out(TICKET),
             "busy": Out(1), "waits": Out(1), "starved": Out(1)})
 
     def elaborate(self, platform):
@@ -41,16 +41,14 @@ class OperandFetch(wiring.Component):
         # The writes of this chain's own earlier iterations, where a later one may read them.
         own = (job.own.ticket - self.mfu.done)[:TICKET].as_signed()
         landed = (own <= 0) | ((own == 1) & (self.mfu.iteration >= source.iteration))
-        m.d.comb += [source.job[name].eq(job[name]) for name in
-                     ("memory", "source", "words", "iterations", "iterations_x", "stride_x", "stride_y")]
+        wiring.connect(m, wiring.flipped(self.net), source.net)
+        m.d.comb += source.walk(job)
         m.d.comb += [
             source.job.valid.eq(self.job.valid),
             source.hold.eq(~ahead.room | waiting(job.mfu, self.mfu.done) | waiting(job.copy, self.copy.done)
                            | (job.own.valid & ~landed & (source.iteration != 0))),
             source.mfu.eq(self.mfu), source.copy.eq(self.copy), self.request.eq(source.request),
             source.grant.eq(self.grant), source.data.eq(self.data),
-            source.net.payload.eq(self.net.payload), source.net.valid.eq(self.net.valid),
-            self.net.ready.eq(source.net.ready),
             ahead.take.eq(source.go), ahead.tag.eq(Cat(job.integer, job.unsigned, source.last_word)),
             ahead.word.eq(source.word),
             self.o.valid.eq(ahead.o.valid), ahead.o.ready.eq(self.o.ready), self.o.p.word.eq(ahead.o.p.word),

@@ -3,8 +3,9 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import address_bits, progress, word
-from concord.hw.schedule.interlock import WriteJob
+from concord.hw.schedule.interlock import write_job
 from concord.spec.config import Config
 from concord.spec.isa import REGISTER_BITS, VRFS
 from concord.spec.mfu import TAPS
@@ -26,7 +27,7 @@ class Writeback(wiring.Component):
     """Writes each word of a chain to up to three places, with +0 in the lanes beyond Rows.
 
     Members:
-        job: In(stream WriteJob). Present before the chain's first word.
+        job: In(stream write_job). Present before the chain's first word.
         i: In(stream `results`).
         writes: Out. One request for each vector memory. free: In. That memory takes a word now.
         net: Out(stream {word, remaining}). NetQ; `remaining` words of the message are left, this one included.
@@ -40,9 +41,9 @@ class Writeback(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "job": In(stream.Signature(WriteJob(config))), "i": In(stream.Signature(results(config))),
+            "job": In(stream.Signature(write_job(config))), "i": In(stream.Signature(results(config))),
             "writes": Out(data.ArrayLayout(write_request(config), len(VRFS))), "free": In(len(VRFS)),
-            "net": Out(stream.Signature(data.StructLayout({"word": word(config), "remaining": REGISTER_BITS}))),
+            "net": Out(stream.Signature(message_payloads.output(config))),
             "progress": Out(progress(config)), "landed": Out(1)})
 
     def elaborate(self, platform):

@@ -5,11 +5,11 @@ bring their own operations, so that one formula gives the machine's bits, the re
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from concord.golden.mfu.activation import Activation
+from concord.spec.activation import Activation
 
 Value = TypeVar("Value")
 
@@ -85,15 +85,16 @@ class Cell:
     """A recurrent cell.
 
     Attributes:
-        name:        What files and the command line call it.
-        title:       What people call it.
-        gates:       In the order of every array of weights and biases.
-        step:        The formula of one time step.
-        states:      Names of what is kept from one time step to the next; the first is the hidden vector h, the output.
-        vectors:     Names of parameters with one element for each cell, beside weights and biases.
-        bounded:     Whether h lies in -1..1 wherever the first h does; the codes of h then have fixed steps.
-        torch_class: Class of `torch.nn` that computes the same in real numbers, or "" where there is none.
-        torch_gates: The gates in the order of that class's weights.
+        name:         What files and the command line call it.
+        title:        What people call it.
+        gates:        In the order of every array of weights and biases.
+        step:         The formula of one time step.
+        states:       Names of what is kept from one time step to the next; the first is the hidden vector h.
+        vectors:      Names of parameters with one element for each cell, beside weights and biases.
+        bounded:      Whether h lies in -1..1 wherever the first h does; the codes of h then have fixed steps.
+        torch_class:  Class of `torch.nn` that computes the same in real numbers, or "" where there is none.
+        torch_gates:  The gates in the order of that class's weights.
+        torch_biases: For a vector that this class keeps as a gate's second bias, beside R h: the gate.
     """
 
     name: str
@@ -105,6 +106,18 @@ class Cell:
     bounded: bool = True
     torch_class: str = ""
     torch_gates: tuple[str, ...] = ()
+    torch_biases: Mapping[str, str] = field(default_factory=dict)
+
+    def check_gate_bits(self, bits: int):
+        """Refuse fewer bits for the outputs of gates where one of them has no bound.
+
+        Raises:
+            ValueError: there is such a gate, and `bits` is not 0.
+        """
+        unbounded = [gate.name for gate in self.gates if gate.curve is Activation.RELU]
+        if bits and unbounded:
+            raise ValueError(f"the output of gate {unbounded[0]} of {self.title} has no bound, and must keep its bits: "
+                             f"use 0 bits for the outputs of gates, not {bits}")
 
     def index(self, gate: str) -> int:
         """Where a gate lies in arrays."""

@@ -1,7 +1,7 @@
 """Gated recurrent units: reset gate r, update gate z, new hidden vector n, in both conventions of the reset gate."""
 
-from concord.golden.mfu.activation import Activation
 from concord.model.cells.cell import Cell, Gate, Operations
+from concord.spec.activation import Activation
 
 GATES = (
     Gate(name="r", curve=Activation.SIGMOID),
@@ -38,5 +38,6 @@ AFTER = Cell(
     vectors=("hidden_bias",),
     torch_class="GRU",
     torch_gates=("r", "z", "n"),
+    torch_biases={"hidden_bias": "n"},
 )
 BEFORE = Cell(name="gru-reset-before", title="GRU, reset gate before the product", gates=GATES, step=_before)

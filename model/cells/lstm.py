@@ -1,7 +1,7 @@
 """Long short-term memory: forget, input and output gate, cell input j, and the cell c beside h."""
 
-from concord.golden.mfu.activation import Activation
 from concord.model.cells.cell import Cell, Gate, Operations
+from concord.spec.activation import Activation
 
 GATES = (
     Gate(name="f", curve=Activation.SIGMOID, first_bias=1.0),  # remember at first

@@ -3,9 +3,9 @@
 Source: Gers and Schmidhuber, Recurrent nets that time and count, 2000.
 """
 
-from concord.golden.mfu.activation import Activation
 from concord.model.cells.cell import Cell, Operations
 from concord.model.cells.lstm import GATES
+from concord.spec.activation import Activation
 
 
 def _step(ops: Operations, h, c):

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 import numpy as np
-from concord.golden.mfu.activation import Activation
 from concord.model.cells.cell import Cell, Operations
+from concord.spec.activation import Activation
 
 CURVES = {
     Activation.NONE: lambda z: z,

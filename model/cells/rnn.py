@@ -1,7 +1,7 @@
 """Plain recurrent networks: h' = tanh(W x + R h + b), or relu in place of tanh."""
 
-from concord.golden.mfu.activation import Activation
 from concord.model.cells.cell import Cell, Gate, Operations
+from concord.spec.activation import Activation
 
 
 def _step(ops: Operations, h):

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
-from concord.golden.mfu.activation import Activation
 from concord.model.arithmetic.integer import IntegerProduct
 from concord.model.cells.real import CURVES
 from concord.model.layers.layer import Layer, Trace
+from concord.spec.activation import Activation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

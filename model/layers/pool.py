@@ -7,12 +7,12 @@ from functools import reduce
 import numpy as np
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
-from concord.golden.mfu.activation import Activation
 from concord.model.arithmetic import windows
 from concord.model.arithmetic.integer import IntegerProduct
 from concord.model.layers import checks
 from concord.model.layers.layer import Layer, Trace
 from concord.model.layers.windowed import Windows
+from concord.spec.activation import Activation
 
 #: Minus infinity: a maximum sees nothing of the padding.
 _LOWEST = np.uint16(0xFC00)

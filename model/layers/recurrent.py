@@ -57,7 +57,7 @@ class Recurrent(Layer):
         lengths = np.full(samples, time) if lengths is None else lengths
         states = tuple(np.tile(state, (samples, 1)) for state in first)
         hidden = np.zeros((samples, time, self.outputs), first[0].dtype)
-        for step in range(time):
+        for step in range(min(time, int(np.max(lengths, initial=0)))):
             on = np.flatnonzero(lengths > step)
             made = self.cell.step(operations(x[on, step]), *(state[on] for state in states))
             for state, new in zip(states, made, strict=True):
@@ -133,6 +133,7 @@ class IntegerRecurrent(Recurrent):
         checks.real(self)
         if self.gate_bits and not 2 <= self.gate_bits <= 9:
             raise ValueError(f"layer {self.name!r}, gate_bits: 2 to 9, or 0 for none, not {self.gate_bits}")
+        self.cell.check_gate_bits(self.gate_bits)
 
     @property
     def title(self) -> str:

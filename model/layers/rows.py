@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
-from concord.golden.mfu.activation import Activation
 from concord.model.arithmetic import block, integer
 from concord.model.arithmetic.integer import IntegerProduct
 from concord.model.cells.real import CURVES
 from concord.model.layers import checks
 from concord.model.layers.layer import Layer, Trace, no_integers
+from concord.spec.activation import Activation
 from concord.spec.formats import Format
 
 

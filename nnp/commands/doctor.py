@@ -1,10 +1,22 @@
 """`nnp doctor`: is everything here that the commands need?"""
 
+from typing import Annotated
+
 import typer
 
 
-def doctor():
-    """Check Python, packages, the simulator and the C++ tools; exit code 1 where something is missing."""
+def doctor(
+    clear_cache: Annotated[
+        bool, typer.Option("--clear-cache", help="Remove all cached builds but those that a process uses.")
+    ] = False,
+):
+    """Check Python, packages, the simulator, the C++ tools and the cache of builds.
+
+    Exit code 1 where something is missing.
+    """
+    if clear_cache:
+        _clear()
+        return
     from concord.nnp.lib.environment import findings
     from rich.console import Console
     from rich.table import Table
@@ -19,3 +31,11 @@ def doctor():
     for finding in missing:
         typer.echo(f"nnp: {finding.what}: {finding.advice}", err=True)
     raise typer.Exit(1 if missing else 0)
+
+
+def _clear():
+    from concord.sim.machines import cache
+
+    removed = cache.trim(0)
+    used = len(cache.builds())
+    typer.echo(f"{cache.BUILDS}: {len(removed)} builds removed" + (f"; {used} in use" if used else ""))

@@ -2,16 +2,20 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from concord.model.cells.cell import Cell
+from concord.model.cells.registry import CELLS
 from concord.nnp.lib import quantisation_options as options
 from concord.nnp.lib.errors import sentences
 from concord.nnp.lib.files import check_writable
 from concord.nnp.lib.storage import written
 from concord.nnp.lib.training import Checkpoint, Log, followed, needing_torch, settings
+from concord.spec import config
 from concord.spec.formats import Format
 from concord.train.bfp.recipe import BlockRecipe
 from concord.train.lib.methods import (
@@ -46,8 +50,8 @@ class Arithmetic(StrEnum):
     BFP_LAZY = "bfp-lazy"
 
 
-class ImageArithmetic(StrEnum):
-    """What an image network computes in."""
+class NetworkArithmetic(StrEnum):
+    """What an image network or a recurrent network computes in."""
 
     INTEGER = "integer"
     BFP = "bfp"
@@ -88,32 +92,77 @@ def mlp(
         )
 
 
-@app.command()
-@sentences
-def lstm(
-    out: Out = "vowels-lstm.safetensors",
-    seed: Seed = 0,
-    data: Data = None,
-    bits: Annotated[int, typer.Option(help="Width of weights, inputs and hidden vectors, 2 to 16.")] = 8,
-    asymmetric: Annotated[
-        bool, typer.Option("--asymmetric", help="Integer zero points: the machine needs one bit more for weights.")
-    ] = False,
-    shared: Annotated[bool, typer.Option("--shared", help="One scale a gate, not one a matrix.")] = False,
-    gate_bits: Annotated[int, typer.Option(help="Width of the outputs of gates, 2 to 9; 0: binary16.")] = 0,
-    hidden: Annotated[
-        list[int] | None, typer.Option(help="Size of an LSTM layer; once for each layer.", show_default="32")
-    ] = None,
-    epochs: Epochs = (80, 10, 5),
-    initial: Annotated[
-        InitialState, typer.Option(help="h and c before the first time step.")
-    ] = InitialState.ZERO,
-    log: Log = None,
-    checkpoint: Checkpoint = None,
-):
-    """An LSTM on JapaneseVowels: 8 bits per gate, or another width."""
-    fmt, gates = Format(bits=bits, symmetric=True), Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits)
-    chosen = {"weights_format": fmt, "input_format": fmt, "gates": gates, "initial": initial}
-    _train("recurrent", out, log, checkpoint, seed=seed, folder=data, hidden=hidden or (32,), epochs=epochs, **chosen)
+def _recurrent(cell: Cell):
+    """Add the command that trains networks of a cell."""
+
+    @sentences
+    def train(
+        out: Out = f"vowels-{cell.name}.safetensors",
+        seed: Seed = 0,
+        data: Data = None,
+        arithmetic: Annotated[
+            NetworkArithmetic, typer.Option(help="Integers, or block floating point.")
+        ] = NetworkArithmetic.INTEGER,
+        preset: Annotated[
+            str, typer.Option("--preset", help="Machine whose formats the network gets.", show_default="none")
+        ] = "",
+        bits: Annotated[
+            int | None,
+            typer.Option(help="Width of weights, inputs and hidden vectors, 2 to 16; bfp: 2 to 8.", show_default="8"),
+        ] = None,
+        block: Annotated[
+            int | None,
+            typer.Option(help="Elements that share an exponent in block floating point.", show_default="16"),
+        ] = None,
+        asymmetric: Annotated[
+            bool, typer.Option("--asymmetric", help="Integer zero points: the machine needs one bit more for weights.")
+        ] = False,
+        shared: Annotated[bool, typer.Option("--shared", help="One scale a gate, not one a matrix.")] = False,
+        gate_bits: Annotated[int, typer.Option(help="Width of the outputs of gates, 2 to 9; 0: binary16.")] = 0,
+        hidden: Annotated[
+            list[int] | None, typer.Option(help="Size of a recurrent layer; once for each layer.", show_default="32")
+        ] = None,
+        epochs: Epochs = (80, 10, 5),
+        initial: Annotated[
+            InitialState, typer.Option(help="States before the first time step.")
+        ] = InitialState.ZERO,
+        log: Log = None,
+        checkpoint: Checkpoint = None,
+    ):
+        gates = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits)
+        if arithmetic is NetworkArithmetic.BFP and gates != Gates():
+            raise ValueError("bfp finds its own exponents: --asymmetric, --shared and --gate-bits are for integer")
+        if arithmetic is NetworkArithmetic.INTEGER and block is not None:
+            raise ValueError("--block is for --arithmetic bfp")
+        formats = _formats(arithmetic, preset, bits, block)
+        _train("recurrent", out, log, checkpoint, cell=cell.name, seed=seed, folder=data, hidden=hidden or (32,),
+               epochs=epochs, gates=gates, initial=initial, **formats)
+
+    train.__doc__ = f"{cell.title}, on JapaneseVowels: 8 bits, or another width."
+    app.command(cell.name)(train)
+
+
+for _cell in CELLS.values():
+    _recurrent(_cell)
+
+
+def _formats(arithmetic: NetworkArithmetic, preset: str, bits: int | None, block: int | None) -> dict:
+    """Formats of weights and inputs, and the block or None, as arguments of the trainer of recurrent networks."""
+    if preset:
+        if bits is not None or block is not None:
+            raise ValueError(f"--preset {preset} decides --bits and --block: leave them out")
+        machine = config.preset(preset)
+        weights, inputs, block = machine.weights, machine.activations, machine.native_dim
+        if arithmetic is NetworkArithmetic.INTEGER:
+            weights = replace(weights, symmetric=True)
+        return {"weights_format": weights, "input_format": inputs, "block": _block(arithmetic, block)}
+    exponents = {"e_min": -11, "e_max": 4} if arithmetic is NetworkArithmetic.BFP else {}
+    same = Format(bits=8 if bits is None else bits, symmetric=True, **exponents)
+    return {"weights_format": same, "input_format": same, "block": _block(arithmetic, block or 16)}
+
+
+def _block(arithmetic: NetworkArithmetic, block: int) -> int | None:
+    return block if arithmetic is NetworkArithmetic.BFP else None
 
 
 @app.command()
@@ -124,8 +173,8 @@ def image(
     seed: Seed = 0,
     data: Data = None,
     arithmetic: Annotated[
-        ImageArithmetic, typer.Option(help="Integers, or block floating point, whose mantissas have 2 to 8 bits.")
-    ] = ImageArithmetic.INTEGER,
+        NetworkArithmetic, typer.Option(help="Integers, or block floating point, whose mantissas have 2 to 8 bits.")
+    ] = NetworkArithmetic.INTEGER,
     block: Annotated[int, typer.Option(help="Elements that share an exponent in block floating point.")] = 16,
     weights_bits: options.WeightsBits = 4,
     input_bits: options.InputBits = 4,
@@ -152,7 +201,7 @@ def image(
     _check_width(accumulator)
     recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, rows, weights,
                             activations, start, batch_norm, keep_input)
-    if arithmetic is ImageArithmetic.BFP:
+    if arithmetic is NetworkArithmetic.BFP:
         bits = {"weights_bits": weights_bits, "input_bits": input_bits, "bits": recipe.bits}
         if recipe != Recipe(**bits) or accumulator is not None:
             raise ValueError(

@@ -19,9 +19,12 @@ def verify(
     first: First = 0,
     preset: Preset = "",
     machine: Machine = MachineKind.LIBRARY,
-    report: Annotated[Path, typer.Option("--report", help="Folder for verify.json and verify.html.")] = Path(
+    report: Annotated[Path, typer.Option("--report", help="Folder for the report and its tables.")] = Path(
         "build/report"
     ),
+    waves: Annotated[
+        bool, typer.Option(help="Write a waveform of the first difference, which needs another build of the machine.")
+    ] = True,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Worker processes.")] = os.cpu_count() or 1,
 ):
     """Run quantised models on golden and on the simulated machine, and compare every bit.
@@ -47,10 +50,10 @@ def verify(
         configs = [compile_for(load_model(path), preset)[1].firmware.config for path in paths]
         requests = [
             Request(path=path, place=place, samples=samples, first=first, preset=preset, kind=machine, jobs=jobs,
-                    folder=report)
+                    folder=report, waves=waves)
             for path, place in zip(paths, places, strict=True)
         ]
-        with Builds(machine, configs, jobs) as builds:
+        with Builds(machine, configs) as builds:
             done = [verify_model(request, builds, console) for request in requests]
     console.print(verify_table(done))
     written = write_report(done, report)

@@ -11,17 +11,23 @@ def verilog(
     unit: Annotated[str, typer.Option("--unit", help="One unit, named as its file in hw/; 'list' lists them.")] = "nnp",
     output: Annotated[Path | None, typer.Option("-o", help="Folder: build/verilog/PRESET-UNIT, if not given.")] = None,
 ):
-    """Write Verilog with a page of ports, an instantiation template, a FuseSoC core, and the machine's register map."""
+    """Write Verilog, and what an integrator needs beside it.
+
+    That is a page of ports, an instantiation template, a FuseSoC core, waivers for `verilator --lint-only`, and the
+    machine's register map.
+    """
     from concord.nnp.lib.files import write_all
     from concord.nnp.lib.integration import package
-    from concord.nnp.lib.units import component, names
+    from concord.sim.units import component, in_machines
     from concord.spec import config
 
     chosen = config.preset(preset)
     if unit == "list":
-        typer.echo("\n".join(names()))
+        typer.echo("\n".join(in_machines()))
         return
     output = output or Path("build/verilog") / f"{preset}-{unit}"
+    if unit == "nnp":
+        typer.echo("nnp: generating the machine; that takes up to a minute", err=True)
     files = package(component(unit, chosen), unit, preset, chosen)
     write_all(output, files)
     typer.echo(f"{output}: {', '.join(files)}")

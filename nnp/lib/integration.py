@@ -1,6 +1,10 @@
-"""What an integrator needs beside the Verilog: ports by bus, register map, instantiation template, FuseSoC core."""
+"""What an integrator needs beside the Verilog: ports, registers, instantiation template, FuseSoC core, lint waivers."""
 
+import inspect
+import re
+import sys
 from dataclasses import dataclass
+from enum import IntEnum
 from importlib.metadata import version
 from pathlib import Path
 
@@ -10,6 +14,9 @@ from concord.hw.host.axi_streams import AxiStreams, fields, streams
 from concord.hw.verilog import verilog
 from concord.nnp.lib.environment import DISTRIBUTION
 from concord.spec.config import Config
+from concord.spec.enum_docs import described
+from concord.spec.isa import Error, Mem
+from concord.spec.messages import MessageKind
 from concord.spec.registers import Control, Counter, Register, Status
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -24,6 +31,16 @@ BUSES = {
 
 
 CLOCKING = "clock and reset"
+
+#: Warnings of `verilator --lint-only` that say nothing about the machine, and why each is given.
+WAIVERS = {
+    "WIDTHEXPAND": "The back end writes a constant with as many bits as it needs, not with those of the other operand.",
+    "WIDTHTRUNC": "The back end writes `! x` for x == 0, and selects a bit by a shift whose upper bits fall away.",
+    "CASEINCOMPLETE": "The back end gives a signal its default before a `casez`, instead of a default branch inside.",
+    "CMPCONST": "A comparison that some configurations need is always true in this one.",
+    "UNSIGNED": "A comparison with the first index, which is 0, is always true.",
+    "ASCRANGE": "An index that has one value in this configuration is a signal without bits, written as [-1:0].",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,10 +75,17 @@ def package(unit: Component, name: str, preset: str, config: Config) -> dict[str
         "fields": {_stream_bus(prefix): fields(shape) for prefix, shape in buses.items()},
         "buses": list(dict.fromkeys(port.bus for port in found)),
         "version": version(DISTRIBUTION),
-        "registers": [(member.name, int(member)) for member in Register],
-        "counters": [(member.name, Register.COUNTERS + 4 * member) for member in Counter],
-        "control": [(member.name, int(member)) for member in Control],
-        "status": [(member.name, int(member)) for member in Status],
+        "documentation": inspect.getdoc(type(unit)).splitlines(),
+        "latency": _latency(unit),
+        "codes": codes(unit),
+        "waivers": WAIVERS,
+        "registers": [(*row, Register(row[0]).access) for row in described(Register)[: -1]],
+        "counters": [(Register.COUNTERS + 4 * k, name, meaning) for k, name, meaning in described(Counter)],
+        "control": described(Control),
+        "status": described(Status),
+        "errors": described(Error),
+        "kinds": described(MessageKind),
+        "memories": described(Mem),
     }
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -70,7 +94,12 @@ def package(unit: Component, name: str, preset: str, config: Config) -> dict[str
         keep_trailing_newline=True,
         autoescape=False,
     )
-    pages = {f"{name}.core": "core.j2", f"{name}_instance.v": "instance.v.j2", "ports.md": "ports.md.j2"}
+    pages = {
+        f"{name}.core": "core.j2",
+        f"{name}.vlt": "waivers.vlt.j2",
+        f"{name}_instance.v": "instance.v.j2",
+        "ports.md": "ports.md.j2",
+    }
     if name == "nnp":
         pages["registers.md"] = "registers.md.j2"
     files = {f"{name}.v": text}
@@ -85,6 +114,20 @@ def ports(dut: Component, streams: list[str]) -> list[Port]:
         direction = "input" if member.flow == In else "output"
         found.append(Port(name=name, direction=direction, width=len(Value.cast(value)), bus=_bus(name, path, streams)))
     return found
+
+
+def codes(unit: Component) -> dict[str, list[tuple[int, str, str]]]:
+    """Code, name and meaning of each value of the enumerations that the unit's documentation names."""
+    module = vars(sys.modules[type(unit).__module__])
+    named = {word: module.get(word) for word in re.findall(r"\w+", inspect.getdoc(type(unit)))}
+    enums = {word: it for word, it in named.items() if isinstance(it, type) and issubclass(it, IntEnum)}
+    return {word: described(it) for word, it in enums.items()}
+
+
+def _latency(unit: Component) -> int | None:
+    """Cycles from a unit's operands to its result; None where that depends on what the unit does."""
+    latency = getattr(unit, "latency", None)
+    return latency if isinstance(latency, int) else None
 
 
 def _stream_bus(prefix: str) -> str:

@@ -10,17 +10,20 @@ from concord.spec.config import Config
 
 
 class Builds:
-    """Builds of some machines, which begin at once and go on while others already run.
+    """Builds of some machines, which all begin at once and go on while others already run.
+
+    Each has a process of its own, more of them than cores as the case may be: a build waits for one core most of the
+    time.
 
     Args:
-        kind:    Of machine, as `sim.machines.host.machine` calls it.
+        kind:    Kind of machine, as `sim.machines.host.machine` calls it.
         configs: What to build; equal ones are built once.
-        jobs:    Most builds at a time.
     """
 
-    def __init__(self, kind: str, configs: Iterable[Config], jobs: int):
-        self._pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
-        self._done: dict[Config, Future] = {c: self._pool.submit(build, kind, c) for c in dict.fromkeys(configs)}
+    def __init__(self, kind: str, configs: Iterable[Config]):
+        distinct = list(dict.fromkeys(configs))
+        self._pool = ProcessPoolExecutor(len(distinct), multiprocessing.get_context("spawn"))
+        self._done: dict[Config, Future] = {config: self._pool.submit(build, kind, config) for config in distinct}
 
     def wait(self, config: Config):
         """Return when the machine is built.

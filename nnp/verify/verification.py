@@ -18,6 +18,7 @@ from concord.nnp.verify.batches import Outcome
 from concord.nnp.verify.builds import Builds
 from concord.nnp.verify.diagnosis import Difference, first_difference
 from concord.nnp.verify.session import Session
+from concord.nnp.verify.waveform import write_waveform
 from concord.sim.machines.host import machine
 from concord.spec.registers import EVENTS, Counter
 from rich.console import Console
@@ -40,6 +41,7 @@ class Request:
         kind:    What runs beside golden.
         jobs:    Worker processes.
         folder:  For reports and waveforms.
+        waves:   Write a waveform of the first difference.
     """
 
     path: Path
@@ -50,11 +52,12 @@ class Request:
     kind: MachineKind
     jobs: int
     folder: Path
+    waves: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Fault:
-    """A difference that was found, and how to see it again; `waves` is None on golden, which has no waveform."""
+    """A difference that was found, and how to see it again; `waves` is None where no waveform was written."""
 
     difference: Difference
     waves: Path | None
@@ -145,7 +148,8 @@ def verify_model(request: Request, builds: Builds, console: Console) -> Verified
         reference = network.forward(model, samples.inputs, samples.lengths)[-1].outputs
         bits = batches.differing_bits(golden, other)
         events = {c: (golden.counters[c], other.counters[c]) for c in EVENTS if golden.counters[c] != other.counters[c]}
-        fault = _fault(compiled, samples, batches.first_sample(golden, other), preset, request) if bits else None
+        first = batches.first_sample(golden, other) if bits else None
+        fault = _fault(compiled, samples, first, preset, request, console) if bits else None
         note.text = f"{bits} differing bits, {len(events)} differing event counters"
     with steps.step("measure") as note:
         errors = quality.layer_errors(model, samples.first(ERROR_SAMPLES))
@@ -200,7 +204,9 @@ def _run(compiled: Compiled, samples: Samples, request: Request, console: Consol
         )
 
 
-def _fault(compiled: Compiled, samples: Samples, index: int, preset: str, request: Request) -> Fault | None:
+def _fault(
+    compiled: Compiled, samples: Samples, index: int, preset: str, request: Request, console: Console
+) -> Fault | None:
     """Find the first difference again, alone, and write its waveform."""
     firmware, sample = compiled.firmware, batches.one_sample(samples, index)
     number = request.first + index
@@ -209,11 +215,16 @@ def _fault(compiled: Compiled, samples: Samples, index: int, preset: str, reques
     if difference is None:
         return None
     waves = None
-    if request.kind != MachineKind.GOLDEN:
+    if request.waves and request.kind != MachineKind.GOLDEN:
+        console.print(
+            f"{difference}\nbuilding the machine again for a waveform of that chain, which takes minutes where it is "
+            f"not cached; --no-waves leaves it out",
+            markup=False,
+            soft_wrap=True,
+        )
         request.folder.mkdir(parents=True, exist_ok=True)
         waves = request.folder / f"{request.path.stem}-{number}.vcd"
-        with machine(request.kind, firmware.config, trace=waves) as traced:
-            Session(traced, firmware).infer(sample)
+        write_waveform(request.kind, firmware, sample, difference, waves)
     words = ["nnp", "verify", request.place, "--preset", preset, "--machine", str(request.kind)]
     return Fault(
         difference=difference, waves=waves, command=shlex.join([*words, "--first", str(number), "--samples", "1"])

@@ -15,7 +15,6 @@ from typing import Annotated
 import numpy as np
 import typer
 from concord.sim.campaigns.shrink import shrink
-from concord.sim.machines.build import BUILD
 from concord.sim.machines.host import MachineTimeout, build, machine
 from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.functional_coverage import all_bins, bins
@@ -172,7 +171,8 @@ def main(
     console, began = Console(), time.monotonic()
     configs = config or CONFIGURATIONS
     if program is not None:
-        trace = BUILD.parent / f"{configs[0]}-{seed}-{program}.vcd"
+        trace = Path("build") / f"{configs[0]}-{seed}-{program}.vcd"
+        trace.parent.mkdir(exist_ok=True)
         found = Volume()
         found.add(chunk(configs[0], seed, [program], trace))
         console.print(case(configs[0], seed, program).text, markup=False)

@@ -1,45 +1,90 @@
-"""The regression: every unit in its configurations, with as many seeds as asked for.
+"""A pytest plugin for the testbenches of units: which units, configurations and seeds run, and what they have covered.
 
-`nox -s regress -- --unit quantizer --seed 7 --waves` runs one unit with one seed and keeps waveforms.
+It makes the parameter `job` of `tests/sim/test_units.py`, which the ordinary tests run in a few configurations.
+`nox -s regress -- --unit quantizer --seed 7 --waves` runs one unit in all of its configurations and keeps waveforms.
 """
 
+import argparse
 import json
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
-from multiprocessing import get_context
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-from xml.etree import ElementTree
 
-import typer
+import pytest
 from concord.sim.campaigns.coverage import Coverage, merge
-from concord.sim.machines.build import BUILD, run
-from concord.sim.units import UNITS, testbench, unit
-from concord.spec.config import preset
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
-
-REPORT = BUILD.parent / "regress"  #: Results and summary.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """One run of a testbench."""
+    """One run of a testbench.
+
+    Attributes:
+        unit:     Name of the unit.
+        config:   Name of the preset.
+        seed:     What the testbench draws its stimulus from.
+        waves:    Write dump.vcd.
+        coverage: Count executed lines into coverage.dat.
+    """
 
     unit: str
     config: str
     seed: int
     waves: bool = False
-    coverage: bool = True
+    coverage: bool = False
+
+    def __str__(self):
+        return f"{self.unit}-{self.config}-{self.seed}"
 
     @property
     def command(self) -> str:
-        """What repeats it, with a waveform."""
+        """The command that repeats it, with a waveform."""
         return f"nox -s regress -- --unit {self.unit} --config {self.config} --seed {self.seed} --waves"
+
+    def run(self) -> Path:
+        """Build and run the testbench; the folder of its log, waveform and coverage.
+
+        Raises:
+            AssertionError: a test failed.
+            RuntimeError:   the unit could not be built.
+        """
+        from concord.sim.machines.build import run
+        from concord.sim.units import unit
+        from concord.spec.config import preset
+
+        chosen = unit(self.unit)
+        dut = chosen.driven(preset(self.config))
+        return run(dut, chosen.testbench, seed=self.seed, waves=self.waves, coverage=self.coverage,
+                   CONFIG=self.config, **chosen.environment(dut))
+
+
+def jobs(*, unit: list[str], config: list[str], seed: list[int], regress: bool = False, waves: bool = False,
+         coverage: bool = False) -> list[Job]:
+    """The runs that options ask for, in the order of the registry; an empty list chooses what is usual.
+
+    Raises:
+        ValueError: nothing can run for one of the names; the sentence lists the choices.
+    """
+    from concord.sim.units import UNITS
+
+    every = bool(regress or unit or config)
+    benches = {name: entry.chosen(every=every) for name, entry in UNITS.items() if entry.configurations}
+    for name in unit:
+        if name not in benches:
+            raise ValueError(f"there is no testbench of a unit {name!r}: choose one of {', '.join(sorted(benches))}")
+    chosen = {name: benches[name] for name in unit or benches}
+    known = dict.fromkeys(label for labels in chosen.values() for label in labels)
+    for label in config:
+        if label not in known:
+            whose = f"{', '.join(unit)} has no" if unit else "no unit has a"
+            raise ValueError(f"{whose} configuration {label!r}: choose one of {', '.join(known)}")
+    for name in unit:
+        if config and not set(config) & set(chosen[name]):
+            raise ValueError(f"{name} has no configuration {', '.join(config)}: "
+                             f"choose one of {', '.join(chosen[name])}")
+    return [Job(unit=name, config=label, seed=number, waves=waves, coverage=coverage)
+            for name, labels in chosen.items() for label in labels if not config or label in config
+            for number in seed or [1]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,125 +92,115 @@ class Result:
     """How a job went.
 
     Attributes:
-        folder: Where its log, waveform and coverage are.
-        failure: What went wrong, or "".
-        bins:   How often the testbench has met each bin, for those that count bins.
+        outcome: "passed" or "failed".
+        folder:  Where its log, waveform and coverage are; None where it failed.
     """
 
-    job: Job
+    unit: str
+    config: str
+    seed: int
+    outcome: str
     seconds: float
     folder: Path | None = None
-    failure: str = ""
-    bins: dict[str, int] = field(default_factory=dict)
 
 
-def work(job: Job) -> Result:
-    """Do one job; a build that fails is a failure like any other."""
-    began, chosen = time.monotonic(), unit(job.unit)
-    try:
-        dut = chosen.component(preset(job.config))
-        folder = run(dut, testbench(job.unit), seed=job.seed, waves=job.waves, coverage=job.coverage,
-                     CONFIG=job.config, **chosen.environment(dut))
-    except (AssertionError, RuntimeError, ValueError) as error:
-        return Result(job=job, seconds=time.monotonic() - began, failure=str(error))
-    bins = folder / "bins.json"
-    return Result(job=job, seconds=time.monotonic() - began, folder=folder,
-                  bins=json.loads(bins.read_text()) if bins.exists() else {})
+def tables(results: list[Result]) -> Iterable:
+    """What the regression prints: runs, line coverage, bins."""
+    from rich.table import Table
+
+    runs = Table("unit", "configuration", "seed", "result", "seconds", title="Runs")
+    for result in results:
+        runs.add_row(result.unit, result.config, str(result.seed), result.outcome, f"{result.seconds:.1f}")
+    yield runs
+    lines = Table("unit", "lines and branches", "executed", "share", title="Line coverage")
+    for name, parts in _coverage(results).items():
+        total, hit = sum(len(part) for part in parts), sum(part.hit for part in parts)
+        lines.add_row(name, str(total), str(hit), f"{100 * hit / max(total, 1):.1f} %")
+    if lines.row_count:
+        yield lines
+    for name, counted in _bins(results).items():
+        missed = sorted(label for label, count in counted.items() if not count)
+        yield (f"Bins of {name}: {len(counted) - len(missed)} of {len(counted)} hit"
+               + (f"; not {', '.join(missed)}" if missed else ""))
 
 
-def work_all(jobs: list[Job], processes: int, console: Console) -> list[Result]:
-    """Do all jobs, the first of each build before the others."""
-    results = []
-    with Progress(console=console, transient=True) as progress, \
-            ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        task = progress.add_task("regression", total=len(jobs))
-        for done in as_completed([pool.submit(work, job) for job in jobs]):
-            results.append(done.result())
-            progress.advance(task)
-    order = {job: place for place, job in enumerate(jobs)}
-    return sorted(results, key=lambda result: order[result.job])
-
-
-def coverage(results: Iterable[Result]) -> dict[str, list[Coverage]]:
+def _coverage(results: Iterable[Result]) -> dict[str, list[Coverage]]:
     """Line coverage of each unit, one for each of its configurations."""
     files = defaultdict(list)
     for result in results:
         if result.folder and (result.folder / "coverage.dat").exists():
-            files[result.job.unit, result.job.config].append(result.folder / "coverage.dat")
+            files[result.unit, result.config].append(result.folder / "coverage.dat")
     merged = defaultdict(list)
     for (name, _), paths in files.items():
         merged[name].append(merge(paths))
     return merged
 
 
-def junit(results: list[Result], path: Path) -> None:
-    """Write JUnit XML: a suite for each unit, a case for each configuration and seed."""
-    root = ElementTree.Element("testsuites")
-    for name in dict.fromkeys(result.job.unit for result in results):
-        mine = [result for result in results if result.job.unit == name]
-        suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(mine)),
-                                       failures=str(sum(bool(result.failure) for result in mine)),
-                                       time=f"{sum(result.seconds for result in mine):.1f}")
-        for result in mine:
-            case = ElementTree.SubElement(suite, "testcase", classname=f"sim.{name}", time=f"{result.seconds:.1f}",
-                                          name=f"{result.job.config}-{result.job.seed}")
-            if result.failure:
-                ElementTree.SubElement(case, "failure", message=result.failure.splitlines()[0]).text = "".join(
-                    letter for letter in result.failure if letter.isprintable() or letter == "\n")
-    ElementTree.ElementTree(root).write(path, encoding="unicode", xml_declaration=True)
-
-
-def tell(results: list[Result], console: Console) -> None:
-    """Print the tables: runs, line coverage, bins, and how to repeat what failed."""
-    runs = Table("unit", "configuration", "seed", "result", "seconds", title="Runs")
+def _bins(results: Iterable[Result]) -> dict[str, Counter]:
+    """How often the testbench of each unit has met each bin, of the units whose testbenches count bins."""
+    counted = defaultdict(Counter)
     for result in results:
-        runs.add_row(result.job.unit, result.job.config, str(result.job.seed), "FAIL" if result.failure else "pass",
-                     f"{result.seconds:.1f}")
-    console.print(runs)
-    lines = Table("unit", "lines and branches", "executed", "share", title="Line coverage")
-    for name, parts in coverage(results).items():
-        total, hit = sum(len(part) for part in parts), sum(part.hit for part in parts)
-        lines.add_row(name, str(total), str(hit), f"{100 * hit / max(total, 1):.1f} %")
-    console.print(lines)
-    for name in dict.fromkeys(result.job.unit for result in results if result.bins):
-        counted = Counter()
-        for result in results:
-            counted.update(result.bins if result.job.unit == name else {})
-        missed = sorted(label for label, count in counted.items() if not count)
-        console.print(f"Bins of {name}: {len(counted) - len(missed)} of {len(counted)} hit"
-                      + (f"; not {', '.join(missed)}" if missed else ""))
-    for result in results:
-        if result.failure:
-            console.print(f"FAIL {result.failure}\nRepeat with: {result.job.command}", markup=False, soft_wrap=True)
+        if result.folder and (result.folder / "bins.json").exists():
+            counted[result.unit].update(json.loads((result.folder / "bins.json").read_text()))
+    return counted
 
 
-def main(
-    unit: Annotated[list[str] | None, typer.Option(help="Unit to run; all where left out. May be repeated.")] = None,
-    config: Annotated[list[str] | None, typer.Option(help="Configuration; all of the unit's where left out.")] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="Seed; 1 where left out. May be repeated.")] = None,
-    waves: Annotated[bool, typer.Option("--waves", help="Write dump.vcd in the folder of each run.")] = False,
-    coverage: Annotated[bool, typer.Option(help="Count executed lines.")] = True,
-    processes: Annotated[int, typer.Option("-n", help="Simulations at a time.")] = 1,
-) -> None:
-    """Run testbenches and report."""
-    unknown = [name for name in unit or () if name not in UNITS]
-    if unknown:
-        raise typer.BadParameter(f"there is no unit {unknown[0]!r}: choose of {', '.join(UNITS)}")
-    jobs = [Job(unit=name, config=label, seed=number, waves=waves, coverage=coverage)
-            for name in unit or UNITS for label in UNITS[name].configurations if not config or label in config
-            for number in seed or [1]]
-    REPORT.mkdir(parents=True, exist_ok=True)
-    console = Console(record=True)
-    began = time.monotonic()
-    results = work_all(jobs, processes, console)
-    tell(results, console)
-    failed = sum(bool(result.failure) for result in results)
-    console.print(f"{len(results)} runs, {failed} failed, in {time.monotonic() - began:.0f} s; "
-                  f"JUnit XML in {REPORT / 'junit.xml'}", soft_wrap=True)
-    junit(results, REPORT / "junit.xml")
-    console.save_text(str(REPORT / "summary.txt"))
-    raise typer.Exit(failed > 0)
+def pytest_addoption(parser):
+    """The options of the regression."""
+    group = parser.getgroup("units", "testbenches of units")
+    group.addoption("--regress", action="store_true",
+                    help="Run testbenches in every configuration, count executed lines, and print tables.")
+    group.addoption("--unit", action="append", default=[], metavar="NAME",
+                    help="Unit whose testbench runs, in every configuration; all where left out. May be repeated.")
+    group.addoption("--config", action="append", default=[], metavar="PRESET",
+                    help="Configuration in which testbenches run. May be repeated.")
+    group.addoption("--seed", action="append", default=[], type=int, metavar="N",
+                    help="Seed of the testbenches; 1 where left out. May be repeated.")
+    group.addoption("--seeds", type=int, metavar="N", help="Run the seeds 1 to N.")
+    group.addoption("--waves", action="store_true", help="Write dump.vcd in the folder of each testbench's run.")
+    group.addoption("--coverage", action=argparse.BooleanOptionalAction,
+                    help="Count executed lines, as --regress does.")
 
 
-if __name__ == "__main__":
-    typer.run(main)
+def _chosen(option) -> list[Job]:
+    if option.seeds is not None and option.seeds < 1:
+        raise ValueError(f"--seeds takes a positive number, not {option.seeds}")
+    seed = option.seed + list(range(1, 1 + (option.seeds or 0)))
+    coverage = option.regress if option.coverage is None else option.coverage
+    return jobs(unit=option.unit, config=option.config, seed=seed, regress=option.regress, waves=option.waves,
+                coverage=coverage)
+
+
+def pytest_configure(config):
+    """Refuse units and configurations that do not exist."""
+    option = config.option
+    if option.unit or option.config or option.seeds is not None:
+        try:
+            _chosen(option)
+        except ValueError as error:
+            pytest.exit(str(error), returncode=2)
+
+
+def pytest_generate_tests(metafunc):
+    """Give the parameter `job` its values."""
+    if "job" in metafunc.fixturenames:
+        metafunc.parametrize("job", _chosen(metafunc.config.option), ids=str)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the tables."""
+    if not terminalreporter.config.option.regress:
+        return
+    from rich.console import Console
+
+    found = [(report, dict(report.user_properties)) for outcome in ("passed", "failed")
+             for report in terminalreporter.getreports(outcome) if report.when == "call"]
+    results = {f"{told['unit']}-{told['config']}-{told['seed']}": Result(
+        unit=told["unit"], config=told["config"], seed=told["seed"], outcome=report.outcome, seconds=report.duration,
+        folder=Path(told["folder"]) if "folder" in told else None) for report, told in found if "unit" in told}
+    console = Console()
+    with console.capture() as printed:
+        for part in tables([results[str(job)] for job in _chosen(terminalreporter.config.option)
+                            if str(job) in results]):
+            console.print(part)
+    terminalreporter.write(printed.get())

@@ -5,8 +5,8 @@ import os
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
-from concord.hw.decode.instruction_check import place
-from concord.hw.decode.scalar_registers import DERIVED
+from concord.hw.decode.instruction_check import Place
+from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
@@ -16,7 +16,7 @@ from concord.spec.chain import Chain
 from concord.spec.isa import SPECS, Op, depth, encode
 
 CONFIG = from_text(os.environ["CONFIG"])
-CHAIN, PLACE, VALUES = Record(chain_layout(CONFIG)), Record(place), Record(DERIVED)
+CHAIN, PLACE, VALUES = Record(chain_layout(CONFIG)), Record(Place), Record(Derived)
 
 
 def values(chain: Chain) -> dict[str, int]:

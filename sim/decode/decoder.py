@@ -7,8 +7,8 @@ from itertools import islice
 
 import cocotb
 import numpy as np
-from amaranth.lib import data
 from cocotb.triggers import ClockCycles, RisingEdge
+from concord.hw.lib.payloads import Fetched, Load
 from concord.hw.lib.payloads import chain as chain_layout
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
@@ -21,12 +21,19 @@ from concord.sim.stimulus.program_generator import Author
 from concord.spec.assembler import assemble
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
-from concord.spec.isa import ADDRESS_BITS, END_BITS, WORD, Error
+from concord.spec.isa import WORD, Error
 from concord.spec.rules import Violation
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "total > self.config.mvmq_words", "new": "total >= self.config.mvmq_words"},
+    {"file": "hw/decode/chain_builder.py", "old": "v.stride_out >= v.words", "new": "v.stride_out > v.words"},
+    {"file": "hw/decode/instruction_check.py", "old": "p.position > s.position",
+     "new": "p.position > s.position + 1"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
-CHAIN, TILE = Record(chain_layout(CONFIG)), Record(data.StructLayout({"tile": ADDRESS_BITS, "integer": 1}))
-INSTRUCTION = Record(data.StructLayout({"address": END_BITS, "word": WORD, "outside": 1}))
+CHAIN, TILE = Record(chain_layout(CONFIG)), Record(Load)
+INSTRUCTION = Record(Fetched)
 MOST = 300  #: Chains of one program at most.
 
 

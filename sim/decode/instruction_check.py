@@ -5,7 +5,7 @@ import os
 import cocotb
 import numpy as np
 from cocotb.triggers import Timer
-from concord.hw.decode.instruction_check import place
+from concord.hw.decode.instruction_check import Place
 from concord.hw.lib.payloads import chain
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
@@ -15,7 +15,7 @@ from concord.spec.check import check
 from concord.spec.isa import SPECS, VRFS, WORD, Error, Mem, Op, decode
 
 CONFIG = from_text(os.environ["CONFIG"])
-PLACE, CHAIN = Record(place), Record(chain(CONFIG))
+PLACE, CHAIN = Record(Place), Record(chain(CONFIG))
 
 
 def after(program: list[int]) -> tuple[dict, dict]:

@@ -4,15 +4,17 @@ import os
 import random
 
 import cocotb
-from amaranth.lib import data
 from cocotb.triggers import RisingEdge
-from concord.hw.decode.mode_table import CHUNK
+from concord.hw.decode.mode_table import CHUNK, ModeRequest
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
-from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "(disagree | differs) & ~ends", "new": "differs & ~ends"},
+)
 
 TILES = int(os.environ["TILES"])
-REQUEST = Record(data.StructLayout({"set": 1, "integer": 1, "first": ADDRESS_BITS, "count": REGISTER_BITS}))
+REQUEST = Record(ModeRequest)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -5,15 +5,20 @@ import random
 
 import cocotb
 from cocotb.triggers import RisingEdge
-from concord.hw.decode.scalar_registers import DERIVED
+from concord.hw.decode.scalar_registers import Derived
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
 from concord.spec.chain import Chain, Registers
 from concord.spec.isa import Instruction, Mem, Op, Reg
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "shifted >= divisor", "new": "shifted > divisor"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
-VALUES = Record(DERIVED)
+VALUES = Record(Derived)
 CHAIN = (Instruction(op=Op.V_RD, mem=Mem.INITIAL_VRF, inc=1), Instruction(op=Op.MV_MUL),
          Instruction(op=Op.V_WR, mem=Mem.INITIAL_VRF, inc=1))
 
@@ -60,11 +65,11 @@ class Bench:
             await self.cycle()
             cycles += 1
             got = VALUES.of(int(self.dut.values.value))
-            assert all(got[name] == getattr(self.registers, name) for name in Registers.__slots__)
+            assert_equal("values", got, {name: getattr(self.registers, name) for name in Registers.__slots__})
             if self.dut.fresh.value:
                 break
         want = derived(self.registers)
-        assert {name: got[name] for name in want} == want
+        assert_equal("values", got, want, registers=self.registers)
         return cycles
 
 

@@ -4,8 +4,13 @@ import random
 
 import cocotb
 from cocotb.triggers import RisingEdge
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.stream import start
 from concord.spec.registers import Counter
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "total[:BITS] | total[BITS].replicate(BITS)", "new": "total[:BITS]"},
+)
 
 MAXIMA = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)
 LARGEST = (1 << 32) - 1
@@ -30,7 +35,7 @@ class Bench:
         await RisingEdge(dut.clk)
         if self.asked is not None:
             counter, total = self.asked
-            assert int(dut.count.value) == total, counter.name
+            assert_equal("count", int(dut.count.value), total, counter=counter.name)
             self.reads += 1
         self.asked = None
         if dut.counter__valid.value and dut.counter__ready.value:

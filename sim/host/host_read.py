@@ -12,6 +12,10 @@ from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.vector_memory import Vectors
 from concord.spec.isa import VRFS, depth
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "(self.i.p.count - offset)[:32]", "new": "self.i.p.count"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 READ, REPLY = Record(message_payloads.Read), Record(message_payloads.reply(CONFIG))
 

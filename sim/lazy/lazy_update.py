@@ -10,9 +10,18 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from concord.golden.lazy.lazy_update import Parameters, Pass
 from concord.hw.lazy.exponent_search import COUNTS, pass_answer
 from concord.hw.lazy.lazy_update import lazy_block, lazy_elements, lazy_parameters
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.stream import Sink, Source, pack, reset, start, unpack
 from concord.sim.stimulus.lazy_passes import Given, again, bins, draw, overflowing
 from concord.spec.training import E_MIN, LazyFormat
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"file": "hw/lazy/lazy_step.py", "old": 'limited = e["above"] | (e["full"] & half)', "new": 'limited = e["above"]'},
+    {"file": "hw/lazy/lazy_step.py", "old": 'half & (~v[-1] | e["rounded"])', "new": "half"},
+    {"old": "first.eq(self.i.p.last)", "new": "first.eq(0)"},
+    {"file": "hw/lazy/exponent_search.py", "old": "p.updated & ~p.changes & ", "new": "~p.changes & "},
+    {"file": "hw/lazy/rounding.py", "old": "(~value[-1] | value[:places - 1].any())", "new": "~value[-1]"},
+)
 
 FMT = LazyFormat(**json.loads(os.environ["FORMAT"]))
 LANES, SEARCH, LATENCY = (int(os.environ[name]) for name in ("LANES", "SEARCH", "LATENCY"))
@@ -57,13 +66,16 @@ class Bench:
             size = len(given.update)
             count = -(-size // LANES)
             got = unpack(lazy_parameters(FMT, LANES), await self.o.receive(count))
-            assert (got["last"] == (np.arange(count) == count - 1)).all()
+            assert_equal("last", got["last"], np.arange(count) == count - 1)
+            header = {"exponent": given.old.exponent, "update_exponent": given.update_exponent, "change": given.change}
             for name in ("mantissas", "residuals"):
                 flat = got[name].ravel()
-                assert (flat[:size] == getattr(want, name)).all(), f"{name} of {given}"
-                assert not flat[size:].any()
-            (said,) = zip(*unpack(pass_answer(FMT), [await self.answer.get()]).values(), strict=True)
-            assert said == (want.ask, want.change, *(getattr(want, name) for name in COUNTS)), f"answer to {given}"
+                assert_equal(name, flat[:size], getattr(want, name), mantissa=given.old.mantissas,
+                             residual=given.old.residuals, update=given.update, **header)
+                assert not flat[size:].any(), f"{name} behind the last element are not zero"
+            told = unpack(pass_answer(FMT), [await self.answer.get()])
+            for name in ("ask", "change", *COUNTS):
+                assert_equal(f"answer {name}", told[name][0], getattr(want, name), elements=size, **header)
 
     def totals(self) -> dict[str, int]:
         """What the unit has added up."""

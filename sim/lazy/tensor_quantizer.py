@@ -8,8 +8,15 @@ import numpy as np
 from cocotb.triggers import RisingEdge
 from concord.golden.lazy.tensor import measure, requantise
 from concord.hw.lazy.tensor_quantizer import WIDTHS, block_mantissas, block_order, block_sums
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 from concord.spec.training import E_MAX, E_MIN
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "now | Mux(first, 0, found)", "new": "now | found"},
+    {"old": 'lane["rounded"][bits - 1:].any()', "new": 'lane["rounded"][bits:].any()'},
+    {"old": "(~negative).replicate(len(value))", "new": "Const(-1, len(value))"},
+)
 
 SUM_BITS, LANES, LATENCY = (int(os.environ[name]) for name in ("SUM_BITS", "LANES", "LATENCY"))
 
@@ -87,13 +94,15 @@ class Bench:
         for given in passes:
             if given.exponent is None:
                 exponent = await self.measured.get()
-                assert exponent + E_MIN == measure(given.sums, given.lsb).item(), f"exponent of {given}"
+                assert_equal("exponent", exponent + E_MIN, measure(given.sums, given.lsb).item(), sums=given.sums,
+                             lsb=given.lsb)
                 continue
             count = len(given.sum_words)
             got = unpack(block_mantissas(LANES), await self.o.receive(count))
             want = requantise(given.sum_words, given.lsb, WIDTHS[given.code], exponent=given.exponent).mantissas
-            assert (got["mantissas"] == want).all(), f"mantissas of {given}"
-            assert (got["last"] == (np.arange(count) == count - 1)).all()
+            assert_equal("mantissas", got["mantissas"], want, sum=given.sum_words, lsb=given.lsb,
+                         bits=WIDTHS[given.code], exponent=given.exponent)
+            assert_equal("last", got["last"], np.arange(count) == count - 1)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

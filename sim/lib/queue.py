@@ -7,6 +7,10 @@ import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 from concord.sim.drivers.stream import Sink, Source, start
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "self.i.ready.eq(queue.w_rdy)", "new": "self.i.ready.eq(1)"},
+)
+
 DEPTH = int(os.environ["DEPTH"])
 
 

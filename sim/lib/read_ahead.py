@@ -11,6 +11,10 @@ from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, start
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "self.room.eq(under_way != self.DEPTH)", "new": "self.room.eq(queue.level != self.DEPTH)"},
+)
+
 CONFIG, TAG, DEPTH = from_text(os.environ["CONFIG"]), int(os.environ["TAG_BITS"]), int(os.environ["DEPTH"])
 WORD = word(CONFIG).size
 OUT = Record(data.StructLayout({"word": WORD, "tag": TAG}))

@@ -8,10 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import time
 from collections.abc import Mapping
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,20 +17,13 @@ from amaranth.lib.wiring import Component
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 from concord.hw.verilog import ports, verilog
-from filelock import FileLock
+from concord.sim.machines.cache import cached, keep_only
 
 ROOT = Path(__file__).parents[2]
-BUILD = Path(os.environ.get("CONCORD_BUILD", ROOT / "build")).absolute() / "sim"  #: Everything made here.
+RUNS = Path("build/runs")  #: Folder of all runs of testbenches, in the working directory.
 PACKAGES = Path(sysconfig.get_path("platlib"))
 COCOTB = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
 FLAGS = ("--cc", "-O3", "--no-timing", "--assert", "-Wno-fatal", "-Wno-lint", "--timescale", "1ns/1ns")
-
-
-@cache
-def tools() -> str:
-    """Names and versions of the tools that a build depends on."""
-    compiler = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True, check=True).stdout.strip()
-    return f"verilator {version('verilator')} cocotb {version('cocotb')} g++ {compiler}"
 
 
 def environment() -> dict[str, str]:
@@ -53,22 +43,6 @@ def command(words: list, where: Path) -> None:
     done = subprocess.run(words, cwd=where, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{shlex.join(words)} failed in {where}:\n{(done.stdout + done.stderr)[-4000:]}")
-
-
-def cached(name: str, key: str, make) -> Path:
-    """The folder build/sim/`name`-<hash of key>, which `make(folder)` fills if no earlier call has filled it.
-
-    Processes that ask for the same folder wait for the one that makes it. Its file `done` tells how many seconds that
-    took.
-    """
-    where = BUILD / f"{name}-{hashlib.sha256((key + tools()).encode()).hexdigest()[:16]}"
-    where.mkdir(parents=True, exist_ok=True)
-    with FileLock(where / "lock"):
-        if not (where / "done").exists():
-            began = time.monotonic()
-            make(where)
-            (where / "done").write_text(f"{time.monotonic() - began:.1f}\n")
-    return where
 
 
 def lean(text: str) -> str:
@@ -96,7 +70,9 @@ def verilate(where: Path, sources: list, flags: list, *, target: str, optimise: 
         command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--top-module", "empty", "--prefix", "Vtop", "empty.v"],
                 shared)
         objects = re.findall(r"^  (verilated\w*) ", (shared / "Vtop_classes.mk").read_text(), re.MULTILINE)
-        command(["make", "-j2", "-f", "Vtop.mk", *options, *(f"{name}.o" for name in objects)], shared)
+        made = [f"{name}.o" for name in objects]
+        command(["make", "-j2", "-f", "Vtop.mk", *options, *made], shared)
+        keep_only(shared, made)
 
     runtime = cached("runtime", shlex.join([*FLAGS, *flags, *options]), make_runtime)
     command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--prefix", "Vtop", *sources], where)
@@ -123,16 +99,22 @@ def build(text: str, name: str, *, waves: bool = False, coverage: bool = False) 
         (where / f"{name}.v").write_text(lean(text))
         (where / "ports.vlt").write_text("`verilator_config\n" + public)
         verilate(where, [*link, COCOTB, "ports.vlt", f"{name}.v"], flags, target=name)
+        keep_only(where, {name, f"{name}.v"})
 
     return cached(name, text + shlex.join([*FLAGS, *flags, *link]), make)
 
 
 def simulate(built: Path, name: str, testbench: str, *, seed: int = 1, waves: bool = False,
-             env: Mapping[str, str] = MappingProxyType({})) -> Path:
-    """Run the cocotb module `testbench` in what `build` made; arguments and result as for `run`."""
-    digest = hashlib.sha256(repr(sorted(env.items())).encode()).hexdigest()[:8]
-    where = built / f"run-{testbench}-{seed}-{digest}"
-    where.mkdir(exist_ok=True)
+             env: Mapping[str, str] = MappingProxyType({}), where: Path | None = None) -> Path:
+    """Run the cocotb module `testbench` in what `build` made; arguments and result as for `run`.
+
+    Args:
+        where: Folder of the run; one in RUNS, named by everything that the run depends on, if not given.
+    """
+    if where is None:
+        digest = hashlib.sha256(repr(sorted(env.items())).encode()).hexdigest()[:8]
+        where = RUNS.absolute() / f"{testbench}-{seed}-{digest}-{built.name}"
+    where.mkdir(parents=True, exist_ok=True)
     for stale in where.iterdir():
         stale.unlink()
     results, log = where / "results.xml", where / "log.txt"

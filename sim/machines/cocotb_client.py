@@ -31,7 +31,7 @@ class Remote:
 
     def __init__(self, config: Config, *, dut: Component | None = None, seed: int = 0, gap: float = 0.0,
                  stall: float = 0.0, trace: Path | None = None):
-        self.config, self._trace, self._failure, self._where = config, trace, None, None
+        self.config, self._trace, self._failure = config, trace, None
         built = build_simulation(config, dut=dut, waves=trace is not None)
         with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
             address = str(Path(folder) / "link")
@@ -46,11 +46,17 @@ class Remote:
         self._hang_up = weakref.finalize(self, _hang_up, self._socket, self._file)
 
     def _simulate(self, built: Path, seed: int, env: dict[str, str]) -> None:
+        """Run the simulation to its end; its folder stays only where it fails, because the message names it."""
+        where = Path(tempfile.mkdtemp(prefix="concord-"))
         try:
-            self._where = simulate(
-                built, "nnp", "concord.sim.machines.cocotb_server", seed=seed, waves=self._trace is not None, env=env)
+            simulate(built, "nnp", "concord.sim.machines.cocotb_server", seed=seed, waves=self._trace is not None,
+                     env=env, where=where)
         except AssertionError as error:
             self._failure = error
+            return
+        if self._trace is not None:
+            shutil.move(where / "dump.vcd", self._trace)
+        shutil.rmtree(where)
 
     def _accept(self, listener: socket.socket) -> socket.socket:
         listener.settimeout(0.5)
@@ -109,9 +115,6 @@ class Remote:
         self._hang_up()
         self._thread.join()
         self._tell()
-        if self._trace is not None and self._where is not None:
-            shutil.copy(self._where / "dump.vcd", self._trace)
-            self._where = None
 
 
 def _hang_up(link: socket.socket, file) -> None:

@@ -57,6 +57,11 @@ class Machine(ABC):
             MachineTimeout: the program has not ended in that time.
         """
 
+    @property
+    def cycles(self) -> int:
+        """Clock cycles since power-up; 0 on golden, which has no clock."""
+        return 0
+
     def close(self) -> None:
         """Let go of what the machine holds."""
         return None
@@ -175,6 +180,10 @@ class HardwareMachine(Machine):
                 raise MachineTimeout(f"the program has not ended after {timeout:,} cycles: STATUS is {status!r}; "
                                      f"give it more time, or look for a queue that nobody fills or empties")
 
+    @property
+    def cycles(self) -> int:
+        return self.link.cycles
+
     def close(self) -> None:
         self.link.close()
 
@@ -197,7 +206,8 @@ def machine(kind: str, config: Config, **options) -> Machine:
     Args:
         kind:    "golden", "library" (Verilated, run to completion) or "cocotb" (Verilated, bus models in Python).
         config:  The machine.
-        options: seed, gap and stall of the simulated streams and trace, a file for a waveform; golden ignores them.
+        options: seed, gap and stall of the simulated streams and trace, a file for a waveform; golden ignores them. The
+                 library also takes trace_from, the clock cycle at which the waveform begins.
 
     Raises:
         ValueError: there is no such kind.

@@ -10,7 +10,8 @@ import numpy as np
 from amaranth.lib.wiring import Component
 from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
-from concord.sim.machines.build import ROOT, cached, lean, verilate
+from concord.sim.machines.build import ROOT, lean, verilate
+from concord.sim.machines.cache import cached, keep_only
 from concord.spec.config import Config
 
 SHIM = Path(__file__).with_name("shim.cpp")
@@ -18,7 +19,7 @@ OPTIMISE = "-O1"
 
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
 _FUNCTIONS = {  # Result and arguments after the machine.
-    "create": (_POINTER, ()), "destroy": (None, ()), "trace": (ctypes.c_int, (ctypes.c_char_p,)),
+    "create": (_POINTER, ()), "destroy": (None, ()), "trace": (ctypes.c_int, (ctypes.c_char_p, _LONG)),
     "random": (None, (_LONG, _WORD, _WORD)), "send": (None, (_POINTER, _LONG)), "pending": (_LONG, ()),
     "receive": (None, (_POINTER,)), "partial": (_LONG, ()), "read": (_WORD, (_WORD,)),
     "write": (None, (_WORD, _WORD)), "step": (None, (_LONG,)), "settle": (ctypes.c_int, (_LONG, _LONG, _LONG)),
@@ -45,6 +46,7 @@ def build_library(text: str, message_bytes: int, *, trace: bool = False) -> Path
     def make(where: Path) -> None:
         (where / "nnp.v").write_text(lean(text))
         verilate(where, [*arguments, SHIM, "nnp.v"], flags, target="nnp.so", optimise=OPTIMISE)
+        keep_only(where, {"nnp.so", "nnp.v"})
 
     key = text + SHIM.read_text() + shlex.join([*flags, *arguments, OPTIMISE])
     return cached("library", key, make) / "nnp.so"
@@ -60,10 +62,11 @@ class Library:
         gap:    Probability of an idle cycle of the stream to the machine.
         stall:  Probability of a cycle in which the machine's stream is not taken.
         trace:  File to write a waveform (VCD) to.
+        trace_from: Clock cycle at which the waveform begins.
     """
 
     def __init__(self, config: Config, *, dut: Component | None = None, seed: int = 0, gap: float = 0.0,
-                 stall: float = 0.0, trace: Path | None = None):
+                 stall: float = 0.0, trace: Path | None = None, trace_from: int = 0):
         self.config = config
         text = verilog(dut, "nnp") if dut is not None else nnp_verilog(config)
         library = ctypes.CDLL(str(build_library(text, config.message_bytes, trace=trace is not None)))
@@ -73,7 +76,7 @@ class Library:
             function.argtypes = arguments if name == "create" else (_POINTER, *arguments)
         self._library, self._machine = library, library.nnp_create()
         if trace is not None:
-            self._call("trace", str(trace).encode())
+            self._call("trace", str(trace).encode(), trace_from)
         self._call("random", seed, round(gap * 65536), round(stall * 65536))
 
     def _call(self, name: str, *arguments):

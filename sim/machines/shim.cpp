@@ -40,6 +40,7 @@ struct Machine {
     std::deque<Beat> input;
     std::deque<std::vector<uint8_t>> output;  // The last one is still coming in.
     std::vector<uint8_t> held;                // A beat that was offered and not taken, with its TLAST.
+    uint64_t trace_from = 0;                  // Cycle at which the waveform begins.
     uint64_t cycles = 0, quiet = 0, overruns = 0;
     Dice dice{1};
     uint32_t gap = 0, stall = 0;
@@ -60,7 +61,7 @@ struct Machine {
     void evaluate() {
         top->eval();
 #if VM_TRACE
-        if (trace) trace->dump(context.time());
+        if (trace && cycles >= trace_from) trace->dump(context.time());
 #endif
         context.timeInc(1);
     }
@@ -169,9 +170,10 @@ void nnp_destroy(Machine* machine) {
     delete machine;
 }
 
-// Write a waveform from here on; 0 where the library was built without.
-int nnp_trace(Machine* machine, const char* path) {
+// Write a waveform from cycle `from` on; 0 where the library was built without.
+int nnp_trace(Machine* machine, const char* path, uint64_t from) {
 #if VM_TRACE
+    machine->trace_from = from;
     machine->trace = std::make_unique<VerilatedVcdC>();
     machine->top->trace(machine->trace.get(), 99);
     machine->trace->open(path);

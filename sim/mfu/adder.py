@@ -5,8 +5,14 @@ import os
 import cocotb
 import numpy as np
 from concord.golden.mfu.multifunction import stage
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import flow
 from concord.spec.operations import Stage, codes
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "front[15] & ~(zero & subtract)", "new": "front[15]"},
+    {"old": "value[:3].any()", "new": "value[2]"},
+)
 
 
 @cocotb.test()
@@ -18,4 +24,4 @@ async def matches_golden(dut):
     b = np.where(rng.random(a.size) < 0.5, b, near)
     op = rng.choice(codes(Stage.ADD), a.size)
     got = (await flow(dut, {"a": a, "b": b, "op": op}, ["o"], int(os.environ["LATENCY"])))["o"]
-    assert (np.array(got) == stage(Stage.ADD, op, a, b)).all()
+    assert_equal("o", got, stage(Stage.ADD, op, a, b), op=(op, Stage.ADD), a=a, b=b)

@@ -9,11 +9,16 @@ from cocotb.triggers import RisingEdge
 from concord.golden.mfu.multifunction import multifunction
 from concord.hw.lib.payloads import OPERANDS, Controls, address_bits, word
 from concord.hw.schedule.writeback import results
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import pack, start, unpack
 from concord.spec.isa import VRFS, depth
 from concord.spec.mfu import TAPS, Tap
 from concord.spec.operations import MFUS, Stage, codes
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "second.tap.eq(first.tap_out)", "new": "second.tap.eq(first.tap)"},
+)
 
 CONFIG, LATENCY = from_text(os.environ["CONFIG"]), int(os.environ["LATENCY"])
 LANES = CONFIG.mfu_lanes
@@ -59,12 +64,14 @@ async def matches_golden(dut, rate):
         "go": go, "control": pack(Controls, control), "addresses": pack(ADDRESSES, addresses),
         "word": [0, *words]}, memories)
 
-    assert [valid for valid, _ in shown[LATENCY:]] == go.tolist()
+    assert_equal("valid", [valid for valid, _ in shown[LATENCY:]], go)
     got = unpack(results(CONFIG), [o for _, o in shown[LATENCY:]])
     addend0, addend1, factor0, factor1 = (memory[addresses[:, k]] for k, memory in enumerate(memories))
     taps = np.zeros((count, TAPS, LANES), np.uint16)
     first, second = ({name: code[:, unit] for name, code in control.items()} for unit in range(MFUS))
-    value, taps = multifunction(value, addend0, factor0, taps, **first)
-    value, taps = multifunction(value, addend1, factor1, taps, **second)
-    assert (got["value"] == value)[go].all()
-    assert (got["taps"] == taps)[go].all()
+    want, taps = multifunction(value, addend0, factor0, taps, **first)
+    want, taps = multifunction(want, addend1, factor1, taps, **second)
+    given = {"word": value, "addend0": addend0, "factor0": factor0, "addend1": addend1, "factor1": factor1}
+    given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage} | {"tap": (control["tap"], Tap)}
+    assert_equal("value", got["value"], want, where=go[:, None], **given)
+    assert_equal("taps", got["taps"], taps, where=go[:, None, None], **given)

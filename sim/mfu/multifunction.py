@@ -10,11 +10,16 @@ import numpy as np
 from amaranth.lib import data
 from concord.golden.mfu.multifunction import multifunction
 from concord.hw.lib.payloads import Control
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import flow
 from concord.sim.drivers.stream import pack, unpack
 from concord.spec.config import preset
 from concord.spec.mfu import TAPS, Tap
 from concord.spec.operations import Stage, codes
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "delay(m, self.control.mul, self.factor_at)", "new": "delay(m, self.control.mul, self.factor_at - 1)"},
+)
 
 LANES = preset(os.environ.get("CONFIG", "tiny")).mfu_lanes
 WORD = data.ArrayLayout(16, LANES)
@@ -39,6 +44,8 @@ async def matches_golden(dut):
     inputs = {"value": pack(WORD, value), "addend": pack(WORD, addend), "factor": pack(WORD, late),
               "tap": pack(BROUGHT, taps), "control": pack(Control, control)}
     got = await flow(dut, inputs, ["value_out", "tap_out"], int(os.environ["LATENCY"]))
-    done = slice(0, count - int(os.environ["FACTOR_AT"]))  # Words whose factor came within the stream.
-    assert (unpack(WORD, got["value_out"]) == want)[done].all()
-    assert (unpack(BROUGHT, got["tap_out"]) == want_taps).all()
+    done = np.arange(count) < count - int(os.environ["FACTOR_AT"])  # words whose factor came within the stream
+    given = {"value": value, "addend": addend, "factor": factor}
+    given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage} | {"tap": (control["tap"], Tap)}
+    assert_equal("value_out", unpack(WORD, got["value_out"]), want, where=done[:, None], **given)
+    assert_equal("tap_out", unpack(BROUGHT, got["tap_out"]), want_taps, **given)

@@ -5,8 +5,13 @@ import os
 import cocotb
 import numpy as np
 from concord.golden.mfu.multifunction import stage
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.drive_pipeline import flow
 from concord.spec.operations import BYPASS, Operation, Stage
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "(field >= 30) | ((field == 29) & carry)", "new": "field >= 30"},
+)
 
 
 @cocotb.test()
@@ -18,4 +23,4 @@ async def matches_golden(dut):
     b = np.where(rng.random(a.size) < 0.5, b, b & 0x83FF | field << 10)
     op = np.where(rng.random(a.size) < 0.9, Operation.VV_MUL.code, BYPASS)
     got = (await flow(dut, {"a": a, "b": b, "op": op}, ["o"], int(os.environ["LATENCY"])))["o"]
-    assert (np.array(got) == stage(Stage.MUL, op, a, b)).all()
+    assert_equal("o", got, stage(Stage.MUL, op, a, b), op=(op, Stage.MUL), a=a, b=b)

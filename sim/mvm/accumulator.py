@@ -8,10 +8,15 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.golden.mvm.overflow import Events, partial_events, wrap
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start, unpack
 from concord.sim.stimulus.random_values import integers
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "self.totals.eq(valid & last)", "new": "self.totals.eq(valid)"},
+)
 
 CONFIG = from_text(os.environ["CONFIG"])
 WIDTH, LATENCY = int(os.environ["WIDTH"]), int(os.environ["LATENCY"])
@@ -37,7 +42,7 @@ async def matches_golden(dut, gap):
         await RisingEdge(dut.clk)
         cycle += 1
         if picked is not None:
-            assert unpack(WORD, [int(dut.o.value)])[0].tolist() == picked
+            assert_equal("o", unpack(WORD, [int(dut.o.value)])[0], picked)
         picked = None if totals is None else totals.reshape(CONFIG.vector_words, -1)[select].tolist()
         told = bool(due) and due[0][0] == cycle
         assert bool(dut.totals.value) == told

@@ -15,6 +15,11 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.stimulus import products
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "(self.complete >= step.needed)", "new": "(self.complete + 1 >= step.needed)"},
+    {"old": "(free >= step.words)", "new": "(free != 0)"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 ENGINES, SPACE = CONFIG.tile_engines, int(os.environ["SPACE"])
 PRODUCT, BEAT, ROW_TILE = Record(Product), Record(beat(CONFIG)), Record(row_tile(CONFIG))

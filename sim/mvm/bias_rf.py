@@ -8,9 +8,14 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.lib import message_payloads
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Source, pack, start, unpack
 from concord.sim.stimulus.random_values import integers
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "write.en.eq(self.i.valid)", "new": "write.en.eq(self.i.valid & ~self.i.p.address[3])"},
+)
 
 CONFIG = from_text(os.environ["CONFIG"])
 
@@ -30,7 +35,7 @@ async def reads_what_was_written(dut, stall):
     while taken < count:
         await RisingEdge(dut.clk)
         if wanted is not None:
-            assert unpack(shape, [int(dut.o.value)])[0].tolist() == wanted
+            assert_equal("o", unpack(shape, [int(dut.o.value)])[0], wanted)
             checked += 1
         asked, written = int(dut.address.value), None
         wanted = memory.get(asked)

@@ -11,10 +11,15 @@ from concord.golden.mvm.overflow import misfits, wrap
 from concord.hw.lib.payloads import word
 from concord.hw.mvm.converter import conversion
 from concord.hw.mvm.overflow import OverflowCounter
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.drive_pipeline import flow
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import integers
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "lane < i.lanes", "new": "lane <= i.lanes"},
+)
 
 CONFIG = from_text(os.environ["CONFIG"])
 LATENCY, LANES = int(os.environ["LATENCY"]), CONFIG.mfu_lanes
@@ -40,8 +45,9 @@ async def matches_golden(dut):
     totals = wrap(exact, CONFIG.sum_bits)
     scale = np.where(control["integer"], control["out_scale"], CONFIG.acc_frac)
     bits = from_integer(totals, np.broadcast_to(scale[:, None], totals.shape))
-    assert got["valid"][LATENCY:][:cycles] == control["valid"].tolist()
-    assert (unpack(word(CONFIG), got["o"][LATENCY:][:cycles]) == bits).all()
+    given = control | {"sums": sums, "start": start}
+    assert_equal("valid", got["valid"][LATENCY:][:cycles], control["valid"])
+    assert_equal("o", unpack(word(CONFIG), got["o"][LATENCY:][:cycles]), bits, **given)
 
     want = np.zeros((cycles, len(EVENTS)), int)
     for cycle in np.flatnonzero(control["valid"]) if CONFIG.count_overflows else ():
@@ -53,4 +59,4 @@ async def matches_golden(dut):
         want[cycle] = *misfits(exact[cycle, used], CONFIG.sum_bits), *output
     for k, name in enumerate(EVENTS):
         late = OverflowCounter.latency + (LATENCY if k >= 2 else 0)
-        assert got[name][late:][:cycles] == want[:, k].tolist(), name
+        assert_equal(name, got[name][late:][:cycles], want[:, k], **given)

@@ -8,11 +8,15 @@ from cocotb.triggers import RisingEdge
 from concord.golden.mvm.packing import marks
 from concord.golden.mvm.quantizer import quantize_block, quantize_integer
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import word
-from concord.hw.mvm.matrix_loader import Load
+from concord.hw.lib.payloads import Load, word
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Source, pack, start, unpack
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "(item.row == 0) & (item.group == 0)", "new": "item.group == 0"},
+)
 
 CONFIG = from_text(os.environ["CONFIG"])
 
@@ -45,6 +49,14 @@ class Contents:
                 self.marked.append(int(mark["tile"][0]))
 
 
+def compare(contents: Contents, tiles, mantissas, exponents):
+    """What has been written of `tiles`: mantissas [tiles, n, n] and exponents [tiles, n]."""
+    count, n = exponents.shape
+    assert_equal("mantissas", contents.mantissas[tiles].reshape(count, n, n), mantissas, tile=tiles)
+    assert_equal("exponents", contents.exponents[tiles], exponents[..., None].repeat(CONFIG.groups, 2), tile=tiles)
+    assert_equal("marks", contents.marks[tiles], marks(CONFIG, mantissas), tile=tiles)
+
+
 def sparse(rng, shape):
     """Factors that leave out the last columns of some tiles, single elements of others, or all."""
     keep = rng.choice([0, 1, CONFIG.lanes, CONFIG.native_dim], (shape[0], 1, 1))
@@ -72,9 +84,7 @@ async def loads_words(dut, stall):
     mantissas = np.where(integer[:, None, None], quantize_integer(bits, CONFIG.weights, unsigned=False), mantissas)
     exponents = np.where(integer[:, None], 0, exponents - CONFIG.weights.e_min)
     assert contents.marked == tiles.tolist()
-    assert (contents.mantissas[tiles].reshape(shape) == mantissas).all()
-    assert (contents.exponents[tiles] == exponents[..., None]).all()
-    assert (contents.marks[tiles] == marks(CONFIG, mantissas)).all()
+    compare(contents, tiles, mantissas, exponents)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -100,7 +110,5 @@ async def loads_records(dut, stall):
     while len(contents.marked) < count:
         await RisingEdge(dut.clk)
     assert contents.marked == list(range(count))
-    assert (contents.mantissas[:count].reshape(count, n, n) == mantissas).all()
-    assert (contents.exponents[:count] == exponents[..., None]).all()
-    assert (contents.marks[:count] == marks(CONFIG, mantissas)).all()
+    compare(contents, np.arange(count), mantissas, exponents)
     assert contents.done == 0

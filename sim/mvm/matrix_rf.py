@@ -7,9 +7,14 @@ import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "index + (bank > j)", "new": "index + (bank >= j)", "config": "wide"},
+)
 
 CONFIG = from_text(os.environ["CONFIG"])
 N, ENGINES, TILES, GROUPS = CONFIG.native_dim, CONFIG.tile_engines, CONFIG.matrix_tiles, CONFIG.groups
@@ -48,9 +53,9 @@ async def reads_what_was_written(dut):
         await RisingEdge(dut.clk)
         got, got_marks = READ.of(int(dut.o.value)), MARKS.of(int(dut.marks.value))
         for (bank, r), want in wanted.items():
-            assert got[bank][r] == want
+            assert_equal(f"row {r} of bank {bank}", got[bank][r], want)
         for bank, want in wanted_marks.items():
-            assert got_marks[bank] == want
+            assert_equal(f"mark of bank {bank}", got_marks[bank], want)
         checked += len(wanted) + len(wanted_marks)
         # What a read yields in the cycle of a write to its place is undefined.
         wanted = {(bank, r): records[t, r, part] for bank, t in beside(asked).items() for r in range(N)

@@ -11,13 +11,16 @@ from concord.golden.mvm.overflow import Events
 from concord.golden.mvm.packing import marks, pack_tiles, unpack_tiles
 from concord.golden.mvm.quantizer import invalid, quantize_block, quantize_integer
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import Product, word
-from concord.hw.mvm.matrix_loader import Load
-from concord.hw.mvm.mvm import activity, events
-from concord.hw.mvm.quantizer import quantizer_input
+from concord.hw.lib.payloads import Load, Product, operand_word, word
+from concord.hw.mvm.mvm import Activity, events
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 from concord.spec.config import Config
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "delay(m, beat.integer, rotator.latency)", "new": "delay(m, beat.integer, rotator.latency + 1)"},
+)
 
 CONFIG = from_text(os.environ["CONFIG"])
 COUNTS = ("beats", "tiles", "vectors", "rows_loaded", "partial", "product", "output")
@@ -87,7 +90,7 @@ class Run:
             for name in ("product_done", "load_done"):
                 self.count[name] += int(getattr(dut, name).value)
             self.cycle += 1
-            if int(dut.activity.value) >> activity["busy"].offset & 1:
+            if int(dut.activity.value) >> Activity["busy"].offset & 1:
                 self.busy.append(self.cycle)
             if raw:
                 happened = {name: int(value[0]) for name, value in unpack(events(CONFIG), [raw]).items()}
@@ -140,7 +143,7 @@ class Run:
             "address": np.arange(len(self.bias)), "data": self.bias}))
 
     def multiply(self, tile: int, rows: int, columns: int, iterations: int, integer: bool):
-        """Queue a product; the words that it should yield."""
+        """Queue a product; the words that it should yield, and what was given, by name."""
         n, lanes, rng = CONFIG.native_dim, CONFIG.mfu_lanes, self.rng
         row_tiles, words = CONFIG.vectors_of(rows), CONFIG.words_of(rows)
         unsigned, bias = (integer and rng.random() < 0.5 for _ in range(2))
@@ -152,7 +155,7 @@ class Run:
             "iterations": iterations, "integer": integer, "unsigned": unsigned, "out_scale": out_scale, "bias": bias,
             "bias_address": address}.items()}))
         count = iterations * columns * CONFIG.vector_words
-        self.sources["operand"].put(*pack(quantizer_input(lanes), {
+        self.sources["operand"].put(*pack(operand_word(lanes), {
             "word": operand.reshape(count, lanes), "integer": np.full(count, integer),
             "unsigned": np.full(count, unsigned),
             "last": np.arange(1, count + 1) % (columns * CONFIG.vector_words) == 0}))
@@ -167,14 +170,15 @@ class Run:
         self.expected["beats"] += iterations * int(self.tiles.marks[where].sum())
         self.expected["tiles"] += iterations * row_tiles * columns
         self.expected["vectors"] += iterations * columns
-        return bits
+        return bits, {"integer": integer, "unsigned": unsigned, "out_scale": out_scale, "bias": bias, "tile": tile,
+                      "columns": columns, "operand": operand.reshape(iterations, 1, -1)}
 
-    async def results(self, bits):
+    async def results(self, bits, given):
         """Take the words of a product and compare them with these rows of its iterations."""
         iterations, rows = bits.shape
         words = CONFIG.words_of(rows)
         got = unpack(word(CONFIG), await self.result.receive(iterations * words)).reshape(iterations, -1)[:, :rows]
-        assert (got == bits).all(), f"{np.argwhere(got != bits)[0]}: {got[got != bits][0]:#x} {bits[got != bits][0]:#x}"
+        assert_equal("result", got, bits, **given)
 
     async def settle(self):
         """Wait for the last events, and compare."""
@@ -210,8 +214,8 @@ async def matches_golden(dut, stall, slow, begin):
         products += len(want)
         loaded = run.count["load_done"]
         run.load_words(half - there, half, not integer)
-        for bits in want:
-            await run.results(bits)
+        for each in want:
+            await run.results(*each)
         while run.count["load_done"] < loaded + half or run.count["product_done"] < products:
             await RisingEdge(dut.clk)
     await run.settle()
@@ -226,8 +230,8 @@ async def modes_alternate(dut):
     for first in (0, half):
         await run.load_packed(first, half, first > 0)
     await run.load_bias()
-    for bits in [run.multiply(k % 2 * half, 4 * CONFIG.native_dim, 1 + k % 3, 1, bool(k % 2)) for k in range(20)]:
-        await run.results(bits)
+    for each in [run.multiply(k % 2 * half, 4 * CONFIG.native_dim, 1 + k % 3, 1, bool(k % 2)) for k in range(20)]:
+        await run.results(*each)
     await run.settle()
 
 
@@ -241,8 +245,8 @@ async def engines_never_wait(dut):
     row_tiles = max(1, CONFIG.vector_words * CONFIG.tile_engines // CONFIG.groups)
     await run.load_packed(0, row_tiles * columns, False, full=True)
     want = [run.multiply(0, row_tiles * CONFIG.native_dim, columns, 3, False) for _ in range(5)]
-    for bits in want:
-        await run.results(bits)
+    for each in want:
+        await run.results(*each)
     await run.settle()
     beats = row_tiles * CONFIG.groups * columns // CONFIG.tile_engines  # of one iteration
     assert len(run.busy) == 5 * 3 * beats

@@ -8,10 +8,15 @@ from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.quantizer import quantized
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, pack, start
 from concord.sim.stimulus.random_values import mantissas
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "Cat(read_line, self.step[:high], reading)", "new": "Cat(read_line, self.step[:high], filling)"},
+)
 
 CONFIG = from_text(os.environ["CONFIG"])
 N, LANES, ENGINES, WORDS = CONFIG.native_dim, CONFIG.lanes, CONFIG.tile_engines, CONFIG.vector_words
@@ -62,7 +67,7 @@ async def keeps_two_operands(dut, stall):
         await RisingEdge(dut.clk)
         now = operands[reading]
         got = OUT.of(int(dut.o.value))
-        assert all(got[engine] == value for engine, value in want.items())
+        assert_equal("o", got, want)
         checked += len(want)
         want = now.read(int(dut.step.value), int(dut.group.value))
         assert bool(dut.whole.value) == now.whole

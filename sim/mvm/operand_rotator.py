@@ -6,10 +6,15 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 from concord.hw.mvm.operand_buffer import operand
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.drive_pipeline import flow
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import mantissas
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "e < self.columns", "new": "e <= self.columns", "config": "wide"},
+)
 
 CONFIG = from_text(os.environ["CONFIG"])
 ENGINES = CONFIG.tile_engines
@@ -30,7 +35,10 @@ async def every_column_meets_its_tile(dut):
         idle = set(range(ENGINES))
         for column in range(columns[cycle]):
             bank = (tile[cycle] + column) % ENGINES
-            assert (got["mantissas"][cycle, bank] == numbers[cycle, column]).all()
-            assert got["exponent"][cycle, bank] == exponents[cycle, column]
+            given = {"cycle": cycle, "tile": tile[cycle], "columns": columns[cycle], "column": column, "bank": bank}
+            assert_equal("mantissas", got["mantissas"][cycle, bank], numbers[cycle, column], **given)
+            assert_equal("exponent", got["exponent"][cycle, bank], exponents[cycle, column], **given)
             idle.discard(bank)
-        assert not got["mantissas"][cycle, list(idle)].any()
+        idle_lanes = got["mantissas"][cycle, list(idle)]
+        assert_equal("mantissas of idle banks", idle_lanes, np.zeros_like(idle_lanes), cycle=cycle, tile=tile[cycle],
+                     columns=columns[cycle])

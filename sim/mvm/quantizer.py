@@ -6,9 +6,15 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 from concord.golden.mvm.quantizer import invalid, quantize_block, quantize_integer
-from concord.hw.mvm.quantizer import quantized, quantizer_input
+from concord.hw.lib.payloads import operand_word
+from concord.hw.mvm.quantizer import quantized
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "(value[:11].any() | value[12])", "new": "1"},
+)
 
 CONFIG = from_text(os.environ["CONFIG"])
 LANES, SIZE = CONFIG.mfu_lanes, CONFIG.native_dim
@@ -47,13 +53,16 @@ async def matches_golden(dut, stall):
             for side, name, p in zip((Source, Sink), "io", stall, strict=True))
     await start(dut)
     flagged, measured = pulses(dut, dut.invalid), pulses(dut, dut.block)
-    i.put(*pack(quantizer_input(LANES), word))
+    i.put(*pack(operand_word(LANES), word))
     got = unpack(quantized(CONFIG.activations, LANES), await o.receive(count * words))
     mantissas, exponents = golden(bits, integer, unsigned, CONFIG.activations)
-    assert (got["mantissas"].reshape(count, SIZE) == mantissas).all()
-    assert (got["exponent"] == exponents.repeat(words)).all()
-    assert (got["last"] == word["last"]).all()
-    assert (got["end"].reshape(count, words) == (np.arange(words) == words - 1)).all()
+    given = {"integer": integer, "unsigned": unsigned}
+    assert_equal("mantissas", got["mantissas"].reshape(count, SIZE), mantissas, number=bits, exponent=exponents,
+                 **given)
+    assert_equal("exponent", got["exponent"].reshape(count, words), exponents[:, None].repeat(words, 1), block=bits,
+                 **given)
+    assert_equal("last", got["last"], word["last"])
+    assert_equal("end", got["end"], np.tile(np.arange(words) == words - 1, count))
     # A word is flagged when it is taken and a block measured before it leaves: both are over by now.
     assert len(flagged) == sum(invalid(word) for word in bits.reshape(-1, LANES))
     assert len(measured) == count
@@ -81,7 +90,7 @@ async def takes_and_gives_a_word_every_cycle(dut):
     bits = blocks(rng, count)
     await start(dut)
     i, o = Source(dut, "i"), Sink(dut, "o")
-    i.put(*pack(quantizer_input(LANES), {"word": bits.reshape(-1, LANES), **{
+    i.put(*pack(operand_word(LANES), {"word": bits.reshape(-1, LANES), **{
         name: np.zeros(count * words, int) for name in ("integer", "unsigned", "last")}}))
     taken, given = [], []
     for cycle in range(count * words + 60):

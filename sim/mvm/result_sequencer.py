@@ -12,6 +12,10 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
 from concord.sim.stimulus import products
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "Mux(rows > lanes, lanes, rows)", "new": "lanes"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 ROW_TILE, CONVERSION = Record(row_tile(CONFIG)), Record(converter.conversion(CONFIG))
 ADDRESSES = 1 << (CONFIG.bias_words - 1).bit_length()

@@ -12,6 +12,11 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.stimulus import products
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "place.row_base + p.columns", "new": "place.row_base + p.columns + 1"},
+    {"old": "step.last & ~told)", "new": "step.last & self.step.ready)"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 PRODUCT, STEP, ROW_TILE = Record(Product), Record(column_step(CONFIG)), Record(row_tile(CONFIG))
 

@@ -11,10 +11,15 @@ from concord.golden.mvm.tile_engine import lane_sums
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.tile_engine import TileEngine
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.drive_pipeline import flow
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import mantissas
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "top = place == self.digits - 1", "new": "top = False"},
+)
 
 CONFIG = from_text(os.environ["CONFIG"])
 WIDTH, LATENCY = (int(os.environ[name]) for name in ("WIDTH", "LATENCY"))
@@ -43,4 +48,5 @@ async def matches_golden(dut):
     sums = lane_sums(weights[None], vector, lanes)[0, :, :, 0].astype(object)
     shift = np.where(integer[:, None], 0, CONFIG.alignment + scales + scale[:, None]).astype(object)
     # The last weights came after the last operand.
-    assert (got == wrap(sums << shift, WIDTH))[:cycles - after].all()
+    assert_equal("o", got, wrap(sums << shift, WIDTH), where=np.arange(cycles)[:, None] < cycles - after,
+                 integer=integer, weights=weights, vector=vector, weight_exponent=scales, vector_exponent=scale)

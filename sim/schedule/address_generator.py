@@ -15,6 +15,11 @@ from concord.sim.reference.hazards import Pipeline, blocked
 from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.chains import fields, random_chains
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "x == job.iterations_x - 1", "new": "x == job.iterations_x"},
+    {"file": "hw/lib/payloads.py", "old": "(ahead == 1) & (address < low)", "new": "(address < low)"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
 JOB, REQUEST = Record(walk(CONFIG)), Record(read_request(CONFIG))
 PIPES = ("mfu", "copy")

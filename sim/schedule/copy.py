@@ -7,9 +7,8 @@ from collections import deque
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
-from concord.hw.lib.payloads import NET, progress, word
-from concord.hw.mvm.matrix_loader import Load
-from concord.hw.schedule.interlock import CopyJob, WriteJob
+from concord.hw.lib.payloads import NET, Load, progress, word
+from concord.hw.schedule.interlock import copy_job, write_job
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
@@ -18,8 +17,13 @@ from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.chains import chain_words, feeds_itself, fields, pipelines, random_chains
 from concord.spec.chain import Chain
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": " | (job.serial & ~ahead.empty)", "new": ""},
+    {"old": "source.copy.eq(self.progress)", "new": "source.copy.eq(0)"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
-JOB, WRITE_JOB, LOAD = Record(CopyJob(CONFIG)), Record(WriteJob(CONFIG)), Record(Load)
+JOB, WRITE_JOB, LOAD = Record(copy_job(CONFIG)), Record(write_job(CONFIG)), Record(Load)
 WORD, PROGRESS = word(CONFIG).size, Record(progress(CONFIG))
 TILE = CONFIG.native_dim * CONFIG.vector_words
 

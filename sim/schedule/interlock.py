@@ -5,21 +5,27 @@ from collections import deque
 
 import cocotb
 import numpy as np
-from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import TICKET
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.hw.schedule.interlock import CopyJob, FetchJob, Interlock, IssueJob, ProductJob, WriteJob
+from concord.hw.schedule.interlock import PIPES, Done, ProductJob, copy_job, fetch_job, issue_job, write_job
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.pipelines import Machine
 from concord.sim.stimulus.chains import chain_words, fields, pipelines, random_chains
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "once & (write.lo <= read.lo)", "new": "write.lo <= read.lo"},
+    {"old": 'y.mfu.eq(self._waits(m, c, "mfu", "copy_mfu", reads_net=net))',
+     "new": 'y.mfu.eq(self._waits(m, c, "mfu", "copy_mfu", reads_net=0))'},
+    {"old": "(count != EPOCH - 1) | ~behind", "new": "1"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
-CHAIN, DONE = Record(chain_layout(CONFIG)), Record(data.StructLayout(dict.fromkeys(Interlock.PIPES, TICKET)))
-JOBS = {"fetch": Record(FetchJob(CONFIG)), "product": Record(ProductJob), "issue": Record(IssueJob(CONFIG)),
-        "write": Record(WriteJob(CONFIG)), "copy": Record(CopyJob(CONFIG)), "copy_write": Record(WriteJob(CONFIG))}
+CHAIN, DONE = Record(chain_layout(CONFIG)), Record(Done)
+JOBS = {"fetch": Record(fetch_job(CONFIG)), "product": Record(ProductJob), "issue": Record(issue_job(CONFIG)),
+        "write": Record(write_job(CONFIG)), "copy": Record(copy_job(CONFIG)), "copy_write": Record(write_job(CONFIG))}
 PIPE = {"write": "mfu", "issue": "mfu", "copy_write": "copy"}  #: The pipeline of a job.
 OWN = ("words", "source", "operands", "integer", "unsigned", "tile", "product")  #: Fields with a meaning of their own.
 
@@ -42,7 +48,7 @@ class Bench:
             for name, queue in self.waiting.items():
                 if PIPE.get(name, name) in pipelines(chain) and not (name == "copy_write" and chain.loads):
                     queue.append((number, chain))
-        self.given = dict.fromkeys(Interlock.PIPES, 0)
+        self.given = dict.fromkeys(PIPES, 0)
         dut.done.value = 0
 
     def hand_over(self, name: str, payload: int):

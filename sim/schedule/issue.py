@@ -10,7 +10,7 @@ from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import MVM, NET, OPERANDS, Controls, address_bits, progress
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.hw.schedule.interlock import IssueJob
+from concord.hw.schedule.interlock import issue_job
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
@@ -19,10 +19,15 @@ from concord.sim.reference.memory_order import Order
 from concord.sim.stimulus.chains import Word, chain_words, feeds_itself, fields, pipelines, random_chains
 from concord.spec.chain import Chain
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "self.latency - self.due[k])", "new": "self.latency - self.due[k] - 1)"},
+    {"old": "| no_room |", "new": "|"},
+)
+
 CONFIG, LATENCY = from_text(os.environ["CONFIG"]), int(os.environ["LATENCY"])
 DUE = tuple(map(int, os.environ["DUE"].strip("()").split(",")))
 CHAIN = Record(chain_layout(CONFIG))
-JOB, CONTROL, PROGRESS = Record(IssueJob(CONFIG)), Record(Controls), Record(progress(CONFIG))
+JOB, CONTROL, PROGRESS = Record(issue_job(CONFIG)), Record(Controls), Record(progress(CONFIG))
 ADDRESSES = Record(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
 
 

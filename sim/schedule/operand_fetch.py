@@ -5,9 +5,8 @@ import os
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
-from concord.hw.lib.payloads import NET
-from concord.hw.mvm.quantizer import quantizer_input
-from concord.hw.schedule.interlock import FetchJob
+from concord.hw.lib.payloads import NET, operand_word
+from concord.hw.schedule.interlock import fetch_job
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
@@ -15,8 +14,12 @@ from concord.sim.reference.hazards import Pipeline, ahead, blocked, waiting
 from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.chains import fields, random_chains
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "self.mfu.iteration >= source.iteration", "new": "self.mfu.iteration + 1 >= source.iteration"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
-JOB, OPERAND = Record(FetchJob(CONFIG)), Record(quantizer_input(CONFIG.mfu_lanes))
+JOB, OPERAND = Record(fetch_job(CONFIG)), Record(operand_word(CONFIG.mfu_lanes))
 
 
 class Bench:

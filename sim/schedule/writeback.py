@@ -7,7 +7,7 @@ import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import progress
-from concord.hw.schedule.interlock import WriteJob
+from concord.hw.schedule.interlock import write_job
 from concord.hw.schedule.writeback import results, write_request
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
@@ -16,8 +16,13 @@ from concord.sim.stimulus.chains import fields, random_chains
 from concord.spec.chain import Chain
 from concord.spec.isa import REGISTER_BITS, VRFS, Mem, Op
 
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "last_word & (job.tail != 0)", "new": "last_word & last_iteration"},
+    {"old": "& (sent | self.net.ready) & ~fire", "new": "& self.net.ready & ~fire"},
+)
+
 CONFIG = from_text(os.environ["CONFIG"])
-JOB, RESULTS, PROGRESS = Record(WriteJob(CONFIG)), Record(results(CONFIG)), Record(progress(CONFIG))
+JOB, RESULTS, PROGRESS = Record(write_job(CONFIG)), Record(results(CONFIG)), Record(progress(CONFIG))
 WRITES = Record(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
 NET = Record(data.StructLayout({"word": results(CONFIG)["value"].shape, "remaining": REGISTER_BITS}))
 

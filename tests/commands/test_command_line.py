@@ -1,10 +1,12 @@
 """The command line: what it prints, its exit codes, and that nothing is left half-written."""
 
+import csv
 import json
 import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -41,6 +43,10 @@ def refused(*words) -> str:
     assert result.stderr.startswith("nnp: ")
     assert "Traceback" not in result.output
     return result.stderr
+
+
+def test_version():
+    assert nnp("--version").output == f"nnp {version('concord-nnp')}\n"
 
 
 @pytest.fixture
@@ -90,6 +96,16 @@ def test_verify_on_golden(tmp_path):
         "https://matplotlib.org", ""
     ).replace("http://creativecommons.org", "")
     assert not list(tmp_path.rglob("*.part"))
+    assert record["made"]["concord-nnp"] in page
+    assert record["made"]["date"] in page
+    assert record["configuration"]["native_dim"] == 16
+    assert np.sum(record["confusion"]) == 3
+    assert "Totals over all 3 samples" in page
+    rows = list(csv.DictReader((tmp_path / "out" / record["results"]).read_text().splitlines()))
+    assert [row["sample"] for row in rows] == ["0", "1", "2"]
+    assert all(row["golden class"] == row["machine class"] and row["differing bits"] == "0" for row in rows)
+    right = sum(row["machine class"] == row["label"] for row in rows)
+    assert right == np.trace(record["confusion"]) == 3 * record["accuracy"]["golden"]
 
 
 def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
@@ -126,6 +142,7 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
 
     monkeypatch.setattr(batches, "run_all", run_all)
     monkeypatch.setattr("concord.nnp.verify.verification.machine", made)
+    monkeypatch.setattr("concord.nnp.verify.waveform.machine", made)
     monkeypatch.setattr("concord.nnp.verify.builds.Builds.wait", lambda *_: None)
     result = nnp("verify", LSTM, "--samples", 2, "--report", tmp_path)
     assert result.exit_code == 1
@@ -135,9 +152,17 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
     command = f"nnp verify {LSTM} --preset speech --machine library --first"
     number = re.search(re.escape(command) + r" (\d) --samples 1", result.stderr).group(1)
     assert (tmp_path / f"vowels-lstm-w8-{number}.vcd").exists()
+    assert "building the machine again for a waveform of that chain" in result.stdout
+    assert "--no-waves" in result.stdout
     (record,) = json.loads((tmp_path / "verify.json").read_text())
     assert not record["equal"]
     assert record["faults"]
+    page = (tmp_path / "verify.html").read_text()
+    assert f'<a href="vowels-lstm-w8-{number}.vcd">' in page
+    assert "No output differs; vector memories do." in page
+    result = nnp("verify", LSTM, "--samples", 2, "--report", tmp_path / "quiet", "--no-waves")
+    assert "waveform: none" in result.stderr
+    assert not list((tmp_path / "quiet").glob("*.vcd"))
 
 
 def test_a_missing_model(tmp_path):
@@ -251,6 +276,27 @@ def test_run_takes_inputs_from_a_file(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy").view(np.uint16), wanted)
 
 
+def test_run_keeps_the_state_between_parts_of_a_sequence(firmware, tmp_path):
+    sequence = np.random.default_rng(2).normal(size=(1, 6, 12))
+    outputs = {}
+    for name, samples, words in (("whole", sequence, ()), ("parts", sequence.reshape(3, 2, 12), ("--keep-state",)),
+                                 ("apart", sequence.reshape(3, 2, 12), ())):
+        np.save(tmp_path / "in.npy", samples)
+        out = tmp_path / f"{name}.npy"
+        result = nnp("run", firmware, "--inputs", tmp_path / "in.npy", "--samples", len(samples), *words, "-o", out)
+        assert result.exit_code == 0, result.output
+        outputs[name] = np.load(out)[-1]
+    np.testing.assert_array_equal(outputs["parts"], outputs["whole"])
+    assert not np.array_equal(outputs["apart"], outputs["whole"])
+
+
+def test_only_sequences_have_a_state_to_keep(tmp_path):
+    model = networks.mlp(np.random.default_rng(1), preset("tiny"), [5, 4], block=True)
+    save_firmware(compile_network(model, preset("tiny")).firmware, tmp_path / "firmware.safetensors")
+    message = refused("run", tmp_path / "firmware.safetensors", "--keep-state")
+    assert "random takes one vector at a time and has no state to keep: leave out --keep-state" in message
+
+
 def test_run_refuses_other_inputs(firmware, tmp_path):
     path = tmp_path / "in.npy"
     assert "there is no such file" in refused("run", firmware, "--inputs", path)
@@ -313,6 +359,7 @@ def test_verilog_of_a_unit(tmp_path):
         "quantizer.v",
         "quantizer.core",
         "quantizer_instance.v",
+        "quantizer.vlt",
         "ports.md",
     }
     assert "module quantizer(" in (tmp_path / "quantizer.v").read_text()

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from concord.compiler.network import compile_network
 from concord.golden.host.firmware import Firmware
+from concord.nnp.lib.options import MachineKind
 from concord.nnp.verify.diagnosis import Cutter, first_difference
 from concord.nnp.verify.session import Session
+from concord.nnp.verify.waveform import MARGIN, write_waveform
 from concord.sim.machines.host import machine
 from concord.spec.config import preset
 from concord.spec.isa import Mem, Op, decode
@@ -81,3 +83,25 @@ def test_a_network_without_a_loop():
     assert cutter.total == 2
     assert decode(cutter.cut(1).instruction_words[-1]).op == Op.END
     assert cutter.cut(2).instruction_words == firmware.program()
+
+
+def test_a_waveform_of_the_last_chain_alone(tmp_path):
+    """It ends with the program that was cut, and begins a little before its last chain."""
+    firmware = compile_network(networks.mlp(np.random.default_rng(6), TINY, [40, 24, 16, 9], block=True), TINY).firmware
+    sample = networks.inputs(np.random.default_rng(7), 40)
+    found = first_difference(session(firmware), session(with_changed_weight(firmware, -1, 0)), sample, 0)
+    assert found.chain > 0
+    write_waveform(MachineKind.LIBRARY, firmware, sample, found, tmp_path / "fault.vcd")
+    with machine("library", TINY, trace=tmp_path / "whole.vcd") as traced:
+        Session(traced, firmware).execute(Cutter(firmware, 1).cut(found.chain + 1).instruction_words, sample)
+    (first, last), (_, end) = (moments(tmp_path / name) for name in ("fault.vcd", "whole.vcd"))
+    assert last == end
+    chain = last - first - MARGIN
+    assert 0 < chain < 600
+    assert (tmp_path / "fault.vcd").stat().st_size < (tmp_path / "whole.vcd").stat().st_size / 3
+
+
+def moments(path) -> tuple[int, int]:
+    """First and last clock cycle of a VCD of the library, which has two steps of time in a cycle."""
+    times = [int(line[1:]) for line in path.read_text().splitlines() if line.startswith("#")]
+    return times[0] // 2, times[-1] // 2

@@ -9,7 +9,7 @@ from concord.model import network
 from concord.model.cells.registry import CELLS
 from concord.model.model import Model
 from concord.nnp.verify.session import Session
-from concord.sim.machines.host import machine
+from concord.sim.machines.host import KINDS, machine
 from concord.spec.config import PRESETS, Config
 from concord.spec.registers import EVENTS
 from concord.tests import networks
@@ -60,6 +60,48 @@ def test_gates_in_pieces(cell, limits, block):
     agree(config, model, networks.inputs(rng, 2, 3, 11))
 
 
+def in_parts(session: Session, sample: np.ndarray) -> np.ndarray:
+    """The last output of a sequence of four steps that comes in three parts."""
+    parts = [sample[:1], sample[1:3], sample[3:]]
+    return [session.infer(part, keep_state=index > 0) for index, part in enumerate(parts)][-1]
+
+
+@pytest.mark.parametrize("limits", ["whole", "one word"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_states_that_are_kept_join_the_parts_of_a_sequence(cell, limits):
+    config = replace(PRESETS["tiny"], **ROOM | LIMITS[limits])
+    for seed in range(4):
+        model, samples = random_network(cell, seed, config)
+        session = Session(machine("golden", config), compile_network(model, config).firmware)
+        wanted = network.forward(model, samples)[-1].outputs
+        for sample, outputs in zip(samples, wanted, strict=True):
+            np.testing.assert_array_equal(in_parts(session, sample), outputs)
+        np.testing.assert_array_equal(session.infer(samples[0]), wanted[0])  # without, the first states are back
+        assert not np.array_equal(session.infer(samples[1], keep_state=True), wanted[1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_states_are_kept_on_every_machine(kind):
+    config, rng = PRESETS["tiny"], np.random.default_rng(0)
+    model = networks.recurrent(rng, config, [3, 4, 5], block=[False, True], outputs=2, cell=CELLS["gru"])
+    (sample,) = networks.inputs(rng, 1, 4, 3)
+    with machine(kind, config) as made:
+        got = in_parts(Session(made, compile_network(model, config).firmware), sample)
+    np.testing.assert_array_equal(got, network.forward(model, sample[None])[-1].outputs[0])
+
+
+def test_an_error_behind_kept_states_has_its_own_address():
+    config, rng = PRESETS["tiny"], np.random.default_rng(0)
+    model = networks.recurrent(rng, config, [3, 4], block=[True], cell=CELLS["rnn"])
+    session = Session(machine("golden", config), compile_network(model, config).firmware)
+    (sample,) = networks.inputs(rng, 1, 4, 3)
+    session.infer(sample)
+    before = session.firmware.loop
+    session.firmware.instruction_words[before + 2] = 0  # no instruction
+    with pytest.raises(RuntimeError, match=f"stopped at instruction {before + 2}: error ILLEGAL"):
+        session.infer(sample, keep_state=True)
+
+
 @pytest.mark.parametrize("cell", CELLS)
 def test_hardware_agrees(cell):
     config = PRESETS["tiny"]
@@ -72,5 +114,7 @@ def test_hardware_agrees(cell):
             for sample, outputs in zip(samples, network.forward(model, samples)[-1].outputs, strict=True):
                 for session in sessions:
                     np.testing.assert_array_equal(session.infer(sample), outputs)
+            for session in sessions:
+                np.testing.assert_array_equal(in_parts(session, samples[0]), session.infer(samples[0]))
             wanted, got = (session.counters() for session in sessions)
             assert {event: got[event] for event in EVENTS} == {event: wanted[event] for event in EVENTS}

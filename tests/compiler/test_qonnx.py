@@ -9,7 +9,6 @@ import pytest
 from concord.compiler.qonnx.graph import qonnx_graph
 from concord.compiler.qonnx.nodes import OPSET, Nodes
 from concord.golden.lib import float16
-from concord.golden.mfu.activation import Activation
 from concord.model import dataset, lowering, network
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
@@ -18,6 +17,7 @@ from concord.model.layers.layer import Layer
 from concord.model.layers.pool import Pool, Reduction
 from concord.model.model import INPUT, Model
 from concord.model.model_file import load_model
+from concord.spec.activation import Activation
 from concord.spec.formats import Format
 from concord.tests import networks
 from onnx import TensorProto, helper

@@ -1,17 +1,12 @@
 # amaranth: UnusedElaboratable=no
-"""Units behind AXI4-Stream: what `nnp verilog` writes, and that it moves blocks."""
+"""Units behind AXI4-Stream: what `nnp verilog` writes."""
 
-import json
 import re
-from dataclasses import asdict
 
 import pytest
 from amaranth.lib import data
-from concord.hw.host.axi_streams import AxiStreams, fields
+from concord.hw.host.axi_streams import fields
 from concord.nnp.main import app
-from concord.sim.machines.build import run
-from concord.sim.units import UNITS
-from concord.spec.config import preset
 from typer.testing import CliRunner
 
 
@@ -51,9 +46,3 @@ def test_other_units(name, tmp_path):
     widths = re.findall(r"axis_\w+_tdata` \| \w+ \| (\d+) \|", (tmp_path / "ports.md").read_text())
     assert all(int(width) % 8 == 0 for width in widths)
     assert bool(widths) == (name != "adder")
-
-
-@pytest.mark.parametrize("config", ["tiny", "serial"])
-def test_blocks_as_packets(config):
-    unit = UNITS["lazy_update"].component(preset(config))
-    run(AxiStreams(unit), "concord.sim.host.axi_streams", FORMAT=json.dumps(asdict(unit.fmt)), LANES=str(unit.lanes))

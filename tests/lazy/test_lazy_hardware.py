@@ -9,6 +9,7 @@ import pytest
 from concord.golden.lazy.lazy_update import Parameters
 from concord.hw.lazy.exponent_search import COUNTS
 from concord.hw.lazy.lazy_update import LazyUpdate
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.machines.stream_harness import Transfers
 from concord.sim.stimulus.lazy_passes import Given, bins, draw
 from concord.spec.training import E_MIN, LazyFormat
@@ -37,18 +38,17 @@ def compare(verilated: Transfers, passes: list[Given], *, pause: float = 0.0):
     joined = {name: np.concatenate([words(values(given), lanes) for given in passes]) for name, values in (
         ("mantissas", lambda given: given.old.mantissas), ("residuals", lambda given: given.old.residuals),
         ("updates", lambda given: given.update))}
-    got = verilated(
-        {"o": len(last), "answer": len(passes)}, pause=pause, i=joined | {"last": last},
-        block={"exponent": [given.old.exponent - E_MIN for given in passes],
-               "update_exponent": [given.update_exponent - E_MIN for given in passes],
-               "change": [given.change for given in passes]})
+    block = {"exponent": [given.old.exponent - E_MIN for given in passes],
+             "update_exponent": [given.update_exponent - E_MIN for given in passes],
+             "change": [given.change for given in passes]}
+    got = verilated({"o": len(last), "answer": len(passes)}, pause=pause, i=joined | {"last": last}, block=block)
     golden = [given.golden for given in passes]
     for name in ("mantissas", "residuals"):
         want = np.concatenate([words(getattr(done, name), lanes) for done in golden])
-        assert (got["o"][name] == want).all(), name
-    assert (got["o"]["last"] == last).all()
+        assert_equal(name, got["o"][name], want, **joined)
+    assert_equal("last", got["o"]["last"], last)
     for name in ("ask", "change", *COUNTS):
-        assert (got["answer"][name] == [getattr(done, name) for done in golden]).all(), name
+        assert_equal(f"answer {name}", got["answer"][name], [getattr(done, name) for done in golden], **block)
     return golden
 
 

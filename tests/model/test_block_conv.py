@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 from concord.golden.lib import float16
-from concord.golden.mfu.activation import Activation
 from concord.golden.mvm.quantizer import quantize_block
 from concord.model.arithmetic import integer
 from concord.model.block_lowering import block_conv as lowered
@@ -15,6 +14,7 @@ from concord.model.block_lowering import block_dense
 from concord.model.layers.convolution import Along
 from concord.model.model import Model, Provenance
 from concord.model.model_file import load_model, save_model
+from concord.spec.activation import Activation
 from concord.spec.formats import Format, Rule
 
 RNG = np.random.default_rng(5)

@@ -6,7 +6,6 @@ from itertools import product
 import numpy as np
 import pytest
 from concord.golden.lib import float16
-from concord.golden.mfu.activation import Activation
 from concord.golden.mvm.quantizer import quantize_integer
 from concord.model import lowering, network
 from concord.model.layers.add import Add
@@ -16,6 +15,7 @@ from concord.model.layers.dense import Dense
 from concord.model.layers.pool import Pool, Reduction
 from concord.model.model import INPUT, Model, Provenance
 from concord.model.model_file import load_model, save_model
+from concord.spec.activation import Activation
 from concord.spec.formats import Format
 
 FOUR = Format(bits=4, symmetric=True)

@@ -5,12 +5,12 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from concord.golden.mfu.activation import Activation
 from concord.model import block_lowering, lowering
 from concord.model.cells.lstm import LSTM
 from concord.model.layers.layer import Unknown
 from concord.model.model import Model, Provenance
 from concord.model.model_file import GROUPS, KIND, load_model, save_model
+from concord.spec.activation import Activation
 from concord.spec.formats import Format, Rule
 from safetensors.numpy import load_file, save_file
 

@@ -9,7 +9,9 @@ from concord.golden.mvm.overflow import Events, wrap
 from concord.golden.mvm.quantizer import quantize_integer
 from concord.model import network
 from concord.model.arithmetic.integer import largest_sum
+from concord.model.dataset import DATA
 from concord.model.layer_overflow import Count, Widths, count
+from concord.model.model_file import load_model
 from concord.model.model_overflow import dry_run, wrapped
 from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
@@ -59,7 +61,7 @@ def test_a_recurrent_model_counts_both_products_of_every_time_step():
     config = replace(narrow("serial", 8), product_bits=4, output_bits=5, **room)
     widths = Widths(sum_bits=8, product_bits=config.product_bits, output_bits=config.output_bits)
     model = networks.recurrent(rng, config, [3, 4, 5], block=[False, False], outputs=3)
-    inputs, lengths = networks.inputs(rng, 3, 6, 3), np.array([6, 1, 4])
+    inputs, lengths = networks.inputs(rng, 3, 7, 3), np.array([6, 1, 4])
     wide = replace(widths, sum_bits=30)
     uses = dry_run(model, inputs, lengths, wide)
     names = ["lstm0, input", "lstm0, recurrent", "lstm1, input", "lstm1, recurrent", "dense"]
@@ -158,7 +160,7 @@ def test_a_recurrent_model_with_sums_that_wrap_is_the_machine():
     room = {"matrix_tiles": 64, "multiply_vrf": 64, "addsub_vrf": 64, "bias_words": 64}
     config = replace(narrow("serial", 7), **room)
     model = networks.recurrent(rng, config, [3, 4, 5], block=[False, False], outputs=3)
-    inputs, lengths = networks.inputs(rng, 6, 5, 3), np.array([5, 1, 4, 5, 2, 3])
+    inputs, lengths = networks.inputs(rng, 6, 9, 3), np.array([5, 1, 4, 5, 2, 3])  # no sample has all time steps
     session = Session(machine("golden", config), compile_network(model, config).firmware)
     outputs = [session.infer(sample[:length]) for sample, length in zip(inputs, lengths, strict=True)]
     np.testing.assert_array_equal(wrapped(model, inputs, 7, lengths), outputs)
@@ -179,3 +181,13 @@ def test_what_cannot_be_counted_is_named(block):
         model.layers[0].products()
     with pytest.raises(ValueError, match=f"layer '{name}' has no integer weights"):
         wrapped(model, inputs, 16)
+
+
+@pytest.mark.parametrize(("name", "preset", "bits"), [
+    ("fashion-mlp-w4a4", "ulx3s", [16, 13, 12]), ("vowels-lstm-w8", "speech", [18, 19, 19])])
+def test_compiler_and_dry_run_prove_the_same_widths(name, preset, bits):
+    model = load_model(DATA / "models" / f"{name}.safetensors")
+    bounds = {bound.product: bound.bits for bound in compile_network(model, PRESETS[preset]).bounds}
+    products = {product.name: product.bits for layer in model.layers for product in layer.products()}
+    assert bounds == products
+    assert list(bounds.values()) == bits

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
-from concord.golden.mfu.activation import Activation
 from concord.golden.mvm import quantizer
 from concord.model import block_lowering, dataset, lowering, network, reference
 from concord.model.cells.lstm import LSTM
 from concord.model.model_file import load_model
+from concord.spec.activation import Activation
 from concord.spec.formats import Format
 
 FOLDER = Path(__file__).parents[2] / "data" / "models"

@@ -1,5 +1,6 @@
 """The simulation tools: builds, stream drivers, coverage."""
 
+import gc
 import hashlib
 import subprocess
 from importlib import resources
@@ -10,7 +11,7 @@ from amaranth import Module, Signal
 from amaranth.hdl import signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.verilog import prepare
+from concord.hw.verilog import garbage_kept, prepare
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.machines.build import run
 from concord.tests.edges import PAIR
@@ -43,9 +44,21 @@ class Stage(wiring.Component):
         return m
 
 
-def test_edges_and_streams():
+def test_edges_and_streams(tmp_path, monkeypatch):
+    """The run's folder is in the working directory: clones share builds, but not the folders of runs."""
+    monkeypatch.chdir(tmp_path)
     where = run(Stage(), "concord.tests.edges", seed=1, NOTE="given")
     assert (where / "results.xml").exists()
+    assert where.parent == tmp_path / "build" / "runs"
+
+
+def test_elaboration_leaves_the_garbage_collector_as_it_was():
+    with garbage_kept():
+        assert not gc.isenabled()
+        with garbage_kept():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize(("fault", "sentence"), [("drop", "valid dropped"), ("change", "before it was taken")])

@@ -1,44 +1,89 @@
-"""The regression command and its reports."""
+"""The regression: pytest with units, configurations and seeds chosen by options."""
 
-import io
+import subprocess
+import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
-import typer
-from concord.sim.campaigns import regress
+import pytest
 from concord.sim.campaigns.coverage import merge
+from concord.sim.campaigns.regress import Job, Result, jobs, tables
+from concord.sim.machines.build import ROOT
 from concord.sim.units import UNITS
-from typer.testing import CliRunner
-
-APP = typer.Typer()
-APP.command()(regress.main)
+from rich.console import Console
 
 
-def test_one_unit(tmp_path, monkeypatch):
-    """A table, JUnit XML, coverage."""
-    monkeypatch.setattr(regress, "REPORT", tmp_path)
-    done = CliRunner().invoke(APP, ["--unit", "adder", "--seed", "3", "--seed", "4"])
-    assert done.exit_code == 0, done.output
-    assert "2 runs, 0 failed" in (tmp_path / "summary.txt").read_text()
+def regress(*words) -> subprocess.CompletedProcess:
+    """Run the session's command."""
+    words = [sys.executable, "-m", "pytest", "tests/sim/test_units.py", "-q", "-p", "no:cacheprovider", *words]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_one_unit(tmp_path):
+    """Tables, JUnit XML, line coverage."""
+    words = ["--unit", "crc", "--seed", "3", "--seed", "4", "--junitxml", str(tmp_path / "junit.xml")]
+    done = regress("--regress", *words)
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+    assert "100.0 %" in done.stdout
     (suite,) = ElementTree.parse(tmp_path / "junit.xml").getroot()
-    assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("adder", "2", "0")
-    assert [case.get("name") for case in suite] == ["tiny-3", "tiny-4"]
+    assert [case.get("name") for case in suite] == ["test_unit[crc-tiny-3]", "test_unit[crc-tiny-4]"]
+    properties = {each.get("name"): each.get("value") for each in suite[1].iter("property")}
+    assert (properties["unit"], properties["config"], properties["seed"]) == ("crc", "tiny", "4")
+    assert Path(properties["folder"], "coverage.dat").exists()
 
 
-def test_unknown_unit():
-    done = CliRunner().invoke(APP, ["--unit", "paper"])
-    assert done.exit_code == 2
-    assert "there is no unit" in done.output
+@pytest.mark.parametrize(("words", "sentence"), [
+    (("--unit", "adder", "--config", "tinyy"), "adder has no configuration 'tinyy': choose one of tiny\n"),
+    (("--config", "tinyy"), "no unit has a configuration 'tinyy': choose one of tiny, serial, wide, trainer\n"),
+    (("--unit", "paper"), "there is no testbench of a unit 'paper': choose one of accumulator, activation"),
+    (("--unit", "core"), "there is no testbench of a unit 'core': choose one of"),
+    (("--unit", "adder", "--unit", "mvm", "--config", "wide"), "adder has no configuration wide: choose one of tiny\n"),
+    (("--seeds", "0"), "--seeds takes a positive number, not 0\n"),
+])
+def test_what_runs_nothing_is_refused(words, sentence):
+    done = regress("--regress", *words)
+    assert done.returncode == 2, done.stdout
+    assert sentence in done.stderr
 
 
-def test_failures_are_told():
-    """What fails is in the report, with what repeats it."""
-    job = regress.Job(unit="adder", config="tiny", seed=1)
-    failure = regress.Result(job=job, seconds=1.0, failure="sum is wrong\nat lane 3")
-    console = regress.Console(record=True, file=io.StringIO())
-    regress.tell([failure], console)
-    text = console.export_text()
-    assert "FAIL sum is wrong" in text
-    assert "nox -s regress -- --unit adder --config tiny --seed 1 --waves" in text
+def test_a_filter_that_leaves_nothing_fails():
+    assert regress("--regress", "-k", "paper").returncode == 5
+
+
+def test_ordinary_tests_run_a_part():
+    """Arithmetic in each configuration, other units in one; a unit that is named, in each."""
+    def names(**chosen):
+        options = {"unit": [], "config": [], "seed": []} | chosen
+        return [str(job) for job in jobs(**options)]
+
+    ordinary, every = names(), names(regress=True)
+    assert set(ordinary) < set(every)
+    assert {"quantizer-tiny-1", "quantizer-serial-1", "quantizer-wide-1", "queue-wide-1"} <= set(ordinary)
+    assert "queue-tiny-1" not in ordinary
+    assert names(unit=["queue"], seed=[1, 2]) == [
+        f"queue-{config}-{seed}" for config in ("tiny", "serial", "wide") for seed in (1, 2)]
+    assert names(unit=["queue"], config=["wide"]) == ["queue-wide-1"]
+
+
+def test_a_job_tells_how_to_repeat_it():
+    job = Job(unit="adder", config="tiny", seed=7)
+    assert job.command == "nox -s regress -- --unit adder --config tiny --seed 7 --waves"
+
+
+def test_bins_that_nothing_met_are_told(tmp_path):
+    for folder, counts in (("1", '{"a": 1, "b": 0, "c": 0}'), ("2", '{"a": 0, "b": 0, "c": 3}')):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "bins.json").write_text(counts)
+    results = [Result(unit="nnp", config="tiny", seed=seed, outcome="passed", seconds=1.0, folder=tmp_path / str(seed))
+               for seed in (1, 2)]
+    results.append(Result(unit="adder", config="tiny", seed=1, outcome="failed", seconds=1.0))
+    console = Console(width=100)
+    with console.capture() as printed:
+        for part in tables(results):
+            console.print(part)
+    assert "Bins of nnp: 2 of 3 hit; not b" in printed.get()
+    assert "failed" in printed.get()
 
 
 def test_coverage_adds_runs(tmp_path):
@@ -51,5 +96,5 @@ def test_coverage_adds_runs(tmp_path):
     assert both.hit == len(both) == 2
 
 
-def test_every_unit_names_presets():
-    assert all(unit.configurations for unit in UNITS.values())
+def test_ordinary_configurations_are_among_those_of_the_regression():
+    assert all(set(unit.chosen(every=False)) <= set(unit.configurations) for unit in UNITS.values())

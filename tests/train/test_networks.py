@@ -2,10 +2,16 @@
 
 import numpy as np
 import pytest
-from concord.model import network
+from concord.compiler.network import compile_network
+from concord.model import network, reference
 from concord.model.layer_overflow import Widths
 from concord.model.model_file import load_model
 from concord.model.model_overflow import dry_run
+from concord.nnp.verify.session import Session
+from concord.sim.machines.host import machine
+from concord.spec.config import PRESETS
+from concord.tests import networks
+from concord.train.bfp.recipe import BlockRecipe
 from concord.train.lib.methods import Methods, Recipe, WeightMethod
 from safetensors.numpy import load_file
 
@@ -15,6 +21,7 @@ from concord.model import dataset
 from concord.train.lib import data
 from concord.train.lib.export import patterns
 from concord.train.lib.networks import NETWORKS, Residual, convolution
+from concord.train.qat.block import BlockNetwork
 from concord.train.qat.network import QuantisedNetwork
 from concord.train.runs import compare
 from concord.train.runs.compare import STARTS, Images, Setting
@@ -97,3 +104,35 @@ def test_an_image_model(tmp_path, monkeypatch):
     assert [use.count.number for use in dry_run(again, few.inputs, None, Widths(sum_bits=11))] == [0] * 3
     right = network.predict(again, few.inputs) == few.labels
     assert right.mean() == again.provenance.golden_accuracy
+
+
+class Branches(nn.Module):
+    """Dense layers with a sum round one of them and a concatenation."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c, self.d = nn.Linear(12, 16), nn.Linear(16, 16), nn.Linear(12, 8), nn.Linear(24, 5)
+
+    def forward(self, x):
+        h = torch.relu(self.a(x))
+        h = torch.relu(h + self.b(h))
+        return self.d(torch.cat([h, torch.relu(self.c(x))], 1))
+
+
+@pytest.mark.parametrize(("make", "recipe", "preset"), [
+    (QuantisedNetwork, Recipe(weights_bits=4, input_bits=4, symmetric=(True, True)), "ulx3s"),
+    (BlockNetwork, BlockRecipe(weights_bits=8, input_bits=8), "speech")])
+def test_a_network_of_branches_runs_on_a_machine(make, recipe, preset):
+    torch.manual_seed(0)
+    net, x = Branches(), torch.randn(64, 12).half().float()
+    quantised = make(net, x, recipe)
+    layers, sources = quantised.lower()
+    model = networks.model(layers, sources=sources)
+    session = Session(machine("golden", PRESETS[preset]), compile_network(model, PRESETS[preset]).firmware)
+    outputs = np.stack([session.infer(sample) for sample in patterns(x[:9])])
+    with torch.no_grad():
+        assert np.array_equal(outputs, patterns(quantised(x[:9], True)))
+        fp32 = reference.forward(model, patterns(x[:9]))
+        np.testing.assert_allclose(fp32[-1], net(x[:9]), rtol=1e-4, atol=1e-5)
+    errors = reference.errors(model, network.forward(model, patterns(x)), patterns(x))
+    assert max(errors) < 0.5

@@ -6,11 +6,11 @@ Source: numerics.md of the specification, block floating point and matrix-vector
 from dataclasses import replace
 
 import torch
-from concord.golden.mfu.activation import Activation
 from concord.model import block_lowering
 from concord.model.layers.convolution import Along, BlockConv, seen
 from concord.model.layers.dense import BlockDense
 from concord.model.lowering import recorded
+from concord.spec.activation import Activation
 from concord.train import ptq
 from concord.train.bfp.recipe import BlockRecipe
 from concord.train.lib.straight_through import binary16

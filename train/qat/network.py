@@ -3,21 +3,15 @@
 Source: S0; numerics.md of the specification, integer mode.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
-from concord.golden.mfu.activation import Activation
 from concord.model import lowering
-from concord.model.arithmetic.windows import reciprocal
-from concord.model.layers.add import Add
-from concord.model.layers.concat import Concat
 from concord.model.layers.convolution import Conv
 from concord.model.layers.dense import Dense
 from concord.model.layers.layer import Layer
-from concord.model.layers.pool import Pool, Reduction
+from concord.spec.activation import Activation
 from concord.train.lib.methods import Recipe
-from concord.train.lib.straight_through import binary16
+from concord.train.qat import operations
 from concord.train.qat.check import layers
 from concord.train.qat.graph import INPUT, Kind, Node, nodes, users
 from concord.train.qat.layer import QuantisedLayer
@@ -57,7 +51,7 @@ class QuantisedNetwork(nn.Module):
                 if node.kind is Kind.LAYER:
                     self.layers[node.name] = self._layer(node, x[0], recipe)
                     self.layers[node.name].relu = node.relu
-                made[node.name] = _real(node, x)
+                made[node.name] = operations.real(node, x)
                 self.shapes[node.name] = made[node.name].shape[1:]
         self._join()
 
@@ -97,7 +91,7 @@ class QuantisedNetwork(nn.Module):
             if node.kind is Kind.LAYER:
                 made[node.name] = self.layers[node.name](*inputs, lowered)
             else:
-                made[node.name] = _lowered(node, inputs) if lowered else _real(node, inputs)
+                made[node.name] = operations.lowered(node, inputs) if lowered else operations.real(node, inputs)
         return made
 
     def codes(self, name: str, x: torch.Tensor) -> torch.Tensor:
@@ -127,20 +121,9 @@ class QuantisedNetwork(nn.Module):
         return layers, sources
 
     def _lower(self, node: Node, ranges: dict) -> Layer:
-        shape = tuple(self.shapes[node.sources[0]])
-        activation = Activation.RELU if node.relu else Activation.NONE
-        match node.kind:
-            case Kind.LAYER:
-                return self._lower_layer(self.layers[node.name], shape, ranges)
-            case Kind.ADD:
-                return Add(name=node.name, inputs=int(np.prod(shape)), activation=activation)
-            case Kind.CONCAT:
-                sizes = tuple(int(np.prod(self.shapes[name])) for name in node.sources)
-                return Concat(name=node.name, sizes=sizes)
-        size, stride, padding = _window(node, shape)
-        reduction = Reduction.MAX if node.kind is Kind.MAX else Reduction.AVERAGE
-        return Pool(name=node.name, reduction=reduction, shape=shape, size=size, stride=stride, padding=padding,
-                    activation=activation)
+        if node.kind is not Kind.LAYER:
+            return operations.lower(node, self.shapes)
+        return self._lower_layer(self.layers[node.name], tuple(self.shapes[node.sources[0]]), ranges)
 
     def _lower_layer(self, layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> Layer:
         return lower_layer(layer, shape, ranges)
@@ -175,55 +158,4 @@ def convolution(dense: Dense, geometry, shape: tuple[int, ...], border: int) -> 
     return Conv(
         **{name: getattr(dense, name) for name in same}, **per_channel, shape=shape, stride=geometry.stride,
         padding=geometry.padding, groups=geometry.groups, border=border, weights=dense.weights.reshape(geometry.shape))
-
-
-def _window(node: Node, shape: Sequence[int]) -> tuple[int, int, int]:
-    """Size, stride and padding of a pooling.
-
-    Raises:
-        ValueError: an average over a whole image that is not square.
-    """
-    module = node.module
-    if not isinstance(module, nn.AdaptiveAvgPool2d):
-        return module.kernel_size, module.stride, module.padding
-    if shape[1] != shape[2]:
-        raise ValueError(f"{node.name!r}: an average over {shape[1]} x {shape[2]} is not square; use square images")
-    return shape[1], shape[1], 0
-
-
-def _real(node: Node, x: list[torch.Tensor]) -> torch.Tensor:
-    """What a node makes of real numbers."""
-    match node.kind:
-        case Kind.ADD:
-            y = x[0] + x[1]
-        case Kind.CONCAT:
-            # Flattened images lie channel by channel, as those that are joined.
-            same = len({part.shape[2:] for part in x}) == 1
-            return torch.cat(x if same else [part.flatten(1) for part in x], 1)
-        case Kind.LAYER:
-            y = node.module(x[0].flatten(1) if isinstance(node.module, nn.Linear) else x[0])
-        case _:
-            y = node.module(x[0])
-    return torch.relu(y) if node.relu else y
-
-
-def _lowered(node: Node, x: list[torch.Tensor]) -> torch.Tensor:
-    """What a node makes of binary16 numbers in the machine's arithmetic."""
-    if node.kind is Kind.ADD:
-        y = binary16(x[0] + x[1])
-    elif node.kind is Kind.AVERAGE:
-        y = average(x[0], *_window(node, x[0].shape[1:])[:2])
-    else:
-        return _real(node, x)
-    return torch.relu(y) + 0.0 if node.relu else y
-
-
-def average(x: torch.Tensor, size: int, stride: int) -> torch.Tensor:
-    """Sums of windows in row order, each rounded, times binary16(1 / elements)."""
-    seen = x.unfold(2, size, stride).unfold(3, size, stride).flatten(4)
-    total = seen[..., 0]
-    for element in range(1, seen.shape[-1]):
-        total = binary16(total + seen[..., element])
-    return binary16(total * float(reciprocal(size * size).view(np.float16)))
-
 

@@ -39,6 +39,38 @@ class FloatRecurrent(nn.Module):
         ops = TorchOperations(self.cell, lambda operand: operand @ r, self.vectors)
         return unroll(ops, self.cell, u.unflatten(2, self.bias.shape), lengths, self.first)
 
+    @classmethod
+    def from_torch(cls, cell: Cell, module: nn.RNNBase, layer: int = 0, *, reverse: bool = False) -> "FloatRecurrent":
+        """A layer with the weights of `torch.nn.LSTM`, `GRU` or `RNN`.
+
+        Args:
+            cell:    The cell of that class.
+            module:  Has biases.
+            layer:   Index of its layer.
+            reverse: Take the direction that reads a sequence from its end.
+
+        Raises:
+            ValueError: the module computes something else.
+        """
+        if type(module).__name__ != cell.torch_class or not module.bias or getattr(module, "proj_size", 0):
+            name = cell.torch_class or "nothing"
+            raise ValueError(f"{cell.title} takes the weights of torch.nn.{name} with biases and without projections, "
+                             f"not of {module}")
+        suffix = f"_l{layer}" + "_reverse" * reverse
+        w, r, bias, recurrent_bias = (
+            getattr(module, f"{name}{suffix}").detach().unflatten(0, (len(cell.gates), -1))
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+        order = [cell.torch_gates.index(gate.name) for gate in cell.gates]
+        made = cls(cell, w.shape[2], w.shape[1])
+        with torch.no_grad():
+            made.input_weights.copy_(w[order])
+            made.recurrent_weights.copy_(r[order])
+            made.bias.copy_((bias + recurrent_bias)[order])
+            for vector, gate in cell.torch_biases.items():
+                made.bias[cell.index(gate)] = bias[cell.torch_gates.index(gate)]
+                made.vectors[vector].copy_(recurrent_bias[cell.torch_gates.index(gate)])
+        return made
+
     def parameters_by_name(self) -> dict[str, np.ndarray]:
         """What a layer of the quantised model keeps of the FP32 network."""
         names = ("input_weights", "recurrent_weights", "bias")

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from concord.golden.mfu.activation import Activation
 from concord.model import lowering
 from concord.model.layers.recurrent import IntegerRecurrent
+from concord.spec.activation import Activation
 from concord.spec.formats import Format
 from concord.train.lib.methods import Gates
 from concord.train.lib.straight_through import Product, Round, binary16, plain

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 from concord.golden.mfu import activation
-from concord.golden.mfu.activation import Activation
 from concord.model.cells.cell import Cell, Operations
+from concord.spec.activation import Activation
 from concord.train.lib.straight_through import Curve, binary16, plain
 
 

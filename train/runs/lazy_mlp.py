@@ -13,11 +13,11 @@ import torch
 from concord.golden.lazy import tensor_network
 from concord.golden.lazy.lazy_update import Parameters
 from concord.golden.lazy.tensor_training import Rates
-from concord.golden.mfu.activation import Activation
 from concord.model import dataset
 from concord.model.layers.dense import BlockDense
 from concord.model.lowering import binary16, recorded
 from concord.model.model import Model
+from concord.spec.activation import Activation
 from concord.spec.formats import Format
 from concord.train.bfp.parameters import Arm
 from concord.train.bfp.tensor_network import Network, batch, float_network, inputs, network, start

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from concord.golden.mfu.activation import Activation
 from concord.model import block_lowering, dataset
 from concord.model.layer_overflow import Widths
 from concord.model.model import Model
+from concord.spec.activation import Activation
 from concord.spec.formats import Format
 from concord.train.lib import data
 from concord.train.lib.export import finish, floats

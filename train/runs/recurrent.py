@@ -130,7 +130,8 @@ def train_recurrent(
     _check(hidden, epochs)
     default = EIGHT_BITS if block is None else EIGHT_BIT_BLOCKS
     weights_format, input_format = weights_format or default, input_format or default
-    gates.travels_as(weights_format)  # refuses before anything is trained
+    CELLS[cell].check_gate_bits(gates.outputs)  # this and the next line refuse before anything is trained
+    gates.travels_as(weights_format)
     train, test = data.japanese_vowels(folder), dataset.load("japanese-vowels")
     train = train.first(samples or len(train.labels))
     options = {"seed": seed, "progress": progress}

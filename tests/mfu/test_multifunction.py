@@ -11,6 +11,7 @@ from concord.hw.mfu.adder import FloatAdder
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.mfu.multiplier import FloatMultiplier
 from concord.hw.mvm.normalizer import Normalizer
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.stream import pack_rows
 from concord.sim.machines.pipeline_harness import Lanes
 from concord.spec.mfu import TAPS, Tap
@@ -33,12 +34,6 @@ def operands(seed: int, count: int):
     return np.concatenate([a, grid[0].ravel()]), np.concatenate([b, grid[1].ravel()])
 
 
-def assert_equal(got, want, *inputs):
-    bad = np.flatnonzero(got != want)
-    example = [f"{array[bad[0]]:x}" for array in (*inputs, got, want)] if bad.size else ""
-    assert not bad.size, f"{bad.size} of {got.size} differ; inputs, hardware, golden: {example}"
-
-
 @pytest.fixture(scope="module")
 def adder():
     return Lanes(FloatAdder(), "adder")
@@ -47,21 +42,21 @@ def adder():
 @pytest.mark.parametrize("op", codes(Stage.ADD))
 def test_adder(adder, op):
     a, b = operands(op, 2_000_000)
-    op = np.full(a.size, op)
-    assert_equal(adder(a=a, b=b, op=op)["o"], stage(Stage.ADD, op, a, b), a, b)
+    ops = np.full(a.size, op)
+    assert_equal("o", adder(a=a, b=b, op=ops)["o"], stage(Stage.ADD, ops, a, b), op=(ops, Stage.ADD), a=a, b=b)
 
 
 def test_adder_changes_its_operation_every_cycle(adder):
     a, b = operands(9, 200_000)
     ops = np.random.default_rng(9).choice(codes(Stage.ADD), a.size)
-    assert_equal(adder(a=a, b=b, op=ops)["o"], stage(Stage.ADD, ops, a, b), a, b, ops)
+    assert_equal("o", adder(a=a, b=b, op=ops)["o"], stage(Stage.ADD, ops, a, b), op=(ops, Stage.ADD), a=a, b=b)
 
 
 def test_multiplier():
     a, b = operands(5, 4_000_000)
     ops = np.where(np.random.default_rng(5).random(a.size) < 0.9, Operation.VV_MUL.code, BYPASS)
     got = Lanes(FloatMultiplier(), "multiplier")(a=a, b=b, op=ops)["o"]
-    assert_equal(got, stage(Stage.MUL, ops, a, b), a, b, ops)
+    assert_equal("o", got, stage(Stage.MUL, ops, a, b), op=(ops, Stage.MUL), a=a, b=b)
 
 
 def test_activation_on_every_input():
@@ -70,7 +65,7 @@ def test_activation_on_every_input():
     want = stage(Stage.ACT, ops, every)
     order = np.random.default_rng(0).permutation(every.size)
     got = Lanes(Activation(), "activation")(a=every[order], op=ops[order])["o"]
-    assert_equal(got, want[order], every[order], ops[order])
+    assert_equal("o", got, want[order], op=(ops[order], Stage.ACT), a=every[order])
 
 
 @pytest.mark.parametrize(("width", "scales"), [(32, range(-32, 46)), (9, range(-32, 32)), (62, range(-64, 64))])
@@ -80,7 +75,7 @@ def test_normalizer(width, scales):
     values[:5] = 0, 1, -1, -(1 << width - 1), (1 << width - 1) - 1
     scale = rng.integers(scales[0], scales[-1] + 1, values.size)
     got = Lanes(Normalizer(width, scales), "normalizer")(value=values, scale=scale)["o"]
-    assert_equal(got, float16.from_integer(values, scale), values, scale)
+    assert_equal("o", got, float16.from_integer(values, scale), value=values, scale=scale)
 
 
 def test_normalizer_at_ties():
@@ -88,7 +83,7 @@ def test_normalizer_at_ties():
                        for d in (-1, 0, 1) for s in (-1, 1)])
     values, scale = np.repeat(values, 78), np.tile(np.arange(-32, 46), values.size)
     got = Lanes(Normalizer(32, range(-32, 46)), "normalizer")(value=values, scale=scale)["o"]
-    assert_equal(got, float16.from_integer(values, scale), values, scale)
+    assert_equal("o", got, float16.from_integer(values, scale), value=values, scale=scale)
 
 
 def test_normalizer_of_wide_sums():
@@ -98,7 +93,8 @@ def test_normalizer_of_wide_sums():
     rows = np.frombuffer(b"".join(v.to_bytes(12, "little", signed=True) for v in values), np.uint32).reshape(-1, 3)
     scale = rng.integers(0, 64, len(values))
     got = Lanes(Normalizer(74, range(64)), "normalizer")(value=rows, scale=scale)["o"]
-    assert_equal(got, float16.from_integer(np.array(values, object), scale), scale)
+    values = np.array(values, object)
+    assert_equal("o", got, float16.from_integer(values, scale), value=values, scale=scale)
 
 
 @pytest.mark.parametrize("scales", [range(-65, 0), range(0, 65)])
@@ -122,11 +118,13 @@ def test_multifunction_unit(lanes):
 
     dut = MultiFunctionUnit(lanes)
     late = np.roll(factor, dut.factor_at, axis=0)
-    control = pack_rows(Control, control)
-    got = Lanes(dut, "multifunction")(value=value, addend=addend, factor=late, tap=taps, control=control)
-    done = slice(0, count - dut.factor_at)  # words whose factor came within the stream
-    assert (words(got["value_out"], lanes) == want)[done].all()
-    assert (words(got["tap_out"], TAPS * lanes).reshape(taps.shape) == want_taps).all()
+    got = Lanes(dut, "multifunction")(
+        value=value, addend=addend, factor=late, tap=taps, control=pack_rows(Control, control))
+    done = np.arange(count) < count - dut.factor_at  # words whose factor came within the stream
+    given = {"value": value, "addend": addend, "factor": factor, "tap": (control["tap"], Tap)}
+    given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage}
+    assert_equal("value_out", words(got["value_out"], lanes), want, where=done[:, None], **given)
+    assert_equal("tap_out", words(got["tap_out"], TAPS * lanes).reshape(taps.shape), want_taps, **given)
 
 
 def words(port, elements):

@@ -1,0 +1,80 @@
+"""What each sample gave: classes, values that differ, the confusion matrix."""
+
+import csv
+import io
+from dataclasses import dataclass
+
+import numpy as np
+from concord.model import network
+from concord.nnp.verify.verification import Verified
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Value:
+    """An output whose bits differ.
+
+    Attributes:
+        sample: Index of the sample in the test set.
+        output: Index of the output.
+        golden: What golden gave, as a number.
+        other:  What the machine gave, as a number.
+        bits:   Both patterns, golden's first.
+    """
+
+    sample: int
+    output: int
+    golden: float
+    other: float
+    bits: tuple[int, int]
+
+
+def confusion(verified: Verified) -> np.ndarray:
+    """int[classes, classes]: samples of each class (row) by the class that the machine gave (column)."""
+    labels, found = verified.samples.labels, network.classes(verified.other.outputs)
+    count = max(len(verified.samples.classes), int(max(labels.max(), found.max())) + 1)
+    matrix = np.zeros((count, count), int)
+    np.add.at(matrix, (labels, found), 1)
+    return matrix
+
+
+def class_names(verified: Verified) -> list[str]:
+    """A name for each row of the confusion matrix: that of the data set, or else the number."""
+    names = list(verified.samples.classes)
+    return names + [str(number) for number in range(len(names), len(confusion(verified)))]
+
+
+def differing_values(verified: Verified) -> list[Value]:
+    """Outputs in which golden and the machine differ."""
+    golden, other = verified.golden.outputs, verified.other.outputs
+    return [
+        Value(
+            sample=verified.request.first + row,
+            output=column,
+            golden=float(golden[row, column].view(np.float16)),
+            other=float(other[row, column].view(np.float16)),
+            bits=(int(golden[row, column]), int(other[row, column])),
+        )
+        for row, column in np.argwhere(golden != other).tolist()
+    ]
+
+
+def table(verified: Verified) -> str:
+    """One line of CSV for each sample: its label, the class in each arithmetic, bits that differ, the outputs."""
+    golden, other, model = verified.golden.outputs, verified.other.outputs, verified.model
+    first, count = verified.request.first, len(golden)
+    names = [f"output {index}" for index in range(other.shape[1])]
+    columns = {
+        "sample": range(first, first + count),
+        "label": verified.samples.labels,
+        "FP32 class": model.fp32_predictions[first : first + count],
+        "QAT class": model.qat_predictions[first : first + count],
+        "golden class": network.classes(golden),
+        "machine class": network.classes(other),
+        "differing bits": np.bitwise_count(golden ^ other).sum(axis=1),
+        **dict(zip(names, other.view(np.float16).T, strict=True)),
+    }
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return stream.getvalue()

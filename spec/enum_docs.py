@@ -1,0 +1,23 @@
+"""What the `#:` comments beside the members of an enumeration say, for pages that are written from it."""
+
+import inspect
+from collections.abc import Mapping
+from enum import IntEnum
+
+
+def comments(enum: type) -> dict[str, str]:
+    """The `#:` comment beside each member; a member without one continues the member before it."""
+    result, text = {}, ""
+    for line in inspect.getsource(enum).splitlines():
+        name, equals, rest = line.strip().partition(" = ")
+        if equals and name in enum.__members__:
+            _, marked, comment = rest.partition("#: ")
+            text = comment if marked else text
+            result[name] = text.replace("|", "\\|")
+    return result
+
+
+def described(enum: type[IntEnum], names: Mapping | None = None) -> list[tuple[int, str, str]]:
+    """Code, name and meaning of each member; `names` replaces the names of the members."""
+    meanings = comments(enum)
+    return [(int(member), names[member] if names else member.name, meanings.get(member.name, "")) for member in enum]

@@ -1,0 +1,14 @@
+"""What `nnp doctor` says of packages."""
+
+import pytest
+from concord.nnp.lib import environment
+
+
+@pytest.mark.parametrize(("requirement", "good"), [
+    ("numpy>=1,<99", True), ("numpy<1", False), ("numpy==0.1; python_version > '3'", False),
+    ("no-such-package", False)])
+def test_requirements_of_any_form(requirement, good, monkeypatch):
+    monkeypatch.setattr(environment, "requires", lambda _: [requirement])
+    _, finding = environment._packages()
+    assert finding.good == good
+    assert finding.what in ("numpy", "no-such-package")

@@ -1,0 +1,59 @@
+"""What the report of `nnp verify` says of single samples."""
+
+import csv
+from types import SimpleNamespace
+
+import numpy as np
+from concord.nnp.verify import pictures, sample_results
+from concord.nnp.verify.report import table_names
+from concord.spec.registers import Counter
+
+
+def outputs(values) -> SimpleNamespace:
+    """What a machine gave, from numbers."""
+    return SimpleNamespace(outputs=np.array(values, np.float16).view(np.uint16))
+
+
+#: Three samples of three classes, from the sixth on; the machine differs in one output and takes another class for it.
+VERIFIED = SimpleNamespace(
+    golden=outputs([[3, 1, 2], [0, 5, 1], [1, 2, 3]]),
+    other=outputs([[3, 1, 2], [0, 5, 1], [1, 4, 3]]),
+    samples=SimpleNamespace(labels=np.array([0, 1, 2]), classes=("bag", "boot", "coat")),
+    model=SimpleNamespace(fp32_predictions=np.arange(10) % 3, qat_predictions=np.arange(10) % 3),
+    request=SimpleNamespace(first=6),
+)
+
+
+def test_differing_values():
+    (value,) = sample_results.differing_values(VERIFIED)
+    assert (value.sample, value.output, value.golden, value.other, value.bits) == (8, 1, 2.0, 4.0, (0x4000, 0x4400))
+
+
+def test_confusion():
+    assert sample_results.confusion(VERIFIED).tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 0]]
+    assert sample_results.class_names(VERIFIED) == ["bag", "boot", "coat"]
+
+
+def test_a_line_for_each_sample():
+    rows = list(csv.DictReader(sample_results.table(VERIFIED).splitlines()))
+    assert [row["sample"] for row in rows] == ["6", "7", "8"]
+    assert rows[2] == {
+        "sample": "8", "label": "2", "FP32 class": "2", "QAT class": "2", "golden class": "2", "machine class": "1",
+        "differing bits": "1", "output 0": "1.0", "output 1": "4.0", "output 2": "3.0"}
+
+
+def test_models_of_one_name_have_tables_of_their_own():
+    models = [SimpleNamespace(request=SimpleNamespace(path=SimpleNamespace(stem=stem))) for stem in ("a", "b", "a")]
+    assert table_names(models) == ["a-1.csv", "b.csv", "a-2.csv"]
+
+
+def test_the_legend_covers_no_bar(monkeypatch):
+    """It lies wholly outside of the axes."""
+    drawn = []
+    monkeypatch.setattr(pictures, "_svg", lambda figure: drawn.append(figure) or "")
+    counters = dict.fromkeys(Counter, 100)
+    pictures.cycles(SimpleNamespace(cycles=300.0, samples=VERIFIED.samples, other=SimpleNamespace(counters=counters)))
+    (figure,) = drawn
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert not axes.get_legend().get_window_extent().overlaps(axes.get_window_extent())

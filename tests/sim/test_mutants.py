@@ -1,0 +1,27 @@
+"""The lines that the campaign of mutants breaks."""
+
+import pytest
+from concord.sim.campaigns.mutants import Mutant, mutants_of, tree
+from concord.sim.machines.build import ROOT
+from concord.sim.units import UNITS
+
+MUTANTS = [mutant for unit in UNITS.values() for mutant in mutants_of(unit)]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.unit}: {mutant.old}")
+def test_the_line_stands_there_once(mutant):
+    assert (ROOT / mutant.file).read_text().count(mutant.old) == 1
+    assert mutant.config in UNITS[mutant.unit].configurations
+
+
+def test_most_units_have_mutants():
+    assert len({mutant.unit for mutant in MUTANTS}) > 30
+
+
+def test_the_tree_has_its_line_broken(tmp_path):
+    mutant = Mutant(unit="queue", file="hw/lib/queue.py", old="self.i.ready.eq(queue.w_rdy)", new="self.i.ready.eq(1)")
+    tree(tmp_path / "tree", mutant)
+    broken, whole = ((folder / mutant.file).read_text() for folder in (tmp_path / "tree", ROOT))
+    assert broken == whole.replace(mutant.old, mutant.new)
+    with pytest.raises(ValueError, match="has 0 times 'no such line', not once: choose another line in MUTANTS"):
+        tree(tmp_path / "tree", Mutant(unit="queue", file=mutant.file, old="no such line", new=""))

@@ -1,0 +1,153 @@
+"""Recurrent cells in training: PyTorch's own layers as oracles, and golden arithmetic as the machine's."""
+
+import numpy as np
+import pytest
+import torch
+from concord.model import dataset, network, reference
+from concord.model.cells.cell import Cell
+from concord.model.cells.registry import CELLS
+from concord.model.layers.recurrent import BlockRecurrent
+from concord.model.model_file import load_model, save_model
+from concord.spec.formats import Format
+from concord.tests import networks
+from concord.train.lib import export
+from concord.train.lib.methods import Gates, InitialState
+from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, FloatClassifier, QuantisedClassifier
+from concord.train.recurrent.float_layer import FloatRecurrent, initial_state
+from concord.train.runs.recurrent import tensors, train_recurrent
+from torch import nn
+
+EIGHT_BITS = Format(bits=8, symmetric=True)
+BLOCKS = BlockFormats(
+    weights=Format(bits=8, e_min=-11, e_max=4), inputs=Format(bits=8, e_min=-11, e_max=4), block=8)
+ORACLES = [cell for cell in CELLS.values() if cell.torch_class]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def utterances():
+    return dataset.load("japanese-vowels").first(12)
+
+
+def module_of(cell: Cell, inputs: int, hidden: int, **options) -> nn.RNNBase:
+    """PyTorch's own layer with random weights."""
+    torch.manual_seed(0)
+    if cell.torch_class == "RNN":
+        options["nonlinearity"] = str(cell.gates[0].curve)
+    return getattr(nn, cell.torch_class)(inputs, hidden, batch_first=True, **options)
+
+
+@pytest.mark.parametrize("cell", ORACLES, ids=lambda cell: cell.name)
+def test_layers_compute_what_pytorch_does(cell):
+    module = module_of(cell, 5, 7, num_layers=2)
+    x, lengths = torch.randn(4, 6, 5), torch.full((4,), 6)
+    with torch.no_grad():
+        wanted, _ = module(x)
+        for layer in range(2):
+            x, last = FloatRecurrent.from_torch(cell, module, layer)(x, lengths)
+    torch.testing.assert_close(x, wanted)
+    torch.testing.assert_close(last, wanted[:, -1])
+
+
+@pytest.mark.parametrize("cell", ORACLES, ids=lambda cell: cell.name)
+def test_gradients_are_those_of_pytorch(cell):
+    module = module_of(cell, 3, 4)
+    layer, x = FloatRecurrent.from_torch(cell, module), torch.randn(2, 5, 3)
+    module(x)[0].square().sum().backward()
+    layer(x, torch.full((2,), 5))[0].square().sum().backward()
+    order = [cell.torch_gates.index(gate.name) for gate in cell.gates]
+    wanted = module.weight_hh_l0.grad.unflatten(0, (len(cell.gates), -1))[order]
+    torch.testing.assert_close(layer.recurrent_weights.grad, wanted)
+
+
+def test_weights_of_another_class_are_refused():
+    with pytest.raises(ValueError, match=r"GRU, .* takes the weights of torch.nn.GRU with biases"):
+        FloatRecurrent.from_torch(CELLS["gru"], nn.LSTM(2, 3))
+
+
+def test_the_conventions_of_the_reset_gate_differ_and_peepholes_are_seen():
+    torch.manual_seed(0)
+    x, lengths = torch.randn(2, 5, 3), torch.full((2,), 5)
+    outputs = {}
+    for name in ("gru", "gru-reset-before", "lstm", "lstm-peephole"):
+        torch.manual_seed(1)
+        layer = FloatRecurrent(CELLS[name], 3, 4)
+        for vector in layer.vectors.values():
+            nn.init.constant_(vector, 0.5)
+        outputs[name] = layer(x, lengths)[1]
+    assert not torch.allclose(outputs["gru"], outputs["gru-reset-before"], atol=1e-3)
+    assert not torch.allclose(outputs["lstm"], outputs["lstm-peephole"], atol=1e-3)
+
+
+def moved(net: nn.Module) -> nn.Module:
+    """`net` with every parameter moved a little, as training does."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter += 0.1 * (parameter.std() + 0.1) * torch.randn(parameter.shape, generator=generator)
+    return net
+
+
+def classifier(cell: Cell, *hidden: int) -> FloatClassifier:
+    """A random network whose first states are random, too."""
+    torch.manual_seed(0)
+    net = moved(FloatClassifier(12, hidden, 9, cell))
+    for index, layer in enumerate(net.layers):
+        layer.first.copy_(initial_state(InitialState.UNIFORM, layer.first.shape, seed=index))
+    return net
+
+
+@pytest.mark.parametrize(
+    ("cell", "bits"),
+    [(cell, bits) for cell in CELLS.values() for bits in (0, 7) if not bits or cell is not CELLS["rnn-relu"]],
+    ids=lambda value: getattr(value, "name", value))
+def test_integers_in_training_are_the_machines(cell, bits, utterances, tmp_path):
+    x, lengths, _ = tensors(utterances)
+    net = classifier(cell, 6, 5)
+    qat = moved(QuantisedClassifier(net, x, EIGHT_BITS, EIGHT_BITS, Gates(outputs=bits), lengths))
+    check(net, qat, utterances, tmp_path)
+
+
+@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+def test_blocks_in_training_are_the_machines(cell, utterances, tmp_path):
+    net = classifier(cell, 11, 5)
+    check(net, moved(BlockClassifier(net, *tensors(utterances)[:2], BLOCKS)), utterances, tmp_path)
+
+
+def test_outputs_without_a_bound_keep_their_bits(utterances, tmp_path):
+    x, lengths, _ = tensors(utterances)
+    qat = QuantisedClassifier(classifier(CELLS["rnn-relu"], 3), x, EIGHT_BITS, EIGHT_BITS, Gates(outputs=5), lengths)
+    for refused in (
+        lambda: qat.lower(x, lengths),
+        lambda: train_recurrent(tmp_path / "m", cell="rnn-relu", gates=Gates(outputs=5), folder=tmp_path),
+    ):
+        with pytest.raises(ValueError, match="the output of gate h of RNN, relu has no bound"):
+            refused()
+
+
+def check(net, qat, utterances, folder):
+    """The lowered network in PyTorch is the model of the file to the bit; both models carry the FP32 network."""
+    x, lengths, _ = tensors(utterances)
+    with torch.no_grad():
+        lowered, real, fp32 = qat(x, lengths, lowered=True), qat(x, lengths, lowered=False), net(x, lengths)
+    save_model(networks.model(qat.lower(x, lengths)), folder / "model")
+    model = load_model(folder / "model")
+    golden = network.forward(model, utterances.inputs, utterances.lengths)[-1].outputs
+    assert np.array_equal(golden, export.patterns(lowered))
+    assert torch.allclose(real, lowered, atol=0.2)
+    assert reference.forward(model, utterances.inputs, lengths.numpy())[-1] == pytest.approx(fp32.numpy(), abs=1e-4)
+
+
+@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+def test_all_parameters_learn_behind_blocks(cell, utterances):
+    x, lengths, _ = tensors(utterances)
+    qat = BlockClassifier(classifier(cell, 6), x, lengths, BLOCKS)
+    for lowered in (False, True):
+        qat.zero_grad()
+        qat(x, lengths, lowered).square().sum().backward()
+        assert all(parameter.grad.abs().sum() > 0 for parameter in qat.parameters())
+    assert isinstance(qat.lower(x, lengths)[0], BlockRecurrent)

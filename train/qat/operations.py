@@ -1,0 +1,132 @@
+"""The operations of a network: in real numbers, in the machine's arithmetic, and as a layer of the model."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+import torch
+from concord.model.arithmetic.windows import reciprocal
+from concord.model.layers.add import Add
+from concord.model.layers.concat import Concat
+from concord.model.layers.layer import Layer
+from concord.model.layers.pool import Pool, Reduction
+from concord.spec.activation import Activation
+from concord.train.lib.straight_through import binary16
+from concord.train.qat.graph import Kind, Node
+from torch import nn
+
+#: The shape of what each node makes, without samples, by its name.
+Shapes = Mapping[str, Sequence[int]]
+
+
+class Operation:
+    """What nodes of a kind do, before a relu that may follow."""
+
+    def real(self, node: Node, x: list[torch.Tensor]) -> torch.Tensor:
+        """The result for real numbers."""
+        return node.module(x[0])
+
+    def lowered(self, node: Node, x: list[torch.Tensor]) -> torch.Tensor:
+        """The result for binary16 numbers in the machine's arithmetic."""
+        return self.real(node, x)
+
+    def lower(self, node: Node, shapes: Shapes, activation: Activation) -> Layer:
+        """The layer of the quantised model."""
+        raise NotImplementedError
+
+
+class Product(Operation):
+    """A convolution or dense layer in FP32; `QuantisedLayer` and `BlockLayer` know the rest."""
+
+    def real(self, node, x):
+        return node.module(x[0].flatten(1) if isinstance(node.module, nn.Linear) else x[0])
+
+
+class Sum(Operation):
+    """The sum of two tensors."""
+
+    def real(self, node, x):
+        return x[0] + x[1]
+
+    def lowered(self, node, x):
+        return binary16(x[0] + x[1])
+
+    def lower(self, node, shapes, activation):
+        return Add(name=node.name, inputs=prod(shapes[node.sources[0]]), activation=activation)
+
+
+class Concatenation(Operation):
+    """Tensors one behind the other; flattened images lie channel by channel, as those that are joined."""
+
+    def real(self, node, x):
+        same = len({part.shape[2:] for part in x}) == 1
+        return torch.cat(x if same else [part.flatten(1) for part in x], 1)
+
+    def lower(self, node, shapes, activation):
+        return Concat(name=node.name, sizes=tuple(prod(shapes[name]) for name in node.sources))
+
+
+class Maximum(Operation):
+    """The largest value of each window."""
+
+    reduction = Reduction.MAX
+
+    def lower(self, node, shapes, activation):
+        shape = tuple(shapes[node.sources[0]])
+        size, stride, padding = window(node, shape)
+        return Pool(name=node.name, reduction=self.reduction, shape=shape, size=size, stride=stride, padding=padding,
+                    activation=activation)
+
+
+class Average(Maximum):
+    """The average of each window: in the machine sums in row order, each rounded, times binary16(1 / elements)."""
+
+    reduction = Reduction.AVERAGE
+
+    def lowered(self, node, x):
+        size, stride, _ = window(node, x[0].shape[1:])
+        seen = x[0].unfold(2, size, stride).unfold(3, size, stride).flatten(4)
+        total = seen[..., 0]
+        for element in range(1, seen.shape[-1]):
+            total = binary16(total + seen[..., element])
+        return binary16(total * float(reciprocal(size * size).view(np.float16)))
+
+
+OPERATIONS: dict[Kind, Operation] = {
+    Kind.LAYER: Product(),
+    Kind.ADD: Sum(),
+    Kind.CONCAT: Concatenation(),
+    Kind.MAX: Maximum(),
+    Kind.AVERAGE: Average(),
+}
+
+
+def real(node: Node, x: list[torch.Tensor]) -> torch.Tensor:
+    """What a node makes of real numbers."""
+    y = OPERATIONS[node.kind].real(node, x)
+    return torch.relu(y) if node.relu else y
+
+
+def lowered(node: Node, x: list[torch.Tensor]) -> torch.Tensor:
+    """What a node without weights makes of binary16 numbers in the machine's arithmetic."""
+    y = OPERATIONS[node.kind].lowered(node, x)
+    return torch.relu(y) + 0.0 if node.relu else y
+
+
+def lower(node: Node, shapes: Shapes) -> Layer:
+    """The layer of the quantised model for a node without weights."""
+    return OPERATIONS[node.kind].lower(node, shapes, Activation.RELU if node.relu else Activation.NONE)
+
+
+def window(node: Node, shape: Sequence[int]) -> tuple[int, int, int]:
+    """Size, stride and padding of a pooling.
+
+    Raises:
+        ValueError: an average over a whole image that is not square.
+    """
+    module = node.module
+    if not isinstance(module, nn.AdaptiveAvgPool2d):
+        return module.kernel_size, module.stride, module.padding
+    if shape[1] != shape[2]:
+        raise ValueError(f"{node.name!r}: an average over {shape[1]} x {shape[2]} is not square; use square images")
+    return shape[1], shape[1], 0
