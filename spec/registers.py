@@ -6,19 +6,19 @@ from enum import IntEnum, IntFlag
 class Register(IntEnum):
     """Byte address. Writing a read-only register changes nothing."""
 
-    CONTROL = 0x00  #: Write: bits of `Control`. Reads 0.
-    STATUS = 0x04  #: Bits of `Status`.
-    ERROR = 0x08  #: Code of `spec.isa.Error`; stays until reset or start.
-    ERROR_ADDRESS = 0x0C  #: Instruction at which the program stopped.
-    DIGEST = 0x10  #: Configuration digest.
-    NATIVE_DIM = 0x14  #: N.
-    LANES = 0x18  #: Products per row, tile engine and cycle.
-    TILE_ENGINES = 0x1C  #: Tile engines.
-    MFU_LANES = 0x20  #: M.
-    MATRIX_TILES = 0x24  #: Native tiles of MatrixRf.
-    INSTRUCTIONS = 0x28  #: Instructions of the instruction buffer.
-    COUNTER_COUNT = 0x2C  #: Counters at COUNTERS and above.
-    COUNTERS = 0x100  #: First counter; counter k lies at COUNTERS + 4*k, in the order of `Counter`.
+    CONTROL = 0x00  #: Takes the bits of `Control` when written; reads as 0.
+    STATUS = 0x04  #: Holds the bits of `Status`.
+    ERROR = 0x08  #: Holds a code of `spec.isa.Error` until reset or start.
+    ERROR_ADDRESS = 0x0C  #: Address of the instruction at which the program stopped.
+    DIGEST = 0x10  #: Digest of the configuration.
+    NATIVE_DIM = 0x14  #: Native dimension N.
+    LANES = 0x18  #: Number of products per row, tile engine and cycle.
+    TILE_ENGINES = 0x1C  #: Number of tile engines.
+    MFU_LANES = 0x20  #: Number of MFU lanes M.
+    MATRIX_TILES = 0x24  #: Number of native tiles of MatrixRf.
+    INSTRUCTIONS = 0x28  #: Number of instructions that the instruction buffer holds.
+    COUNTER_COUNT = 0x2C  #: Number of counters.
+    COUNTERS = 0x100  #: First counter; counter k has the address COUNTERS + 4*k, in the order of `Counter`.
 
     @property
     def access(self) -> str:
@@ -27,74 +27,74 @@ class Register(IntEnum):
 
 
 class Control(IntFlag):
-    """Commands, each done once by writing 1."""
+    """Commands; writing a 1 runs the command once."""
 
-    START = 1  #: Run the program from instruction 0.
-    RESET = 2  #: Reset everything but memories and this port.
-    CLEAR = 4  #: Clear the counters.
+    START = 1  #: Runs the program from instruction 0.
+    RESET = 2  #: Resets everything except memories and this port.
+    CLEAR = 4  #: Clears the counters.
 
 
 class Status(IntFlag):
     """State of the machine."""
 
-    RUNNING = 1  #: A program runs.
+    RUNNING = 1  #: A program is running.
     DONE = 2  #: A program has ended, with or without an error, since the last start or reset.
     WAIT_INPUT = 4  #: A chain waits for a word of NetQ.
     WAIT_OUTPUT = 8  #: A chain waits for space in NetQ.
     INVALID_VECTOR = 16  #: The vector quantiser has met a NaN or an infinity; sticky until reset.
-    INVALID_MATRIX = 32  #: The matrix quantiser has; sticky until reset.
+    INVALID_MATRIX = 32  #: The matrix quantiser has met a NaN or an infinity; sticky until reset.
 
 
 class Counter(IntEnum):
-    """Counters, 32 bits, saturating. Those up to LAZY_SATURATIONS are events, equal in golden and hardware."""
+    """Saturating counters of 32 bits; up to LAZY_SATURATIONS they count events, equal in golden and hardware."""
 
-    INSTRUCTIONS = 0  #: Instructions executed.
-    CHAINS = 1  #: Chains executed.
-    READ_INITIAL_VRF = 2  #: Words read by programs, one for each source or operand word.
+    INSTRUCTIONS = 0  #: Number of instructions executed.
+    CHAINS = 1  #: Number of chains executed.
+    READ_INITIAL_VRF = 2  #: Number of words that programs read from this memory, as source or operand.
     READ_ADDSUB_VRF0 = 3
     READ_ADDSUB_VRF1 = 4
     READ_MULTIPLY_VRF0 = 5
     READ_MULTIPLY_VRF1 = 6
     READ_NET_Q = 7
     READ_MVM_Q = 8
-    WRITE_INITIAL_VRF = 9  #: Words written by programs.
+    WRITE_INITIAL_VRF = 9  #: Number of words that programs wrote to this memory.
     WRITE_ADDSUB_VRF0 = 10
     WRITE_ADDSUB_VRF1 = 11
     WRITE_MULTIPLY_VRF0 = 12
     WRITE_MULTIPLY_VRF1 = 13
     WRITE_NET_Q = 14
     WRITE_MVM_Q = 15
-    ADD0 = 16  #: Words through a stage that was not bypassed.
+    ADD0 = 16  #: Number of words that this stage processed; bypassed words do not count.
     ACT0 = 17
     MUL0 = 18
     ADD1 = 19
     ACT1 = 20
     MUL1 = 21
-    BEATS = 22  #: Lane groups multiplied, each by one tile engine.
-    TILES = 23  #: Native tiles multiplied, zero tiles too.
-    VECTORS = 24  #: Native vectors quantised.
-    ROWS_LOADED = 25  #: Rows of native tiles quantised by `m_rd`.
-    OVERFLOW_PARTIAL = 26  #: Overflow events; 0 where the configuration does not count.
+    BEATS = 22  #: Number of lane groups multiplied, by each tile engine.
+    TILES = 23  #: Number of native tiles multiplied, including zero tiles.
+    VECTORS = 24  #: Number of native vectors quantised.
+    ROWS_LOADED = 25  #: Number of rows of native tiles that `m_rd` quantised.
+    OVERFLOW_PARTIAL = 26  #: Number of overflow events; 0 if the configuration does not count them.
     OVERFLOW_PRODUCT = 27
     OVERFLOW_OUTPUT = 28
-    EXCESS_PARTIAL = 29  #: Largest excess of such an event, in bits beyond the range.
+    EXCESS_PARTIAL = 29  #: Largest number of bits by which such an event exceeded its range.
     EXCESS_PRODUCT = 30
     EXCESS_OUTPUT = 31
-    LAZY_STEPS = 32  #: Lazy updates that stand: mantissas that moved.
-    LAZY_CHANGES = 33  #: Exponents of blocks that changed.
-    LAZY_ROUNDED = 34  #: Values that a change of exponent rounded.
-    LAZY_SATURATIONS = 35  #: Elements whose update or mantissa was limited.
-    CYCLES = 36  #: Time counters: from the first instruction decoded to done.
-    FETCH_BUSY = 37  #: Operand fetch moves a word.
-    FETCH_WAIT = 38  #: Operand fetch has a chain and waits for a word or an older write.
-    MVM_BUSY = 39  #: Tile engines multiply.
-    MVM_WAIT_OPERAND = 40  #: They have a product and wait for a native vector or a tile.
-    MVM_WAIT_OUTPUT = 41  #: They have a product and wait for room behind them.
-    MFU_BUSY = 42  #: The multi-function units take a word.
-    MFU_WAIT_OPERAND = 43  #: They have a chain and wait for a word or an older write.
-    MFU_WAIT_OUTPUT = 44  #: They have a chain and wait for room in NetQ.
-    COPY_BUSY = 45  #: The copy pipeline moves a word.
-    COPY_WAIT = 46  #: It has a chain and waits.
+    LAZY_STEPS = 32  #: Number of mantissas that final lazy updates changed.
+    LAZY_CHANGES = 33  #: Number of exponents of training tensors that changed.
+    LAZY_ROUNDED = 34  #: Number of values that a change of exponent rounded.
+    LAZY_SATURATIONS = 35  #: Number of elements whose update or mantissa saturated.
+    CYCLES = 36  #: Cycles from the first decoded instruction to the end of the program.
+    FETCH_BUSY = 37  #: Cycles in which operand fetch moves a word.
+    FETCH_WAIT = 38  #: Cycles in which operand fetch has a chain and waits for a word or an older write.
+    MVM_BUSY = 39  #: Cycles in which the tile engines multiply.
+    MVM_WAIT_OPERAND = 40  #: Cycles in which the tile engines have a product and wait for a native vector or a tile.
+    MVM_WAIT_OUTPUT = 41  #: Cycles in which the tile engines have a product and wait for space for its results.
+    MFU_BUSY = 42  #: Cycles in which the multi-function units take a word.
+    MFU_WAIT_OPERAND = 43  #: Cycles in which these units have a chain and wait for a word or an older write.
+    MFU_WAIT_OUTPUT = 44  #: Cycles in which these units have a chain and wait for space in NetQ.
+    COPY_BUSY = 45  #: Cycles in which the copy pipeline moves a word.
+    COPY_WAIT = 46  #: Cycles in which the copy pipeline has a chain and waits.
 
 
-EVENTS = tuple(Counter(k) for k in range(Counter.CYCLES))  #: Counters that golden and hardware hold equal.
+EVENTS = tuple(Counter(k) for k in range(Counter.CYCLES))  #: Counters that are equal in golden and hardware.

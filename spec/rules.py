@@ -1,4 +1,4 @@
-"""What makes an instruction or a chain illegal, in the order in which the machine looks."""
+"""The rules for instructions and chains, in the order in which the machine checks them."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -23,17 +23,17 @@ from concord.spec.isa import (
 )
 
 SOURCES = (Op.V_RD, Op.M_RD)
-_BETWEEN = (*SOURCES, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END)  #: What may stand outside a chain, and only there.
+_BETWEEN = (*SOURCES, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END)  #: Opcodes that stand outside a chain, or begin one.
 _WITH_MEMORY = (Kind.VECTOR, Kind.MATRIX_SOURCE, Kind.MATRIX_TARGET)
 
 
 class Violation(Exception):
-    """Why a program stops.
+    """The reason why a program stops.
 
     Attributes:
-        error:    Its code.
-        address:  Address of the instruction that is to blame.
-        sentence: What is wrong there.
+        error:    Code of the error.
+        address:  Address of the instruction that broke the rule.
+        sentence: Sentence that says what is wrong there.
     """
 
     def __init__(self, error: Error, address: int, sentence: str):
@@ -42,10 +42,10 @@ class Violation(Exception):
 
 
 def check_word(word: int, address: int) -> Instruction:
-    """The instruction of a word, opcode and operands checked.
+    """Decode a word and check its opcode and operands.
 
     Raises:
-        Violation: they are ILLEGAL, or the memory is unknown.
+        Violation: opcode or operands are ILLEGAL, or the memory is unknown.
     """
     instruction, error, sentence = _read(word)
     if error:
@@ -55,7 +55,7 @@ def check_word(word: int, address: int) -> Instruction:
 
 @lru_cache(maxsize=1 << 14)
 def _read(word):
-    """The instruction of a word, or what is wrong with it on its own."""
+    """The instruction of a word, or the error of the word alone and its sentence."""
     instruction = decode(word)
     if instruction is None:
         return None, Error.ILLEGAL, f"0x{word:016x} has an unknown opcode, or bits that it does not take"
@@ -77,10 +77,13 @@ def _read(word):
 
 
 def check_order(instruction: Instruction, before: list[Instruction], address: int) -> None:
-    """Whether an instruction may follow what its chain has so far: nothing, outside a chain.
+    """Check whether an instruction may follow the earlier instructions of its chain.
+
+    Args:
+        before: Earlier instructions of the chain; empty outside a chain.
 
     Raises:
-        Violation: ILLEGAL; or FORMAT, where a product asks for what only integer mode has.
+        Violation: ILLEGAL, or FORMAT where a product has an option that needs integer mode.
     """
     sentence = _order(instruction, before)
     if sentence:
@@ -93,7 +96,7 @@ def check_order(instruction: Instruction, before: list[Instruction], address: in
 
 
 def _order(instruction, before):
-    """What is wrong with the place of an instruction, or None."""
+    """Sentence on what is wrong with the place of an instruction, or None."""
     op, name = instruction.op, instruction.op.name.lower()
     if (op in _BETWEEN) == bool(before):
         return f"{name} stands {'inside' if before else 'outside'} a chain"
@@ -117,7 +120,7 @@ def _order(instruction, before):
 
 
 def _write_order(instruction, before):
-    """What is wrong with the place of a `v_wr`, or None."""
+    """Sentence on what is wrong with the place of a `v_wr`, or None."""
     written = [i.mem for i in before if i.op == Op.V_WR]
     if len(written) == WRITES:
         return f"a chain writes {WRITES} times at most"
@@ -129,7 +132,7 @@ def _write_order(instruction, before):
 
 
 def check_chain(config: Config, chain: Chain) -> None:
-    """Sizes, window, alignment and ranges of a whole chain.
+    """Check the sizes, the window, the alignment and the address ranges of a whole chain.
 
     Raises:
         Violation: SIZE, WINDOW, ALIGN or RANGE.
@@ -158,7 +161,7 @@ def check_chain(config: Config, chain: Chain) -> None:
 
 
 def _ends(config: Config, chain: Chain) -> Iterator[tuple[int, Mem, int]]:
-    """Instruction address, memory and first address beyond it, for each use of a memory in instruction order."""
+    """Yield (instruction address, memory, end of the addresses used) for each use of a memory, in instruction order."""
     registers = chain.registers
     if chain.random_source:
         x, y = registers.iterations_x - 1, registers.iterations // registers.iterations_x - 1
@@ -177,11 +180,11 @@ def _ends(config: Config, chain: Chain) -> Iterator[tuple[int, Mem, int]]:
 
 
 def check_state(config: Config, chain: Chain, modes: list[bool], held: int) -> None:
-    """Modes of the tiles, and what MvmQ holds.
+    """Check a chain against the modes of the tiles and the number of words in MvmQ.
 
     Args:
-        modes: Of each tile, whether it was loaded for integer mode.
-        held:  Words in MvmQ.
+        modes: Whether each tile was loaded in integer mode.
+        held:  Number of words in MvmQ.
 
     Raises:
         Violation: FORMAT or QUEUE.
