@@ -1,4 +1,4 @@
-"""A chain, put together instruction by instruction."""
+"""Builds a chain instruction by instruction."""
 
 from itertools import product
 
@@ -18,15 +18,15 @@ __all__ = ["ChainBuilder"]
 
 
 class ChainBuilder(wiring.Component):
-    """Collects what the instructions of a chain say.
+    """Collects the fields of a chain from its instructions.
 
     Members:
-        begin, add: In(1). The instruction is the source of a new chain; it is one more of the chain.
-        fields, end: In. The instruction, and one past its last address.
-        place: In. Where the decoder is. values: In. Scalar registers and what is derived from them.
-        parts: Out(`chain`). What the instructions so far say by themselves.
-        o: Out(`chain`). The chain, complete once its last instruction has been added.
-        source: Out. First address of the source. source_end: Out. One past its last.
+        begin, add: In(1). `begin`: the instruction is the source of a new chain. `add`: it continues the chain.
+        fields, end: In. Fields of the instruction, and one past the last address that it uses.
+        place: In. Position of the decoder. values: In. Scalar registers and values derived from them.
+        parts: Out(`chain`). Fields that follow from single instructions, so far.
+        o: Out(`chain`). The chain, which is complete once its last instruction has been added.
+        source: Out. First address of the source. source_end: Out. One past its last address.
     """
 
     def __init__(self, config: Config):
@@ -75,7 +75,7 @@ class ChainBuilder(wiring.Component):
 
     def _write(self, m):
         f, c, v, position = self.fields, self.parts, self.values, self.place.position
-        # The first two places that are written from become taps; a third is the chain's end.
+        # The first two stages whose values are written become taps; a third one is the end of the chain.
         tap = (self.tapped != 0) & (position != self.taps[0])
         with m.If(self.tapped == 0):
             m.d.sync += [self.taps[0].eq(position), self.tapped.eq(1)]
@@ -94,7 +94,7 @@ class ChainBuilder(wiring.Component):
                 m.d.sync += c.push.eq(1)
 
     def _finish(self, m):
-        """What the chain says only once it is whole: lengths, and which writes are taps."""
+        """Fields that need the whole chain: lengths, and the writes that are taps."""
         c, v, o, config = self.parts, self.values, self.o, self.config
         length = Mux(c.mv_mul, v.operand_words, v.words)
         m.d.comb += self.source_end.eq(self.source + length + Mux(c.source.inc, v.span_source, 0))
