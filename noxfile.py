@@ -40,7 +40,8 @@ def verify(session):
 @nox.session(default=False)
 def regress(session):
     """Every unit's cocotb testbench by pytest: tables of runs, line coverage and bins, and JUnit XML."""
-    python(session, "pytest", "tests/sim/test_units.py", "--regress", "--junitxml", "build/regress/junit.xml")
+    report = ("--regress", "--junitxml", "build/regress/junit.xml")
+    python(session, "pytest", "tests/sim/test_units.py::test_unit", *report)
 
 
 @nox.session(default=False)

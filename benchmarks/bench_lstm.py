@@ -114,7 +114,7 @@ def quantise(folder: Path | None, setting: Setting, seed: int, parameters: dict[
         fp32 = net(x, lengths)
     made = finish(
         OUT / f"{setting.stem}-{seed}.safetensors",
-        quantised.lower(*calibration),
+        quantised.lower(*calibration)[0],
         test,
         data="japanese-vowels",
         preprocessing="one vector of 12 cepstra for each frame, each binary16(cepstrum)",

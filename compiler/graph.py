@@ -9,9 +9,13 @@ from concord.compiler.lib.allocation import NET, Place
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.program import read, write
 from concord.compiler.lib.tensors import Tensor
+from concord.golden.host.firmware import Direction
 from concord.model.layers.layer import Layer
 from concord.model.model import INPUT, Model
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
+
+#: What the network's input is called where it comes from the last time step to the first one.
+BACKWARD = "backward"
 
 
 class Graph:
@@ -30,7 +34,7 @@ class Graph:
     def emit(self):
         """The chains of all layers; the result goes to the host."""
         model, program = self._model, self._build.program
-        self._made[INPUT] = self._entry()
+        self._made |= {name: self._entry(name) for name in self._inputs()}
         recurrent = [layer for layer in model.layers if layer.sequence]
         if recurrent:
             self._emit_recurrent(recurrent)
@@ -67,29 +71,43 @@ class Graph:
         places = {target.mem: target for target in targets}
         self._made[layer.name] = Tensor(name=layer.name, elements=layer.outputs, places=places)
 
-    def _entry(self) -> Tensor:
-        """The network's input: in NetQ where one layer takes it from there, else in the memories of its consumers."""
-        uses, elements = self._uses(INPUT), self._model.inputs
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """The vectors that the host brings for each time step, in order."""
+        return tuple(self._inputs().values())
+
+    def _inputs(self) -> dict[str, Direction]:
+        """Names of the network's inputs: a layer that begins with the last time step has one of its own."""
+        names = {INPUT: Direction.AHEAD, BACKWARD: Direction.BACKWARD}
+        return {name: direction for name, direction in names.items() if self._uses(name)}
+
+    def _entry(self, name: str) -> Tensor:
+        """An input: in NetQ where one layer takes all input from there, else in the memories of its consumers."""
+        uses, elements = self._uses(name), self._model.inputs
         places = {Mem.NET_Q: NET}
-        if len(uses) > 1 or not COMPILERS[type(uses[0][0])].from_queue:
-            places = {mem: self._place(INPUT, mem, elements, "network input") for mem in self._memories(INPUT)}
+        if len(uses) > 1 or len(self._inputs()) > 1 or not COMPILERS[type(uses[0][0])].from_queue:
+            places = {mem: self._place(name, mem, elements, "network input") for mem in self._memories(name)}
         return Tensor(name="network input", elements=elements, places=places)
 
     def _take_input(self):
         """Bring the network's input to where it lies: whole native vectors, in which it comes."""
-        places = self._made[INPUT].places
-        if Mem.NET_Q not in places:
-            rows = self._made[INPUT].place.words * self._build.config.mfu_lanes
-            self._build.program.note("network input")
-            self._build.program.chain(read(NET), *map(write, places.values()), rows=rows)
+        for tensor in [self._made[name] for name in self._inputs()]:
+            if Mem.NET_Q not in tensor.places:
+                rows = tensor.place.words * self._build.config.mfu_lanes
+                self._build.program.note("network input")
+                self._build.program.chain(read(NET), *map(write, tensor.places.values()), rows=rows)
+
+    def _names(self, layer: Layer) -> list[str]:
+        """Names of what enters a layer."""
+        return [BACKWARD if layer.reverse and name == INPUT else name for name in self._model.sources_of(layer)]
 
     def _sources(self, layer: Layer) -> list[Tensor]:
-        return [self._made[name] for name in self._model.sources_of(layer)]
+        return [self._made[name] for name in self._names(layer)]
 
     def _uses(self, name: str) -> list[tuple[Layer, int]]:
         """The layers that read a result, each with the index at which it enters."""
         return [(layer, index) for layer in self._model.layers
-                for index, source in enumerate(self._model.sources_of(layer)) if source == name]
+                for index, source in enumerate(self._names(layer)) if source == name]
 
     def _memories(self, name: str) -> list[Mem]:
         """The memories in which a result is needed; InitialVrf serves all that can read from any memory."""

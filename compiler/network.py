@@ -11,7 +11,7 @@ from concord.compiler.support import problems
 from concord.golden.host.firmware import Firmware
 from concord.model.model import Model
 from concord.spec.config import Config
-from concord.spec.isa import MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -39,7 +39,8 @@ def compile_network(model: Model, config: Config) -> Compiled:
     if found:
         raise ValueError(f"{model.name} cannot be compiled for this machine:\n" + "\n".join(found))
     build = Build(config)
-    Graph(build, model).emit()
+    graph = Graph(build, model)
+    graph.emit()
     build.program.end()
     _check_sizes(build, model.name)
     firmware = Firmware(
@@ -49,6 +50,7 @@ def compile_network(model: Model, config: Config) -> Compiled:
         classes=model.classes,
         inputs=model.inputs,
         outputs=model.outputs,
+        directions=graph.directions,
         loop=build.program.loop,
         text=build.program.text(),
         instruction_words=np.array(build.program.instruction_words(), np.uint64),

@@ -1,4 +1,4 @@
-"""The shipped test sets, as the binary16 vectors that a machine reads."""
+"""The shipped test sets and those of other folders, as the binary16 vectors that a machine reads."""
 
 import gzip
 import struct
@@ -13,29 +13,38 @@ from safetensors.numpy import load_file
 DATA = Path(__file__).resolve().parents[1] / "data"
 
 FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+UTTERANCES = "JapaneseVowels_TEST.ts"  #: Test utterances as they are published.
 _VOWELS = tuple(f"speaker {number}" for number in range(1, 10))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Samples:
-    """A labelled data set.
+    """A data set.
 
     Attributes:
         inputs:  uint16[samples, inputs] binary16 patterns; for sequences [samples, time, inputs], +0 behind their end.
-        lengths: int64[samples] time steps of each sequence, or None.
-        labels:  uint8[samples] class of each sample.
-        classes: Names of the classes.
+        lengths: int64[samples] time steps of each sequence, or None where all have the same, or the data are vectors.
+        labels:  uint8[samples] class of each sample, or None where nobody knows it.
+        classes: Names of the classes; may be empty.
     """
 
     inputs: np.ndarray
     lengths: np.ndarray | None
-    labels: np.ndarray
+    labels: np.ndarray | None
     classes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """How many samples there are."""
+        return len(self.inputs)
 
     def first(self, count: int) -> "Samples":
         """The first `count` samples."""
-        lengths = None if self.lengths is None else self.lengths[:count]
-        return Samples(inputs=self.inputs[:count], lengths=lengths, labels=self.labels[:count], classes=self.classes)
+        return self.part(slice(count))
+
+    def part(self, chosen: slice | np.ndarray) -> "Samples":
+        """The samples of a slice, or those that a bool[samples] chooses."""
+        lengths, labels = (None if a is None else a[chosen] for a in (self.lengths, self.labels))
+        return Samples(inputs=self.inputs[chosen], lengths=lengths, labels=labels, classes=self.classes)
 
 
 def load(name: str, folder: Path = DATA) -> Samples:
@@ -44,11 +53,35 @@ def load(name: str, folder: Path = DATA) -> Samples:
     Raises:
         ValueError: there is no such data set, or its files are missing or damaged.
     """
-    if name == "fashion-mnist":
-        return images(folder / name, "t10k")
-    if name == "japanese-vowels":
-        return sequences(folder / name / "test.safetensors")
-    raise ValueError(f"there is no data set {name!r}: choose fashion-mnist or japanese-vowels")
+    if name not in SHIPPED:
+        raise ValueError(f"there is no data set {name!r}: choose {' or '.join(SHIPPED)}")
+    return SHIPPED[name](folder / name)
+
+
+def of_folder(folder: Path) -> Samples:
+    """The test set of a folder of training data: that of its images, or of its utterances.
+
+    Raises:
+        ValueError: it holds neither, or the files are damaged.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: there is no such folder")
+    if (folder / UTTERANCES).is_file():
+        return utterances(folder)
+    if (folder / "t10k-images-idx3-ubyte.gz").is_file():
+        return images(folder, "t10k")
+    raise ValueError(f"{folder}: it holds no test set; that of images is t10k-images-idx3-ubyte.gz and "
+                     f"t10k-labels-idx1-ubyte.gz, that of utterances {UTTERANCES}")
+
+
+def utterances(folder: Path) -> Samples:
+    """The test utterances of a folder, in the order in which the repository ships its own."""
+    return pad(*shuffled(folder / UTTERANCES)[:3])
+
+
+def names(count: int) -> tuple[str, ...]:
+    """Names of classes that have none of their own."""
+    return tuple(f"class {index}" for index in range(count))
 
 
 def images(folder: Path, part: str) -> Samples:
@@ -79,6 +112,46 @@ def pad(frames: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> Samples:
     return Samples(inputs=inputs, lengths=lengths, labels=labels, classes=_VOWELS)
 
 
+def shuffled(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The utterances of a `.ts` file in the order in which the repository ships them, and that order.
+
+    They are shuffled, so that the first few have all the speakers. Frames, lengths and labels are as in `transcript`.
+    """
+    frames, lengths, labels = transcript(path)
+    order = np.random.default_rng(0).permutation(len(lengths))
+    utterances = np.split(frames, np.cumsum(lengths)[:-1])
+    return np.concatenate([utterances[index] for index in order]), lengths[order], labels[order], order
+
+
+def transcript(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """float32[total, inputs] frames, int64[samples] lengths and uint8[samples] labels (from 0) of a `.ts` file.
+
+    Channels are parted by colons, the class, which counts from 1, stands last.
+
+    Raises:
+        ValueError: there is no such file, or a line is not one of that form.
+    """
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file")
+    frames, labels = [], []
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        if not line or line[0] in "#@":
+            continue
+        try:
+            *channels, label = line.split(":")
+            frames.append(np.array([channel.split(",") for channel in channels], np.float32).T)
+            labels.append(int(label) - 1)
+            if frames[-1].shape[1:] != frames[0].shape[1:] or not 0 <= labels[-1] < 256:
+                raise ValueError(f"{frames[-1].shape[1]} channels of class {label}, where {frames[0].shape[1]} "
+                                 "channels of a class in 1..256 are needed")
+        except (ValueError, IndexError) as error:
+            raise ValueError(f"{path}, line {number}: not an utterance, which is channels of as many numbers each and "
+                             f"a class, parted by colons ({error})") from error
+    if not frames:
+        raise ValueError(f"{path}: it holds no utterances")
+    return np.concatenate(frames), np.array([len(f) for f in frames]), np.array(labels, np.uint8)
+
+
 def _idx(path: Path) -> np.ndarray:
     """A gzipped IDX file of bytes."""
     try:
@@ -93,3 +166,10 @@ def _idx(path: Path) -> np.ndarray:
         ) from error
     except (OSError, EOFError, IndexError, struct.error, ValueError) as error:
         raise ValueError(f"{path}: not a whole IDX file ({error}); copy it again") from error
+
+
+#: The test sets that come with the repository.
+SHIPPED = {
+    "fashion-mnist": lambda folder: images(folder, "t10k"),
+    "japanese-vowels": lambda folder: sequences(folder / "test.safetensors"),
+}

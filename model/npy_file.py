@@ -1,4 +1,4 @@
-"""Arrays of numbers in .npy files, of which nothing is unpickled."""
+"""Arrays of numbers in .npy files, or alone in .npz files. Nothing is unpickled."""
 
 from pathlib import Path
 
@@ -9,14 +9,30 @@ def read_numbers(path: Path) -> np.ndarray:
     """The array of a file.
 
     Raises:
-        ValueError: there is no such file, or it holds no numbers.
+        ValueError: there is no such file, or it does not hold one array of numbers.
     """
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
     try:
-        array = np.load(path, allow_pickle=False)
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.lib.npyio.NpzFile):
+            with loaded:
+                loaded = _only(loaded, path)
     except (ValueError, EOFError, OSError) as error:
+        if str(error).startswith(str(path)):
+            raise
         raise ValueError(f"{path}: not a whole .npy file of numbers ({error})") from error
-    if array.dtype.kind not in "fiu" or not array.size:
-        raise ValueError(f"{path}: numbers are needed, not {array.dtype}{list(array.shape)}")
-    return array
+    if loaded.dtype.kind not in "fiu" or not loaded.size:
+        raise ValueError(f"{path}: numbers are needed, not {loaded.dtype}{list(loaded.shape)}")
+    return loaded
+
+
+def _only(archive: np.lib.npyio.NpzFile, path: Path) -> np.ndarray:
+    """The array of an archive that holds one."""
+    arrays = {name.removesuffix(".npy") for name in archive.zip.namelist() if name.endswith(".npy")}
+    if len(arrays) == 1 == len(archive.files):
+        return archive[arrays.pop()]
+    advice = "save one array with numpy.save('inputs.npy', array), and name that file"
+    if not arrays:
+        raise ValueError(f"{path}: a zip archive without arrays of numpy, such as PyTorch writes; {advice}")
+    raise ValueError(f"{path}: it holds {len(archive.files)} arrays, {', '.join(sorted(archive.files))}; {advice}")

@@ -61,3 +61,7 @@ def options(
 def main():
     """Entry point of the `nnp` script."""
     app()
+
+
+if __name__ == "__main__":
+    main()

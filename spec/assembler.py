@@ -17,8 +17,6 @@ the same words, and disassembling these gives the same text.
 
 from concord.spec.isa import (
     FIELDS,
-    MEMORY_NAMES,
-    QUEUES,
     REGISTER_BITS,
     REGISTER_NAMES,
     SPECS,
@@ -31,6 +29,7 @@ from concord.spec.isa import (
     encode,
     out_scale,
 )
+from concord.spec.memories import MEMORY_NAMES, QUEUES
 
 _OPS = {op.name.lower(): op for op in Op}
 _MEMORIES = {name.lower(): mem for mem, name in MEMORY_NAMES.items()}
@@ -43,10 +42,19 @@ def assemble(text: str) -> list[int]:
     Raises:
         ValueError: a line is wrong; the sentence names it.
     """
+    return [word for _, word in numbered(text)]
+
+
+def numbered(text: str) -> list[tuple[int, int]]:
+    """The number of its line, from 1, and the instruction word of each instruction of program text.
+
+    Raises:
+        ValueError: a line is wrong; the sentence names it.
+    """
     words = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            words += _line(line.partition("#")[0].strip().lower())
+            words += [(number, word) for word in _line(line.partition("#")[0].strip().lower())]
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
     return words

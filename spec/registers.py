@@ -1,6 +1,8 @@
 """The control port: 32-bit registers at byte addresses, over AXI4-Lite or a serial link."""
 
-from enum import IntEnum, IntFlag
+from enum import IntEnum, IntFlag, unique
+
+from concord.spec.memories import Mem
 
 
 class Register(IntEnum):
@@ -45,25 +47,28 @@ class Status(IntFlag):
     INVALID_MATRIX = 32  #: The matrix quantiser has met a NaN or an infinity; sticky until reset.
 
 
+@unique
 class Counter(IntEnum):
-    """Saturating counters of 32 bits; up to LAZY_SATURATIONS they count events, equal in golden and hardware."""
+    """Saturating counters of 32 bits: events, which are equal in golden and hardware, and `TIMES`.
+
+    Attributes:
+        meaning: Meaning of the counter of a memory; empty for counters that a comment describes.
+    """
+
+    _ignore_ = ("_members", "_memory")
 
     INSTRUCTIONS = 0  #: Number of instructions executed.
     CHAINS = 1  #: Number of chains executed.
-    READ_INITIAL_VRF = 2  #: Number of words that programs read from this memory, as source or operand.
-    READ_ADDSUB_VRF0 = 3
-    READ_ADDSUB_VRF1 = 4
-    READ_MULTIPLY_VRF0 = 5
-    READ_MULTIPLY_VRF1 = 6
-    READ_NET_Q = 7
-    READ_MVM_Q = 8
-    WRITE_INITIAL_VRF = 9  #: Number of words that programs wrote to this memory.
-    WRITE_ADDSUB_VRF0 = 10
-    WRITE_ADDSUB_VRF1 = 11
-    WRITE_MULTIPLY_VRF0 = 12
-    WRITE_MULTIPLY_VRF1 = 13
-    WRITE_NET_Q = 14
-    WRITE_MVM_Q = 15
+    # The counters of each memory: READ_INITIAL_VRF and so on, then WRITE_INITIAL_VRF and so on.
+    _members = vars()
+    for _memory in Mem:
+        if _memory.counters:
+            _members[f"READ_{_memory.name}"] = (
+                _memory.counters[0], f"Number of words that programs read from {_memory.title}, as source or operand.")
+    for _memory in Mem:
+        if _memory.counters:
+            _members[f"WRITE_{_memory.name}"] = (
+                _memory.counters[1], f"Number of words that programs wrote to {_memory.title}.")
     ADD0 = 16  #: Number of words that this stage processed; bypassed words do not count.
     ACT0 = 17
     MUL0 = 18
@@ -84,7 +89,7 @@ class Counter(IntEnum):
     LAZY_CHANGES = 33  #: Number of exponents of training tensors that changed.
     LAZY_ROUNDED = 34  #: Number of values that a change of exponent rounded.
     LAZY_SATURATIONS = 35  #: Number of elements whose update or mantissa saturated.
-    CYCLES = 36  #: Cycles from the first decoded instruction to the end of the program.
+    CYCLES = 36  #: Clock cycles from the first decoded instruction to the end of the program.
     FETCH_BUSY = 37  #: Cycles in which operand fetch moves a word.
     FETCH_WAIT = 38  #: Cycles in which operand fetch has a chain and waits for a word or an older write.
     MVM_BUSY = 39  #: Cycles in which the tile engines multiply.
@@ -96,5 +101,14 @@ class Counter(IntEnum):
     COPY_BUSY = 45  #: Cycles in which the copy pipeline moves a word.
     COPY_WAIT = 46  #: Cycles in which the copy pipeline has a chain and waits.
 
+    def __new__(cls, number: int, meaning: str = ""):
+        member = int.__new__(cls, number)
+        member._value_, member.meaning = number, meaning
+        return member
 
-EVENTS = tuple(Counter(k) for k in range(Counter.CYCLES))  #: Counters that are equal in golden and hardware.
+
+#: Counters of words that programs read from a memory, and of words that they write to it.
+READS, WRITES = ({mem: Counter(mem.counters[k]) for mem in Mem if mem.counters} for k in range(2))
+#: Counters of clock cycles, which only hardware has.
+TIMES = tuple(Counter(k) for k in range(Counter.CYCLES, Counter.COPY_WAIT + 1))
+EVENTS = tuple(counter for counter in sorted(Counter) if counter not in TIMES)  #: Equal in golden and hardware.

@@ -1,5 +1,7 @@
 """Random small networks in the formats of a machine, for tests."""
 
+from dataclasses import replace
+
 import numpy as np
 from concord.model import block_lowering, lowering
 from concord.model.cells.cell import Cell
@@ -14,7 +16,7 @@ from concord.spec.config import Config
 NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
 
 
-def model(layers: list[Layer], name: str = "random", sources: dict[str, tuple[str, ...]] | None = None) -> Model:
+def model(layers: list[Layer], sources: dict[str, tuple[str, ...]] | None = None, name: str = "random") -> Model:
     """A model of these layers, in a chain but for `sources`."""
     none = np.zeros(0, np.uint8)
     return Model(
@@ -49,6 +51,15 @@ def recurrent(
     if outputs is not None:
         layers.append((block_dense if block[-1] else dense)(rng, config, "dense", sizes[-1], outputs))
     return model(layers)
+
+
+def both_directions(rng: np.random.Generator, config: Config, *, block: bool, cell: Cell) -> Model:
+    """A recurrent layer in each direction on vectors of 5 elements, and a dense layer on their last results."""
+    make, behind = (block_recurrent, block_dense) if block else (recurrent_layer, dense)
+    size = 2 * config.mfu_lanes
+    layers = [make(rng, config, cell, "a", 5, size), replace(make(rng, config, cell, "b", 5, 3), reverse=True),
+              Concat(name="both", sizes=(size, 3)), behind(rng, config, "c", size + 3, 4)]
+    return model(layers, sources={"b": (INPUT,), "both": ("a", "b")})
 
 
 def branches(rng: np.random.Generator, config: Config, size: int, *, block: bool) -> Model:

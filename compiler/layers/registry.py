@@ -6,7 +6,7 @@ from concord.compiler.layers.concat import ConcatCompiler
 from concord.compiler.lib.layer_compiler import LayerCompiler
 from concord.compiler.recurrent import block, integer
 from concord.model.layers.add import Add
-from concord.model.layers.concat import Concat
+from concord.model.layers.concat import Concat, SequenceConcat
 from concord.model.layers.convolution import BlockConv, Conv
 from concord.model.layers.dense import BlockDense, Dense
 from concord.model.layers.layer import Layer
@@ -24,7 +24,11 @@ COMPILERS: dict[type[Layer], LayerCompiler] = {
 }
 #: Why layers of other kinds become no chains.
 _WINDOWS = "the machine cuts no windows out of images: use dense or recurrent layers, or run it on the host"
-REFUSED: dict[type[Layer], str] = dict.fromkeys((Conv, BlockConv, Pool), _WINDOWS)
+_SEQUENCES = (
+    "the machine keeps no whole sequences, which a layer behind two directions needs: use one recurrent layer in both "
+    "directions, or run it on the host"
+)
+REFUSED: dict[type[Layer], str] = dict.fromkeys((Conv, BlockConv, Pool), _WINDOWS) | {SequenceConcat: _SEQUENCES}
 _UNKNOWN = "there is no such layer on this machine: use dense or recurrent layers, or run it on the host"
 
 

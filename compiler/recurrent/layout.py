@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 
 from concord.compiler.recurrent.schedule import MEMORIES, Chain
 from concord.compiler.recurrent.trace import Part, Product, Stored, Tracer, Value
-from concord.spec.isa import WRITES, Mem
+from concord.spec.isa import WRITES
+from concord.spec.memories import STAGE_MEMORIES, Mem
 
 #: Where a new value waits for its place, in this order of preference.
-WAITING = (Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1, Mem.MULTIPLY_VRF0, Mem.MULTIPLY_VRF1)
+WAITING = STAGE_MEMORIES
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,17 @@ compute a value whose other operand is there. The schedule only depends on the f
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from concord.compiler.recurrent.trace import Operation, PointWise, Product, Stored, Tracer, Value
 from concord.spec.activation import Activation
-from concord.spec.isa import Mem, Op
+from concord.spec.isa import Op
+from concord.spec.memories import OPERAND_MEMORIES
+from concord.spec.operations import MFUS, Stage
 
 #: Memories of the operands of the six stages, in their order; activations have none.
-MEMORIES = (Mem.ADDSUB_VRF0, None, Mem.MULTIPLY_VRF0, Mem.ADDSUB_VRF1, None, Mem.MULTIPLY_VRF1)
+MEMORIES = tuple(OPERAND_MEMORIES[stage][mfu] if stage in OPERAND_MEMORIES else None
+                 for mfu, stage in product(range(MFUS), Stage))
 #: Operations of each kind in multi-function unit 0 and 1, and the unit's stage. Subtraction has one for each order.
 STAGE = {PointWise.ADD: 0, PointWise.SUB: 0, PointWise.MUL: 2}
 OPCODES = {

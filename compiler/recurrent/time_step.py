@@ -15,7 +15,8 @@ from concord.compiler.recurrent.layout import Location, layout
 from concord.compiler.recurrent.schedule import MEMORIES, Chain, schedule
 from concord.compiler.recurrent.trace import Product, Stored, Tracer, Value
 from concord.model.layers.recurrent import Recurrent
-from concord.spec.isa import Instruction, Mem
+from concord.spec.isa import Instruction
+from concord.spec.memories import Mem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

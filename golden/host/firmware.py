@@ -2,14 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from concord.golden.host import messages
 from concord.spec.assembler import assemble
 from concord.spec.check import check
 from concord.spec.config import PRESETS, Config
-from concord.spec.isa import MEMORY_NAMES, VRFS, Instruction, Mem, Op, decode, depth, encode
+from concord.spec.isa import Instruction, Op, decode, encode
+from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 from concord.spec.messages import MessageKind, unpack
+
+
+class Direction(StrEnum):
+    """Direction in which the host reads a sequence for a time step."""
+
+    AHEAD = "ahead"  #: from its start: the vector of the time step
+    BACKWARD = "backward"  #: from its end: the vector of the mirrored time step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +50,10 @@ class Tiles:
     exponents: np.ndarray
     integer: np.ndarray
 
+    def modes(self, config: Config) -> list[bool]:
+        """Whether each tile of a machine is in integer mode before the program starts."""
+        return self.integer.tolist() + [False] * (config.matrix_tiles - len(self.integer))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Firmware:
@@ -61,6 +74,8 @@ class Firmware:
         vectors:           uint16[words, M], the content of each vector memory in use, from address 0 up.
         tiles:             Content of MatrixRf.
         biases:            int32[words, M], the content of BiasRf.
+        input_words:       Words of one input vector, padded with zeros; None for whole native vectors.
+        directions:        Directions of the vectors that the host sends for each time step, in order.
 
     Raises:
         ValueError: parts do not fit the machine or each other, or the program is not legal.
@@ -79,6 +94,8 @@ class Firmware:
     vectors: Mapping[Mem, np.ndarray]
     tiles: Tiles
     biases: np.ndarray
+    input_words: int | None = None
+    directions: tuple[Direction, ...] = (Direction.AHEAD,)
 
     def __post_init__(self):
         _check_shapes(self)
@@ -106,6 +123,9 @@ class Firmware:
         """
         if keep_state and self.loop is None:
             raise ValueError(f"{self.name} takes one vector at a time and has no state to keep: leave out --keep-state")
+        if keep_state and Direction.BACKWARD in self.directions:
+            raise ValueError(f"{self.name} reads a sequence from its end, too, so that it cannot go on: leave out "
+                             "--keep-state")
         words = [int(word) for word in self.instruction_words]
         if self.loop is None:
             return words
@@ -144,8 +164,11 @@ class Firmware:
         if sample.shape != shape or sample.dtype != np.uint16:
             wanted = f"[steps, {self.inputs}]" if self.recurrent else f"[{self.inputs}]"
             raise ValueError(f"{self.name} takes uint16{wanted}, not {sample.dtype}{list(sample.shape)}")
-        size = self.config.vectors_of(self.inputs) * self.config.native_dim
-        padded = np.zeros((sample.size // self.inputs, size), np.uint16)
+        if self.recurrent:
+            ordered = {Direction.AHEAD: sample, Direction.BACKWARD: sample[::-1]}
+            sample = np.stack([ordered[direction] for direction in self.directions], axis=1).reshape(-1, self.inputs)
+        words = self.input_words or self.config.vectors_of(self.inputs) * self.config.vector_words
+        padded = np.zeros((sample.size // self.inputs, words * self.config.mfu_lanes), np.uint16)
         padded[:, : self.inputs] = sample
         return messages.input_message(self.config, padded.reshape(-1, self.config.mfu_lanes))
 
@@ -222,8 +245,11 @@ def _check_shapes(firmware: Firmware):
 
 
 def _check_program(firmware: Firmware):
-    if firmware.inputs < 1 or firmware.outputs < 1:
-        raise ValueError(f"inputs and outputs are 1 at least, not {firmware.inputs} and {firmware.outputs}")
+    if firmware.inputs < 0 or firmware.outputs < 1:
+        raise ValueError(f"inputs are 0 at least and outputs 1, not {firmware.inputs} and {firmware.outputs}")
+    if firmware.input_words is not None and firmware.inputs > firmware.input_words * firmware.config.mfu_lanes:
+        raise ValueError(f"{firmware.inputs} inputs do not fit {firmware.input_words} words of "
+                         f"{firmware.config.mfu_lanes} lanes")
     words = [int(word) for word in firmware.instruction_words]
     if assemble(firmware.text) != words:
         raise ValueError("the program text does not mean the program's words; compile again")
@@ -231,8 +257,6 @@ def _check_program(firmware: Firmware):
         instruction = decode(words[firmware.loop]) if 0 <= firmware.loop < len(words) else None
         if instruction is None or instruction.op != Op.LOOP:
             raise ValueError(f"instruction {firmware.loop} is not the loop over time steps; compile again")
-    modes = np.zeros(firmware.config.matrix_tiles, bool)
-    modes[: len(firmware.tiles.integer)] = firmware.tiles.integer
-    violation = check(words, firmware.config, modes.tolist())
+    violation = check(words, firmware.config, firmware.tiles.modes(firmware.config))
     if violation:
         raise ValueError(f"the program is not legal: {violation}")

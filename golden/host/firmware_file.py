@@ -4,10 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from concord.golden.host.firmware import Firmware, Section, Tiles, check_machine
+from concord.golden.host.firmware import Direction, Firmware, Section, Tiles, check_machine
 from concord.golden.lib import tensor_file
 from concord.spec.config import Config
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 
 KIND = tensor_file.Kind(
     key="concord firmware", version=1, name="firmware", remedy="compile again", command="`nnp compile`")
@@ -21,6 +21,9 @@ def save_firmware(firmware: Firmware, path: Path):
     header = {"digest": firmware.config.digest, "config": asdict(firmware.config)}
     header |= {name: getattr(firmware, name) for name in ("name", "data", "inputs", "outputs", "loop", "text")}
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
+    if firmware.input_words is not None:
+        header["input_words"] = firmware.input_words
+    header |= {"directions": list(firmware.directions)}
     tensor_file.write(KIND, path, header, arrays)
 
 
@@ -59,7 +62,9 @@ def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         sections=tuple(Section(**section) for section in header["sections"]),
         vectors={Mem[name.removeprefix(prefix)]: array for name, array in arrays.items() if name.startswith(prefix)},
         tiles=Tiles(**{name: arrays[f"tiles.{name}"] for name in ("mantissas", "exponents", "integer")}),
+        directions=tuple(Direction(name) for name in header.get("directions", [Direction.AHEAD])),
         instruction_words=arrays["words"],
         biases=arrays["biases"],
+        input_words=header.get("input_words"),
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},
     )

@@ -35,8 +35,12 @@ def write(kind: Kind, path: Path, header: dict, arrays: dict[str, np.ndarray]):
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
-    part.replace(path)
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def read(kind: Kind, path: Path) -> tuple[dict, dict[str, np.ndarray]]:
@@ -45,6 +49,8 @@ def read(kind: Kind, path: Path) -> tuple[dict, dict[str, np.ndarray]]:
     Raises:
         ValueError: the file is missing, truncated, of another kind or of another version.
     """
+    if Path(path).is_dir():
+        raise ValueError(f"{path}: it is a folder; name the {kind.name} file in it")
     if not Path(path).is_file():
         raise ValueError(f"{path}: there is no such {kind.name} file; {kind.command} makes one")
     try:

@@ -10,7 +10,8 @@ from concord.hw.decode.scalar_registers import ScalarRegisters
 from concord.hw.lib.payloads import MVM, Fetched, Load, chain
 from concord.spec import isa
 from concord.spec.config import Config
-from concord.spec.isa import Error, Mem, Op
+from concord.spec.isa import Error, Op
+from concord.spec.memories import VRFS, Mem, depth
 
 __all__ = ["Decoder"]
 
@@ -27,7 +28,7 @@ class Decoder(wiring.Component):
         start: In(1). Runs the program from its start; only the modes of tiles are kept.
         run: Out(1). A program is being decoded.
         drained: In(1). All chains that were passed on are finished.
-        message_error: In(1). A message was malformed, so the decoder stops before the next instruction. Held until reset.
+        message_error: In(1). A message was malformed; the decoder stops before the next instruction. Held until reset.
         running, done, error, error_address: Out. State for the control port.
         loaded: In(stream Load). Tiles that the host has loaded.
         instructions, chains: Out. Number executed in this cycle. pushed: Out. Words pushed to MvmQ.
@@ -181,7 +182,7 @@ class Decoder(wiring.Component):
     def _check(self, m):
         """Check the chain as a whole, except for the modes of its tiles."""
         c, v, config, source = self.builder.o, self.registers.values, self.config, self.builder.source
-        depths = Array(isa.depth(config, mem) for mem in isa.VRFS)
+        depths = Array(depth(config, mem) for mem in VRFS)
         vector = config.vector_words - 1
         unaligned = c.source.valid & c.mv_mul & (
             ((source & vector) != 0) | (c.source.inc & (((v.stride_x | v.stride_y) & vector) != 0)))

@@ -8,16 +8,15 @@ from concord.hw.lib.payloads import OPERANDS, address_bits, word
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.writeback import write_request
 from concord.spec.config import Config
-from concord.spec.isa import VRFS, depth
+from concord.spec.memories import VRFS, depth
 
 __all__ = ["VectorMemories"]
 
-READERS = ("fetch", "issue", "copy", "host")  #: Readers in falling priority, so that the tile engines are kept busy first.
+READERS = ("fetch", "issue", "copy", "host")  #: In falling priority: the tile engines are to be busy first.
 
 
 class VectorMemories(wiring.Component):
-    """InitialVrf, AddSubVrf0 and 1, MultiplyVrf0 and 1. Each has a source port and a write port; all but the first
-    also have an operand port.
+    """Each vector memory has one source port and one write port. Those that feed a stage have an operand port as well.
 
     Members:
         fetch, issue, copy, host: In(`read_request`). Requests to the source ports.

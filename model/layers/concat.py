@@ -1,4 +1,4 @@
-"""Concatenations: tensors one behind the other."""
+"""Concatenations: tensors one behind the other, or sequences whose vectors do so at each time step."""
 
 from dataclasses import dataclass
 
@@ -36,3 +36,22 @@ class Concat(Layer):
     def run_real(self, x, lengths, relu):
         y = np.concatenate(x, axis=1)
         return Trace(outputs=np.maximum(y, 0) if relu else y)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class SequenceConcat(Concat):
+    """Sequences, the vectors of one time step one behind the other. Its result is that of each sample's last step."""
+
+    title = "concatenation of sequences"
+    sequence = True
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        return self._joined(x, lengths)
+
+    def run_real(self, x, lengths, relu):
+        return self._joined(x, lengths)
+
+    def _joined(self, x, lengths):
+        hidden = np.concatenate(x, axis=2)
+        last = np.full(len(hidden), hidden.shape[1]) if lengths is None else np.asarray(lengths)
+        return Trace(outputs=hidden[np.arange(len(hidden)), last - 1], hidden=hidden)

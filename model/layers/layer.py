@@ -39,12 +39,14 @@ class Layer:
     Attributes:
         title:    What people call its kind.
         sequence: Whether it takes the vectors of all time steps and gives one for each.
+        reverse:  Whether it begins with the last time step.
     """
 
     __slots__ = ()
 
     title = ""
     sequence = False
+    reverse = False
 
     @property
     def takes(self) -> tuple[int, ...] | None:

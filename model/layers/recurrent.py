@@ -54,7 +54,8 @@ class Recurrent(Layer):
             operations: From the inputs [samples, inputs] of one time step to what the cell's formula computes with.
         """
         samples, time = x.shape[:2]
-        lengths = np.full(samples, time) if lengths is None else lengths
+        lengths = np.full(samples, time) if lengths is None else np.asarray(lengths)
+        x = backward(x, lengths) if self.reverse else x
         states = tuple(np.tile(state, (samples, 1)) for state in first)
         hidden = np.zeros((samples, time, self.outputs), first[0].dtype)
         for step in range(min(time, int(np.max(lengths, initial=0)))):
@@ -63,7 +64,14 @@ class Recurrent(Layer):
             for state, new in zip(states, made, strict=True):
                 state[on] = new
             hidden[on, step] = states[0][on]
-        return Trace(outputs=states[0], hidden=hidden, states=states)
+        return Trace(outputs=states[0], hidden=backward(hidden, lengths) if self.reverse else hidden, states=states)
+
+
+def backward(sequences: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """[samples, time, ...] with the time steps of each sample in reverse order; what lies behind its end stays."""
+    steps = np.arange(sequences.shape[1])
+    behind = np.asarray(lengths)[:, None] - 1 - steps
+    return sequences[np.arange(len(sequences))[:, None], np.where(behind >= 0, behind, steps)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -92,6 +100,8 @@ class IntegerRecurrent(Recurrent):
         initial:            uint16[outputs] for each state of the cell by its name, before the first time step.
         vectors:            uint16[outputs] for each of the cell's own vectors by its name.
         gate_bits:          Width of the gates' outputs, 2 to 9; 0 leaves them as they are.
+        reverse:            Whether it begins with a sequence's last time step. The hidden vectors of all steps lie in
+            the order of the sequence all the same.
         ranges:             For each gate "f.input" (of W x), "f.recurrent" (of R h), "f.output", and "input", "cell".
         real:               What the lowering started from ("input_steps", "recurrent_steps", "bias", "input"), the
             FP32 network's "fp32_input_weights", "fp32_recurrent_weights" and "fp32_bias", and from training, for each
@@ -115,6 +125,7 @@ class IntegerRecurrent(Recurrent):
     initial: Mapping[str, np.ndarray]
     vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
     gate_bits: int = 0
+    reverse: bool = False
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
 
@@ -182,6 +193,7 @@ class BlockRecurrent(Recurrent):
         bias:                 uint16[gates, outputs].
         initial:              As in `IntegerRecurrent`.
         vectors:              As in `IntegerRecurrent`.
+        reverse:              As in `IntegerRecurrent`.
         ranges:               As in `IntegerRecurrent`.
         real:                 The parameters of the FP32 network, "fp32_" before the name of each.
     """
@@ -198,6 +210,7 @@ class BlockRecurrent(Recurrent):
     bias: np.ndarray
     initial: Mapping[str, np.ndarray]
     vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
+    reverse: bool = False
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
 

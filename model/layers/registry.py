@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from concord.model.cells.cell import Cell
 from concord.model.cells.registry import CELLS
 from concord.model.layers.add import Add
-from concord.model.layers.concat import Concat
+from concord.model.layers.concat import Concat, SequenceConcat
 from concord.model.layers.convolution import BlockConv, Conv
 from concord.model.layers.dense import BlockDense, Dense
 from concord.model.layers.layer import Layer
@@ -29,7 +29,8 @@ class Kind:
 
 #: Each kind by its name in model files. A recurrent layer is called by its cell.
 KINDS = {
-    **{layer.__name__: Kind(layer=layer) for layer in (Dense, BlockDense, Conv, BlockConv, Pool, Add, Concat)},
+    **{layer.__name__: Kind(layer=layer) for layer in (
+        Dense, BlockDense, Conv, BlockConv, Pool, Add, Concat, SequenceConcat)},
     **{name.upper(): Kind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
     **{f"Block{name.upper()}": Kind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
 }

@@ -7,7 +7,8 @@ A geometry (one place for a dense layer, windows for a convolution) is a class b
 - `per_channel(v)`, a vector of parameters as it lies along the bordered input,
 - `at_places(x)`, the bordered input as [groups, samples * places, columns],
 - `placed(y)`, results [samples * places, rows] as [samples, outputs],
-- `weights_shape(name)` and `channels_in`, what the arrays of parameters must look like.
+- `weights_shape(name)`, `exponents_shape(weights)` and `channels_in`, what the arrays of parameters must look like,
+- `border`, the binary16 pattern of the padding in integer mode.
 """
 
 from collections.abc import Mapping

@@ -1,30 +1,80 @@
-"""`nnp asm`: program text to instruction words."""
+"""`nnp asm`: program text to instruction words, or to firmware that runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from concord.nnp.lib.memory_images import Image
+    from concord.spec.config import Config
 
 
 def asm(
     source: Annotated[Path, typer.Argument(metavar="TEXT", help="Program text.", show_default=False)],
-    output: Annotated[Path | None, typer.Option("-o", help="Where the words go: TEXT with .bin, if not given.")] = None,
-    preset: Annotated[str, typer.Option("--preset", help="Check that the program is legal on this machine.")] = "",
+    output: Annotated[Path | None, typer.Option(
+        "-o", help="What to write: instruction words where the name ends with .bin, else firmware for `nnp run`.",
+        show_default="TEXT.safetensors with --preset, else TEXT.bin")] = None,
+    preset: Annotated[str, typer.Option("--preset", help="The machine that runs it, for which it is checked.")] = "",
+    image: Annotated[list[str] | None, typer.Option(
+        "--image", metavar="MEMORY[@ADDRESS]=FILE",
+        help="A .npy for a memory: numbers in C order for vector memories, integers for BiasRf, a matrix for MatrixRf, "
+             "integers in integer mode and others in block floating point. May be repeated.",
+        show_default=False)] = None,
+    input_size: Annotated[int | None, typer.Option(
+        "--input-size", help="Numbers that one run takes.", show_default="all that it reads from NetQ")] = None,
+    output_size: Annotated[int | None, typer.Option(
+        "--output-size", help="Numbers that it gives.", show_default="all that it writes to NetQ")] = None,
 ):
-    """Assemble program text into 64-bit little-endian instruction words."""
-    from concord.nnp.lib.files import read_text, write_all
+    """Assemble program text: into firmware that `nnp run` takes, or into 64-bit little-endian instruction words."""
+    from concord.golden.host.firmware_file import save_firmware
+    from concord.nnp.lib.files import check_writable, write_all
+    from concord.nnp.lib.memory_images import Image, assembled
     from concord.spec import config
-    from concord.spec.assembler import assemble
+
+    output = output or source.with_suffix(".safetensors" if preset else ".bin")
+    if output.suffix != ".bin" and not preset:
+        raise ValueError(f"{output}: firmware is for one machine: name that with --preset, or a .bin file for words "
+                         "alone")
+    if output.suffix == ".bin" and (image or input_size is not None or output_size is not None):
+        raise ValueError(f"{output}: words alone carry neither images nor sizes; firmware does, which takes --preset "
+                         "and a name that does not end with .bin")
+    machine = config.preset(preset) if preset else None
+    check_writable(output)
+    images = [Image.parse(text) for text in image or ()]
+    text, words, lines = _assembled(source)
+    if machine:
+        _check(source, words, lines, machine, images)
+    if output.suffix == ".bin":
+        write_all(output.parent, {output.name: b"".join(word.to_bytes(8, "little") for word in words)})
+        typer.echo(f"{output}: {len(words)} instructions")
+        return
+    firmware = assembled(source.stem, machine, text, words, images, inputs=input_size, outputs=output_size)
+    save_firmware(firmware, output)
+    typer.echo(f"{output}: {len(words)} instructions for {preset}; one run takes {firmware.inputs} numbers and gives "
+               f"{firmware.outputs}")
+
+
+def _assembled(source: Path) -> tuple[str, list[int], list[int]]:
+    """The text of a file, its instruction words, and the line of each."""
+    from concord.nnp.lib.files import read_text
+    from concord.spec.assembler import numbered
+
+    text = read_text(source)
+    try:
+        found = numbered(text)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from error
+    return text, [word for _, word in found], [line for line, _ in found]
+
+
+def _check(source: Path, words: list[int], lines: list[int], machine: "Config", images: list["Image"]):
+    """Refuse a program that is not legal with these images, by the line that is to blame."""
+    from concord.nnp.lib.memory_images import filled
     from concord.spec.check import check
 
-    try:
-        words = assemble(read_text(source))
-    except ValueError as error:
-        raise ValueError(str(error) if str(error).startswith(str(source)) else f"{source}: {error}") from error
-    if preset:
-        violation = check(words, config.preset(preset))
-        if violation:
-            raise ValueError(f"{source}: {violation}")
-    output = output or source.with_suffix(".bin")
-    write_all(output.parent, {output.name: b"".join(word.to_bytes(8, "little") for word in words)})
-    typer.echo(f"{output}: {len(words)} instructions")
+    violation = check(words, machine, filled(machine, images)[1].modes(machine))
+    if violation:
+        # A program that does not end is to blame on its last line.
+        line = lines[min(violation.address, len(lines) - 1)] if lines else 1
+        raise ValueError(f"{source}: line {line}: {violation}")

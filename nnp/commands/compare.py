@@ -18,8 +18,11 @@ FP32 = 32  #: Bits that stand for FP32.
 
 def compare(
     network: Annotated[str, typer.Option("--network", help="As for `nnp train image`.")] = "resnet",
-    weights_bits: Annotated[int, typer.Option("--weights-bits", help="1 to 8, 16, or 32: FP32, frozen.")] = 4,
-    input_bits: Annotated[int, typer.Option("--input-bits", help="1 to 8, 16, or 32: FP32.")] = 4,
+    preset: options.Preset = "",
+    weights_bits: Annotated[int | None, typer.Option(
+        "--weights-bits", help="1 to 8, 16, or 32: FP32, frozen.", show_default="4, or the machine's")] = None,
+    input_bits: Annotated[int | None, typer.Option(
+        "--input-bits", help="1 to 8, 16, or 32: FP32.", show_default="4, or the machine's")] = None,
     weights: options.Weights = WeightTraining.WRPN,
     activations: options.Activations = ActivationTraining.UNIFORM,
     batch_norm: options.BatchNorm = False,
@@ -40,7 +43,8 @@ def compare(
     kind, numbers = out.suffix.removeprefix("."), out.with_suffix(".csv")
     if kind not in ("png", "svg", "pdf"):
         raise ValueError(f"--out {out}: the name of a picture ends with .png, .svg or .pdf")
-    if weights_bits == input_bits == FP32:
+    given = options.widths(preset, weights_bits, input_bits, None, weights)
+    if given.weights == given.inputs == FP32:
         raise ValueError("--weights-bits 32 and --input-bits 32 leave nothing to quantise: give one of them fewer")
     check_writable(out)
     check_writable(numbers)
@@ -48,9 +52,10 @@ def compare(
     from concord.nnp.lib import curves
     from concord.train.runs.compare import Images, Setting
 
-    setting = Setting(network=network, weights=None if weights_bits == FP32 else weights_bits,
-                      inputs=None if input_bits == FP32 else input_bits)
-    ways = starts.recipes(setting, weights=weights, activations=activations, normalise=batch_norm)
+    setting = Setting(network=network, weights=None if given.weights == FP32 else given.weights,
+                      inputs=None if given.inputs == FP32 else given.inputs)
+    ways = starts.recipes(setting, weights=weights, activations=activations, normalise=batch_norm,
+                          symmetric=(True, given.symmetric))
     images = Images.load(samples, data)
     with followed() as progress:
         fp32, found = starts.curves(network, ways, images, seeds=seeds, fp32_epochs=fp32_epochs, epochs=epochs,

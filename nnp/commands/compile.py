@@ -18,12 +18,16 @@ def compile_model(
 ):
     """Compile a quantised model for one machine, and say what it uses and whether a sum may wrap."""
     from concord.golden.host.firmware_file import save_firmware
+    from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.presets import compile_for
     from concord.nnp.verify.tables import bound_table, usage_table
     from rich.console import Console
 
+    if output:
+        check_writable(output)
     name, compiled = compile_for(read_model(model), preset)
     output = output or Path(f"{Path(file_name(model)).stem}.{name}.safetensors")
+    check_writable(output)
     save_firmware(compiled.firmware, output)
     if listing:
         typer.echo(compiled.firmware.text)

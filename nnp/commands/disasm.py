@@ -23,12 +23,13 @@ def _words(source: Path):
     """The words of a file, and what names the layer of an address."""
     if not source.is_file():
         raise ValueError(f"{source}: there is no such file")
-    if source.suffix == ".safetensors":
+    data = source.read_bytes()
+    # A safetensors file has JSON behind the 8 bytes of its length; no opcode has that code.
+    if data[8:9] == b"{":
         from concord.golden.host.firmware_file import load_firmware
 
         firmware = load_firmware(source)
         return firmware.program(), firmware.layer_at
-    data = source.read_bytes()
     if not data or len(data) % 8:
         raise ValueError(f"{source}: {len(data)} bytes are not a whole number of 8-byte instructions")
     words = [int.from_bytes(data[k : k + 8], "little") for k in range(0, len(data), 8)]

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import typer
-from concord.nnp.lib.options import First, Model, Samples
+from concord.nnp.lib.options import First, Inputs, ManySamples, Model, TestData
 from concord.nnp.lib.storage import read_model
 
 
@@ -13,33 +13,38 @@ def overflow(
     product: Annotated[int, typer.Option("--product", help="Bits that products are counted against.")] = 32,
     output: Annotated[int, typer.Option("--output", help="Bits that totals are counted against.")] = 32,
     lanes: Annotated[int, typer.Option("--lanes", help="Products added in one cycle; 1 counts one by one.")] = 1,
-    samples: Samples = "200",
+    inputs: Inputs = None,
+    data: TestData = None,
+    samples: ManySamples = None,
     first: First = 0,
 ):
     """Count the overflows of a model's integer sums on its test set, beside the width that is proved to be enough."""
-    from concord.model import dataset, network
+    from concord.model import network
     from concord.model.layer_overflow import Widths
     from concord.model.model_overflow import dry_run, wrapped
-    from concord.nnp.lib.options import sample_range
+    from concord.nnp.verify.inputs import Source, read
     from rich.console import Console
 
     for option, value in (("accumulator", accumulator), ("product", product), ("output", output)):
         if not 1 <= value <= 64:
             raise ValueError(f"--{option} {value} is no width: storage has 1 to 64 bits")
     widths = Widths(sum_bits=accumulator, product_bits=product, output_bits=output, lanes=lanes)
+    source = Source(inputs=inputs, data=data, samples=samples, first=first, default=200)
     loaded = read_model(model)
-    data = dataset.load(loaded.data)
-    chosen = sample_range(samples, first, len(data.labels))
-    inputs, labels = data.inputs[chosen], data.labels[chosen]
-    lengths = None if data.lengths is None else data.lengths[chosen]
-    uses = dry_run(loaded, inputs, lengths, widths)
+    given = read(loaded, source)
+    samples = given.samples
+    uses = dry_run(loaded, samples.inputs, samples.lengths, widths)
     console = Console()
     console.print(overflow_table(uses, widths))
-    console.print(f"{loaded.name}, {len(labels)} samples of {loaded.data}: {verdict(uses, accumulator)}")
-    exact = network.predict(loaded, inputs, lengths)
-    line = f"accuracy: {(exact == labels).mean():.2%}"
-    narrow = network.classes(wrapped(loaded, inputs, accumulator, lengths))
-    console.print(f"{line}; with sums that wrap at {accumulator} bits {(narrow == labels).mean():.2%}")
+    if given.odd:
+        typer.echo(f"nnp: {given.odd}", err=True)
+    console.print(f"{loaded.name}, {len(samples)} samples of {given.name}: {verdict(uses, accumulator)}")
+    if samples.labels is None:
+        return
+    exact = network.predict(loaded, samples.inputs, samples.lengths)
+    line = f"accuracy: {(exact == samples.labels).mean():.2%}"
+    narrow = network.classes(wrapped(loaded, samples.inputs, accumulator, samples.lengths))
+    console.print(f"{line}; with sums that wrap at {accumulator} bits {(narrow == samples.labels).mean():.2%}")
 
 
 def overflow_table(uses, widths):

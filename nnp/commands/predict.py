@@ -4,44 +4,36 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.nnp.lib.options import First, Model, Samples
+from concord.nnp.lib.options import First, Inputs, Model, Quiet, Samples, TestData
 from concord.nnp.lib.storage import read_model
 
 
 def predict(
     model: Model,
-    inputs: Annotated[
-        Path | None, typer.Option("--inputs", help="A .npy of real inputs instead of the test set.")
-    ] = None,
-    samples: Samples = "10",
+    inputs: Inputs = None,
+    data: TestData = None,
+    samples: Samples = None,
     first: First = 0,
     output: Annotated[Path | None, typer.Option("-o", help="Write the outputs as .npy of binary16.")] = None,
+    quiet: Quiet = False,
 ):
     """Predict classes, layer by layer as the machine computes: any model, those that no preset takes among them."""
-    import io
+    from concord.model import network
+    from concord.nnp.lib.files import check_writable
+    from concord.nnp.lib.results import line, summary, write_outputs
+    from concord.nnp.verify.inputs import Source, read
 
-    import numpy as np
-    from concord.model import dataset, network
-    from concord.nnp.lib.files import write_all
-    from concord.nnp.lib.options import sample_range
-    from concord.nnp.verify.inputs import read_array
-
-    loaded = read_model(model)
-    if inputs:
-        x, lengths, labels = read_array(loaded, inputs), None, None
-    else:
-        data = dataset.load(loaded.data)
-        x, lengths, labels = data.inputs, data.lengths, data.labels
-    chosen = sample_range(samples, first, len(x))
-    results = network.outputs(loaded, x[chosen], None if lengths is None else lengths[chosen])
-    classes = network.classes(results)
-    for index, kind in enumerate(classes, chosen.start):
-        name = f" {loaded.classes[kind]}" if loaded.classes else ""
-        wanted = "" if labels is None or labels[index] == kind else f" (is {loaded.classes[labels[index]]})"
-        typer.echo(f"{index}: {kind}{name}{wanted}")
-    if labels is not None:
-        typer.echo(f"{np.mean(classes == labels[chosen]):.2%} of {len(classes)} right")
+    source = Source(inputs=inputs, data=data, samples=samples, first=first, default=10)
     if output:
-        stream = io.BytesIO()
-        np.save(stream, results.view(np.float16))
-        write_all(output.parent, {output.name: stream.getvalue()})
+        check_writable(output)
+    loaded = read_model(model)
+    given = read(loaded, source)
+    if given.odd:
+        typer.echo(f"nnp: {given.odd}", err=True)
+    results = network.outputs(loaded, given.samples.inputs, given.samples.lengths)
+    if not quiet:
+        for place, (index, _) in enumerate(given):
+            typer.echo(line(index, results[place], loaded.classes, given.samples, place))
+    typer.echo(summary(results, given.samples))
+    if output:
+        write_outputs(output, results)

@@ -18,13 +18,15 @@ def quantize(
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file.")] = Path("quantized.safetensors"),
     calibration: Annotated[
         Path | None,
-        typer.Option("--calibration", help="A .npy of inputs[samples, ...].", show_default="training images")
+        typer.Option("--calibration", help="A .npy of real inputs: samples, then the axes that the network takes.",
+                     show_default="training images")
     ] = None,
     data: options.Data = None,
-    weights_bits: options.WeightsBits = 4,
-    input_bits: options.InputBits = 4,
+    preset: options.Preset = "",
+    weights_bits: options.WeightsBits = None,
+    input_bits: options.InputBits = None,
     layer: options.Layer = None,
-    symmetric: options.Symmetric = False,
+    symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
     ptq_activations: options.PtqActivations = ActivationMethod.SEARCH,
     rows: options.Rows = 1,
@@ -39,8 +41,8 @@ def quantize(
     from concord.nnp.lib.training import needing_torch
     from rich.console import Console
 
-    recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, rows, weights,
-                            activations)
+    given = options.widths(preset, weights_bits, input_bits, symmetric, weights)
+    recipe = options.recipe(given, layer, ptq_weights, ptq_activations, rows, weights, activations)
     check_writable(out)
     train = needing_torch("concord.train.runs.quantize")
     console = Console()

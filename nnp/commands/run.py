@@ -4,54 +4,66 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.nnp.lib.options import First, Machine, MachineKind, Samples
+from concord.nnp.lib.options import First, Inputs, Machine, MachineKind, Quiet, Samples, TestData
+
+STEPS = 2
 
 
 def run(
-    firmware: Annotated[Path, typer.Argument(metavar="FIRMWARE", help="From `nnp compile`.", show_default=False)],
-    samples: Samples = "10",
+    firmware: Annotated[
+        Path, typer.Argument(metavar="FIRMWARE", help="From `nnp compile` or `nnp asm`.", show_default=False)],
+    samples: Samples = None,
     first: First = 0,
     machine: Machine = MachineKind.GOLDEN,
-    inputs: Annotated[
-        Path | None, typer.Option("--inputs", help="A .npy of real inputs instead of the test set.")
-    ] = None,
+    inputs: Inputs = None,
+    data: TestData = None,
     output: Annotated[Path | None, typer.Option("-o", help="Write the outputs as .npy of binary16.")] = None,
     waves: Annotated[Path | None, typer.Option("--waves", help="Write a waveform (VCD).")] = None,
     keep_state: Annotated[
         bool, typer.Option("--keep-state", help="Samples are parts of one sequence: go on from the last one's states.")
     ] = False,
     preset: Annotated[str, typer.Option("--preset", help="The machine that shall run it; its own, if not given.")] = "",
+    quiet: Quiet = False,
 ):
     """Run firmware on inputs and print what comes out."""
-    import io
-
     import numpy as np
     from concord.golden.host.firmware_file import load_firmware
-    from concord.model import network
-    from concord.nnp.lib.files import write_all
-    from concord.nnp.verify.inputs import read_inputs
+    from concord.nnp.lib.files import check_writable
+    from concord.nnp.lib.results import line, summary, values, write_outputs
+    from concord.nnp.lib.steps import Steps
+    from concord.nnp.verify.inputs import Source, read
     from concord.nnp.verify.session import Session
     from concord.sim.machines import host
     from concord.spec import config
+    from rich.console import Console
 
-    loaded = load_firmware(firmware, config.preset(preset) if preset else None)
     if waves and machine == MachineKind.GOLDEN:
         raise ValueError("--waves needs a simulated machine: --machine library or cocotb")
+    source = Source(inputs=inputs, data=data, samples=samples, first=first, default=10)
+    for path in output, waves:
+        if path:
+            check_writable(path)
+    loaded = load_firmware(firmware, config.preset(preset) if preset else None)
     loaded.program(keep_state=keep_state)  # refuses before anything runs
-    chosen = read_inputs(loaded, inputs, samples, first)
-    options = {"trace": waves} if waves else {}
+    given = read(loaded, source)
+    if given.odd:
+        typer.echo(f"nnp: {given.odd}", err=True)
+    # The results have stdout to themselves; golden starts at once and needs no steps.
+    steps = Steps(Console(stderr=True, quiet=machine == MachineKind.GOLDEN), STEPS)
     results = []
-    if machine != MachineKind.GOLDEN:
-        typer.echo("nnp: starting the simulated machine; building it takes minutes where it is not cached", err=True)
-    with host.machine(machine, loaded.config, **options) as made:
+    with steps.step("build the machine", announce=f"{machine}; minutes, where none has been built before"):
+        made = host.machine(machine, loaded.config, **({"trace": waves} if waves else {}))
+    with made, steps.step("run", announce=f"{len(given.samples)} samples"):
         session = Session(made, loaded)
-        for index, sample in chosen:
+        for place, (index, sample) in enumerate(given):
             results.append(session.infer(sample, keep_state=keep_state and bool(results)))
-            kind = int(network.classes(results[-1]))
-            name = f" {loaded.classes[kind]}" if loaded.classes else ""
-            values = " ".join(f"{value:.4g}" for value in results[-1].view(np.float16))
-            typer.echo(f"{index}: {kind}{name}: {values}")
+            if not quiet:
+                said = line(index, results[-1], loaded.classes, given.samples, place)
+                typer.echo(f"{said}: {values(results[-1])}")
+        invalid = session.invalid
+    typer.echo(summary(np.stack(results), given.samples))
+    if invalid:
+        typer.echo(f"nnp: {' and '.join(invalid)}: a quantiser met a NaN, which counts as 0, or an infinity, which "
+                   "counts as the largest number; results of such samples mean nothing", err=True)
     if output:
-        stream = io.BytesIO()
-        np.save(stream, np.stack(results).view(np.float16))
-        write_all(output.parent, {output.name: stream.getvalue()})
+        write_outputs(output, np.stack(results))

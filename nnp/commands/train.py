@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,6 @@ from concord.nnp.lib.storage import written
 from concord.nnp.lib.training import Checkpoint, Log, followed, needing_torch, settings
 from concord.spec import config
 from concord.spec.formats import Format
-from concord.train.bfp.recipe import BlockRecipe
 from concord.train.lib.methods import (
     ActivationMethod,
     ActivationTraining,
@@ -38,9 +36,9 @@ Accumulator = Annotated[
     int | None, typer.Option("--accumulator", help="Bits of the sums: ranges grow until none overflows.",
                              show_default="any")]
 Data = options.Data
-Epochs = Annotated[
-    tuple[int, int, int],
-    typer.Option("--epochs", help="Of FP32, of QAT, and of QAT in the machine's arithmetic.")]
+Epochs = Annotated[str, typer.Option(
+    "--epochs", metavar="FP32,QAT,MACHINE",
+    help="Epochs of FP32 training, of QAT, and of QAT in the machine's arithmetic.")]
 
 
 class Arithmetic(StrEnum):
@@ -73,19 +71,23 @@ def mlp(
         ActivationMethod, typer.Option(help="Saturations and offsets before QAT.")
     ] = ActivationMethod.SEARCH,
     accumulator: Accumulator = None,
+    preset: options.Preset = "",
     log: Log = None,
     checkpoint: Checkpoint = None,
 ):
-    """A multi-layer perceptron on Fashion-MNIST."""
+    """A multi-layer perceptron on Fashion-MNIST, or on images of your own."""
     _check_width(accumulator)
     methods = Methods(weights=weights, rows=rows, activations=activations)
     if arithmetic is Arithmetic.INTEGER:
-        _train("mlp", out, log, checkpoint, seed=seed, folder=data, methods=methods, accumulator=accumulator)
+        chosen = {}
+        if preset:
+            chosen["weights_format"], chosen["input_format"] = options.formats(preset)
+        _train("mlp", out, log, checkpoint, seed=seed, folder=data, methods=methods, accumulator=accumulator, **chosen)
     elif checkpoint:
         raise ValueError(
             "bfp-lazy keeps no checkpoints: leave out --checkpoint, or use `python -m concord.train.bfp.run`")
     elif (methods, accumulator) == (Methods(), None):
-        _train("lazy_mlp", out, log, None, seed=seed, folder=data)
+        _train("lazy_mlp", out, log, None, seed=seed, folder=data, **_lazy_formats(preset))
     else:
         raise ValueError(
             "bfp-lazy trains from the start: --weights, --rows, --activations and --accumulator are for integer"
@@ -103,16 +105,16 @@ def _recurrent(cell: Cell):
         arithmetic: Annotated[
             NetworkArithmetic, typer.Option(help="Integers, or block floating point.")
         ] = NetworkArithmetic.INTEGER,
-        preset: Annotated[
-            str, typer.Option("--preset", help="Machine whose formats the network gets.", show_default="none")
-        ] = "",
+        preset: options.Preset = "",
         bits: Annotated[
             int | None,
-            typer.Option(help="Width of weights, inputs and hidden vectors, 2 to 16; bfp: 2 to 8.", show_default="8"),
+            typer.Option(help="Width of weights, inputs and hidden vectors, 2 to 16; bfp: 2 to 8.",
+                         show_default="8, or the machine's"),
         ] = None,
         block: Annotated[
             int | None,
-            typer.Option(help="Elements that share an exponent in block floating point.", show_default="16"),
+            typer.Option(help="Elements that share an exponent in block floating point.",
+                         show_default="16, or the machine's"),
         ] = None,
         asymmetric: Annotated[
             bool, typer.Option("--asymmetric", help="Integer zero points: the machine needs one bit more for weights.")
@@ -122,7 +124,10 @@ def _recurrent(cell: Cell):
         hidden: Annotated[
             list[int] | None, typer.Option(help="Size of a recurrent layer; once for each layer.", show_default="32")
         ] = None,
-        epochs: Epochs = (80, 10, 5),
+        bidirectional: Annotated[
+            bool, typer.Option("--bidirectional", help="Each layer reads a sequence from its end, too.")
+        ] = False,
+        epochs: Epochs = "80,10,5",
         initial: Annotated[
             InitialState, typer.Option(help="States before the first time step.")
         ] = InitialState.ZERO,
@@ -134,11 +139,11 @@ def _recurrent(cell: Cell):
             raise ValueError("bfp finds its own exponents: --asymmetric, --shared and --gate-bits are for integer")
         if arithmetic is NetworkArithmetic.INTEGER and block is not None:
             raise ValueError("--block is for --arithmetic bfp")
-        formats = _formats(arithmetic, preset, bits, block)
+        formats = _formats(arithmetic, preset, bits, block, asymmetric)
         _train("recurrent", out, log, checkpoint, cell=cell.name, seed=seed, folder=data, hidden=hidden or (32,),
-               epochs=epochs, gates=gates, initial=initial, **formats)
+               both=bidirectional, epochs=options.epochs(epochs), gates=gates, initial=initial, **formats)
 
-    train.__doc__ = f"{cell.title}, on JapaneseVowels: 8 bits, or another width."
+    train.__doc__ = f"{cell.title}, on JapaneseVowels, or on sequences of your own: 8 bits, or another width."
     app.command(cell.name)(train)
 
 
@@ -146,23 +151,22 @@ for _cell in CELLS.values():
     _recurrent(_cell)
 
 
-def _formats(arithmetic: NetworkArithmetic, preset: str, bits: int | None, block: int | None) -> dict:
+def _formats(
+    arithmetic: NetworkArithmetic, preset: str, bits: int | None, block: int | None, asymmetric: bool
+) -> dict:
     """Formats of weights and inputs, and the block or None, as arguments of the trainer of recurrent networks."""
+    blocks = arithmetic is NetworkArithmetic.BFP
     if preset:
         if bits is not None or block is not None:
             raise ValueError(f"--preset {preset} decides --bits and --block: leave them out")
         machine = config.preset(preset)
-        weights, inputs, block = machine.weights, machine.activations, machine.native_dim
-        if arithmetic is NetworkArithmetic.INTEGER:
-            weights = replace(weights, symmetric=True)
-        return {"weights_format": weights, "input_format": inputs, "block": _block(arithmetic, block)}
-    exponents = {"e_min": -11, "e_max": 4} if arithmetic is NetworkArithmetic.BFP else {}
+        if blocks:
+            return {"weights_format": machine.weights, "input_format": machine.activations, "block": machine.native_dim}
+        weights, inputs = options.formats(preset, asymmetric)
+        return {"weights_format": weights, "input_format": inputs, "block": None}
+    exponents = {"e_min": -11, "e_max": 4} if blocks else {}
     same = Format(bits=8 if bits is None else bits, symmetric=True, **exponents)
-    return {"weights_format": same, "input_format": same, "block": _block(arithmetic, block or 16)}
-
-
-def _block(arithmetic: NetworkArithmetic, block: int) -> int | None:
-    return block if arithmetic is NetworkArithmetic.BFP else None
+    return {"weights_format": same, "input_format": same, "block": (block or 16) if blocks else None}
 
 
 @app.command()
@@ -175,11 +179,13 @@ def image(
     arithmetic: Annotated[
         NetworkArithmetic, typer.Option(help="Integers, or block floating point, whose mantissas have 2 to 8 bits.")
     ] = NetworkArithmetic.INTEGER,
-    block: Annotated[int, typer.Option(help="Elements that share an exponent in block floating point.")] = 16,
-    weights_bits: options.WeightsBits = 4,
-    input_bits: options.InputBits = 4,
+    block: Annotated[int | None, typer.Option(
+        help="Elements that share an exponent in block floating point.", show_default="16, or the machine's")] = None,
+    preset: options.Preset = "",
+    weights_bits: options.WeightsBits = None,
+    input_bits: options.InputBits = None,
     layer: options.Layer = None,
-    symmetric: options.Symmetric = False,
+    symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
     ptq_activations: options.PtqActivations = ActivationMethod.SEARCH,
     rows: options.Rows = 1,
@@ -188,7 +194,7 @@ def image(
     start: options.Begin = Start.PTQ,
     batch_norm: options.BatchNorm = False,
     keep_input: options.KeepInput = False,
-    epochs: Epochs = (8, 4, 1),
+    epochs: Epochs = "8,4,1",
     accumulator: Accumulator = None,
     samples: Annotated[int, typer.Option(help="Training images.")] = 60_000,
     fp32: Annotated[
@@ -197,18 +203,20 @@ def image(
     log: Log = None,
     checkpoint: Checkpoint = None,
 ):
-    """A small image network on Fashion-MNIST, by any method at any width."""
+    """A small image network on Fashion-MNIST, or on images of your own, by any method at any width."""
     _check_width(accumulator)
-    recipe = options.recipe(weights_bits, input_bits, layer, symmetric, ptq_weights, ptq_activations, rows, weights,
-                            activations, start, batch_norm, keep_input)
+    given = options.widths(preset, weights_bits, input_bits, symmetric, weights)
+    recipe = options.recipe(given, layer, ptq_weights, ptq_activations, rows, weights, activations, start, batch_norm,
+                            keep_input)
     if arithmetic is NetworkArithmetic.BFP:
-        bits = {"weights_bits": weights_bits, "input_bits": input_bits, "bits": recipe.bits}
-        if recipe != Recipe(**bits) or accumulator is not None:
+        plain = Recipe(weights_bits=given.weights, input_bits=given.inputs, bits=recipe.bits,
+                       symmetric=(True, given.symmetric))
+        if recipe != plain or symmetric is not None or accumulator is not None:
             raise ValueError(
                 "bfp finds its own exponents: --symmetric, --ptq-weights, --ptq-activations, --rows, --weights, "
                 "--activations, --start, --batch-norm, --keep-input and --accumulator are for integer")
-        recipe = BlockRecipe(**bits, block=block)
-    elif block != 16:
+        recipe = options.block_recipe(preset, given, recipe.bits, block)
+    elif block is not None:
         raise ValueError("--block is for --arithmetic bfp")
     elif batch_norm and accumulator is not None:
         raise ValueError("--accumulator changes ranges, which --batch-norm's statistics do not follow: leave one out")
@@ -216,8 +224,23 @@ def image(
         raise ValueError(f"--samples {samples}: one training image at least")
     if fp32:
         check_writable(fp32)
-    _train("image", out, log, checkpoint, network=network, recipe=recipe, seed=seed, folder=data, epochs=epochs,
-           accumulator=accumulator, samples=samples, fp32=fp32)
+    _train("image", out, log, checkpoint, network=network, recipe=recipe, seed=seed, folder=data,
+           epochs=options.epochs(epochs), accumulator=accumulator, samples=samples, fp32=fp32)
+
+
+def _lazy_formats(preset: str) -> dict:
+    """Formats and block of a machine that runs what lazy training leaves, as arguments of its trainer.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not preset:
+        return {}
+    machine = config.preset(preset)
+    if (machine.weights.bits, machine.weights.symmetric) != (8, False):
+        raise ValueError(f"--preset {preset}: lazy training leaves mantissas of 8 bits in the full range, which this "
+                         "machine does not take; trainer does")
+    return {"weights_format": machine.weights, "input_format": machine.activations, "block": machine.native_dim}
 
 
 def _check_width(accumulator: int | None):

@@ -16,18 +16,21 @@ def verilog(
     That is a page of ports, an instantiation template, a FuseSoC core, waivers for `verilator --lint-only`, and the
     machine's register map.
     """
-    from concord.nnp.lib.files import write_all
+    from concord.nnp.lib.files import check_writable, write_all
     from concord.nnp.lib.integration import package
+    from concord.nnp.lib.steps import Steps
     from concord.sim.units import component, in_machines
     from concord.spec import config
+    from rich.console import Console
 
     chosen = config.preset(preset)
     if unit == "list":
         typer.echo("\n".join(in_machines()))
         return
     output = output or Path("build/verilog") / f"{preset}-{unit}"
-    if unit == "nnp":
-        typer.echo("nnp: generating the machine; that takes up to a minute", err=True)
-    files = package(component(unit, chosen), unit, preset, chosen)
+    check_writable(output, folder=True)
+    made = component(unit, chosen)
+    with Steps(Console(stderr=True), 1).step("generate Verilog", f"{unit} of {preset}; a large machine takes minutes"):
+        files = package(made, unit, preset, chosen)
     write_all(output, files)
     typer.echo(f"{output}: {', '.join(files)}")

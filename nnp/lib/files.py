@@ -1,6 +1,7 @@
 """Files that appear whole or not at all."""
 
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,8 +34,13 @@ def check_writable(path: Path, folder: bool = False):
     near = path if path.exists() else next(parent for parent in path.absolute().parents if parent.exists())
     if near != path and not near.is_dir():
         raise ValueError(f"{near}: it is a file, so {path} cannot be written into it; name another place")
-    if not os.access(near, os.W_OK):
-        raise ValueError(f"{path}: {near} cannot be written; name another place")
+    try:
+        if not os.access(near, os.W_OK):
+            raise PermissionError
+        # What is asked for may still be refused, by a file system that is read only for example.
+        tempfile.TemporaryFile(dir=near if near.is_dir() else near.parent).close()
+    except OSError as error:
+        raise ValueError(f"{path}: {near} cannot be written; name another place") from error
 
 
 def write_all(folder: Path, contents: Mapping[str, str | bytes]):

@@ -19,9 +19,15 @@ class Steps:
         self.times: dict[str, float] = {}
 
     @contextmanager
-    def step(self, title: str) -> Iterator["Note"]:
-        """One step; what is noted inside stands behind its time."""
+    def step(self, title: str, announce: str = "") -> Iterator["Note"]:
+        """One step; what is noted inside stands behind its time.
+
+        Args:
+            announce: What is said before the step begins, where it may take long.
+        """
         number, note, start = len(self.times) + 1, Note(), time.perf_counter()
+        if announce:
+            self.console.print(f"[bold]{number}/{self.total}[/] {title} [dim]...[/]  {announce}")
         yield note
         self.times[title] = time.perf_counter() - start
         self.console.print(f"[bold]{number}/{self.total}[/] {title} [dim]{self.times[title]:.1f} s[/]  {note.text}")

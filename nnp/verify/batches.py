@@ -9,7 +9,7 @@ import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.model.dataset import Samples
 from concord.nnp.verify.session import Session
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 from concord.spec.registers import Counter
 
 #: Counters that keep the largest value seen; the others add up.
@@ -71,7 +71,7 @@ def run_all(
         jobs:     Worker processes.
         progress: Called with a kind and how many more of its samples are done.
     """
-    count = len(samples.labels)
+    count = len(samples)
     size = min(50, -(-count // 4))
     context = multiprocessing.get_context("spawn")
     batches = {kind: [] for kind in kinds}

@@ -44,7 +44,7 @@ def cycles(verified: Verified) -> str:
     if not verified.cycles:
         return ""
     figure, axes = _figure(7, 2.6)
-    count = len(verified.samples.labels)
+    count = len(verified.samples)
     for row, counters in enumerate(UNITS.values()):
         left = 0.0
         for counter, (state, colour) in zip(counters, STATES.items(), strict=True):

@@ -17,9 +17,14 @@ def share(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 def layer_errors(model: Model, samples: Samples) -> dict[str, float]:
-    """Distance of each layer from the FP32 network's, as a share of that (RMS); empty where the model carries none."""
-    if not reference.comparable(model):
+    """Distance of each layer from the FP32 network's, as a share of that (RMS), over the samples that are finite.
+
+    Empty where the model carries no FP32 network, or no sample is finite.
+    """
+    finite = np.isfinite(samples.inputs.view(np.float16)).reshape(len(samples), -1).all(axis=1)
+    if not finite.any() or not reference.comparable(model):
         return {}
+    samples = samples.part(finite)
     traces = network.forward(model, samples.inputs, samples.lengths)
     found = reference.errors(model, traces, samples.inputs, samples.lengths)
     return {layer.name: error for layer, error in zip(model.layers, found, strict=True)}

@@ -29,7 +29,12 @@ class Value:
 
 
 def confusion(verified: Verified) -> np.ndarray:
-    """int[classes, classes]: samples of each class (row) by the class that the machine gave (column)."""
+    """int[classes, classes]: samples of each class (row) by the class that the machine gave (column).
+
+    It is empty where nobody knows the labels.
+    """
+    if verified.samples.labels is None:
+        return np.zeros((0, 0), int)
     labels, found = verified.samples.labels, network.classes(verified.other.outputs)
     count = max(len(verified.samples.classes), int(max(labels.max(), found.max())) + 1)
     matrix = np.zeros((count, count), int)
@@ -48,7 +53,7 @@ def differing_values(verified: Verified) -> list[Value]:
     golden, other = verified.golden.outputs, verified.other.outputs
     return [
         Value(
-            sample=verified.request.first + row,
+            sample=verified.first + row,
             output=column,
             golden=float(golden[row, column].view(np.float16)),
             other=float(other[row, column].view(np.float16)),
@@ -59,15 +64,20 @@ def differing_values(verified: Verified) -> list[Value]:
 
 
 def table(verified: Verified) -> str:
-    """One line of CSV for each sample: its label, the class in each arithmetic, bits that differ, the outputs."""
+    """One line of CSV for each sample: its class in each arithmetic, the bits that differ, the outputs.
+
+    Label and classes of the float networks stand there where the labels are known.
+    """
     golden, other, model = verified.golden.outputs, verified.other.outputs, verified.model
-    first, count = verified.request.first, len(golden)
+    first, count, labels = verified.first, len(golden), verified.samples.labels
     names = [f"output {index}" for index in range(other.shape[1])]
     columns = {
         "sample": range(first, first + count),
-        "label": verified.samples.labels,
-        "FP32 class": model.fp32_predictions[first : first + count],
-        "QAT class": model.qat_predictions[first : first + count],
+        **({} if labels is None else {
+            "label": labels,
+            "FP32 class": model.fp32_predictions[first : first + count],
+            "QAT class": model.qat_predictions[first : first + count],
+        }),
         "golden class": network.classes(golden),
         "machine class": network.classes(other),
         "differing bits": np.bitwise_count(golden ^ other).sum(axis=1),

@@ -3,8 +3,10 @@
 import numpy as np
 from concord.golden.host.firmware import Firmware, check_machine
 from concord.golden.host.messages import program_message, read_message, words_of
+from concord.golden.host.stops import stopped
 from concord.sim.machines.host import Machine, MachineTimeout
-from concord.spec.isa import Error, Mem
+from concord.spec.isa import Error
+from concord.spec.memories import Mem
 from concord.spec.messages import unpack
 from concord.spec.registers import Counter, Status
 
@@ -36,11 +38,12 @@ class Session:
 
         Raises:
             ValueError: it has another shape, or there are no states.
-            RuntimeError: the machine stopped with an error, or did not finish.
+            Stopped: the program stopped with an error.
+            RuntimeError: it did not finish.
         """
         steps = len(sample) if self.firmware.recurrent else 1
         if (steps, keep_state) != self._loaded:
-            self.machine.send(self.firmware.program_message(steps, keep_state=keep_state))
+            self._load(self.firmware.program(steps, keep_state=keep_state), self.firmware.loop if keep_state else 0)
             self._loaded = steps, keep_state
         return self.firmware.output(self._run(sample))
 
@@ -59,7 +62,7 @@ class Session:
         """The messages that another program sends, on memories in their first state; arguments as for `probe`."""
         self._begin()
         self._loaded = None
-        self.machine.send(program_message(self.machine.config, program))
+        self._load(program)
         return self._run(sample)
 
     def memories(self) -> dict[Mem, np.ndarray]:
@@ -70,6 +73,12 @@ class Session:
             (answer,) = self.machine.receive()
             result[mem] = self._words(answer)
         return result
+
+    @property
+    def invalid(self) -> list[str]:
+        """Flags of the quantisers that have met a NaN or an infinity since the beginning, by their names in STATUS."""
+        status = self.machine.status()
+        return [flag.name for flag in (Status.INVALID_VECTOR, Status.INVALID_MATRIX) if status & flag]
 
     def counters(self) -> dict[Counter, int]:
         """What every counter has counted since the last call, or since the beginning."""
@@ -83,19 +92,25 @@ class Session:
         self.machine.clear()
         self.machine.send(*self.firmware.memory_messages())
 
+    def _load(self, program: list[int], first: int = 0):
+        """Bring a program to the machine; its first instruction is the firmware's at `first`."""
+        self.machine.send(program_message(self.machine.config, program))
+        self._program, self._first = program, first
+
     def _run(self, sample: np.ndarray) -> list[bytes]:
         """The messages that the program sends on one input."""
-        self.machine.send(self.firmware.input_message(sample))
+        if self.firmware.inputs:
+            self.machine.send(self.firmware.input_message(sample))
         try:
             self.machine.start()
             status = self.machine.run()
         except MachineTimeout as error:
             raise RuntimeError(str(error)) from error
         error, address = self.machine.error()
-        if self._loaded and self._loaded[1]:
-            address += self.firmware.loop  # the program in the machine begins there
-        if error != Error.NONE or not status & Status.DONE:
-            raise RuntimeError(f"the machine stopped at instruction {address}: error {error.name}, status {status!r}")
+        if error != Error.NONE:
+            raise stopped(self.firmware, self._program, error, address, first=self._first)
+        if not status & Status.DONE:
+            raise RuntimeError(f"{self.firmware.name}: the program waits for more words of NetQ than one input brings")
         return self.machine.receive()
 
     def _words(self, message: bytes) -> np.ndarray:

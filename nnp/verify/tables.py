@@ -37,10 +37,11 @@ def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
     """The lines of the table, each with a value for each model."""
     lines = {
         "machine": lambda v: f"{v.request.kind}, preset {v.preset}",
-        "samples": lambda v: f"{len(v.samples.labels)} of {v.model.data}",
+        "samples": lambda v: f"{len(v.samples)} of {v.source}",
     }
     for name in ("FP32", "QAT", "golden", "RTL"):
-        lines[f"accuracy, {name}"] = lambda v, name=name: _percent(v.accuracies.get(name))
+        lines[f"accuracy, {name}"] = lambda v, name=name: (
+            _percent(v.accuracies.get(name)) if v.accuracies else "no labels")
     lines |= {
         "mismatching bits, machine": lambda v: str(v.bits),
         "bits, golden and reference": lambda v: str(v.reference_bits),

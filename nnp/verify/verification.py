@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from concord.compiler.network import Compiled
-from concord.model import dataset, network
+from concord.model import network
 from concord.model.dataset import Samples
 from concord.model.model import Model
 from concord.model.model_file import load_model
-from concord.nnp.lib.options import MachineKind, sample_range
+from concord.nnp.lib.options import MachineKind
 from concord.nnp.lib.presets import compile_for
 from concord.nnp.lib.steps import Steps
 from concord.nnp.verify import batches, quality
 from concord.nnp.verify.batches import Outcome
 from concord.nnp.verify.builds import Builds
 from concord.nnp.verify.diagnosis import Difference, first_difference
+from concord.nnp.verify.inputs import Inputs, Source, read
 from concord.nnp.verify.session import Session
 from concord.nnp.verify.waveform import write_waveform
 from concord.sim.machines.host import machine
@@ -35,8 +36,7 @@ class Request:
     Attributes:
         path:    The model.
         place:   The path or URL that it is known by.
-        samples: As `--samples` says.
-        first:   Index of the first sample.
+        source:  Where inputs come from.
         preset:  Empty for the first that fits.
         kind:    What runs beside golden.
         jobs:    Worker processes.
@@ -46,13 +46,33 @@ class Request:
 
     path: Path
     place: str
-    samples: str
-    first: int
+    source: Source
     preset: str
     kind: MachineKind
     jobs: int
     folder: Path
     waves: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Prepared:
+    """A model that is ready to run.
+
+    Attributes:
+        request:  What was asked for.
+        model:    The model.
+        inputs:   What it is run on.
+        preset:   The machine's.
+        compiled: Firmware and the compiler's findings.
+        steps:    Those that are done, and those to come.
+    """
+
+    request: Request
+    model: Model
+    inputs: Inputs
+    preset: str
+    compiled: Compiled
+    steps: Steps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -72,9 +92,11 @@ class Verified:
         request:        What was asked for.
         model:          The model.
         preset:         The machine's.
-        samples:        The test samples used.
+        samples:        The samples used.
+        source:         Their place, for people.
+        first:          Index of the first one.
         compiled:       Firmware and the compiler's findings.
-        accuracies:     By network: "FP32", "QAT", "golden", and "RTL" where it ran.
+        accuracies:     By network: "FP32", "QAT", "golden", and "RTL" where it ran; empty without labels.
         golden, other:  What the two did; `other` is golden itself where no other machine was asked for.
         reference_bits: Bits in which the golden machine's outputs differ from the network in golden arithmetic.
         bits:           Bits in which the machine's outputs and memories differ from golden.
@@ -88,6 +110,8 @@ class Verified:
     model: Model
     preset: str
     samples: Samples
+    source: str
+    first: int
     compiled: Compiled
     accuracies: Mapping[str, float]
     golden: Outcome
@@ -107,7 +131,7 @@ class Verified:
     @property
     def cycles(self) -> float:
         """Cycles per inference; 0 on golden, which has no clock."""
-        return self.other.counters[Counter.CYCLES] / len(self.samples.labels)
+        return self.other.counters[Counter.CYCLES] / len(self.samples)
 
     @property
     def microseconds(self) -> float:
@@ -121,23 +145,36 @@ class Verified:
         return self.other.counters[Counter.BEATS] / cycles if cycles else 0.0
 
 
-def verify_model(request: Request, builds: Builds, console: Console) -> Verified:
-    """Run a model on golden and on another machine, and compare.
+def prepare(request: Request, console: Console) -> Prepared:
+    """Read a model and its inputs, and compile it: all that can be refused before slow work.
 
     Raises:
         ValueError: the model is not whole, its data are missing, or no machine takes it.
-        RuntimeError: a machine stopped with an error.
     """
     console.rule(f"[bold]{request.path.stem}")
     steps = Steps(console, STEPS)
     with steps.step("read model and test data") as note:
         model = load_model(request.path)
-        samples, chosen = _samples(model, request)
-        note.text = f"{len(model.layers)} layers, {len(samples.labels)} samples of {model.data}"
+        inputs = read(model, request.source)
+        _check_predictions(model, inputs)
+        note.text = f"{len(model.layers)} layers, {len(inputs.samples)} samples of {inputs.name}"
     with steps.step("compile") as note:
         preset, compiled = compile_for(model, request.preset)
         note.text = _describe(preset, compiled)
-    with steps.step("build the machine") as note:
+    return Prepared(request=request, model=model, inputs=inputs, preset=preset, compiled=compiled, steps=steps)
+
+
+def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verified:
+    """Run a model on golden and on another machine, and compare.
+
+    Raises:
+        RuntimeError: a machine stopped with an error, or could not be built.
+    """
+    request, model, compiled, steps = prepared.request, prepared.model, prepared.compiled, prepared.steps
+    samples, preset = prepared.inputs.samples, prepared.preset
+    console.rule(f"[bold]{request.path.stem}")
+    announce = "" if request.kind == MachineKind.GOLDEN else "minutes, where none has been built before"
+    with steps.step("build the machine", announce) as note:
         builds.wait(compiled.firmware.config)
         note.text = f"{request.kind}, preset {preset}"
     with steps.step("run") as note:
@@ -148,18 +185,19 @@ def verify_model(request: Request, builds: Builds, console: Console) -> Verified
         reference = network.forward(model, samples.inputs, samples.lengths)[-1].outputs
         bits = batches.differing_bits(golden, other)
         events = {c: (golden.counters[c], other.counters[c]) for c in EVENTS if golden.counters[c] != other.counters[c]}
-        first = batches.first_sample(golden, other) if bits else None
-        fault = _fault(compiled, samples, first, preset, request, console) if bits else None
+        fault = _fault(prepared, batches.first_sample(golden, other), console) if bits else None
         note.text = f"{bits} differing bits, {len(events)} differing event counters"
     with steps.step("measure") as note:
         errors = quality.layer_errors(model, samples.first(ERROR_SAMPLES))
-        accuracies = _accuracies(model, samples, chosen, golden, other, request.kind)
-        note.text = f"accuracy {quality.accuracy(other.outputs, samples.labels):.2%}"
+        accuracies = _accuracies(prepared, golden, other)
+        note.text = f"accuracy {accuracies['golden']:.2%}" if accuracies else "no labels, so no accuracy"
     return Verified(
         request=request,
         model=model,
         preset=preset,
         samples=samples,
+        source=prepared.inputs.name,
+        first=prepared.inputs.chosen.start,
         compiled=compiled,
         accuracies=accuracies,
         golden=golden,
@@ -173,13 +211,11 @@ def verify_model(request: Request, builds: Builds, console: Console) -> Verified
     )
 
 
-def _samples(model: Model, request: Request) -> tuple[Samples, slice]:
-    """The samples asked for, and which of the test set they are."""
-    data = dataset.load(model.data)
-    chosen = sample_range(request.samples, request.first, len(data.labels))
-    lengths = None if data.lengths is None else data.lengths[chosen]
-    part = Samples(inputs=data.inputs[chosen], lengths=lengths, labels=data.labels[chosen], classes=data.classes)
-    return part, chosen
+def _check_predictions(model: Model, inputs: Inputs):
+    """Refuse another test set than that on which the model's float networks were measured."""
+    if inputs.samples.labels is not None and inputs.chosen.stop > len(model.fp32_predictions):
+        raise ValueError(f"{model.name} carries FP32 predictions for {len(model.fp32_predictions)} samples of "
+                         f"{model.data}, and {inputs.name} holds more: name the test set that it was trained with")
 
 
 def _describe(preset: str, compiled: Compiled) -> str:
@@ -194,7 +230,7 @@ def _describe(preset: str, compiled: Compiled) -> str:
 def _run(compiled: Compiled, samples: Samples, request: Request, console: Console) -> dict[str, Outcome]:
     kinds = list(dict.fromkeys([MachineKind.GOLDEN, request.kind]))
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
-        tasks = {kind: bars.add_task(kind.value, total=len(samples.labels)) for kind in kinds}
+        tasks = {kind: bars.add_task(kind.value, total=len(samples)) for kind in kinds}
         return batches.run_all(
             compiled.firmware,
             samples,
@@ -204,12 +240,10 @@ def _run(compiled: Compiled, samples: Samples, request: Request, console: Consol
         )
 
 
-def _fault(
-    compiled: Compiled, samples: Samples, index: int, preset: str, request: Request, console: Console
-) -> Fault | None:
+def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
     """Find the first difference again, alone, and write its waveform."""
-    firmware, sample = compiled.firmware, batches.one_sample(samples, index)
-    number = request.first + index
+    request, firmware = prepared.request, prepared.compiled.firmware
+    sample, number = batches.one_sample(prepared.inputs.samples, index), prepared.inputs.chosen.start + index
     with machine("golden", firmware.config) as golden, machine(request.kind, firmware.config) as other:
         difference = first_difference(Session(golden, firmware), Session(other, firmware), sample, number)
     if difference is None:
@@ -225,18 +259,24 @@ def _fault(
         request.folder.mkdir(parents=True, exist_ok=True)
         waves = request.folder / f"{request.path.stem}-{number}.vcd"
         write_waveform(request.kind, firmware, sample, difference, waves)
-    words = ["nnp", "verify", request.place, "--preset", preset, "--machine", str(request.kind)]
+    words = ["nnp", "verify", request.place, "--preset", prepared.preset, "--machine", str(request.kind)]
+    for option, place in (("--inputs", request.source.inputs), ("--data", request.source.data)):
+        words += [option, str(place)] if place else []
     return Fault(
         difference=difference, waves=waves, command=shlex.join([*words, "--first", str(number), "--samples", "1"])
     )
 
 
-def _accuracies(model, samples, chosen, golden, other, kind) -> dict[str, float]:
+def _accuracies(prepared: Prepared, golden: Outcome, other: Outcome) -> dict[str, float]:
+    """By network; empty where nobody knows the labels."""
+    model, chosen, labels = prepared.model, prepared.inputs.chosen, prepared.inputs.samples.labels
+    if labels is None:
+        return {}
     found = {
-        "FP32": quality.share(model.fp32_predictions[chosen], samples.labels),
-        "QAT": quality.share(model.qat_predictions[chosen], samples.labels),
-        "golden": quality.accuracy(golden.outputs, samples.labels),
+        "FP32": quality.share(model.fp32_predictions[chosen], labels),
+        "QAT": quality.share(model.qat_predictions[chosen], labels),
+        "golden": quality.accuracy(golden.outputs, labels),
     }
-    if kind != MachineKind.GOLDEN:
-        found["RTL"] = quality.accuracy(other.outputs, samples.labels)
+    if prepared.request.kind != MachineKind.GOLDEN:
+        found["RTL"] = quality.accuracy(other.outputs, labels)
     return found

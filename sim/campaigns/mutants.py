@@ -78,7 +78,7 @@ def tree(folder: Path, mutant: Mutant) -> None:
 def verdict(folder: Path, mutant: Mutant) -> tuple[str, str]:
     """"red" where the testbench fails, and its assertion; "GREEN" where it does not, "ERROR" where it cannot run."""
     tree(folder / "tree", mutant)
-    words = ["pytest", "tests/sim/test_units.py", "-q", "--unit", mutant.unit, "--config", mutant.config]
+    words = ["pytest", "tests/sim/test_units.py::test_unit", "-q", "--unit", mutant.unit, "--config", mutant.config]
     done = subprocess.run([sys.executable, "-m", *words], cwd=folder / "tree", capture_output=True, text=True,
                           env=os.environ | {"CONCORD_BUILD": str(folder / "build"), "COLUMNS": "200"}, check=False)
     if done.returncode == 0:

@@ -10,7 +10,8 @@ from concord.sim.stimulus.program_generator import Author
 from concord.spec.assembler import disassemble
 from concord.spec.check import Sequencer, check
 from concord.spec.config import Config
-from concord.spec.isa import VRFS, Error, Mem, depth
+from concord.spec.isa import Error
+from concord.spec.memories import VRFS, Mem, depth
 from concord.spec.rules import Violation
 
 BUDGET = 1200  #: Words that the chains of a random program move at most.

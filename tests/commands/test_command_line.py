@@ -250,7 +250,7 @@ def test_truncated_firmware(firmware):
 def test_run_prints_classes_and_writes_outputs(firmware, tmp_path):
     result = nnp("run", firmware, "--samples", 2, "--first", 5, "-o", tmp_path / "out.npy")
     assert result.exit_code == 0, result.output
-    assert [line.split(":")[0] for line in result.stdout.splitlines()] == ["5", "6"]
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == ["5", "6", "100.00% of 2 right"]
     assert "speaker" in result.stdout
     assert np.load(tmp_path / "out.npy").shape == (2, 9)
 
@@ -321,7 +321,7 @@ def test_asm_and_disasm_round_trip(tmp_path):
     source = tmp_path / "program.txt"
     text = "s_wr Rows, 4\nv_rd NetQ\nv_wr InitialVrf, 3\nend_chain\nend\n"
     source.write_text("# a copy\n" + text.upper().replace("NETQ", "netq"))
-    assert nnp("asm", source, "--preset", "tiny").exit_code == 0
+    assert nnp("asm", source, "--preset", "tiny", "-o", tmp_path / "program.bin").exit_code == 0
     assert nnp("disasm", tmp_path / "program.bin").stdout == text
     assert "v_rd NetQ" in nnp("disasm", tmp_path / "program.bin", "--addresses").stdout
 

@@ -65,12 +65,10 @@ def test_models_come_over_http(server, tmp_path, monkeypatch):
 
 
 def test_verify_knows_a_model_by_its_url(server, monkeypatch):
-    def verify(request, builds, console):
+    def prepare(request, console):
         raise ValueError(f"{request.path.stem} of {request.place}: {load_model(request.path).name}")
 
-    monkeypatch.setattr("concord.nnp.verify.verification.verify_model", verify)
-    monkeypatch.setattr("concord.nnp.verify.builds.Builds.__init__", lambda *_: None)
-    monkeypatch.setattr("concord.nnp.verify.builds.Builds.__exit__", lambda *_: None)
+    monkeypatch.setattr("concord.nnp.verify.verification.prepare", prepare)
     url = f"{server}/{LSTM.name}"
     assert nnp("verify", url, code=2) == f"nnp: vowels-lstm-w8 of {url}: vowels-lstm-w8\n"
 
@@ -88,7 +86,7 @@ def test_training_writes_to_a_url(memory, monkeypatch):
         save_model(load_model(LSTM), out)
         return load_model(out)
 
-    monkeypatch.setattr("concord.train.runs.lstm.train_recurrent", train)
+    monkeypatch.setattr("concord.train.runs.recurrent.train_recurrent", train)
     assert "memory://models/new: accuracy FP32" in nnp("train", "lstm", "--out", "memory://models/new")
     assert storage.read_model("memory://models/new").name == "vowels-lstm-w8"
 
@@ -154,7 +152,7 @@ def test_a_failing_upload_keeps_the_file_here(memory, monkeypatch):
     (("export", MLP, "file://{folder}/none/m"), "file://{folder}/none/m: there is no such file or folder"),
     (("export", MLP), "nothing to export to: name a DESTINATION, --qonnx FILE, or both"),
     (("export", MLP, "--qonnx", "{folder}/m", "--batch", 0), "--batch 0: one sample at least"),
-    (("export", LSTM, "{folder}/m", "--qonnx", "{folder}/q"), "layer 'lstm1' (LSTM) has no QONNX form"),
+    (("export", LSTM, "{folder}/m", "--qonnx", "{folder}/q"), "layer 'lstm1' (LSTM, integer) has no QONNX form"),
     (("export", "none", "{folder}/m"), "none: there is no such model file"),
 ])
 def test_bad_places_are_sentences(words, sentence, server, memory, tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ def dense():
 def curved():
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.Tanh())
 """
-TINY = ("--samples", 60, "--epochs", 1, 1, 1)
+TINY = ("--samples", 60, "--epochs", "1,1,1")
 
 
 def nnp(*words) -> Result:
@@ -164,7 +164,7 @@ def test_pictures_are_the_same_for_the_same_numbers(kind, begins):
     (("train", "image", "mlp", "--weights-bits", 16, "--rows", 0), "layer '1': mmse cannot search 65,535 integers"),
     (("train", "image", "mlp", "--batch-norm", "--accumulator", 16), "--accumulator changes ranges, which"),
     (("train", "image", "mlp", "--samples", 0), "--samples 0: one training image at least"),
-    (("train", "image", "mlp", "--epochs", 1, -1, 1), "epochs are [1, -1, 1]: none of the phases"),
+    (("train", "image", "mlp", "--epochs", "1,-1,1"), "epochs are [1, -1, 1]: none of the phases"),
     (("train", "image", "mlp", "-o", "own_layers.py/m"), "own_layers.py: it is a file, so own_layers.py/m cannot be"),
     (("train", "image", "mlp", "--fp32", "."), ".: it is a folder; name"),
     (("train", "image", "mlp", "--log", "own_layers.py/log.csv"), "own_layers.py: it is a file, so"),

@@ -5,9 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network
+from concord.golden.host.firmware import Direction
+from concord.golden.host.firmware_file import load_firmware, save_firmware
 from concord.model import network
 from concord.model.cells.registry import CELLS
-from concord.model.model import Model
+from concord.model.layers.concat import SequenceConcat
+from concord.model.model import INPUT, Model
 from concord.nnp.verify.session import Session
 from concord.sim.machines.host import KINDS, machine
 from concord.spec.config import PRESETS, Config
@@ -80,6 +83,43 @@ def test_states_that_are_kept_join_the_parts_of_a_sequence(cell, limits):
         assert not np.array_equal(session.infer(samples[1], keep_state=True), wanted[1])
 
 
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("preset", ["tiny", "serial", "wide"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_both_directions(cell, preset, block):
+    config, rng = replace(PRESETS[preset], **ROOM), np.random.default_rng(0)
+    model, samples = networks.both_directions(rng, config, block=block, cell=CELLS[cell]), networks.inputs(rng, 2, 4, 5)
+    agree(config, model, samples)
+    # A sequence read from its end begins there: turning it round turns the layers round.
+    turned = replace(model.layers[1], reverse=False).run([samples[:, ::-1]], None).hidden[:, ::-1]
+    np.testing.assert_array_equal(model.layers[1].run([samples], None).hidden, turned)
+
+
+def test_only_the_direction_from_the_end(tmp_path):
+    config, rng = PRESETS["tiny"], np.random.default_rng(0)
+    first, second = networks.recurrent(rng, config, [3, 4, 5], block=[True, True], cell=CELLS["rnn"]).layers
+    model = networks.model([replace(layer, reverse=True) for layer in (first, second)])
+    agree(config, model, networks.inputs(rng, 2, 4, 3))
+    firmware = compile_network(model, config).firmware
+    save_firmware(firmware, tmp_path / "firmware")
+    assert load_firmware(tmp_path / "firmware").directions == firmware.directions == (Direction.BACKWARD,)
+    with pytest.raises(ValueError, match="reads a sequence from its end, too, so that it cannot go on"):
+        firmware.program(2, keep_state=True)
+
+
+def test_layers_that_begin_at_different_ends_are_refused():
+    config, rng = PRESETS["tiny"], np.random.default_rng(0)
+    first, second = networks.recurrent(rng, config, [3, 4, 5], block=[True, True], cell=CELLS["rnn"]).layers
+    with pytest.raises(ValueError, match="'rnn1' .*it reads 'rnn0', which begins at the other end of a sequence"):
+        compile_network(networks.model([first, replace(second, reverse=True)]), config)
+    both = SequenceConcat(name="both", sizes=(4, 4))
+    behind = networks.block_recurrent(rng, config, CELLS["rnn"], "behind", 8, 4)
+    layers = [first, replace(first, name="back", reverse=True), both, behind]
+    model = networks.model(layers, sources={"back": (INPUT,), "both": ("rnn0", "back")})
+    with pytest.raises(ValueError, match="'both' .*the machine keeps no whole sequences, which a layer behind two"):
+        compile_network(model, config)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_states_are_kept_on_every_machine(kind):
     config, rng = PRESETS["tiny"], np.random.default_rng(0)
@@ -114,6 +154,10 @@ def test_hardware_agrees(cell):
             for sample, outputs in zip(samples, network.forward(model, samples)[-1].outputs, strict=True):
                 for session in sessions:
                     np.testing.assert_array_equal(session.infer(sample), outputs)
+            both = networks.both_directions(rng, config, block=block, cell=CELLS[cell])
+            turned, sample = Session(library, compile_network(both, config).firmware), networks.inputs(rng, 1, 4, 5)
+            np.testing.assert_array_equal(turned.infer(sample[0]), network.forward(both, sample)[-1].outputs[0])
+            sessions = [Session(made, compile_network(model, config).firmware) for made in (golden, library)]
             for session in sessions:
                 np.testing.assert_array_equal(in_parts(session, samples[0]), session.infer(samples[0]))
             wanted, got = (session.counters() for session in sessions)

@@ -15,8 +15,8 @@ from rich.console import Console
 
 def regress(*words) -> subprocess.CompletedProcess:
     """Run the session's command."""
-    words = [sys.executable, "-m", "pytest", "tests/sim/test_units.py", "-q", "-p", "no:cacheprovider", *words]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "pytest", "tests/sim/test_units.py::test_unit", "-q", "-p", "no:cacheprovider"]
+    return subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_one_unit(tmp_path):

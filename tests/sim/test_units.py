@@ -25,5 +25,6 @@ def test_unit(job, record_property):
 @pytest.mark.parametrize("name", ["accumulator", "mvm"])
 def test_two_engines_count_sums_of_more_than_62_bits(name):
     config = replace(preset("tiny"), tile_engines=2)
-    dut = UNITS[name].driven(config)
-    run(dut, UNITS[name].testbench, CONFIG=to_text(config), **UNITS[name].environment(dut))
+    unit = UNITS[name]
+    dut = unit.driven(config)
+    run(dut, unit.testbench, CONFIG=to_text(config), **unit.environment(dut))

@@ -202,7 +202,7 @@ def test_a_model(tmp_path, monkeypatch):
     monkeypatch.setattr(dataset, "load", lambda name: few)
     path = tmp_path / "model.safetensors"
     words = ["train", "image", "resnet", "-o", path, "--arithmetic", "bfp", "--weights-bits", 3, "--layer", "0_0=8,8",
-             "--epochs", 1, 1, 1, "--samples", 60]
+             "--epochs", "1,1,1", "--samples", 60]
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == 0, result.output
     made = load_model(path)

@@ -12,6 +12,7 @@ from concord.spec.formats import Format
 from concord.tests import networks
 from concord.train.lib import export
 from concord.train.lib.methods import Gates, InitialState
+from concord.train.recurrent.bidirectional import Bidirectional
 from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, FloatClassifier, QuantisedClassifier
 from concord.train.recurrent.float_layer import FloatRecurrent, initial_state
 from concord.train.runs.recurrent import tensors, train_recurrent
@@ -64,6 +65,23 @@ def test_gradients_are_those_of_pytorch(cell):
     torch.testing.assert_close(layer.recurrent_weights.grad, wanted)
 
 
+@pytest.mark.parametrize("cell", ORACLES, ids=lambda cell: cell.name)
+def test_both_directions_are_those_of_pytorch(cell):
+    module = module_of(cell, 5, 7, num_layers=2, bidirectional=True)
+    x, lengths = torch.randn(3, 6, 5), torch.tensor([6, 1, 4])
+    packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    with torch.no_grad():
+        wanted, last = module(packed)
+        last = last[0] if cell.torch_class == "LSTM" else last
+        for layer in range(2):
+            both = (FloatRecurrent.from_torch(cell, module, layer, reverse=reverse) for reverse in (False, True))
+            x, ends = Bidirectional(*both)(x, lengths)
+    inside = (torch.arange(6) < lengths[:, None])[:, :, None]
+    wanted, _ = nn.utils.rnn.pad_packed_sequence(wanted, batch_first=True)
+    torch.testing.assert_close(x * inside, wanted)
+    torch.testing.assert_close(ends, torch.cat([last[2], last[3]], 1))
+
+
 def test_weights_of_another_class_are_refused():
     with pytest.raises(ValueError, match=r"GRU, .* takes the weights of torch.nn.GRU with biases"):
         FloatRecurrent.from_torch(CELLS["gru"], nn.LSTM(2, 3))
@@ -92,11 +110,11 @@ def moved(net: nn.Module) -> nn.Module:
     return net
 
 
-def classifier(cell: Cell, *hidden: int) -> FloatClassifier:
+def classifier(cell: Cell, *hidden: int, both: bool = False) -> FloatClassifier:
     """A random network whose first states are random, too."""
     torch.manual_seed(0)
-    net = moved(FloatClassifier(12, hidden, 9, cell))
-    for index, layer in enumerate(net.layers):
+    net = moved(FloatClassifier(12, hidden, 9, cell, both=both))
+    for index, layer in enumerate(net.recurrent):
         layer.first.copy_(initial_state(InitialState.UNIFORM, layer.first.shape, seed=index))
     return net
 
@@ -118,6 +136,15 @@ def test_blocks_in_training_are_the_machines(cell, utterances, tmp_path):
     check(net, moved(BlockClassifier(net, *tensors(utterances)[:2], BLOCKS)), utterances, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["gru", "lstm", "rnn-relu"])
+def test_both_directions_in_training_are_the_machines(name, utterances, tmp_path):
+    x, lengths, _ = tensors(utterances)
+    net = classifier(CELLS[name], 6, 5, both=True)
+    qat = moved(QuantisedClassifier(net, x, EIGHT_BITS, EIGHT_BITS, lengths=lengths))
+    check(net, qat, utterances, tmp_path)
+    check(net, moved(BlockClassifier(net, x, lengths, BLOCKS)), utterances, tmp_path)
+
+
 def test_outputs_without_a_bound_keep_their_bits(utterances, tmp_path):
     x, lengths, _ = tensors(utterances)
     qat = QuantisedClassifier(classifier(CELLS["rnn-relu"], 3), x, EIGHT_BITS, EIGHT_BITS, Gates(outputs=5), lengths)
@@ -134,7 +161,7 @@ def check(net, qat, utterances, folder):
     x, lengths, _ = tensors(utterances)
     with torch.no_grad():
         lowered, real, fp32 = qat(x, lengths, lowered=True), qat(x, lengths, lowered=False), net(x, lengths)
-    save_model(networks.model(qat.lower(x, lengths)), folder / "model")
+    save_model(networks.model(*qat.lower(x, lengths)), folder / "model")
     model = load_model(folder / "model")
     golden = network.forward(model, utterances.inputs, utterances.lengths)[-1].outputs
     assert np.array_equal(golden, export.patterns(lowered))
@@ -150,4 +177,4 @@ def test_all_parameters_learn_behind_blocks(cell, utterances):
         qat.zero_grad()
         qat(x, lengths, lowered).square().sum().backward()
         assert all(parameter.grad.abs().sum() > 0 for parameter in qat.parameters())
-    assert isinstance(qat.lower(x, lengths)[0], BlockRecurrent)
+    assert isinstance(qat.lower(x, lengths)[0][0], BlockRecurrent)

@@ -50,7 +50,8 @@ def test_an_exponent_that_the_machine_lacks():
 def test_from_images_to_firmware(tmp_path):
     """The whole way, with few images: the tiles that the machine gets hold the model's mantissas."""
     for part in ("images-idx3", "labels-idx1"):
-        shutil.copy(dataset.DATA / "fashion-mnist" / f"t10k-{part}-ubyte.gz", tmp_path / f"train-{part}-ubyte.gz")
+        for name in "train", "t10k":
+            shutil.copy(dataset.DATA / "fashion-mnist" / f"t10k-{part}-ubyte.gz", tmp_path / f"{name}-{part}-ubyte.gz")
     out = tmp_path / "model.safetensors"
     lazy_mlp.train_lazy_mlp(out, folder=tmp_path, samples=400, epochs=2)
     model = load_model(out)

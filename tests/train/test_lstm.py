@@ -224,7 +224,7 @@ def test_a_trained_layer_says_what_its_integers_mean(gates, utterances):
     x, lengths, _ = lstm.tensors(utterances)
     fmt = Format(bits=8, symmetric=True)
     net = moved(lstm.QuantisedClassifier(moved(classifier(6)), x, fmt, fmt, gates), 2)
-    layer = net.lower(x, lengths)[0]
+    layer = net.lower(x, lengths)[0][0]
     assert layer.weights_format.bits == (9 if gates.asymmetric else 8)
     for matrix, weights in (("input", layer.input_weights), ("recurrent", layer.recurrent_weights)):
         zeros = layer.real[f"{matrix}_zeros"]
@@ -256,7 +256,7 @@ def test_asymmetric_weights_need_a_machine_one_bit_wider(shared, utterances):
     x, lengths, _ = lstm.tensors(utterances)
     fmt = Format(bits=8, symmetric=True)
     net = lstm.QuantisedClassifier(moved(classifier(8)), x, fmt, fmt, Gates(asymmetric=True, shared=shared))
-    model, narrow = networks.model(net.lower(x, lengths)), preset("speech")
+    model, narrow = networks.model(*net.lower(x, lengths)), preset("speech")
     reason = r"layer 'lstm1' \(LSTM, integer\): its weights lie in .* mantissas in -127..127: .* a wider preset"
     with pytest.raises(ValueError, match=reason):
         compile_network(model, narrow)
@@ -294,7 +294,7 @@ def test_quantised_outputs_of_gates_are_the_machines_too(bits, utterances):
     net = moved(lstm.QuantisedClassifier(moved(classifier(9, 5)), x, fmt, fmt, Gates(outputs=bits)))
     with torch.no_grad():
         got = export.patterns(net(x, lengths, lowered=True))
-    model = networks.model(net.lower(x, lengths))
+    model = networks.model(*net.lower(x, lengths))
     low, high = model.layers[1].ranges["j.output"]
     assert [low * 2 ** (bits - 1) % 1, high * 2 ** (bits - 1) % 1] == [0, 0]
     assert np.array_equal(got, network.forward(model, utterances.inputs, utterances.lengths)[-1].outputs)
@@ -311,7 +311,7 @@ def test_quantised_outputs_of_gates_are_the_machines_too(bits, utterances):
 def test_outputs_of_gates_have_two_to_nine_bits(utterances):
     x, lengths, _ = lstm.tensors(utterances)
     fmt = Format(bits=8, symmetric=True)
-    layer = lstm.QuantisedClassifier(classifier(3), x, fmt, fmt).lower(x, lengths)[0]
+    layer = lstm.QuantisedClassifier(classifier(3), x, fmt, fmt).lower(x, lengths)[0][0]
     for bits in (1, 10):
         with pytest.raises(ValueError, match=f"layer 'lstm1', gate_bits: 2 to 9, or 0 for none, not {bits}"):
             replace(layer, gate_bits=bits)
@@ -326,7 +326,7 @@ def test_a_first_state_is_the_machines_too(process, utterances):
     qat = moved(lstm.QuantisedClassifier(net, x, fmt, fmt))
     with torch.no_grad():
         got, fp32 = qat(x, lengths, lowered=True), net(x, lengths)
-    model = networks.model(qat.lower(x, lengths))
+    model = networks.model(*qat.lower(x, lengths))
     assert np.array_equal(export.patterns(got), network.forward(model, utterances.inputs, lengths)[-1].outputs)
     assert reference.forward(model, utterances.inputs, lengths)[-1] == pytest.approx(fp32.numpy(), abs=1e-4)
     assert model.layers[0].initial["cell"].any() == model.layers[1].initial["hidden"].any() == (process != "zero")
@@ -346,12 +346,13 @@ def vowels(tmp_path_factory):
     for x, length, label in zip(samples.inputs.view(np.float16), samples.lengths, samples.labels, strict=True):
         channels = [",".join(str(float(value)) for value in channel) for channel in x[:length].T]
         lines.append(":".join([*channels, str(label + 1)]))
-    (folder / "JapaneseVowels_TRAIN.ts").write_text("\n".join(lines))
+    for name in "TRAIN", "TEST":
+        (folder / f"JapaneseVowels_{name}.ts").write_text("\n".join(lines))
     return folder
 
 
 def test_the_command_trains_what_its_options_say(vowels, tmp_path):
-    words = "train lstm --bits 5 --asymmetric --shared --hidden 7 --hidden 6 --epochs 4 1 1 --initial normal --seed 5"
+    words = "train lstm --bits 5 --asymmetric --shared --hidden 7 --hidden 6 --epochs 4,1,1 --initial normal --seed 5"
     words += " --gate-bits 7"
     out = tmp_path / "vowels.safetensors"
     result = CliRunner().invoke(app, [*words.split(), "--data", str(vowels), "--out", str(out)])
@@ -373,7 +374,7 @@ def test_the_command_trains_what_its_options_say(vowels, tmp_path):
     ("--bits 16 --asymmetric", "asymmetric weights of 16 bits multiply as integers of 17, operands have 16"),
     ("--gate-bits 10", "outputs of gates have 2 to 9 bits, or 0 for binary16, not 10"),
     ("--hidden 0", "hidden sizes are [0]: give one or more, each at least 1"),
-    ("--epochs 1 -1 0", "epochs are [1, -1, 0]: none of the phases can have fewer than 0"),
+    ("--epochs 1,-1,0", "epochs are [1, -1, 0]: none of the phases can have fewer than 0"),
 ])
 def test_options_that_make_no_sense_are_refused_before_training(words, sentence, tmp_path):
     out = tmp_path / "vowels.safetensors"

@@ -82,7 +82,7 @@ def test_lowered_lstm_equals_golden_in_every_bit(sizes):
     jitter(net)
     with torch.no_grad():
         got = net(x, lengths, lowered=True)
-    layers = net.lower(x, lengths)
+    layers, _ = net.lower(x, lengths)
     want = network.forward(model(layers), utterances.inputs, utterances.lengths)[-1].outputs
     assert np.array_equal(export.patterns(got), want)
     for gate in "fioj":
@@ -163,13 +163,15 @@ def training_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("training")
     for kind in "images-idx3", "labels-idx1":
         source = (dataset.DATA / "fashion-mnist" / f"t10k-{kind}-ubyte.gz").read_bytes()
-        (folder / f"train-{kind}-ubyte.gz").write_bytes(source)
+        for name in "train", "t10k":
+            (folder / f"{name}-{kind}-ubyte.gz").write_bytes(source)
     vowels = dataset.load("japanese-vowels")
     lines = ["#comment", "@data"]
     for x, length, label in zip(vowels.inputs.view(np.float16), vowels.lengths, vowels.labels, strict=True):
         channels = [",".join(str(float(v)) for v in channel) for channel in x[:length].T]
         lines.append(":".join([*channels, str(label + 1)]))
-    (folder / "JapaneseVowels_TRAIN.ts").write_text("\n".join(lines))
+    for name in "TRAIN", "TEST":
+        (folder / f"JapaneseVowels_{name}.ts").write_text("\n".join(lines))
     return folder
 
 

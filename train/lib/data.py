@@ -1,14 +1,19 @@
 """Training data: where it comes from, and what to do where it is missing."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from concord.model.dataset import Samples, images, pad
+from concord.model import dataset
+from concord.model.dataset import Samples, images, pad, transcript
 from safetensors.numpy import save_file
 
 #: Where Debian's package dataset-fashion-mnist puts its files.
 FASHION = Path("/usr/share/datasets/fashion-mnist")
+#: How an image of so many pixels becomes numbers, in words.
+PIXELS = "{} pixels, row by row, each binary16(pixel / 255)"
 
 
 def fashion_mnist(folder: Path | None = None) -> Samples:
@@ -26,22 +31,81 @@ def fashion_mnist(folder: Path | None = None) -> Samples:
     return images(folder, "train")
 
 
-def japanese_vowels(folder: Path | None = None, part: str = "TRAIN") -> Samples:
-    """The 270 training utterances, or the 370 of the part TEST.
+def japanese_vowels(folder: Path | None = None) -> Samples:
+    """The 270 training utterances.
 
     Args:
         folder: Of JapaneseVowels_TRAIN.ts; that of the installed package aeon by default.
     """
-    return pad(*_read_ts(_vowels_folder(folder) / f"JapaneseVowels_{part}.ts"))
+    return pad(*transcript(_vowels_folder(folder) / "JapaneseVowels_TRAIN.ts"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Sets:
+    """What a network is trained on, and what it is measured with.
+
+    Attributes:
+        name:  Of the test set, as the model carries it: that of a shipped one, or "folder NAME".
+        train: Training samples.
+        test:  Test samples, of the same kind.
+    """
+
+    name: str
+    train: Samples
+    test: Samples
+
+
+def image_sets(folder: Path | None = None) -> Sets:
+    """Training images and the test images that belong to them.
+
+    Args:
+        folder: Of train and t10k files; by default the training images come from Debian's package.
+
+    Raises:
+        ValueError: files are missing or damaged, or training and test images do not fit each other.
+    """
+    train = fashion_mnist(folder)
+    return _sets("fashion-mnist", train, folder, lambda: images(Path(folder), "t10k"))
+
+
+def vowel_sets(folder: Path | None = None) -> Sets:
+    """Training utterances and the test utterances that belong to them.
+
+    Args:
+        folder: Of JapaneseVowels_TRAIN.ts and JapaneseVowels_TEST.ts; by default the training utterances come from the
+            installed package aeon.
+
+    Raises:
+        ValueError: files are missing or damaged, or training and test utterances do not fit each other.
+    """
+    train = japanese_vowels(folder)
+    return _sets("japanese-vowels", train, folder, lambda: dataset.utterances(Path(folder)))
+
+
+def _sets(shipped: str, train: Samples, folder: Path | None, read: Callable[[], Samples]) -> Sets:
+    """Training samples with the shipped test set, where the folder is None or holds the same one, or with its own."""
+    test = dataset.load(shipped)
+    if folder is None:
+        return Sets(name=shipped, train=train, test=test)
+    own = read()
+    if np.array_equal(own.inputs, test.inputs) and np.array_equal(own.labels, test.labels):
+        return Sets(name=shipped, train=train, test=test)
+    if own.inputs.shape[-1] != train.inputs.shape[-1]:
+        raise ValueError(f"{folder}: training samples have {train.inputs.shape[-1]} numbers, test samples "
+                         f"{own.inputs.shape[-1]}; give both the same")
+    count = int(train.labels.max()) + 1
+    if own.labels.max() >= count:
+        raise ValueError(f"{folder}: the test set has class {own.labels.max()}, which no training sample has; training "
+                         f"has the classes 0..{count - 1}")
+    train, test = (replace(samples, classes=dataset.names(count)) for samples in (train, own))
+    return Sets(name=f"folder {Path(folder).resolve().name}", train=train, test=test)
 
 
 def write_vowels(path: Path, folder: Path | None = None):
     """Write the test utterances as the repository ships them: shuffled, so that the first few have all the speakers."""
-    frames, lengths, labels = _read_ts(_vowels_folder(folder) / "JapaneseVowels_TEST.ts")
-    order = np.random.default_rng(0).permutation(len(lengths))
-    utterances = np.split(frames, np.cumsum(lengths)[:-1])
-    tensors = {"frames": np.concatenate([utterances[index] for index in order]), "order": order.astype(np.int32)}
-    save_file(tensors | {"lengths": lengths[order].astype(np.uint8), "labels": labels[order]}, path)
+    frames, lengths, labels, order = dataset.shuffled(_vowels_folder(folder) / "JapaneseVowels_TEST.ts")
+    tensors = {"frames": frames, "order": order.astype(np.int32), "labels": labels}
+    save_file(tensors | {"lengths": lengths.astype(np.uint8)}, path)
 
 
 def _vowels_folder(folder: Path | None) -> Path:
@@ -55,12 +119,3 @@ def _vowels_folder(folder: Path | None) -> Path:
             "a folder that holds it"
         )
     return folder
-
-
-def _read_ts(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """frames[total, 12], lengths and labels (from 0) of a `.ts` file: channels apart by colons, the class last."""
-    lines = [line for line in path.read_text().splitlines() if line and line[0] not in "#@"]
-    utterances = [line.split(":") for line in lines]
-    frames = [np.array([channel.split(",") for channel in channels], np.float32).T for *channels, _ in utterances]
-    labels = np.array([int(label) - 1 for *_, label in utterances], np.uint8)
-    return np.ascontiguousarray(np.concatenate(frames)), np.array([len(f) for f in frames]), labels

@@ -12,6 +12,7 @@ from concord.model.lowering import recorded
 from concord.spec.formats import Format
 from concord.train.lib.straight_through import binary16
 from concord.train.qat.block_quantizer import Blocks
+from concord.train.recurrent.bidirectional import Lowered
 from concord.train.recurrent.float_layer import FloatRecurrent, states_by_name
 from concord.train.recurrent.operations import BlockOperations, unroll
 from torch import nn
@@ -28,12 +29,11 @@ class BlockQuantisedRecurrent(nn.Module):
         weights_format: Format of the weights.
         input_format:   Format of x and h.
         block:          Elements that share an exponent: a native vector.
-        name:           Name of the layer, for people.
     """
 
-    def __init__(self, layer: FloatRecurrent, weights_format: Format, input_format: Format, block: int, name: str):
+    def __init__(self, layer: FloatRecurrent, weights_format: Format, input_format: Format, block: int):
         super().__init__()
-        self.cell, self.block, self.name = layer.cell, block, name
+        self.cell, self.block = layer.cell, block
         self.weights_format, self.input_format = weights_format, input_format
         self.fp32 = layer.parameters_by_name()
         self.input_weights, self.recurrent_weights, self.bias = (
@@ -65,8 +65,14 @@ class BlockQuantisedRecurrent(nn.Module):
             rows = sum(matrix.double().abs().sum(2) for matrix in matrices)
         largest = rows.max().item() * 2.0**self.input_format.e_max
         if largest * 2.0**-unit >= FLOAT64_EXACT:
-            raise ValueError(f"layer {self.name!r}: sums up to {largest:.3g} in units of 2**{unit} are not exact in "
+            raise ValueError(f"{self.cell.title}: sums up to {largest:.3g} in units of 2**{unit} are not exact in "
                              "float64; use fewer bits or a smaller range of exponents")
+
+    def lowered(self, name: str, source: str, x: torch.Tensor, lengths: torch.Tensor, final: bool) -> Lowered:
+        """The layer of the quantised model. Arguments as in `Bidirectional.lowered`."""
+        with torch.no_grad():
+            hidden, last = self(x, lengths, True)
+        return Lowered(layers=(self.lower(name),), hidden=hidden, last=last)
 
     def lower(self, name: str) -> BlockRecurrent:
         """The layer of the quantised model."""

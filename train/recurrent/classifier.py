@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from concord.model.cells.cell import Cell
@@ -9,6 +10,7 @@ from concord.spec.formats import Format
 from concord.train import ptq
 from concord.train.lib.methods import Gates
 from concord.train.qat.block import BlockLayer
+from concord.train.recurrent.bidirectional import Bidirectional, lower_all, mapped
 from concord.train.recurrent.block_layer import BlockQuantisedRecurrent
 from concord.train.recurrent.float_layer import FloatRecurrent
 from concord.train.recurrent.hidden_linear import SignedLinear
@@ -28,12 +30,15 @@ class FloatClassifier(nn.Module):
         hidden:  Sizes of the recurrent layers.
         classes: Outputs of the linear layer.
         cell:    The cell of every recurrent layer.
+        both:    Whether each layer reads a sequence from its end, too.
     """
 
-    def __init__(self, inputs: int, hidden: Sequence[int], classes: int, cell: Cell):
+    def __init__(self, inputs: int, hidden: Sequence[int], classes: int, cell: Cell, *, both: bool = False):
         super().__init__()
-        sizes = (inputs, *hidden)
-        self.layers = nn.ModuleList(FloatRecurrent(cell, i, o) for i, o in zip(sizes, sizes[1:], strict=False))
+        self.cell = cell
+        sizes = (inputs, *(size * (1 + both) for size in hidden))
+        made = ([FloatRecurrent(cell, i, o) for _ in range(1 + both)] for i, o in zip(sizes, hidden, strict=False))
+        self.layers = nn.ModuleList(Bidirectional(*layers) if both else layers[0] for layers in made)
         self.head = nn.Linear(sizes[-1], classes)
 
     def forward(self, x, lengths):
@@ -44,7 +49,12 @@ class FloatClassifier(nn.Module):
     @property
     def names(self) -> list[str]:
         """Names of the recurrent layers in models."""
-        return [f"{layer.cell.name}{index + 1}" for index, layer in enumerate(self.layers)]
+        return [f"{self.cell.name}{index + 1}" for index in range(len(self.layers))]
+
+    @property
+    def recurrent(self) -> list[FloatRecurrent]:
+        """The recurrent layers of all directions."""
+        return [module for module in self.modules() if isinstance(module, FloatRecurrent)]
 
     def hidden_vectors(self, x, lengths) -> list[torch.Tensor]:
         """float[samples, time, hidden] of each recurrent layer."""
@@ -77,7 +87,8 @@ class QuantisedClassifier(nn.Module):
         steps = [ptq.symmetric(x.numpy(), input_format)[1], *_hidden_steps(net, x, lengths, input_format)]
         self.names = net.names
         self.layers = nn.ModuleList(
-            QuantisedRecurrent(layer, s_in, weights_format, input_format, gates, s_hidden)
+            mapped(layer, partial(QuantisedRecurrent, s_in=s_in, weights_format=weights_format,
+                                  input_format=input_format, gates=gates, s_hidden=s_hidden))
             for layer, s_in, s_hidden in zip(net.layers, steps, steps[1:], strict=False)
         )
         self.head = SignedLinear(net.head, weights_format, input_format, steps[-1])
@@ -93,23 +104,18 @@ class QuantisedClassifier(nn.Module):
         others = [p for name, p in self.named_parameters() if "weight" not in name]
         return [{"params": weights, "lr": rate * 100}, {"params": others, "lr": rate}]
 
-    def lower(self, x, lengths) -> tuple:
-        """The layers of the quantised model, their ranges recorded over the samples x."""
-        layers = []
+    def lower(self, x, lengths) -> tuple[tuple, dict]:
+        """The layers of the quantised model, their ranges recorded over the samples x, and their sources."""
+        made, ranges = lower_all(self.layers, self.names, x, lengths), {}
         with torch.no_grad():
-            for name, layer in zip(self.names, self.layers, strict=True):
-                ranges = {}
-                x, last = layer(x, lengths, True, ranges)
-                layers.append(layer.lower(name, ranges))
-            ranges = {}
-            widen(ranges, "input", last)
-            widen(ranges, "output", self.head(last, True))
-        return (*layers, self.head.lower(HEAD, ranges))
+            widen(ranges, "input", made.last)
+            widen(ranges, "output", self.head(made.last, True))
+        return (*made.layers, self.head.lower(HEAD, ranges)), made.sources
 
 
 def _hidden_steps(net: FloatClassifier, x, lengths, fmt: Format) -> list[float]:
     """The step of the codes of each layer's hidden vector: fixed where that lies in -1..1, else by calibration."""
-    if all(layer.cell.bounded for layer in net.layers):
+    if net.cell.bounded:
         return [2.0 ** -(fmt.bits - 1)] * len(net.layers)
     return [ptq.symmetric(hidden.numpy(), fmt)[1] for hidden in net.hidden_vectors(x, lengths)]
 
@@ -147,11 +153,10 @@ class BlockClassifier(nn.Module):
         super().__init__()
         self.names = net.names
         self.layers = nn.ModuleList(
-            BlockQuantisedRecurrent(layer, formats.weights, formats.inputs, formats.block, name)
-            for name, layer in zip(net.names, net.layers, strict=True)
+            mapped(layer, lambda one: BlockQuantisedRecurrent(one, formats.weights, formats.inputs, formats.block))
+            for layer in net.layers
         )
-        last = net.hidden_vectors(x, lengths)[-1][torch.arange(len(x)), lengths - 1]
-        self.head = BlockLayer(net.head, last, formats, HEAD)
+        self.head = BlockLayer(net.head, net.hidden_vectors(x, lengths)[-1].flatten(0, 1), formats, HEAD)
 
     def forward(self, x, lengths, lowered: bool = False):
         for layer in self.layers:
@@ -162,7 +167,7 @@ class BlockClassifier(nn.Module):
         """All parameters, which are in real units, with one learning rate."""
         return [{"params": list(self.parameters()), "lr": rate}]
 
-    def lower(self, x, lengths) -> tuple:
-        """The layers of the quantised model."""
-        made = [layer.lower(name) for name, layer in zip(self.names, self.layers, strict=True)]
-        return (*made, self.head.lower((self.head.weight.shape[1],)))
+    def lower(self, x, lengths) -> tuple[tuple, dict]:
+        """The layers of the quantised model, and their sources."""
+        made = lower_all(self.layers, self.names, x, lengths)
+        return (*made.layers, self.head.lower((self.head.weight.shape[1],))), made.sources

@@ -16,6 +16,7 @@ from concord.train.lib.methods import Gates
 from concord.train.lib.straight_through import Product, Round, binary16, plain
 from concord.train.ptq import gates as scales
 from concord.train.ptq.gates import Affine
+from concord.train.recurrent.bidirectional import Lowered
 from concord.train.recurrent.float_layer import FloatRecurrent, states_by_name
 from concord.train.recurrent.operations import TorchOperations, unroll, widen
 from torch import nn
@@ -111,6 +112,13 @@ class QuantisedRecurrent(nn.Module):
         signed = self.cell.gates[self.cell.index(gate)].curve is Activation.TANH
         steps = 2.0 ** (self.gate_bits - signed)
         return Round.apply(y * steps, -steps, steps) / steps + 0.0
+
+    def lowered(self, name: str, source: str, x: torch.Tensor, lengths: torch.Tensor, final: bool) -> Lowered:
+        """The layer of the quantised model, its ranges recorded. Arguments as in `Bidirectional.lowered`."""
+        ranges = {}
+        with torch.no_grad():
+            hidden, last = self(x, lengths, True, ranges)
+        return Lowered(layers=(self.lower(name, ranges),), hidden=hidden, last=last)
 
     def lower(self, name: str, ranges: dict) -> IntegerRecurrent:
         """The layer of the quantised model."""

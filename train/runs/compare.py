@@ -3,9 +3,10 @@
 Source: S0.e, figure 11.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from concord.train.lib.export import floats
 from concord.train.lib.factory import build
 from concord.train.lib.fit import Progress, cross_entropy, fit, share, silent
 from concord.train.lib.methods import ActivationMethod, Methods, Recipe, Start, WeightMethod
+from concord.train.lib.networks import CLASSES, SHAPE
 from concord.train.qat.network import QuantisedNetwork
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -59,30 +61,38 @@ FIGURE = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Fashion-MNIST.
+    """Images of 28 x 28 pixels in ten classes.
 
     Attributes:
         x, labels:           float32[samples, 1, 28, 28] to train on, and their classes.
         test_x, test_labels: The test set.
+        sets:                Where they come from, if they were loaded.
     """
 
     x: torch.Tensor
     labels: torch.Tensor
     test_x: torch.Tensor
     test_labels: torch.Tensor
+    sets: data.Sets | None = None
 
     @classmethod
     def load(cls, samples: int, folder: Path | None = None) -> "Images":
-        """The first training images, and all test images.
+        """The first training images, and all test images: of Fashion-MNIST, or of a folder.
 
         Raises:
-            ValueError: the data are missing.
+            ValueError: the data are missing, or of another size or more classes than the networks take.
         """
-        learn, test = data.fashion_mnist(folder).first(samples), dataset.load("fashion-mnist")
+        sets = data.image_sets(folder)
+        pixels, classes = sets.train.inputs.shape[1], len(sets.train.classes)
+        if pixels != math.prod(SHAPE) or classes > CLASSES:
+            raise ValueError(f"{folder}: the networks take images of {SHAPE[1]} x {SHAPE[2]} pixels in at most "
+                             f"{CLASSES} classes, not {pixels} pixels in {classes} classes; `nnp train mlp` takes any")
+        if classes < CLASSES:
+            sets = replace(sets, test=replace(sets.test, classes=dataset.names(CLASSES)))
         tensors = []
-        for part in learn, test:
-            tensors += [floats(part.inputs).view(-1, 1, 28, 28), torch.from_numpy(part.labels.copy())]
-        return cls(*tensors)
+        for part in sets.train.first(samples), sets.test:
+            tensors += [floats(part.inputs).view(-1, *SHAPE), torch.from_numpy(part.labels.copy())]
+        return cls(*tensors, sets)
 
     def outputs(self, net: nn.Module, *options) -> torch.Tensor:
         """float32[samples, classes] for the test set."""

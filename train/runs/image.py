@@ -3,13 +3,14 @@
 Source: S0; numerics.md of the specification, integer mode, items 4 to 8.
 """
 
+import math
 from pathlib import Path
 
-from concord.model import dataset
 from concord.model.layer_overflow import Widths
 from concord.model.model import Model
 from concord.train.bfp.recipe import BlockRecipe
 from concord.train.lib import fp32_file
+from concord.train.lib.data import PIXELS
 from concord.train.lib.export import finish
 from concord.train.lib.factory import build
 from concord.train.lib.fit import Progress, check_epochs, reproducible, share, silent
@@ -40,7 +41,7 @@ def train_image(
     command: str = "nnp train image",
     progress: Progress = silent,
 ) -> Model:
-    """Train a network on Fashion-MNIST, quantise it, and write the model.
+    """Train a network on images, quantise it, and write the model.
 
     Args:
         network: Of `networks.NETWORKS`, or module:callable.
@@ -84,10 +85,10 @@ def train_image(
     return finish(
         out,
         layers,
-        dataset.load("fashion-mnist"),
+        images.sets.test,
         sources=sources,
-        data="fashion-mnist",
-        preprocessing="784 pixels, row by row, each binary16(pixel / 255)",
+        data=images.sets.name,
+        preprocessing=PIXELS.format(math.prod(SHAPE)),
         fp32=images.outputs(net),
         qat=real,
         lowered=images.outputs(quantised, True),

@@ -13,7 +13,6 @@ import torch
 from concord.golden.lazy import tensor_network
 from concord.golden.lazy.lazy_update import Parameters
 from concord.golden.lazy.tensor_training import Rates
-from concord.model import dataset
 from concord.model.layers.dense import BlockDense
 from concord.model.lowering import binary16, recorded
 from concord.model.model import Model
@@ -90,7 +89,7 @@ def train_lazy_mlp(
     command: str = "nnp train mlp --arithmetic bfp-lazy",
     progress: Progress = silent,
 ) -> Model:
-    """Train an MLP on Fashion-MNIST in 8-bit mantissas and 16-bit residuals, and write the model.
+    """Train an MLP on images in 8-bit mantissas and 16-bit residuals, and write the model.
 
     Args:
         block:    Native dimension of the machine that is to run it.
@@ -102,8 +101,8 @@ def train_lazy_mlp(
     Raises:
         ValueError: the data are missing, or a parameter left the range of the machine's formats.
     """
-    train, test = data.fashion_mnist(folder), dataset.load("fashion-mnist")
-    train = train.first(samples or len(train.labels))
+    sets = data.image_sets(folder)
+    train, test = sets.train.first(samples or len(sets.train)), sets.test
     reproducible(seed)
     images, x = floats(train.inputs), floats(test.inputs)
     plan = layers((images.shape[1], *hidden, len(train.classes)))
@@ -125,8 +124,8 @@ def train_lazy_mlp(
         out,
         model_layers(plan, trained, weights_format, input_format, block),
         test,
-        data="fashion-mnist",
-        preprocessing="784 pixels, row by row, each binary16(pixel / 255)",
+        data=sets.name,
+        preprocessing=data.PIXELS.format(images.shape[1]),
         fp32=fp32,
         qat=logits,
         lowered=None,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from concord.model import block_lowering, dataset
+from concord.model import block_lowering
 from concord.model.layer_overflow import Widths
 from concord.model.model import Model
 from concord.spec.activation import Activation
@@ -79,12 +79,12 @@ def train_mlp(
     command: str = "nnp train mlp",
     progress: Progress = silent,
 ) -> Model:
-    """Train an MLP on Fashion-MNIST, quantise it, and write the model.
+    """Train an MLP on images, quantise it, and write the model.
 
     Args:
         out:            The model file.
         seed:           Of every random choice.
-        folder:         Of the training images; that of Debian's package by default.
+        folder:         Of training and test images; Fashion-MNIST by default.
         hidden:         Sizes of the hidden layers.
         weights_format: Of the weights.
         input_format:   Of the activations.
@@ -103,8 +103,8 @@ def train_mlp(
     if accumulator is not None and block is not None:
         raise ValueError(f"an accumulator of {accumulator} bits is for integer mode; leave out the block or the bits")
     widths = None if accumulator is None else Widths(sum_bits=accumulator)
-    train, test = data.fashion_mnist(folder), dataset.load("fashion-mnist")
-    train = train.first(samples or len(train.labels))
+    sets = data.image_sets(folder)
+    train, test = sets.train.first(samples or len(sets.train)), sets.test
     reproducible(seed)
     images, labels = floats(train.inputs), torch.from_numpy(train.labels.copy())
     sizes = (images.shape[1], *hidden, len(train.classes))
@@ -122,8 +122,8 @@ def train_mlp(
         out,
         layers,
         test,
-        data="fashion-mnist",
-        preprocessing="784 pixels, row by row, each binary16(pixel / 255)",
+        data=sets.name,
+        preprocessing=data.PIXELS.format(images.shape[1]),
         fp32=fp32,
         qat=real,
         lowered=lowered,

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from concord.model import dataset, network
+from concord.model import network
 from concord.model.model import Model, Provenance
 from concord.model.model_file import save_model
 from concord.model.npy_file import read_numbers
 from concord.train.lib import fp32_file
+from concord.train.lib.data import PIXELS
 from concord.train.lib.export import check_bits, finish, patterns
 from concord.train.lib.factory import build
 from concord.train.lib.fit import reproducible
@@ -66,8 +67,8 @@ def trained(
         network:     As `factory.build` knows it.
         parameters:  A file as `fp32_file` writes it.
         recipe:      How it is to be quantised.
-        calibration: As `samples` reads it, or None for training images of Fashion-MNIST.
-        folder:      Of those.
+        calibration: As `samples` reads it, or None for training images.
+        folder:      Of those, and of test images; Fashion-MNIST by default.
 
     Raises:
         Unsupported: the network does what cannot be quantised.
@@ -96,8 +97,8 @@ def write(out: Path, source: Trained, quantised: QuantisedNetwork, recipe: Recip
     method = f"{source.name}: FP32 parameters from a file; {recipe}; {len(inputs)} samples to calibrate; not trained"
     if images:
         return finish(
-            out, layers, dataset.load("fashion-mnist"), sources=sources, data="fashion-mnist",
-            preprocessing="784 pixels, row by row, each binary16(pixel / 255)", fp32=images.outputs(source.net),
+            out, layers, images.sets.test, sources=sources, data=images.sets.name,
+            preprocessing=PIXELS.format(inputs[0].numel()), fp32=images.outputs(source.net),
             qat=images.outputs(quantised), lowered=images.outputs(quantised, True), seed=0, command=command,
             method=method)
     none = np.zeros(0, np.uint8)

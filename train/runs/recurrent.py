@@ -59,11 +59,12 @@ def train_float(
     progress: Progress = silent,
     initial: InitialState = InitialState.ZERO,
     cell: Cell = CELLS["lstm"],
+    both: bool = False,
 ) -> FloatClassifier:
     """Train the FP32 network."""
     reproducible(seed)
-    net = FloatClassifier(samples.inputs.shape[2], hidden, len(samples.classes), cell)
-    for index, layer in enumerate(net.layers):
+    net = FloatClassifier(samples.inputs.shape[2], hidden, len(samples.classes), cell, both=both)
+    for index, layer in enumerate(net.recurrent):
         layer.first.copy_(initial_state(initial, layer.first.shape, seed=(seed, index)))
     optimiser = torch.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.1)
     train_classifier(net, samples, optimiser, phase="FP32 training", epochs=epochs, seed=seed, progress=progress)
@@ -99,6 +100,7 @@ def train_recurrent(
     seed: int = 0,
     folder: Path | None = None,
     hidden: Sequence[int] = (32,),
+    both: bool = False,
     weights_format: Format | None = None,
     input_format: Format | None = None,
     gates: Gates = SYMMETRIC,
@@ -109,12 +111,13 @@ def train_recurrent(
     command: str = "nnp train",
     progress: Progress = silent,
 ) -> Model:
-    """Train a recurrent classifier on JapaneseVowels, quantise it, and write the model.
+    """Train a recurrent classifier on utterances, quantise it, and write the model.
 
     Args:
         cell:           Name of the cell of the recurrent layers.
-        folder:         Folder of JapaneseVowels_TRAIN.ts; that of the installed package aeon by default.
+        folder:         Folder of training and test utterances; JapaneseVowels by default.
         hidden:         Sizes of the recurrent layers.
+        both:           Whether each layer reads a sequence from its end, too.
         weights_format: Format of the weights; 8 bits, symmetric, by default.
         input_format:   Format of x and h; the same by default.
         gates:          How the weights of gates become integers.
@@ -132,10 +135,10 @@ def train_recurrent(
     weights_format, input_format = weights_format or default, input_format or default
     CELLS[cell].check_gate_bits(gates.outputs)  # this and the next line refuse before anything is trained
     gates.travels_as(weights_format)
-    train, test = data.japanese_vowels(folder), dataset.load("japanese-vowels")
-    train = train.first(samples or len(train.labels))
+    sets = data.vowel_sets(folder)
+    train, test = sets.train.first(samples or len(sets.train)), sets.test
     options = {"seed": seed, "progress": progress}
-    net = train_float(train, hidden, epochs=epochs[0], initial=initial, cell=CELLS[cell], **options)
+    net = train_float(train, hidden, epochs=epochs[0], initial=initial, cell=CELLS[cell], both=both, **options)
     x, lengths, _ = tensors(test)
     with torch.no_grad():
         fp32 = net(x, lengths)
@@ -149,22 +152,24 @@ def train_recurrent(
         arithmetic = (f"block floating point in blocks of {block}, mantissas of {weights_format.bits} bits for weights "
                       f"and {input_format.bits} for x and h")
     real, lowered = retrain(qat, train, epochs[1:], x, lengths, **options)
+    layers, sources = qat.lower(*calibration)
     first = "" if initial is InitialState.ZERO else f"first state {initial}, seed {seed}; "
     return finish(
         out,
-        qat.lower(*calibration),
+        layers,
         test,
-        data="japanese-vowels",
-        preprocessing="one vector of 12 cepstra for each frame, each binary16(cepstrum)",
+        data=sets.name,
+        preprocessing=f"one vector of {train.inputs.shape[2]} cepstra for each frame, each binary16(cepstrum)",
         fp32=fp32,
         qat=real,
         lowered=lowered,
         seed=seed,
         command=command,
         method=(
-            f"{first}FP32, {epochs[0]} epochs of AdamW with noise on the input; {arithmetic}; {epochs[1]} epochs of "
-            f"QAT; {epochs[2]} epochs more in the machine's arithmetic"
+            f"{'both directions; ' * both}{first}FP32, {epochs[0]} epochs of AdamW with noise on the input; "
+            f"{arithmetic}; {epochs[1]} epochs of QAT; {epochs[2]} epochs more in the machine's arithmetic"
         ),
+        sources=sources,
     )
 
 

@@ -1,0 +1,32 @@
+"""Why a program stopped, in a sentence: what a machine tells is an error code and an address."""
+
+from concord.golden.host.firmware import Firmware
+from concord.spec.assembler import disassemble_word
+from concord.spec.check import check
+from concord.spec.isa import Error
+
+
+class Stopped(RuntimeError):
+    """A program has stopped with an error. The message names layer, instruction, address and reason."""
+
+
+def stopped(firmware: Firmware, program: list[int], error: Error, address: int, *, first: int = 0) -> Stopped:
+    """The exception for what a machine tells.
+
+    Args:
+        firmware: What filled the machine's memories.
+        program:  Instruction words that ran; the firmware's own, or others.
+        error:    Code that the machine gives.
+        address:  Instruction that the machine names.
+        first:    Address in the firmware of the first instruction of `program`.
+    """
+    if error == Error.MESSAGE:
+        return Stopped(f"{firmware.name}: the machine refused a message, which is damaged, malformed, or for another "
+                       "machine (MESSAGE)")
+    violation = check(program, firmware.config, firmware.tiles.modes(firmware.config))
+    known = violation and (violation.error, violation.address) == (error, address)
+    reason = violation.sentence if known else "docs/isa.md says what the error means"
+    text = disassemble_word(program[address]) if address < len(program) else "nothing"
+    layer = firmware.layer_at(first + address)
+    where = f"{firmware.name}, layer {layer}" if layer else firmware.name
+    return Stopped(f"{where}: the program stopped at instruction {first + address}, `{text}`: {reason} ({error.name})")

@@ -1,0 +1,176 @@
+"""What the memories of a hand-written program hold before it starts, from files of numbers."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from concord.compiler.lib import tiling
+from concord.golden.host.firmware import Firmware, Tiles
+from concord.golden.mvm.quantizer import quantize_block, split
+from concord.model.npy_file import read_numbers
+from concord.spec.check import Sequencer
+from concord.spec.config import Config
+from concord.spec.isa import MEMORY_NAMES, VRFS, Mem, Op, depth
+
+#: Memories that an image can fill, by their name in lower case.
+FILLED = {MEMORY_NAMES[mem].lower(): mem for mem in (*VRFS, Mem.MATRIX_RF, Mem.BIAS_RF)}
+#: Chains of one run that are followed to count its words.
+FOLLOWED = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Image:
+    """A file of numbers for a memory.
+
+    Attributes:
+        mem:     The memory.
+        address: First word, or first native tile of MatrixRf.
+        path:    The file.
+    """
+
+    mem: Mem
+    address: int
+    path: Path
+
+    @classmethod
+    def parse(cls, text: str) -> "Image":
+        """The image that `MEMORY=FILE` or `MEMORY@ADDRESS=FILE` means.
+
+        Raises:
+            ValueError: it has another form, or there is no such memory.
+        """
+        place, equals, path = text.partition("=")
+        name, at, address = place.partition("@")
+        if not (equals and path) or bool(at) != address.isdecimal():
+            raise ValueError(f"--image {text}: MEMORY=FILE or MEMORY@ADDRESS=FILE is needed, such as "
+                             "InitialVrf@8=x.npy")
+        if name.lower() not in FILLED:
+            raise ValueError(f"--image {text}: no image goes to {name!r}: choose one of "
+                             f"{', '.join(MEMORY_NAMES[mem] for mem in FILLED.values())}")
+        return cls(mem=FILLED[name.lower()], address=int(address or 0), path=Path(path))
+
+
+def assembled(name: str, config: Config, text: str, words: Sequence[int], images: Iterable[Image], *,
+              inputs: int | None, outputs: int | None) -> Firmware:
+    """Firmware of a hand-written, legal program.
+
+    Args:
+        words:   The program.
+        images:  What its memories hold; later ones lie over earlier ones.
+        inputs:  Numbers that one run takes; by default all elements of the words that it reads from NetQ.
+        outputs: Numbers that it gives; by default all elements of the words that it writes to NetQ.
+
+    Raises:
+        ValueError: images do not fit their memory, or the numbers do not fill the words that the program moves.
+    """
+    vectors, tiles, biases = filled(config, images)
+    taken, given = _moved(config, words, tiles)
+    lanes = config.mfu_lanes
+    if not given:
+        raise ValueError("the program writes nothing to NetQ, so that nobody sees what it does: add `v_wr NetQ`")
+    inputs, outputs = (words * lanes if size is None else size for size, words in ((inputs, taken), (outputs, given)))
+    if not 0 <= inputs <= taken * lanes or bool(inputs) != bool(taken):
+        raise ValueError(f"--input-size {inputs}: one run reads {taken} words of NetQ, which hold {taken * lanes} "
+                         "numbers")
+    if -(-outputs // lanes) != given:
+        raise ValueError(f"--output-size {outputs}: one run writes {given} words to NetQ, which hold "
+                         f"{(given - 1) * lanes + 1} to {given * lanes} numbers")
+    return Firmware(
+        name=name, config=config, data="none", classes=(), inputs=inputs, outputs=outputs, loop=None, text=text,
+        instruction_words=np.array(words, np.uint64), sections=(), vectors=vectors, tiles=tiles, biases=biases,
+        input_words=taken)
+
+
+def filled(config: Config, images: Iterable[Image]) -> tuple[dict[Mem, np.ndarray], Tiles, np.ndarray]:
+    """Vector memories, tiles and biases of firmware, zeros where no image lies.
+
+    Raises:
+        ValueError: an image is missing, does not fit its memory, or holds numbers that the memory cannot.
+    """
+    size, lanes = config.native_dim, config.mfu_lanes
+    vectors, biases = {}, np.zeros((0, lanes), np.int32)
+    tiles = {"mantissas": np.zeros((0, size, size), np.int16), "exponents": np.zeros((0, size), np.int8),
+             "integer": np.zeros(0, bool)}
+    for image in images:
+        numbers = read_numbers(image.path)
+        if image.mem == Mem.MATRIX_RF:
+            parts = _tiles(config, image, numbers)
+            tiles = {name: _laid(config, image, whole, parts[name]) for name, whole in tiles.items()}
+        elif image.mem == Mem.BIAS_RF:
+            biases = _laid(config, image, biases, _words(config, _biases(config, image, numbers)))
+        else:
+            before = vectors.get(image.mem, np.zeros((0, lanes), np.uint16))
+            vectors[image.mem] = _laid(config, image, before, _words(config, halves(image.path, numbers)))
+    return vectors, Tiles(**tiles), biases
+
+
+def halves(path: Path, numbers: np.ndarray) -> np.ndarray:
+    """Numbers as binary16 patterns of the same shape; those of a float16 file keep their bits.
+
+    Raises:
+        ValueError: some are not finite in binary16.
+    """
+    with np.errstate(over="ignore"):
+        rounded = numbers.astype(np.float16)
+    if numbers.dtype != np.float16 and (bad := int((~np.isfinite(rounded)).sum())):
+        raise ValueError(f"{path}: {bad} of {numbers.size} numbers are not finite in binary16; where that is meant, "
+                         "save them as float16")
+    return rounded.view(np.uint16)
+
+
+def _laid(config: Config, image: Image, before: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """A memory's image from address 0 up with `part` at its address."""
+    end, available = image.address + len(part), depth(config, image.mem)
+    if end > available:
+        raise ValueError(f"{image.path}: it fills {MEMORY_NAMES[image.mem]} from {image.address} up to {end}, and it "
+                         f"ends at {available}: take a smaller file, or a machine with more")
+    whole = np.zeros((max(len(before), end), *before.shape[1:]), before.dtype)
+    whole[: len(before)] = before
+    whole[image.address:end] = part
+    return whole
+
+
+def _words(config: Config, flat: np.ndarray) -> np.ndarray:
+    """Numbers in C order as [words, M], zeros behind the last one."""
+    return split(flat.reshape(-1), config.mfu_lanes)
+
+
+def _biases(config: Config, image: Image, numbers: np.ndarray) -> np.ndarray:
+    """int32 of whole numbers that BiasRf can hold."""
+    end = 1 << config.bias_bits - 1
+    if numbers.dtype.kind == "f" or not -end <= numbers.min() <= numbers.max() < end:
+        raise ValueError(f"{image.path}: BiasRf takes whole numbers in {-end}..{end - 1}, saved as integers")
+    return numbers.astype(np.int32)
+
+
+def _tiles(config: Config, image: Image, numbers: np.ndarray) -> dict[str, np.ndarray]:
+    """Mantissas, exponents and modes of the native tiles of a matrix: integers as they are, others in blocks."""
+    if numbers.ndim != 2:
+        raise ValueError(f"{image.path}: MatrixRf takes a matrix [rows, columns], not {list(numbers.shape)}; give each "
+                         "matrix a file and an address of its own")
+    if numbers.dtype.kind != "f":
+        low, high = config.weights.lowest, config.weights.highest
+        if not low <= numbers.min() <= numbers.max() <= high:
+            raise ValueError(f"{image.path}: integers lie in {numbers.min()}..{numbers.max()}, mantissas of the "
+                             f"machine in {low}..{high}")
+        cut = tiling.tiles(config, numbers.astype(np.int16))
+        exponents = np.full(cut.shape[:2], config.weights.e_min, np.int8)
+        return {"mantissas": cut, "exponents": exponents, "integer": np.ones(len(cut), bool)}
+    mantissas, blocks = quantize_block(split(halves(image.path, numbers), config.native_dim), config.weights)
+    cut = tiling.tiles(config, mantissas.reshape(len(numbers), -1).astype(np.int16))
+    return {"mantissas": cut, "exponents": tiling.tile_exponents(config, blocks), "integer": np.zeros(len(cut), bool)}
+
+
+def _moved(config: Config, words: Sequence[int], tiles: Tiles) -> tuple[int, int]:
+    """Words that one run reads from NetQ, and those that it writes there."""
+    chains = Sequencer(config, list(words), tiles.modes(config)).walk()
+    taken = given = 0
+    for chain in islice(chains, FOLLOWED):
+        writes = sum(1 for step in chain.instructions if step.op == Op.V_WR and step.mem == Mem.NET_Q)
+        taken += chain.source_words * chain.registers.iterations * (chain.source.mem == Mem.NET_Q)
+        given += chain.result_words * chain.registers.iterations * writes
+    if next(chains, None):
+        raise ValueError(f"one run executes more than {FOLLOWED:,} chains; use fewer repetitions")
+    return taken, given

@@ -1,0 +1,50 @@
+"""What a network returned, in words and as a file."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from concord.model import network
+from concord.model.dataset import Samples
+from concord.nnp.lib.files import write_all
+
+
+def line(index: int, outputs: np.ndarray, classes: Sequence[str], samples: Samples, place: int) -> str:
+    """What one sample gave: its class and, where the label is another one, that; without names the largest output.
+
+    Args:
+        index:   Of the sample, as the user counts.
+        outputs: uint16[outputs].
+        classes: Names of the outputs; may be empty.
+        samples: The samples of this run.
+        place:   Of the sample among them.
+    """
+    kind = int(network.classes(outputs))
+    if not classes:
+        return f"{index}: output {kind} is the largest, {_value(outputs[kind])}"
+    wrong = samples.labels is not None and samples.labels[place] != kind
+    return f"{index}: {kind} {classes[kind]}" + (f" (is {classes[samples.labels[place]]})" if wrong else "")
+
+
+def values(outputs: np.ndarray) -> str:
+    """All outputs of a sample as numbers."""
+    return " ".join(_value(value) for value in outputs)
+
+
+def summary(results: np.ndarray, samples: Samples) -> str:
+    """How many samples are right, where labels are known; else how many there are."""
+    if samples.labels is None:
+        return f"{len(results)} samples"
+    return f"{np.mean(network.classes(results) == samples.labels):.2%} of {len(results)} right"
+
+
+def write_outputs(path: Path, results: np.ndarray):
+    """Write binary16[samples, outputs] as a .npy file."""
+    stream = io.BytesIO()
+    np.save(stream, results.view(np.float16))
+    write_all(path.parent, {path.name: stream.getvalue()})
+
+
+def _value(bits: np.uint16) -> str:
+    return f"{bits.view(np.float16):.4g}"

@@ -1,0 +1,204 @@
+"""Hand-written programs from the command line: images, three machines, and what is said where a program stops."""
+
+import pickle
+
+import numpy as np
+import pytest
+from concord.golden.host.firmware import Firmware, Section, Tiles
+from concord.golden.host.firmware_file import load_firmware, save_firmware
+from concord.golden.host.stops import Stopped, stopped
+from concord.nnp.main import app
+from concord.nnp.verify.session import Session
+from concord.sim.machines.host import KINDS, machine
+from concord.spec.assembler import assemble
+from concord.spec.config import preset
+from concord.spec.isa import Error, Mem
+from typer.testing import CliRunner, Result
+
+TINY = preset("tiny")
+LAYER = """
+# y = 2 relu(W x + b)
+s_wr Rows, 8
+v_rd NetQ
+mv_mul 2
+vv_add0 0
+v_relu0
+vv_mul0 3
+v_wr NetQ
+end_chain
+end
+"""
+COPY = "s_wr Rows, 3\nv_rd NetQ\nv_wr NetQ\nend_chain\nend\n"
+COUNTED = """
+s_wr Rows, 8
+loop 1
+v_rd NetQ
+mv_mul 0
+v_wr MvmQ
+end_chain
+end_loop
+v_rd MvmQ
+v_wr NetQ
+end_chain
+end
+"""
+
+
+def nnp(*words) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
+
+
+def done(*words) -> str:
+    """What a command that works prints on stdout."""
+    result = nnp(*words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(*words) -> str:
+    """The one sentence of a refused command."""
+    result = nnp(*words)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("nnp: ")
+    return result.stderr
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "layer.txt").write_text(LAYER)
+    (tmp_path / "copy.txt").write_text(COPY)
+    np.save("w.npy", np.arange(64).reshape(8, 8) % 7 - 3.0)
+    np.save("b.npy", np.arange(8) - 3)
+    np.save("two.npy", np.full(8, 2.0, np.float16))
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_program_with_images_runs_on_every_machine(kind):
+    done("asm", "layer.txt", "--preset", "tiny", "--image", "MatrixRf@2=w.npy", "--image", "AddSubVrf0=b.npy",
+         "--image", "multiplyvrf0@3=two.npy", "-o", "layer.firmware")
+    x = np.random.default_rng(0).integers(-4, 5, (3, 8)).astype(np.float64)
+    np.save("x.npy", x)
+    done("run", "layer.firmware", "--inputs", "x.npy", "--machine", kind, "-o", "y.npy")
+    wanted = 2 * np.maximum(x @ np.load("w.npy").T + np.load("b.npy"), 0)
+    np.testing.assert_array_equal(np.load("y.npy"), wanted)
+
+
+def test_inputs_are_the_words_that_the_program_reads(folder):
+    """Two words of tiny are half a native vector, and nothing is left in the queue for the next input."""
+    assert "one run takes 4 numbers and gives 4" in done("asm", "copy.txt", "--preset", "tiny")
+    x = np.arange(12.0).reshape(3, 4)
+    np.save("x.npy", x)
+    done("run", "copy.safetensors", "--inputs", "x.npy", "-o", "y.npy")
+    np.testing.assert_array_equal(np.load("y.npy"), x * [1, 1, 1, 0])  # Rows is 3
+    done("asm", "copy.txt", "--preset", "tiny", "--input-size", 3, "--output-size", 3)
+    firmware = load_firmware(folder / "copy.safetensors")
+    assert (firmware.inputs, firmware.outputs, firmware.input_words) == (3, 3, 2)
+    np.save("x.npy", x[:, :3])
+    done("run", "copy.safetensors", "--inputs", "x.npy", "-o", "y.npy")
+    np.testing.assert_array_equal(np.load("y.npy"), x[:, :3])
+
+
+def test_a_program_without_input_runs_once(folder):
+    (folder / "none.txt").write_text("s_wr Rows, 8\nv_rd InitialVrf, 5\nv_wr NetQ\nend_chain\nend\n")
+    assert "takes 0 numbers and gives 8" in done(
+        "asm", "none.txt", "--preset", "tiny", "--image", "InitialVrf@5=b.npy")
+    assert done("run", "none.safetensors").splitlines() == [
+        "0: output 7 is the largest, 4: -3 -2 -1 0 1 2 3 4", "1 samples"]
+
+
+def test_integers_are_tiles_of_integer_mode(folder):
+    (folder / "layer.txt").write_text("s_wr Rows, 3\nv_rd NetQ\nmv_mul 0, integer, bias 1\nv_wr NetQ\nend_chain\nend\n")
+    np.save("w.npy", np.array([[1, 2, 3], [-128, 127, 0], [4, 5, 6]]))
+    np.save("bias.npy", np.array([10, 20, -30]))
+    done("asm", "layer.txt", "--preset", "tiny", "--image", "MatrixRf=w.npy", "--image", "BiasRf@1=bias.npy",
+         "--input-size", 3, "--output-size", 3)
+    np.save("x.npy", np.array([[1, 2, 3], [0, -1, 4]]))
+    done("run", "layer.safetensors", "--inputs", "x.npy", "-o", "y.npy")
+    np.testing.assert_array_equal(np.load("y.npy"), [[24, 146, 2], [20, -107, -11]])
+
+
+def test_words_alone_and_firmware_are_both_read_by_disasm():
+    done("asm", "copy.txt")
+    done("asm", "copy.txt", "--preset", "tiny", "-o", "copy.firmware")
+    assert done("disasm", "copy.bin") == done("disasm", "copy.firmware") == COPY
+
+
+def test_legality_errors_name_the_line(folder):
+    (folder / "bad.txt").write_text(
+        "# one\n\nset_iterations 2, 1\nv_rd InitialVrf, 5000 # far\nv_wr NetQ\nend_chain\nend\n")
+    sentence = "bad.txt: line 4: instruction 2: it goes up to 5004 of InitialVrf, which has 64 (RANGE)"
+    for output in "bad.bin", "bad.firmware":
+        assert sentence in refused("asm", "bad.txt", "--preset", "tiny", "-o", output)
+    (folder / "open.txt").write_text("s_wr Rows, 8\n")
+    assert "open.txt: line 1: instruction 1:" in refused("asm", "open.txt", "--preset", "tiny")
+    assert sorted(path.name for path in folder.glob("*.[bf]i*")) == []
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (("-o", "a.firmware"), "a.firmware: firmware is for one machine: name that with --preset"),
+    (("-o", "a.bin", "--image", "InitialVrf=b.npy"), "a.bin: words alone carry neither images nor sizes"),
+    (("--preset", "tiny", "-o", "."), ".: it is a folder"),
+    (("--preset", "tiny", "--image", "b.npy"), "MEMORY=FILE or MEMORY@ADDRESS=FILE is needed"),
+    (("--preset", "tiny", "--image", "InitialVrf@x=b.npy"), "MEMORY=FILE or MEMORY@ADDRESS=FILE is needed"),
+    (("--preset", "tiny", "--image", "NetQ=b.npy"), "no image goes to 'NetQ': choose one of InitialVrf"),
+    (("--preset", "tiny", "--image", "InitialVrf=none"), "none: there is no such file"),
+    (("--preset", "tiny", "--image", "InitialVrf@61=b.npy"), "b.npy: it fills InitialVrf from 61 up to 65, and"),
+    (("--preset", "tiny", "--image", "MatrixRf=b.npy"), "b.npy: MatrixRf takes a matrix [rows, columns], not [8]"),
+    (("--preset", "tiny", "--image", "BiasRf=w.npy"), "w.npy: BiasRf takes whole numbers in -2147483648..2147483647"),
+    (("--preset", "tiny", "--image", "MatrixRf=large.npy"), "large.npy: integers lie in 200..200, mantissas"),
+    (("--preset", "tiny", "--image", "InitialVrf=nan.npy"), "nan.npy: 1 of 2 numbers are not finite in binary16"),
+    (("--preset", "tiny", "--input-size", 5), "--input-size 5: one run reads 2 words of NetQ, which hold 4 numbers"),
+    (("--preset", "tiny", "--output-size", 2), "--output-size 2: one run writes 2 words to NetQ, which hold 3 to 4"),
+])
+def test_what_asm_refuses(words, sentence):
+    np.save("large.npy", np.full((2, 2), 200))
+    np.save("nan.npy", np.array([1, np.nan]))
+    assert sentence in refused("asm", "copy.txt", *words)
+
+
+@pytest.mark.parametrize(("text", "sentence"), [
+    ("v_rd NetQ\nv_wr InitialVrf, 0\nend_chain\nend\n", "the program writes nothing to NetQ"),
+    ("loop 2000\nloop 2000\nv_rd NetQ\nv_wr NetQ\nend_chain\nend_loop\nend_loop\nend\n", "more than 1,000,000 chains"),
+])
+def test_programs_that_are_no_firmware(text, sentence, folder):
+    (folder / "copy.txt").write_text(text)
+    assert sentence in refused("asm", "copy.txt", "--preset", "tiny")
+
+
+def counted() -> Firmware:
+    """A loop over time that puts words into MvmQ and takes none: one step is legal, and nine are not."""
+    tiles = Tiles(
+        mantissas=np.ones((1, 8, 8), np.int16), exponents=np.zeros((1, 8), np.int8), integer=np.zeros(1, bool))
+    return Firmware(
+        name="counted", config=TINY, data="none", classes=(), inputs=8, outputs=8, loop=1, text=COUNTED,
+        instruction_words=np.array(assemble(COUNTED), np.uint64), sections=(Section(layer="gates", first=1, last=6),),
+        vectors={Mem.INITIAL_VRF: np.zeros((1, 2), np.uint16)}, tiles=tiles, biases=np.zeros((0, 2), np.int32))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stop_tells_layer_instruction_address_and_reason(kind):
+    with machine(kind, TINY) as made, pytest.raises(Stopped) as stop:
+        Session(made, counted()).infer(np.zeros((9, 8), np.uint16))
+    assert str(stop.value).startswith("counted, layer gates: the program stopped at instruction 4, `v_wr MvmQ`: ")
+    assert "MvmQ" in str(stop.value).partition("`: ")[2]
+    assert str(stop.value).endswith("(QUEUE)")
+    # `nnp verify` brings it from a worker process.
+    assert str(pickle.loads(pickle.dumps(stop.value))) == str(stop.value)
+
+
+def test_a_stop_that_nobody_can_explain_still_has_an_address():
+    text = str(stopped(counted(), [], Error.RANGE, 7))
+    assert text == ("counted: the program stopped at instruction 7, `nothing`: docs/isa.md says what the error means "
+                    "(RANGE)")
+    assert "refused a message" in str(stopped(counted(), [], Error.MESSAGE, 0))
+
+
+def test_run_tells_a_stop(folder):
+    save_firmware(counted(), folder / "counted.safetensors")
+    np.save("x.npy", np.zeros((2, 9, 8)))
+    result = nnp("run", "counted.safetensors", "--inputs", "x.npy")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("nnp: counted, layer gates: the program stopped at instruction 4, `v_wr MvmQ`: ")
