@@ -52,9 +52,10 @@ class ChainBuilder(wiring.Component):
         with m.Elif(self.add):
             with m.Switch(f.op):
                 with m.Case(Op.MV_MUL):
-                    p = c.product
-                    m.d.sync += [c.mv_mul.eq(1), p.tile.eq(f.a), p.integer.eq(f.integer), p.unsigned.eq(f.unsigned),
-                                 p.bias.eq(f.bias), p.bias_address.eq(f.b)]
+                    product = c.product
+                    m.d.sync += [
+                        c.mv_mul.eq(1), product.tile.eq(f.a), product.integer.eq(f.integer),
+                        product.unsigned.eq(f.unsigned), product.bias.eq(f.bias), product.bias_address.eq(f.b)]
                 with m.Case(Op.M_WR):
                     m.d.sync += [c.product.tile.eq(f.a), c.product.integer.eq(f.integer)]
                 with m.Case(Op.V_WR):

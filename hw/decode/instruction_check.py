@@ -95,21 +95,21 @@ class InstructionCheck(wiring.Component):
 
     def _misplaced(self, f):
         """Whether the instruction may not follow the chain so far."""
-        c, p = self.chain, self.place
+        c, place = self.chain, self.place
         outside = [Op.V_RD, Op.M_RD, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END]
-        stages = Cat((f.op == op) & (p.position > s.position) for op, s in isa.SPECS.items() if s.operation)
+        stages = Cat((f.op == op) & (place.position > s.position) for op, s in isa.SPECS.items() if s.operation)
         again = Cat((f.mem == mem) & c.writes[k].valid for k, mem in enumerate(VRFS)).any() | (
             (f.mem == Mem.NET_Q) & c.net)
         push = f.mem == Mem.MVM_Q
-        return Mux(p.open, Cat(
+        return Mux(place.open, Cat(
             one_of(f.op, outside),
-            (f.op == Op.MV_MUL) & ((p.length != 1) | c.matrix | (c.memory == MVM) | (~f.bias & (f.b != 0))),
+            (f.op == Op.MV_MUL) & ((place.length != 1) | c.matrix | (c.memory == MVM) | (~f.bias & (f.b != 0))),
             stages.any(),
-            (f.op != Op.M_WR) & c.matrix & ~p.closed,
-            (f.op == Op.M_WR) & (~c.matrix | p.closed),
-            (f.op == Op.V_WR) & ((p.writes == isa.WRITES) | again | (push & ~(c.mv_mul & (p.length == 2)))),
-            (f.op != Op.END_CHAIN) & p.closed,
-            (f.op == Op.END_CHAIN) & ~p.written,
+            (f.op != Op.M_WR) & c.matrix & ~place.closed,
+            (f.op == Op.M_WR) & (~c.matrix | place.closed),
+            (f.op == Op.V_WR) & ((place.writes == isa.WRITES) | again | (push & ~(c.mv_mul & (place.length == 2)))),
+            (f.op != Op.END_CHAIN) & place.closed,
+            (f.op == Op.END_CHAIN) & ~place.written,
         ).any(), ~one_of(f.op, outside))
 
     def _range(self, m, f):

@@ -170,9 +170,9 @@ def align(sign, bits, shift, beyond, fmt, unsigned):
 
 def nearest(sign, value, beyond, fmt, unsigned):
     """The magnitude, rounded to the nearest integer, ties to even, and the limit for its sign."""
-    up = value[11] & (value[:11].any() | value[12])
+    round_up = value[11] & (value[:11].any() | value[12])
     below, above = Mux(unsigned, 0, -fmt.lowest), Mux(unsigned, fmt.levels, fmt.highest)
-    return sign, value[12:] + up, beyond, Mux(sign, below, above)
+    return sign, value[12:] + round_up, beyond, Mux(sign, below, above)
 
 
 def clip(sign, magnitude, beyond, limit, fmt, unsigned):
