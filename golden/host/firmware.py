@@ -1,4 +1,4 @@
-"""Firmware: a program for one machine, with what its memories hold before it starts."""
+"""Firmware: a program for one machine, and the content of the memories before it starts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ class Section:
     """The instructions of one layer.
 
     Attributes:
-        layer: Its name.
-        first: First address.
-        last:  Last address, included.
+        layer: Name of the layer.
+        first: Address of the first instruction.
+        last:  Address of the last instruction.
     """
 
     layer: str
@@ -38,12 +38,12 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Tiles:
-    """What goes to MatrixRf from tile 0 up.
+    """Content of MatrixRf, from tile 0 up.
 
     Attributes:
         mantissas: int16[tiles, N, N], row by row.
-        exponents: int8[tiles, N], E of each row; means nothing in integer mode.
-        integer:   bool[tiles], the mode.
+        exponents: int8[tiles, N], exponent E of each row; ignored in integer mode.
+        integer:   bool[tiles], whether each tile is in integer mode.
     """
 
     mantissas: np.ndarray
@@ -78,7 +78,7 @@ class Firmware:
         directions:        Directions of the vectors that the host sends for each time step, in order.
 
     Raises:
-        ValueError: parts do not fit the machine or each other, or the program is not legal.
+        ValueError: parts do not fit the machine or each other, or the program is illegal.
     """
 
     name: str
@@ -115,8 +115,8 @@ class Firmware:
 
         Args:
             steps:      Time steps of the loop.
-            keep_state: Leave out what comes before the loop, so that the first step goes on from the states that the
-                last run left in the vector memories.
+            keep_state: Whether to leave out the instructions before the loop, so that the first step goes on from the
+                states that the last run left in the vector memories.
 
         Raises:
             ValueError: the loop cannot make as many steps, or there are no states.
@@ -135,7 +135,7 @@ class Firmware:
         return words[self.loop :] if keep_state else words
 
     def memory_messages(self) -> list[bytes]:
-        """The messages that fill the memories; the program comes behind them."""
+        """The messages that fill the memories; they are sent before the program."""
         sent = [messages.write_message(self.config, mem, words) for mem, words in self.vectors.items()]
         for first, last in _runs(self.tiles.integer):
             integer = bool(self.tiles.integer[first])
@@ -148,17 +148,17 @@ class Firmware:
         return sent + [messages.bias_message(self.config, self.biases)] * bool(len(self.biases))
 
     def program_message(self, steps: int = 1, *, keep_state: bool = False) -> bytes:
-        """The message that brings the program. Arguments as in `program`."""
+        """The message that sends the program. It has the arguments of `program`."""
         return messages.program_message(self.config, self.program(steps, keep_state=keep_state))
 
     def input_message(self, sample: np.ndarray) -> bytes:
-        """The message that brings one input.
+        """The message that sends one input.
 
         Args:
             sample: uint16[inputs], or uint16[steps, inputs] where the network is recurrent.
 
         Raises:
-            ValueError: it has another shape.
+            ValueError: `sample` has another shape.
         """
         shape = (len(sample), self.inputs) if self.recurrent else (self.inputs,)
         if sample.shape != shape or sample.dtype != np.uint16:
@@ -176,7 +176,7 @@ class Firmware:
         """uint16[outputs] from the OUTPUT messages of one input.
 
         Raises:
-            ValueError: they bring too few words or too many.
+            ValueError: the messages hold too few or too many words.
         """
         payloads = [unpack(self.config, data, to_machine=False) for data in received]
         words = b"".join(message.payload for message in payloads if message.kind == MessageKind.OUTPUT)
@@ -191,7 +191,7 @@ class Firmware:
 
 
 def _machine_name(config: Config) -> str:
-    """What people call a machine: its preset, if it is one, and its digest."""
+    """Name of a machine for messages: its preset, if it has one, and its digest."""
     names = [name for name, preset in PRESETS.items() if preset == config]
     return f"{names[0]} ({config.digest:08x})" if names else f"{config.digest:08x}"
 
@@ -200,7 +200,7 @@ def check_machine(firmware: Firmware, config: Config):
     """Refuse firmware for another machine.
 
     Raises:
-        ValueError: a sentence that names both.
+        ValueError: the firmware is for another machine; the sentence names both.
     """
     if firmware.config.digest != config.digest:
         raise ValueError(
@@ -210,7 +210,7 @@ def check_machine(firmware: Firmware, config: Config):
 
 
 def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
-    """[first, last) of each run of equal flags."""
+    """Range [first, last) of each run of equal flags."""
     cuts = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
     return [(first, last) for first, last in zip(cuts, cuts[1:], strict=False) if last > first]
 

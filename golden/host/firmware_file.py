@@ -1,4 +1,4 @@
-"""Firmware as safetensors files with a JSON header: no pickle."""
+"""Firmware files: safetensors with a JSON header, without pickle."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -32,7 +32,7 @@ def load_firmware(path: Path, config: Config | None = None) -> Firmware:
 
     Args:
         path:   The file.
-        config: The machine that shall run it; any by default.
+        config: Machine that is to run the firmware; any machine by default.
 
     Raises:
         ValueError: the file is missing, truncated, of another kind or for another machine; an array is missing or of
