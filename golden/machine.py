@@ -63,7 +63,7 @@ class Machine:
         return sent
 
     def start(self):
-        """Start the program at instruction 0. A running program, or a malformed message before a reset, prevents this."""
+        """Start the program at instruction 0, unless one runs, or a message was malformed since the last reset."""
         if self._run or self._error == Error.MESSAGE:
             return
         self._done, self._error, self._error_address = False, Error.NONE, 0
