@@ -45,7 +45,7 @@ class Widths:
 class Count:
     """Overflow events and largest magnitudes of a layer's sums for a batch.
 
-    The magnitude of an exact integer v, before it wraps, is v, or -1 - v if v is negative. An integer fits b bits if its
+    The magnitude of an exact integer v, before it wraps, is v, or -1 - v if v is negative. It fits b bits if its
     magnitude is below 2**(b - 1).
 
     Attributes:
