@@ -71,6 +71,6 @@ OPERAND_MEMORIES = {
 STAGE_MEMORIES = tuple(mem for mems in OPERAND_MEMORIES.values() for mem in mems)
 
 
-def depth(config, mem: Mem) -> int:
-    """Number of words of a vector memory, a queue or BiasRf, or of tiles of MatrixRf."""
-    return getattr(config, mem.size)
+def depth(config, mem: int) -> int:
+    """Number of words of a vector memory, a queue or BiasRf, or of tiles of MatrixRf; `mem` may be the bare code."""
+    return getattr(config, Mem(mem).size)

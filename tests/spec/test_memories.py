@@ -38,7 +38,8 @@ def test_counters_stay_and_leave_no_gap():
 @pytest.mark.parametrize("mem", Mem)
 def test_a_row_leads_to_a_depth_and_to_counters(mem):
     assert mem.size in {field.name for field in fields(Config)}
-    assert all(depth(config, mem) == getattr(config, mem.size) for config in PRESETS.values())
+    for config in PRESETS.values():
+        assert depth(config, mem) == depth(config, int(mem)) == getattr(config, mem.size)
     assert MEMORY_NAMES[mem] == mem.title
     assert (mem in READS) == (mem in WRITES) == (mem.kind in (MemoryKind.VECTOR, MemoryKind.QUEUE))
     if mem in READS:
