@@ -45,7 +45,7 @@ class Quantizer(wiring.Component):
     """
 
     def __init__(self, fmt: Format, lanes: int, size: int):
-        self.fmt, self.lanes, self.words = fmt, lanes, size // lanes
+        self.fmt, self.lanes, self.block_words = fmt, lanes, size // lanes
         super().__init__({"i": In(stream.Signature(operand_word(lanes))),
                           "o": Out(stream.Signature(quantized(fmt, lanes))), "invalid": Out(1), "block": Out(1)})
 
@@ -62,9 +62,9 @@ class Quantizer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         # The stages after the queues may stall. The stages before them never stall once a word is taken.
-        m.submodules.words = words = Queue(data.ArrayLayout(16, self.lanes), 2 * self.words + 8)
+        m.submodules.words = words = Queue(data.ArrayLayout(16, self.lanes), 2 * self.block_words + 8)
         scale = data.StructLayout({"base": 6, "exponent": self.fmt.exponent_bits, "unsigned": 1, "last": 1})
-        m.submodules.scales = scales = Queue(scale, 2 + words.depth // self.words)
+        m.submodules.scales = scales = Queue(scale, 2 + words.depth // self.block_words)
 
         clean = [_finite(Binary16(lane), self.i.p.integer) for lane in self.i.p.word]
         taken = self.i.valid & self.i.ready
@@ -78,21 +78,21 @@ class Quantizer(wiring.Component):
     def _measure(self, m, clean, taken, scales):
         """Find the largest magnitude of each block, and from it the exponent and the scale."""
         i, fmt = self.i.p, self.fmt
-        place = Signal(range(self.words))
-        end = place == self.words - 1
+        place = Signal(range(self.block_words))
+        end = place == self.block_words - 1
         with m.If(taken):
             m.d.sync += place.eq(Mux(end, 0, place + 1))
 
         values = [lane[:15] for lane in clean]
         while len(values) > 1:
             for _ in range(_MEASURE):
-                values = [greater(*values[k:k + 2]) for k in range(0, len(values), 2)]
+                values = [_greater(*values[k:k + 2]) for k in range(0, len(values), 2)]
             values = [delay(m, value, 1) for value in values]
         first, close = delay(m, place == 0, self.compare), Signal()
         m.d.sync += close.eq(delay_control(m, taken & end, self.compare))
         largest = Signal(15)
         with m.If(delay_control(m, taken, self.compare)):
-            m.d.sync += largest.eq(Mux(first, values[0], greater(values[0], largest)))
+            m.d.sync += largest.eq(Mux(first, values[0], _greater(values[0], largest)))
         mode = delay(m, Cat(i.integer, i.unsigned, i.last), self.compare + 1)
 
         stored = delay(m, Mux(mode[0], 0, _stored_exponent(largest, fmt)), 1)
@@ -105,8 +105,8 @@ class Quantizer(wiring.Component):
 
     def _convert(self, m, words, scales):
         """Align, round and clip the elements in four stages, which stall together."""
-        place = Signal(range(self.words))
-        end = place == self.words - 1
+        place = Signal(range(self.block_words))
+        end = place == self.block_words - 1
         step = Signal()
         moving = words.o.valid & scales.o.valid
         m.d.comb += [step.eq(self.o.ready | ~self.o.valid), words.o.ready.eq(step & moving),
@@ -131,7 +131,7 @@ class Quantizer(wiring.Component):
             Cat(self.o.p.exponent, self.o.p.end, self.o.p.last).eq(later(side))]
 
 
-def greater(a, b=None):
+def _greater(a, b=None):
     """The larger of one or two unsigned values."""
     return a if b is None else Mux(a > b, a, b)
 
