@@ -77,7 +77,8 @@ def _presets() -> list[tuple]:
     for attribute in next(iter(tables.values())):
         values = [table[attribute] for table in tables.values()]
         rows.append((attribute, *(_format(value) if isinstance(value, dict) else value for value in values)))
-    derived = {"words": "N/M", "groups": "N/lanes", "sum_bits": "accumulator bits", "alignment": "largest left shift"}
+    derived = {
+        "vector_words": "N/M", "groups": "N/lanes", "sum_bits": "accumulator bits", "alignment": "largest left shift"}
     for attribute, text in derived.items():
         rows.append((f"{attribute} ({text})", *(getattr(preset, attribute) for preset in config.PRESETS.values())))
     rows.append(("digest", *(f"{preset.digest:08x}" for preset in config.PRESETS.values())))

@@ -56,8 +56,8 @@ class Allocator:
 
     def vector(self, mem: Mem, elements: int, name: str) -> Place:
         """Room for a vector as an `mv_mul` reads it: whole native vectors, aligned; what is not written stays +0."""
-        words = self._config.vectors_of(elements) * self._config.words
-        return Place(mem=mem, address=self.take(mem, words, name, self._config.words), words=words)
+        words = self._config.vectors_of(elements) * self._config.vector_words
+        return Place(mem=mem, address=self.take(mem, words, name, self._config.vector_words), words=words)
 
     def constant(self, mem: Mem, values: np.ndarray, name: str) -> Place:
         """Room for uint16[elements] that the firmware brings, padded with +0 to whole words."""

@@ -60,7 +60,7 @@ def divide(values: np.ndarray, by: int) -> np.ndarray:
     return np.sign(values) * ((2 * np.abs(values) + by) // (2 * by))
 
 
-def with_bias(sums: np.ndarray, lsb: int, bias: TrainingTensor) -> tuple[np.ndarray, int]:
+def _with_bias(sums: np.ndarray, lsb: int, bias: TrainingTensor) -> tuple[np.ndarray, int]:
     """sums + bias (which broadcasts) and their unit: that of the sums, to which the bias is rounded half away.
 
     The unit of sums more than REACH bits finer than the bias' own becomes 2**-REACH of the latter.
@@ -105,7 +105,7 @@ def spread(parts: np.ndarray, shape: tuple[int, ...], stride: int, padding: int 
 
 def dense(x: TrainingTensor, weight: TrainingTensor, bias: TrainingTensor) -> TrainingTensor:
     """Linear value[samples, outputs] of x[samples, inputs], weight[outputs, inputs] and bias[outputs]."""
-    return linear(*with_bias(x.mantissas @ weight.mantissas.T, unit(x) + unit(weight), bias))
+    return linear(*_with_bias(x.mantissas @ weight.mantissas.T, unit(x) + unit(weight), bias))
 
 
 def dense_back(x: TrainingTensor, weight: TrainingTensor, gradient: TrainingTensor, wanted: bool = True) -> Gradients:
@@ -138,7 +138,7 @@ def convolve(
     seen = windows(x.mantissas, weight.mantissas.shape[2:], stride, padding)
     sums = np.einsum("nchwij,ocij->nohw", seen, weight.mantissas)
     column = whole(bias.mantissas[:, None, None], bias.exponent.item(), bias.bits)
-    return linear(*with_bias(sums, unit(x) + unit(weight), column))
+    return linear(*_with_bias(sums, unit(x) + unit(weight), column))
 
 
 def convolve_back(

@@ -18,9 +18,10 @@ class Conv:
     """A convolution.
 
     Attributes:
-        inputs, outputs: Channels.
-        size:            Rows and columns of a kernel.
-        stride, padding: As in `tensor_layers.convolve`.
+        inputs, outputs: Number of channels of the input and of the output.
+        size:            Number of rows and of columns of a kernel.
+        stride:          Distance between neighbouring places of the kernel.
+        padding:         Number of zeros on each of the four sides of the input.
     """
 
     inputs: int
@@ -31,7 +32,7 @@ class Conv:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the weights."""
+        """Shape of the weights."""
         return self.outputs, self.inputs, self.size, self.size
 
 
@@ -44,7 +45,7 @@ class Dense:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the weights."""
+        """Shape of the weights."""
         return self.outputs, self.inputs
 
 
@@ -93,7 +94,7 @@ def named(layers: tuple[Layer, ...], prefix: str = ""):
 
 
 def check(layers: tuple[Layer, ...]):
-    """Refuse what cannot be trained.
+    """Refuse networks that cannot be trained.
 
     Raises:
         ValueError: a network that does not end in a layer with parameters, or an empty branch on both sides.
@@ -103,7 +104,7 @@ def check(layers: tuple[Layer, ...]):
 
 
 def training_tensor(parameters: Parameters) -> TrainingTensor:
-    """What the forward pass sees of parameters."""
+    """The parameters as the forward pass uses them."""
     return tensor_layers.whole(parameters.mantissas, parameters.exponent, parameters.fmt.bits)
 
 

@@ -20,7 +20,7 @@ from concord.golden.lazy.tensor_layers import add_exact, unit, whole
 from concord.spec.training import E_MIN, Width
 
 #: Mantissa bits of learning rate and momentum.
-RATE_BITS = 16
+_RATE_BITS = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,12 +59,12 @@ class Rates:
     @property
     def learning_rate_tensor(self) -> TrainingTensor:
         """The learning rate that training uses: one mantissa of 16 bits."""
-        return quantise([self.learning_rate], RATE_BITS)
+        return quantise([self.learning_rate], _RATE_BITS)
 
     @property
     def momentum_tensor(self) -> TrainingTensor:
         """The momentum that training uses: one mantissa of 16 bits."""
-        return quantise([self.momentum], RATE_BITS)
+        return quantise([self.momentum], _RATE_BITS)
 
 
 def no_momentum(shape: tuple[int, ...], rates: Rates) -> TrainingTensor:

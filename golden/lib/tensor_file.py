@@ -1,4 +1,4 @@
-"""Files of tensors under a JSON header, as safetensors: no pickle."""
+"""Files of tensors with a JSON header, as safetensors, without pickle."""
 
 import json
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ class Kind:
     """A kind of file.
 
     Attributes:
-        key:     What tells it from other safetensors.
-        version: Version of its header.
-        name:    What users call it.
-        remedy:  What makes a good one.
-        command: The command that does.
+        key:     Metadata key that identifies the kind.
+        version: Version of the header.
+        name:    Name of the kind in messages to users.
+        remedy:  Advice that makes a good file.
+        command: Command that makes such a file.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""The lazy update behind host messages."""
+"""Connects the lazy update to host messages."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -22,7 +22,7 @@ class UpdatePort(wiring.Component):
         i: In(stream {exponents, change, remaining, words}). Parameters of a tensor.
         o: Out(stream {word, exponents, remaining}). Mantissas and residuals in turn; the word that ends a tensor has
             what the unit asks for in its first lane, and the change in its second.
-        events: Out. Of a pass that stands, when it ends: what the counters of lazy updates grow by.
+        events: Out. Increments of the counters of lazy updates, when a final pass ends.
 
     Timing:
         M parameters every two cycles: two words of a host message carry them away.

@@ -31,8 +31,8 @@ class Given:
     exponent: int | None = None
 
     @property
-    def words(self) -> np.ndarray:
-        """Sums as words, with zeros behind the last."""
+    def sum_words(self) -> np.ndarray:
+        """The sums in words of LANES elements, the last word padded with zeros."""
         return np.pad(self.sums, (0, -len(self.sums) % LANES)).reshape(-1, LANES)
 
 
@@ -85,8 +85,9 @@ class Bench:
             "convert": [given.exponent is not None for given in passes],
             "exponent": [(E_MIN if given.exponent is None else given.exponent) - E_MIN for given in passes]}))
         for given in passes:
-            count = len(given.words)
-            self.i.put(*pack(block_sums(SUM_BITS, LANES), {"sums": given.words, "last": np.arange(count) == count - 1}))
+            count = len(given.sum_words)
+            beats = {"sums": given.sum_words, "last": np.arange(count) == count - 1}
+            self.i.put(*pack(block_sums(SUM_BITS, LANES), beats))
 
     async def check(self, passes: list[Given]):
         """Receive what passes give, and compare."""
@@ -96,11 +97,11 @@ class Bench:
                 assert_equal("exponent", exponent + E_MIN, measure(given.sums, given.lsb).item(), sums=given.sums,
                              lsb=given.lsb)
                 continue
-            count = len(given.words)
+            count = len(given.sum_words)
             got = unpack(block_mantissas(LANES), await self.o.receive(count))
-            want = requantise(given.words, given.lsb, WIDTHS[given.code], exponent=given.exponent).mantissas
-            assert_equal("mantissas", got["mantissas"], want, sum=given.words, lsb=given.lsb, bits=WIDTHS[given.code],
-                         exponent=given.exponent)
+            want = requantise(given.sum_words, given.lsb, WIDTHS[given.code], exponent=given.exponent).mantissas
+            assert_equal("mantissas", got["mantissas"], want, sum=given.sum_words, lsb=given.lsb,
+                         bits=WIDTHS[given.code], exponent=given.exponent)
             assert_equal("last", got["last"], np.arange(count) == count - 1)
 
 
@@ -126,7 +127,7 @@ async def takes_and_gives_a_word_every_cycle(dut, convert):
     await start(dut)
     passes = [draw(rng, LANES)[convert] for _ in range(100)]
     bench.send(passes)
-    checking, count = cocotb.start_soon(bench.check(passes)), sum(len(given.words) for given in passes)
+    checking, count = cocotb.start_soon(bench.check(passes)), sum(len(given.sum_words) for given in passes)
     taken, given = [], []
     for cycle in range(2 * count + 100):
         await RisingEdge(dut.clk)

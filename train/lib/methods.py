@@ -37,20 +37,20 @@ class Method(StrEnum):
 class WeightMethod(Method):
     """How post-training quantisation finds integers and scales of weights: each place holds a `WeightQuantiser`."""
 
-    MMSE = "mmse", "ptq.mmse:MMSE", "least squared error, exactly: every scale that changes an integer is tried"
+    MMSE = "mmse", "ptq.mmse:MMSE", "minimises the squared error exactly: it tries every scale at which an integer changes"
     UNIFORM = "uniform", "ptq.minmax:UNIFORM", "the range, so that nothing clips"
-    KMEANS = "kmeans", "ptq.kmeans:KMEANS", "as many clusters as integers, then the nearest integers"
+    KMEANS = "kmeans", "ptq.kmeans:KMEANS", "finds as many clusters as there are integers, then the nearest integers"
 
 
 class ActivationMethod(Method):
     """How post-training quantisation finds saturation and offset of activations: each place holds such a function."""
 
-    SEARCH = "search", "ptq.search:search", "b of least squared error, m the mean of the samples' minima"
+    SEARCH = "search", "ptq.search:search", "b minimises the squared error; m is the mean of the samples' minima"
     DIVERGENCE = (
-        "divergence", "ptq.divergence:divergence", "b of least Kullback-Leibler divergence between histograms")
+        "divergence", "ptq.divergence:divergence", "b minimises the Kullback-Leibler divergence between the histograms before and after")
     GAUSSIAN = (
         "gaussian", "ptq.gaussian:gaussian",
-        "b of least squared error for half of a normal distribution of the samples' mean square")
+        "b minimises the squared error of a half-normal distribution with the samples' mean square")
     UNIFORM = "uniform", "ptq.minmax:full_range", "the range, so that nothing clips"
 
 
@@ -132,23 +132,23 @@ class WeightTraining(Method):
     WRPN = "wrpn", "qat.wrpn:Wrpn", "round(w 2^(k-1)), clipped"
     DOREFA = (
         "dorefa", "qat.dorefa:DoReFa",
-        "the nearest odd integer to (2^k - 1) tanh(w) / c, c stays; takes k + 1 bits; 1 bit too", 1)
-    UNIFORM = "uniform", "qat.uniform:Uniform", "round(w / s), clipped, the step s stays"
-    LSQ = "lsq", "qat.learned_step:LearnedStep", "round(w / s), clipped: the step s is learned (Esser et al., 2020)"
+        "the odd integer nearest to (2^k - 1) tanh(w) / c; c is fixed; needs k + 1 bits, k >= 1", 1)
+    UNIFORM = "uniform", "qat.uniform:Uniform", "round(w / s), clipped; the step s is fixed"
+    LSQ = "lsq", "qat.learned_step:LearnedStep", "round(w / s), clipped; the step s is learned (Esser et al., 2020)"
     LSQ_ODD = (
         "lsq-odd", "qat.learned_step:OddLearnedStep",
-        "the nearest odd integer to w / s, s is learned; takes k + 1 bits; 1 bit too", 1)
+        "the odd integer nearest to w / s; s is learned; needs k + 1 bits, k >= 1", 1)
 
 
 class ActivationTraining(Method):
     """What is trained of a quantiser of activations: each place holds a class of `qat.activations.Activations`."""
 
     UNIFORM = (
-        "uniform", "qat.activations:LearnedSaturationAndOffset", "b by the values above it, m by those outside")
-    PACT = "pact", "qat.activations:LearnedSaturation", "b by the values above it"
+        "uniform", "qat.activations:LearnedSaturationAndOffset", "b, from the values above it, and m, from the values outside the range")
+    PACT = "pact", "qat.activations:LearnedSaturation", "b, from the values above it"
     HWGQ = "hwgq", "qat.activations:Activations", "nothing"
     WRPN = "wrpn", "qat.activations:Activations", "nothing"
-    LSQ = "lsq", "qat.learned_step:LearnedStepOfActivations", "b by the rounding error of each value"
+    LSQ = "lsq", "qat.learned_step:LearnedStepOfActivations", "b, from the rounding error of each value"
 
 
 class Start(StrEnum):
