@@ -37,7 +37,9 @@ class Method(StrEnum):
 class WeightMethod(Method):
     """How post-training quantisation finds integers and scales of weights: each place holds a `WeightQuantiser`."""
 
-    MMSE = "mmse", "ptq.mmse:MMSE", "minimises the squared error exactly: it tries every scale at which an integer changes"
+    MMSE = (
+        "mmse", "ptq.mmse:MMSE",
+        "minimises the squared error exactly: it tries every scale at which an integer changes")
     UNIFORM = "uniform", "ptq.minmax:UNIFORM", "the range, so that nothing clips"
     KMEANS = "kmeans", "ptq.kmeans:KMEANS", "finds as many clusters as there are integers, then the nearest integers"
 
@@ -47,7 +49,8 @@ class ActivationMethod(Method):
 
     SEARCH = "search", "ptq.search:search", "b minimises the squared error; m is the mean of the samples' minima"
     DIVERGENCE = (
-        "divergence", "ptq.divergence:divergence", "b minimises the Kullback-Leibler divergence between the histograms before and after")
+        "divergence", "ptq.divergence:divergence",
+        "b minimises the Kullback-Leibler divergence between the histograms before and after")
     GAUSSIAN = (
         "gaussian", "ptq.gaussian:gaussian",
         "b minimises the squared error of a half-normal distribution with the samples' mean square")
@@ -144,7 +147,8 @@ class ActivationTraining(Method):
     """What is trained of a quantiser of activations: each place holds a class of `qat.activations.Activations`."""
 
     UNIFORM = (
-        "uniform", "qat.activations:LearnedSaturationAndOffset", "b, from the values above it, and m, from the values outside the range")
+        "uniform", "qat.activations:LearnedSaturationAndOffset",
+        "b, from the values above it, and m, from the values outside the range")
     PACT = "pact", "qat.activations:LearnedSaturation", "b, from the values above it"
     HWGQ = "hwgq", "qat.activations:Activations", "nothing"
     WRPN = "wrpn", "qat.activations:Activations", "nothing"
