@@ -17,7 +17,9 @@ PAGE = ROOT / "docs" / "architecture.md"
 def table(pattern: str) -> dict[str, set[str]]:
     """Rows of the architecture page whose first column matches `pattern`: the names in it and those in the last one."""
     rows = re.findall(rf"^\| `{pattern}/` \| [^|]+ \|([^|]*)\|$", PAGE.read_text(), re.MULTILINE)
-    return {"/".join(names): set(re.findall(r"`(\w+)`", last)) for *names, last in rows}
+    found = {"/".join(names): set(re.findall(r"`(\w+)`", last)) for *names, last in rows}
+    assert len(found) == len(rows), f"{PAGE} has a row twice"
+    return found
 
 
 #: Rooms, and the rooms that each may import.
