@@ -17,7 +17,7 @@ from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.chains import fields, meaning
 from concord.sim.stimulus.faults import fault
 from concord.sim.stimulus.limits import limits
-from concord.sim.stimulus.program_generator import Author
+from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import assemble
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
@@ -114,10 +114,10 @@ def programs(rng: np.random.Generator, count: int) -> Iterator[tuple[list[bool],
     """Modes of the tiles, and legal programs, programs with one fault, or legal ones of which one bit is wrong."""
     for number in range(count):
         modes = memory_stimulus.modes(CONFIG, rng)
-        author = Author(CONFIG, rng, modes, budget=500)
+        generator = ProgramGenerator(CONFIG, rng, modes, budget=500)
         for _ in range(int(rng.integers(8))):
-            author.extend()
-        program = fault(author) if number % 3 == 1 else author.end()
+            generator.extend()
+        program = fault(generator) if number % 3 == 1 else generator.end()
         if number % 3 == 2:
             program[rng.integers(len(program))] ^= 1 << int(rng.integers(WORD))
         yield modes, program

@@ -10,7 +10,7 @@ from concord.hw.lib.payloads import chain
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.stimulus import memory_stimulus
-from concord.sim.stimulus.program_generator import Author
+from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.check import check
 from concord.spec.isa import SPECS, VRFS, WORD, Error, Mem, Op, decode
 
@@ -64,10 +64,10 @@ async def matches_spec(dut):
     dut.outside.value = dut.words.value = dut.iterations.value = dut.tiles.value = dut.span.value = 0
     for _ in range(40):
         modes = memory_stimulus.modes(CONFIG, rng)
-        author = Author(CONFIG, rng, modes, budget=300)
+        generator = ProgramGenerator(CONFIG, rng, modes, budget=300)
         for _ in range(4):
-            author.extend()
-        program = author.end()
+            generator.extend()
+        program = generator.end()
         for address in rng.integers(0, len(program), 80):
             before, word = program[:address], candidate(rng, program)
             where, so_far = after(before)

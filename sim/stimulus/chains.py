@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.hw.lib.payloads import OPERANDS, address_bits
 from concord.sim.stimulus import memory_stimulus
-from concord.sim.stimulus.program_generator import Author
+from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
@@ -21,10 +21,10 @@ def random_chains(config: Config, rng: np.random.Generator, count: int,
     chains = []
     while len(chains) < count:
         modes = memory_stimulus.modes(config, rng)
-        author = Author(config, rng, modes, budget=600)
+        generator = ProgramGenerator(config, rng, modes, budget=600)
         for _ in range(10):
-            author.extend()
-        program = list(Sequencer(config, author.end(), list(modes)).walk())
+            generator.extend()
+        program = list(Sequencer(config, generator.end(), list(modes)).walk())
         while sum(chain.pushes - chain.pops for chain in program):  # the next program begins with an empty MvmQ
             program.pop()
         chains += filter(wanted, program)

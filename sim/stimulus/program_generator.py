@@ -27,7 +27,7 @@ _HOT = 10  #: Most addresses lie below, so that chains meet.
 _STAGES = [[op for op, spec in SPECS.items() if spec.operation and spec.position == k] for k in range(STAGES)]
 
 
-class Author:
+class ProgramGenerator:
     """A program that grows by what keeps it legal.
 
     Args:

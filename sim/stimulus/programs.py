@@ -6,7 +6,7 @@ import numpy as np
 from concord.golden.host.messages import input_message, program_message, read_message
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.faults import fault
-from concord.sim.stimulus.program_generator import Author
+from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import disassemble
 from concord.spec.check import Sequencer, check
 from concord.spec.config import Config
@@ -100,10 +100,10 @@ def random_program(config: Config, rng: np.random.Generator, *, length: int | No
         budget: Most words that its chains move.
     """
     modes = memory_stimulus.modes(config, rng)
-    author = Author(config, rng, modes, budget)
+    generator = ProgramGenerator(config, rng, modes, budget)
     for _ in range(int(rng.integers(3, 30)) if length is None else length):
-        author.extend()
-    return _case(config, rng, modes, author.end())
+        generator.extend()
+    return _case(config, rng, modes, generator.end())
 
 
 def random_illegal(config: Config, rng: np.random.Generator, error: Error | None = None) -> Case:
@@ -116,10 +116,10 @@ def random_illegal(config: Config, rng: np.random.Generator, error: Error | None
         ValueError: no program of this machine stops with `error`.
     """
     modes = memory_stimulus.modes(config, rng)
-    author = Author(config, rng, modes, BUDGET // 2)
+    generator = ProgramGenerator(config, rng, modes, BUDGET // 2)
     for _ in range(int(rng.integers(0, 10))):
-        author.extend()
-    return _case(config, rng, modes, fault(author, error))
+        generator.extend()
+    return _case(config, rng, modes, fault(generator, error))
 
 
 def _case(config, rng, modes, program) -> Case:

@@ -10,7 +10,7 @@ from concord.golden.schedule.vectorisation import Plan, plan
 from concord.sim.campaigns.shrink import shrink
 from concord.sim.stimulus.faults import errors, fault
 from concord.sim.stimulus.functional_coverage import all_bins, bins
-from concord.sim.stimulus.program_generator import Author
+from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.sim.stimulus.programs import random_illegal, random_program
 from concord.spec.config import preset
 from concord.spec.isa import Error, Op, decode
@@ -89,11 +89,11 @@ def test_programs_of_the_smallest_memories(name, changes):
 
 
 def test_a_fault_that_does_not_fit_is_told():
-    author = Author(replace(preset("tiny"), instructions=4), np.random.default_rng(1), [False] * 32, 100)
+    generator = ProgramGenerator(replace(preset("tiny"), instructions=4), np.random.default_rng(1), [False] * 32, 100)
     with pytest.raises(ValueError, match="no fault that stops with QUEUE was found .* has 4, give it more"):
-        fault(author, Error.QUEUE)
+        fault(generator, Error.QUEUE)
     with pytest.raises(ValueError, match="no fault that stops with .*QUEUE.* was found"):
-        fault(author)
+        fault(generator)
 
 
 def test_a_seed_gives_one_case():
