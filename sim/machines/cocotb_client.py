@@ -26,7 +26,7 @@ def build_simulation(config: Config, *, dut: Component | None = None, waves: boo
     return build(text, "nnp", waves=waves)
 
 
-class Remote:
+class CocotbClient:
     """One cocotb simulation; arguments and methods as those of `sim.machines.library.Library`."""
 
     def __init__(self, config: Config, *, dut: Component | None = None, seed: int = 0, gap: float = 0.0,

@@ -219,6 +219,6 @@ def machine(kind: str, config: Config, **options) -> Machine:
             from concord.sim.machines.library import Library
             return HardwareMachine(Library(config, **options))
         case "cocotb":
-            from concord.sim.machines.cocotb_client import Remote
-            return HardwareMachine(Remote(config, **options))
+            from concord.sim.machines.cocotb_client import CocotbClient
+            return HardwareMachine(CocotbClient(config, **options))
     raise ValueError(f"there is no machine {kind!r}: choose one of {', '.join(KINDS)}")
