@@ -70,7 +70,7 @@ SAMPLE_OUTPUT = """\
 """
 
 
-class Transfers:
+class StreamHarness:
     """A Verilated component whose ports are streams; others hold their first values.
 
     Built once per distinct Verilog.

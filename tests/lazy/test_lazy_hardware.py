@@ -10,7 +10,7 @@ from concord.golden.lazy.lazy_update import Parameters
 from concord.hw.lazy.exponent_search import COUNTS
 from concord.hw.lazy.lazy_update import LazyUpdate
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.machines.stream_harness import Transfers
+from concord.sim.machines.stream_harness import StreamHarness
 from concord.sim.stimulus.lazy_passes import Given, bins, draw
 from concord.spec.training import E_MIN, LazyFormat
 
@@ -19,9 +19,9 @@ SMALL = {"3-5": LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2),
 
 
 @cache
-def unit(fmt: LazyFormat, lanes: int) -> Transfers:
+def unit(fmt: LazyFormat, lanes: int) -> StreamHarness:
     """One for each format and width: building takes longer than running."""
-    return Transfers(LazyUpdate(fmt, lanes), "lazy_update")
+    return StreamHarness(LazyUpdate(fmt, lanes), "lazy_update")
 
 
 def words(values, lanes):
@@ -29,7 +29,7 @@ def words(values, lanes):
     return np.pad(values, (0, -len(values) % lanes)).reshape(-1, lanes)
 
 
-def compare(verilated: Transfers, passes: list[Given], *, pause: float = 0.0):
+def compare(verilated: StreamHarness, passes: list[Given], *, pause: float = 0.0):
     """Send passes, and compare every bit of what comes out with golden."""
     lanes = verilated.dut.lanes
     lengths = [-(-len(given.update) // lanes) for given in passes]
