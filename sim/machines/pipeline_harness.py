@@ -70,7 +70,7 @@ class Port:
         return packed
 
 
-class Lanes:
+class PipelineHarness:
     """A Verilated component without handshakes: each cycle takes a record of its inputs, and gives one of its outputs.
 
     Built once per distinct Verilog. Ports are named as Amaranth flattens them (`i__value`).
