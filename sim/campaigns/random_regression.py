@@ -52,7 +52,7 @@ class Failure:
 
 
 @dataclass(kw_only=True, slots=True)
-class Volume:
+class Totals:
     """What many programs showed.
 
     Attributes:
@@ -67,7 +67,7 @@ class Volume:
     bins: dict[str, Counter] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
-    def add(self, other: "Volume") -> None:
+    def add(self, other: "Totals") -> None:
         """Add what others showed."""
         self.programs += other.programs
         self.cycles += other.cycles
@@ -88,9 +88,9 @@ def case(config: str, seed: int, program: int) -> Case:
     return (random_illegal if program % FAULTY == FAULTY - 1 else random_program)(preset(config), rng)
 
 
-def chunk(config: str, seed: int, programs: Iterable[int], trace: Path | None = None) -> Volume:
+def chunk(config: str, seed: int, programs: Iterable[int], trace: Path | None = None) -> Totals:
     """Run some programs on one machine; the first that fails is made smaller and ends the chunk."""
-    programs, found = list(programs), Volume(bins={config: Counter()})
+    programs, found = list(programs), Totals(bins={config: Counter()})
     with _machine(config, seed, programs[0], trace) as hardware:
         for program in programs:
             one = case(config, seed, program)
@@ -128,14 +128,14 @@ def _smaller(one: Case, seed: int, program: int) -> Case:
     return shrink(one, fails) if fails(one) else one
 
 
-def volume(configs: Iterable[str], programs: int, *, seed: int = 1, processes: int = 1,
-           progress: Callable[[int], None] = lambda count: None) -> Volume:
+def run_programs(configs: Iterable[str], programs: int, *, seed: int = 1, processes: int = 1,
+           progress: Callable[[int], None] = lambda count: None) -> Totals:
     """Run `programs` random programs, shared out evenly over `configs`.
 
     Args:
         progress: Told how many more are done.
     """
-    configs, total = list(configs), Volume()
+    configs, total = list(configs), Totals()
     for config in configs:
         build("library", preset(config))
     share = -(-programs // len(configs))
@@ -148,7 +148,7 @@ def volume(configs: Iterable[str], programs: int, *, seed: int = 1, processes: i
     return total
 
 
-def tell(found: Volume, seconds: float, console: Console) -> None:
+def tell(found: Totals, seconds: float, console: Console) -> None:
     """Print bins and failures."""
     table = Table("bin", *found.bins, title="Programs that hit each bin")
     for name in sorted(set().union(*found.bins.values())):
@@ -173,14 +173,14 @@ def main(
     if program is not None:
         trace = Path("build") / f"{configs[0]}-{seed}-{program}.vcd"
         trace.parent.mkdir(exist_ok=True)
-        found = Volume()
+        found = Totals()
         found.add(chunk(configs[0], seed, [program], trace))
         console.print(case(configs[0], seed, program).text, markup=False)
         console.print(f"waveform: {trace}", soft_wrap=True)
     else:
         with Progress(console=console, transient=True) as bars:
             task = bars.add_task("programs", total=programs)
-            found = volume(configs, programs, seed=seed, processes=processes,
+            found = run_programs(configs, programs, seed=seed, processes=processes,
                            progress=lambda count: bars.advance(task, count))
     tell(found, time.monotonic() - began, console)
     raise typer.Exit(bool(found.failures))
