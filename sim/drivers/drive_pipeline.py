@@ -6,7 +6,7 @@ from cocotb.triggers import RisingEdge
 from concord.sim.drivers.stream import start
 
 
-async def flow(dut, inputs: Mapping[str, Sequence[int]], outputs: Sequence[str], latency: int) -> dict[str, list[int]]:
+async def drive_pipeline(dut, inputs: Mapping[str, Sequence[int]], outputs: Sequence[str], latency: int) -> dict[str, list[int]]:
     """What the ports `outputs` show for each record of `inputs`; the unit is started first.
 
     Args:

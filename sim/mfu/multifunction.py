@@ -11,7 +11,7 @@ from amaranth.lib import data
 from concord.golden.mfu.multifunction import multifunction
 from concord.hw.lib.payloads import Control
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack, unpack
 from concord.spec.config import preset
 from concord.spec.mfu import TAPS, Tap
@@ -43,7 +43,7 @@ async def matches_golden(dut):
     late[:int(os.environ["FACTOR_AT"])] = 0x5555
     inputs = {"value": pack(WORD, value), "addend": pack(WORD, addend), "factor": pack(WORD, late),
               "tap": pack(BROUGHT, taps), "control": pack(Control, control)}
-    got = await flow(dut, inputs, ["value_out", "tap_out"], int(os.environ["LATENCY"]))
+    got = await drive_pipeline(dut, inputs, ["value_out", "tap_out"], int(os.environ["LATENCY"]))
     done = np.arange(count) < count - int(os.environ["FACTOR_AT"])  # words whose factor came within the stream
     given = {"value": value, "addend": addend, "factor": factor}
     given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage} | {"tap": (control["tap"], Tap)}

@@ -8,7 +8,7 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from concord.golden.mvm.overflow import misfits
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack
 from concord.sim.stimulus.random_values import integers
 
@@ -28,7 +28,7 @@ async def matches_golden(dut):
     values = np.where(small, values >> max(0, WIDTH - BITS), values)
     valid, used = rng.random(cycles) < 0.8, rng.integers(0, COUNT + 1, cycles)
     shape = data.ArrayLayout(signed(WIDTH), COUNT)
-    got = await flow(dut, {"values": pack(shape, values), "valid": valid, "used": used}, ["misfits", "excess"], LATENCY)
+    got = await drive_pipeline(dut, {"values": pack(shape, values), "valid": valid, "used": used}, ["misfits", "excess"], LATENCY)
     want = [misfits(row[:count], BITS) if on else (0, 0) for row, count, on in zip(values, used, valid, strict=True)]
     for k, name in enumerate(("misfits", "excess")):
         assert_equal(name, got[name], [each[k] for each in want], values=values, valid=valid, used=used)
