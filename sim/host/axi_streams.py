@@ -11,7 +11,7 @@ from concord.hw.lazy.exponent_search import COUNTS, pass_answer
 from concord.hw.lazy.lazy_update import lazy_block, lazy_elements, lazy_parameters
 from concord.sim.drivers.axi_stream import pauses
 from concord.sim.drivers.stream import start
-from concord.sim.stimulus.lazy_passes import draw
+from concord.sim.stimulus.lazy_passes import random_pass
 from concord.spec.training import E_MIN, LazyFormat
 
 FMT = LazyFormat(**json.loads(os.environ["FORMAT"]))
@@ -58,7 +58,7 @@ async def matches_golden(dut, stall):
             ends[name].set_pause_generator(pauses(seed, stall))
     dut.clear.value = 0
     await start(dut)
-    passes = [draw(rng, FMT, int(rng.integers(1, 5 * LANES))) for _ in range(100)]
+    passes = [random_pass(rng, FMT, int(rng.integers(1, 5 * LANES))) for _ in range(100)]
     for given in passes:
         head = {"exponent": given.old.exponent - E_MIN, "update_exponent": given.update_exponent - E_MIN,
                 "change": given.change}

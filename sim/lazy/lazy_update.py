@@ -12,7 +12,7 @@ from concord.hw.lazy.exponent_search import COUNTS, pass_answer
 from concord.hw.lazy.lazy_update import lazy_block, lazy_elements, lazy_parameters
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.stream import Sink, Source, pack, reset, start, unpack
-from concord.sim.stimulus.lazy_passes import Given, again, bins, draw, overflowing
+from concord.sim.stimulus.lazy_passes import Given, again, bins, overflowing, random_pass
 from concord.spec.training import E_MIN, LazyFormat
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -109,7 +109,7 @@ async def matches_golden(dut, stall):
     bench, rng = Bench(dut, stall=stall), np.random.default_rng(cocotb.RANDOM_SEED)
     await bench.start()
     met, totals = Counter(), dict.fromkeys(TOTALS, 0)
-    passes = [draw(rng, FMT, int(rng.integers(1, 6 * LANES + 1))) for _ in range(400)]
+    passes = [random_pass(rng, FMT, int(rng.integers(1, 6 * LANES + 1))) for _ in range(400)]
     while passes:
         golden = [given.golden for given in passes]
         bench.send(passes)
@@ -172,12 +172,12 @@ async def reset_within_a_pass(dut):
     await start(dut)
     for cycles in range(5, 60, 7):
         bench = Bench(dut)
-        bench.send([draw(rng, FMT, 8 * LANES) for _ in range(4)])
+        bench.send([random_pass(rng, FMT, 8 * LANES) for _ in range(4)])
         await ClockCycles(dut.clk, cycles)
         bench.stop()
         await reset(dut)
         bench = Bench(dut)
-        passes = [draw(rng, FMT, 3 * LANES) for _ in range(3)]
+        passes = [random_pass(rng, FMT, 3 * LANES) for _ in range(3)]
         bench.send(passes)
         await bench.check(passes, [given.golden for given in passes])
         bench.stop()

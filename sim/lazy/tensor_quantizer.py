@@ -36,7 +36,7 @@ class Given:
         return np.pad(self.sums, (0, -len(self.sums) % LANES)).reshape(-1, LANES)
 
 
-def draw(rng, size: int) -> list[Given]:
+def random_block(rng, size: int) -> list[Given]:
     """A block of any kind, to be measured and then converted, mostly under its own exponent."""
     top = 1 << SUM_BITS - 1
     anything = rng.integers(-top + 1, top, size)
@@ -110,7 +110,7 @@ async def matches_golden(dut, stall):
     """Blocks of all kinds, measured and converted."""
     bench, rng = Bench(dut, stall=stall), np.random.default_rng(cocotb.RANDOM_SEED)
     await start(dut)
-    passes = [given for _ in range(500) for given in draw(rng, int(rng.integers(1, 5 * LANES + 1)))]
+    passes = [given for _ in range(500) for given in random_block(rng, int(rng.integers(1, 5 * LANES + 1)))]
     bench.send(passes)
     await bench.check(passes)
     missing = {name for given in passes for name in bins(given)}
@@ -124,7 +124,7 @@ async def takes_and_gives_a_word_every_cycle(dut, convert):
     """Blocks in a row leave no bubble, however short."""
     rng, bench = np.random.default_rng(cocotb.RANDOM_SEED), Bench(dut)
     await start(dut)
-    passes = [draw(rng, LANES)[convert] for _ in range(100)]
+    passes = [random_block(rng, LANES)[convert] for _ in range(100)]
     bench.send(passes)
     checking, count = cocotb.start_soon(bench.check(passes)), sum(len(given.words) for given in passes)
     taken, given = [], []

@@ -22,7 +22,7 @@ class Given:
         return one_pass(self.old, self.update, self.update_exponent, self.change)
 
 
-def draw(rng, fmt: LazyFormat, size: int) -> Given:
+def random_pass(rng, fmt: LazyFormat, size: int) -> Given:
     """A pass of `size` elements, mostly without a change."""
     some = rng.random() < 0.9
     old = Parameters(some * _mantissas(rng, fmt, size), some * _residuals(rng, fmt, size), _exponent(rng), fmt)

@@ -11,7 +11,7 @@ from concord.hw.lazy.exponent_search import COUNTS
 from concord.hw.lazy.lazy_update import LazyUpdate
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.machines.stream_harness import StreamHarness
-from concord.sim.stimulus.lazy_passes import Given, bins, draw
+from concord.sim.stimulus.lazy_passes import Given, bins, random_pass
 from concord.spec.training import E_MIN, LazyFormat
 
 SMALL = {"3-5": LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2),
@@ -74,7 +74,7 @@ def test_every_step(fmt):
 def test_answers_of_single_elements(fmt):
     """What blocks of one element ask for, where nothing hides behind a larger neighbour."""
     rng = np.random.default_rng(fmt.bits)
-    compare(unit(fmt, 8), [draw(rng, fmt, 1) for _ in range(10_000)], pause=0.2)
+    compare(unit(fmt, 8), [random_pass(rng, fmt, 1) for _ in range(10_000)], pause=0.2)
 
 
 @pytest.mark.parametrize("lanes", [3, 8])
@@ -83,7 +83,7 @@ def test_a_million_random_steps(lanes):
     fmt, rng, met = LazyFormat(), np.random.default_rng(lanes), set()
     steps = 0
     while steps < 600_000:
-        passes = [draw(rng, fmt, int(rng.integers(1, 2 ** rng.integers(1, 13)))) for _ in range(200)]
+        passes = [random_pass(rng, fmt, int(rng.integers(1, 2 ** rng.integers(1, 13)))) for _ in range(200)]
         golden = compare(unit(fmt, lanes), passes, pause=0.1 * (steps == 0))
         steps += sum(len(given.update) for given in passes)
         met |= {name for pair in zip(passes, golden, strict=True) for name, hit in bins(*pair).items() if hit}
@@ -95,7 +95,7 @@ def test_words_follow_each_other_across_blocks():
     rng, fmt, lanes = np.random.default_rng(3), LazyFormat(), 8
     verilated = unit(fmt, lanes)
     search, latency = verilated.dut.search, verilated.dut.latency
-    passes = [draw(rng, fmt, lanes * (search + int(rng.integers(40)))) for _ in range(300)]
+    passes = [random_pass(rng, fmt, lanes * (search + int(rng.integers(40)))) for _ in range(300)]
     compare(verilated, passes)
     count = sum(len(given.update) for given in passes) // lanes
     assert verilated.cycles <= count + latency + 2 * search + 10
