@@ -23,7 +23,7 @@ SUM_BITS, LANES, LATENCY = (int(os.environ[name]) for name in ("SUM_BITS", "LANE
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One pass of a block; `exponent` where it converts."""
+    """One pass over a block: it measures, or it converts under `exponent`."""
 
     sums: np.ndarray
     lsb: int
@@ -32,12 +32,12 @@ class Given:
 
     @property
     def words(self) -> np.ndarray:
-        """Sums as words, with zeros behind the last."""
+        """The sums as words of LANES, padded with zeros after the last sum."""
         return np.pad(self.sums, (0, -len(self.sums) % LANES)).reshape(-1, LANES)
 
 
 def random_block(rng, size: int) -> list[Given]:
-    """A block of any kind, to be measured and then converted, mostly under its own exponent."""
+    """Make a random block: a pass that measures it, and a pass that converts it, mostly under the measured exponent."""
     top = 1 << SUM_BITS - 1
     anything = rng.integers(-top + 1, top, size)
     powers = rng.choice([-1, 1], size) << rng.integers(0, SUM_BITS - 1, size)
@@ -56,7 +56,7 @@ def random_block(rng, size: int) -> list[Given]:
 
 
 def bins(given: Given) -> dict[str, bool]:
-    """What a pass is an example of."""
+    """The bins of functional coverage, and whether the pass hits each."""
     largest, bits = int(np.abs(given.sums).max()), WIDTHS[given.code]
     own = measure(given.sums, given.lsb).item()
     if given.exponent is None:
@@ -79,7 +79,7 @@ class Bench:
             side(dut, name, seed=cocotb.RANDOM_SEED, stall=p) for side, name, p in sides)
 
     def send(self, passes: list[Given]):
-        """Queue passes."""
+        """Queue the words of passes."""
         self.block.put(*pack(block_order(), {
             "lsb": [given.lsb for given in passes], "bits": [given.code for given in passes],
             "convert": [given.exponent is not None for given in passes],
@@ -89,7 +89,7 @@ class Bench:
             self.i.put(*pack(block_sums(SUM_BITS, LANES), {"sums": given.words, "last": np.arange(count) == count - 1}))
 
     async def check(self, passes: list[Given]):
-        """Receive what passes give, and compare."""
+        """Receive the results of passes and compare them with golden."""
         for given in passes:
             if given.exponent is None:
                 exponent = await self.measured.get()
@@ -121,7 +121,7 @@ async def matches_golden(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(convert=[False, True])
 async def takes_and_gives_a_word_every_cycle(dut, convert):
-    """Blocks in a row leave no bubble, however short."""
+    """Blocks in a row leave no idle cycle, even blocks of one word."""
     rng, bench = np.random.default_rng(cocotb.RANDOM_SEED), Bench(dut)
     await start(dut)
     passes = [random_block(rng, LANES)[convert] for _ in range(100)]

@@ -1,4 +1,4 @@
-"""Testbench of hw.mfu.activation against golden.mfu.multifunction. LATENCY is the unit's."""
+"""Testbench of hw.mfu.activation against golden.mfu.multifunction. LATENCY is the latency of the unit."""
 
 import os
 
@@ -12,7 +12,7 @@ from concord.spec.operations import Stage, codes
 
 @cocotb.test()
 async def matches_golden(dut):
-    """Random patterns, the function changing every cycle."""
+    """Random bit patterns; the function changes every cycle."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     a = rng.integers(0, 1 << 16, 30_000, dtype=np.uint16)
     op = rng.choice(codes(Stage.ACT), a.size)

@@ -1,4 +1,4 @@
-"""Testbench of hw.mfu.adder against golden.mfu.multifunction. LATENCY is the unit's."""
+"""Testbench of hw.mfu.adder against golden.mfu.multifunction. LATENCY is the latency of the unit."""
 
 import os
 
@@ -17,7 +17,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 @cocotb.test()
 async def matches_golden(dut):
-    """Any patterns, and pairs that nearly cancel, the operation changing every cycle."""
+    """Random bit patterns, and pairs that nearly cancel; the operation changes every cycle."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     a, b = rng.integers(0, 1 << 16, (2, 20_000), dtype=np.uint16)
     near = a ^ rng.choice(np.array([0, 0x8000, 0x8001, 3, 0x400], np.uint16), a.size)

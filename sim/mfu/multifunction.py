@@ -1,6 +1,6 @@
 """Testbench of hw.mfu.multifunction against golden.mfu.multifunction.
 
-CONFIG names the preset, LATENCY and FACTOR_AT are the unit's.
+CONFIG names the preset; LATENCY and FACTOR_AT are the unit's attributes `latency` and `factor_at`.
 """
 
 import os
@@ -28,7 +28,7 @@ BROUGHT = data.ArrayLayout(WORD, TAPS)
 
 @cocotb.test()
 async def matches_golden(dut):
-    """Any words and taps, half of them near one, the control changing every cycle."""
+    """Random words and taps, half of them numbers near one; the control changes every cycle."""
     rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 4000
     value, addend, factor = rng.integers(0, 1 << 16, (3, count, LANES), dtype=np.uint16)
     calm = rng.random(count) < 0.5

@@ -1,4 +1,4 @@
-"""Testbench of hw.mfu.multiplier against golden.mfu.multifunction. LATENCY is the unit's."""
+"""Testbench of hw.mfu.multiplier against golden.mfu.multifunction. LATENCY is the latency of the unit."""
 
 import os
 
@@ -16,7 +16,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 @cocotb.test()
 async def matches_golden(dut):
-    """Any patterns, pairs whose product is near the smallest numbers, and bypasses."""
+    """Random bit patterns, pairs whose product is near the smallest numbers, and bypasses."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     a, b = rng.integers(0, 1 << 16, (2, 20_000), dtype=np.uint16)
     field = np.clip(rng.integers(3, 20, a.size) - (a >> 10 & 31).astype(int), 0, 31).astype(np.uint16)
