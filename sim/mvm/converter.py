@@ -36,7 +36,7 @@ async def matches_golden(dut):
     inputs = {"i": pack(conversion(CONFIG), control),
               "sums": pack(data.ArrayLayout(signed(CONFIG.sum_bits), LANES), sums),
               "start": pack(data.ArrayLayout(signed(CONFIG.bias_bits), LANES), start)}
-    tail = LATENCY + OverflowCounter.latency  # the outputs follow after different times
+    tail = LATENCY + OverflowCounter.latency  # the outputs have different latencies
     inputs = {name: [*payloads, *payloads[:1] * tail] for name, payloads in inputs.items()}
     got = await drive_pipeline(dut, inputs, ["valid", "o", *EVENTS], 0)
 

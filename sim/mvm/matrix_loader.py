@@ -22,7 +22,7 @@ CONFIG = from_text(os.environ["CONFIG"])
 
 
 class RegisterFile:
-    """A register file in the place of the real one."""
+    """A model of the matrix register file."""
 
     def __init__(self, dut):
         n, tiles = CONFIG.native_dim, CONFIG.matrix_tiles
@@ -50,7 +50,7 @@ class RegisterFile:
 
 
 def compare(register_file: RegisterFile, tiles, mantissas, exponents):
-    """What has been written of `tiles`: mantissas [tiles, n, n] and exponents [tiles, n]."""
+    """Compare what has been written of `tiles` with mantissas [tiles, n, n] and exponents [tiles, n]."""
     count, n = exponents.shape
     assert_equal("mantissas", register_file.mantissas[tiles].reshape(count, n, n), mantissas, tile=tiles)
     assert_equal("exponents", register_file.exponents[tiles], exponents[..., None].repeat(CONFIG.groups, 2), tile=tiles)
@@ -58,7 +58,7 @@ def compare(register_file: RegisterFile, tiles, mantissas, exponents):
 
 
 def sparse(rng, shape):
-    """Factors that leave out the last columns of some tiles, single elements of others, or all."""
+    """A mask that clears the last columns of some tiles, single elements of others, and some whole tiles."""
     keep = rng.choice([0, 1, CONFIG.lanes, CONFIG.native_dim], (shape[0], 1, 1))
     return (np.arange(CONFIG.native_dim) < keep) & (rng.random(shape) < rng.choice([0.05, 1], (shape[0], 1, 1)))
 
@@ -66,7 +66,7 @@ def sparse(rng, shape):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def loads_words(dut, stall):
-    """Tiles in both modes, in any order."""
+    """Tiles in both modes, in random order."""
     rng, n = np.random.default_rng(cocotb.RANDOM_SEED), CONFIG.native_dim
     sources = {name: Source(dut, name, seed=cocotb.RANDOM_SEED, stall=stall) for name in ("load", "word", "packed")}
     await start(dut)
@@ -90,7 +90,7 @@ async def loads_words(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def loads_records(dut, stall):
-    """Packed tiles; one that breaks off after some records leaves no trace in the mark of the next."""
+    """Packed tiles; a tile that ends after some records does not change the zero mark of the next one."""
     rng, n, fmt = np.random.default_rng(cocotb.RANDOM_SEED), CONFIG.native_dim, CONFIG.weights
     sources = {name: Source(dut, name, seed=cocotb.RANDOM_SEED, stall=stall) for name in ("load", "word", "packed")}
     await start(dut)

@@ -1,4 +1,4 @@
-"""Testbench of hw.mvm.normalizer against golden.lib.float16. LATENCY and WIDTH are the unit's."""
+"""Testbench of hw.mvm.normalizer against golden.lib.float16. LATENCY and WIDTH are the unit's attributes."""
 
 import os
 

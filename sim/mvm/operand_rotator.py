@@ -1,4 +1,4 @@
-"""Testbench of hw.mvm.operand_rotator: columns find the bank that their tile lies in."""
+"""Testbench of hw.mvm.operand_rotator: each column is moved to the bank of its tile."""
 
 import os
 

@@ -26,14 +26,14 @@ WIDTH, LATENCY = (int(os.environ[name]) for name in ("WIDTH", "LATENCY"))
 
 
 def exponents(rng, fmt, shape):
-    """Stored exponents, many at the ends of their range."""
+    """Random stored exponents, many of them at the ends of their range."""
     largest = fmt.e_max - fmt.e_min
     return np.where(rng.random(shape) < 0.3, rng.choice((0, largest), shape), rng.integers(0, largest + 1, shape))
 
 
 @cocotb.test()
 async def matches_golden(dut):
-    """Lane groups and operands of any mantissas and exponents in both modes, one each cycle."""
+    """Random mantissas and exponents in both modes, one lane group with its operand in each cycle."""
     rng, cycles = np.random.default_rng(cocotb.RANDOM_SEED), 600
     n, lanes, fmts = CONFIG.native_dim, CONFIG.lanes, (CONFIG.weights, CONFIG.activations)
     weights, vector = mantissas(rng, fmts[0], (cycles, n, lanes)), mantissas(rng, fmts[1], (cycles, lanes))

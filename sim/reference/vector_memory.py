@@ -14,16 +14,16 @@ from concord.spec.isa import VRFS, depth
 
 
 class Vectors:
-    """Answers the ports `request`, `grant` and `data` of `dut`, and takes its `writes`, if it has any, when `free`.
+    """Vector memories at the ports `request`, `grant` and `data` of `dut`, and at `writes` and `free` if it has them.
 
-    While no word was asked for, `data` is noise. A word is readable in the cycle after its write.
+    When no word was requested, `data` is noise. A word is readable in the cycle after its write.
 
     Args:
         stall: Probability that a cycle grants no read, or that a memory takes no write.
 
     Attributes:
-        words: Of each memory its words, random at the start.
-        reads: (memory, address) of each word read.
+        words: Words of each memory; they are random at the start.
+        reads: Pairs (memory, address) of the words that have been read.
     """
 
     def __init__(self, dut, config: Config, *, seed: int, stall: float):

@@ -17,7 +17,7 @@ from concord.spec.operations import Stage
 
 def random_chains(config: Config, rng: np.random.Generator, count: int,
                   wanted: Callable[[Chain], bool] = lambda _: True) -> list[Chain]:
-    """`count` chains of random legal programs, in program order, but for those that are not `wanted`."""
+    """`count` chains of random legal programs, in program order; chains that are not `wanted` are left out."""
     chains = []
     while len(chains) < count:
         modes = memory_stimulus.modes(config, rng)
@@ -32,7 +32,7 @@ def random_chains(config: Config, rng: np.random.Generator, count: int,
 
 
 def pipelines(chain: Chain) -> tuple[str, ...]:
-    """Pipelines that a chain runs through."""
+    """Names of the pipelines that a chain runs through."""
     pointwise = any(SPECS[i.op].operation for i in chain.instructions)
     if chain.product:
         return ("fetch", "product") if chain.pushes else ("fetch", "product", "mfu")
@@ -41,14 +41,14 @@ def pipelines(chain: Chain) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Word:
-    """What one word of a chain touches, behind the product if there is one.
+    """The addresses that one word of a chain reads and writes; of a chain with a product, one word of its result.
 
-    Memories are indices, as in `hw.lib.payloads`.
+    Memories are numbered as in `hw.lib.payloads`.
 
     Attributes:
-        source:   (memory, address), None where the word comes from a queue or a product.
-        operands: Addresses by memory.
-        writes:   Addresses by memory.
+        source:   Pair (memory, address); None if the word comes from a queue or a product.
+        operands: Addresses of the operands, by memory.
+        writes:   Addresses of the writes, by memory.
     """
 
     iteration: int
@@ -63,7 +63,7 @@ class Word:
 
 
 def words(chain: Chain) -> list[Word]:
-    """The words of all iterations in order."""
+    """The words of all iterations of a chain, in order."""
     found, source = [], chain.source
     for iteration in range(chain.registers.iterations):
         for index in range(chain.words):
@@ -99,7 +99,7 @@ def fields(config: Config, chain: Chain) -> dict:
         "stride_y": r.stride_y & address, "stride_out": r.stride_out & address, "memory": source.mem - 1,
         "control": {0: {}, 1: {}}, "operands": {}, "writes": {}}
     if chain.random_source:
-        # The farthest iteration is the last along x and y.
+        # The iteration with the highest addresses is the last one along x and y.
         reach = (r.iterations_x - 1) * r.stride_x + (r.iterations // r.iterations_x - 1) * r.stride_y
         record["source"] = _access(source, chain.source_words, reach)
     if product:
@@ -135,7 +135,7 @@ def _operations(chain, record):
 
 
 def _writes(chain, record):
-    """Writes with the stages passed before each; the first places other than the chain's end are taps."""
+    """The writes, each with the stages that its word has passed; writes before the end of the chain are taps."""
     places, passed = [], 0
     for instruction in chain.instructions:
         spec = SPECS[instruction.op]
@@ -158,7 +158,7 @@ def _writes(chain, record):
 
 
 def meaning(record: dict) -> dict:
-    """A whole record of `hw.lib.payloads.chain`, without what does not matter in it."""
+    """A record of `hw.lib.payloads.chain` without the fields that have no meaning in it."""
     selects = [w["select"] for w in record["writes"].values() if w["valid"]] + [record["net_select"]] * record["net"]
     used = {select["tap"] for select in selects if select["tapped"]}
     product = record["product"] if record["mv_mul"] else {

@@ -1,4 +1,4 @@
-"""Faults for random programs: instructions with which a machine must stop, by the error that it must tell."""
+"""Faults for random programs: instructions that stop a machine, by the error that it must report."""
 
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import assemble
@@ -6,7 +6,7 @@ from concord.spec.check import check
 from concord.spec.config import Config
 from concord.spec.isa import MEMORY_NAMES, SPECS, VRFS, WORD, Error, Mem, Op, depth
 
-ATTEMPTS = 200  #: Random faults that are tried before an error counts as one that does not fit.
+ATTEMPTS = 200  #: Number of random faults that are tried before an error counts as impossible.
 _COPY = "v_rd NetQ\nv_wr NetQ\nend_chain\n"
 
 
@@ -18,10 +18,11 @@ def errors(config: Config) -> tuple[Error, ...]:
 
 
 def fault(generator: ProgramGenerator, error: Error | None = None) -> list[int]:
-    """The generator's program and behind it one fault.
+    """The program of a generator, followed by one fault.
 
     Args:
-        error: The error that it causes; any that fits where left out.
+        generator: Generator with a legal program.
+        error:     Error that the fault causes; a random one if left out.
 
     Raises:
         ValueError: no program of this machine stops with `error`, or there is no room for the fault.
@@ -43,7 +44,7 @@ def fault(generator: ProgramGenerator, error: Error | None = None) -> list[int]:
 
 
 def _attempts(generator, error):
-    """The generator's program with a fault that stops with `error`, or None where no attempt has made one."""
+    """The program of a generator, followed by a fault that causes `error`; None if no attempt succeeds."""
     config, rng = generator.config, generator.rng
     for _ in range(ATTEMPTS):
         tail = assemble(_sane(config) + str(rng.choice(_FAULTS[error](generator))) + "\n")
@@ -58,7 +59,7 @@ def _attempts(generator, error):
 
 
 def _sane(config):
-    """Registers with which one word moves."""
+    """Text that sets the registers so that a chain moves one word."""
     return (f"s_wr Rows, {config.mfu_lanes}\ns_wr Columns, 1\nset_iterations 1\n"
             "s_wr StrideX, 0\ns_wr StrideY, 0\ns_wr StrideOut, 1\n")
 
@@ -149,7 +150,7 @@ def _product(generator):
     return f"{tile}{', integer' if generator.state().modes[tile] else ''}"
 
 
-#: Texts of which any one causes the error, on most machines.
+#: For each error, a function that makes texts; on most machines, each of them causes the error.
 _FAULTS = {
     Error.ILLEGAL: _illegal,
     Error.ALIGN: _align,
