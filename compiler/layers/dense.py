@@ -1,4 +1,7 @@
-"""Dense layers: one pass of a product and what follows it, cut where the accumulators hold fewer rows."""
+"""Dense layers: one chain of a product and the point-wise operations after it.
+
+A layer with more rows than the accumulators hold becomes several chains.
+"""
 
 import numpy as np
 from concord.compiler.lib import bounds, limits, tiling
@@ -12,10 +15,10 @@ from concord.spec.isa import Instruction, Mem, Op
 
 
 class DenseCompiler(LayerCompiler):
-    """A dense layer in either arithmetic.
+    """Compiles a dense layer in integers or in block floating point.
 
     Args:
-        arithmetic: What is said of one product and of what follows it.
+        arithmetic: Class that knows the product and the operations after it: `_Integer` or `_Block`.
     """
 
     from_queue = True
@@ -46,11 +49,11 @@ class DenseCompiler(LayerCompiler):
 
 
 class _Integer:
-    """activation(a * scale + offset): the stages M0, A1 and F1 behind the product.
+    """activation(a * scale + offset), where a is the product: its chain uses the stages M0, A1 and F1.
 
     Attributes:
-        source:    Where the codes' real values lie, in steps of the code.
-        out_scale: Binary places that the sums are moved right.
+        source:    Place of the input, in units of the step of its codes.
+        out_scale: Number of bits by which the sums are shifted right.
     """
 
     def __init__(self, build: Build, layer: Dense, source: Place, parts: int):
@@ -86,7 +89,7 @@ class _Integer:
 
 
 class _Block:
-    """activation(product + bias): the stages A0 and F0 behind the product. Attributes as in `_Integer`."""
+    """activation(product + bias): its chain uses the stages A0 and F0. The attributes are those of `_Integer`."""
 
     out_scale = None
 

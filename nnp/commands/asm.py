@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def asm(
-    source: Annotated[Path, typer.Argument(metavar="TEXT", help="Program text.", show_default=False)],
+    source: Annotated[Path, typer.Argument(metavar="TEXT", help="File of program text.", show_default=False)],
     output: Annotated[Path | None, typer.Option(
         "-o", help="File to write: instruction words if its name ends with .bin, otherwise firmware for `nnp run`.",
         show_default="TEXT.safetensors with --preset, else TEXT.bin")] = None,

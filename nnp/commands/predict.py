@@ -14,7 +14,8 @@ def predict(
     data: TestData = None,
     samples: Samples = None,
     first: First = 0,
-    output: Annotated[Path | None, typer.Option("-o", help="Write the outputs as .npy of binary16.")] = None,
+    output: Annotated[Path | None, typer.Option(
+        "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
     quiet: Quiet = False,
 ):
     """Predict classes in the machine's arithmetic, layer by layer, also for a model that no preset can run."""

@@ -18,7 +18,8 @@ def run(
     machine: Machine = MachineKind.GOLDEN,
     inputs: Inputs = None,
     data: TestData = None,
-    output: Annotated[Path | None, typer.Option("-o", help="Write the outputs as .npy of binary16.")] = None,
+    output: Annotated[Path | None, typer.Option(
+        "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
     waves: Annotated[Path | None, typer.Option("--waves", help="File to write a waveform to (VCD).")] = None,
     keep_state: Annotated[
         bool, typer.Option(
