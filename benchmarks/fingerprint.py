@@ -27,7 +27,7 @@ from concord.sim.machines.host import build, machine
 from concord.sim.machines.scoreboard import play
 from concord.sim.units import CONFIGURATIONS
 from concord.spec.config import PRESETS, preset
-from concord.spec.registers import EVENTS
+from concord.spec.registers import EVENTS, TIMES
 from rich.console import Console
 from rich.table import Table
 
@@ -56,8 +56,7 @@ def joined(digests: Iterable[str]) -> str:
 
 def counted(counters: dict) -> dict:
     """Hashes of the event counters and of the counters of time, and the clock cycles, from all counters."""
-    values = [count for _, count in sorted(counters.items())]
-    events, times = values[:len(EVENTS)], values[len(EVENTS):]
+    events, times = ([counters[counter] for counter in kind] for kind in (EVENTS, TIMES))
     return {"events": digest([events]), "times": digest([times]), "cycles": times[0]}
 
 

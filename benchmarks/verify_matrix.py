@@ -12,7 +12,8 @@ import typer
 from concord.benchmarks.side_by_side import side_by_side
 from concord.nnp.lib.options import MachineKind
 from concord.nnp.verify.builds import Builds
-from concord.nnp.verify.verification import Request, verify_model
+from concord.nnp.verify.inputs import Source
+from concord.nnp.verify.verification import Request, prepare, verify_model
 from concord.spec.config import preset
 from concord.spec.formats import Format
 from concord.train.lib import networks
@@ -58,17 +59,18 @@ def builds() -> Builds:
 
 def mismatches(path: Path, name: str, samples: int) -> int:
     """Bits and event counters that differ on the simulated machine."""
-    request = Request(
-        path=path, place=str(path), samples=str(samples), first=0, preset=name, kind=MachineKind.LIBRARY, jobs=1,
-        folder=OUT)
-    done = verify_model(request, builds(), Console(file=io.StringIO()))
+    console = Console(file=io.StringIO())
+    source = Source(inputs=None, data=None, samples=str(samples), first=0, default=samples)
+    request = Request(path=path, place=str(path), source=source, preset=name, kind=MachineKind.LIBRARY, jobs=1,
+                      folder=OUT, waves=False)
+    done = verify_model(prepare(request, console), builds(), console)
     return done.bits + done.reference_bits + len(done.events)
 
 
 def perceptron(name: str, row: str, column: str, recipe: Recipe, samples: int) -> tuple[str, str, int]:
     """Train a network and verify it: where it stands in the table, and its mismatches."""
     path = OUT / f"mlp-{os.getpid()}.safetensors"
-    train_image(path, network="benchmarks.verify_matrix:small", recipe=recipe, epochs=EPOCHS, samples=SAMPLES)
+    train_image(path, network="concord.benchmarks.verify_matrix:small", recipe=recipe, epochs=EPOCHS, samples=SAMPLES)
     return row, column, mismatches(path, name, samples)
 
 
@@ -76,7 +78,7 @@ def lstm(gates: Gates, bits: int, folder: Path | None, samples: int) -> tuple[st
     """The same of an LSTM."""
     path = OUT / f"lstm-{os.getpid()}.safetensors"
     train_recurrent(path, weights_format=Format(bits=bits, symmetric=True), input_format=Format(bits=8, symmetric=True),
-               gates=gates, epochs=LSTM_EPOCHS, folder=folder)
+                    gates=gates, epochs=LSTM_EPOCHS, folder=folder)
     return str(gates), f"W{bits}/A8", mismatches(path, "speech", samples)
 
 

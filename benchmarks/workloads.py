@@ -6,7 +6,7 @@ import numpy as np
 from concord.golden.host.messages import input_message, packed_message, program_message, write_message
 from concord.spec.assembler import assemble
 from concord.spec.config import Config
-from concord.spec.isa import VRFS, Mem, depth
+from concord.spec.memories import MEMORY_NAMES, STAGE_MEMORIES, VRFS, depth
 
 LSTM = """
 s_wr Columns, {columns}
@@ -103,12 +103,10 @@ def products(config: Config, *, size: int, count: int) -> Workload:
 
 def _targets(config: Config, words: int):
     """Places for results, over and over."""
-    names = {Mem.ADDSUB_VRF0: "AddSubVrf0", Mem.ADDSUB_VRF1: "AddSubVrf1", Mem.MULTIPLY_VRF0: "MultiplyVrf0",
-             Mem.MULTIPLY_VRF1: "MultiplyVrf1"}
     while True:
-        for mem, name in names.items():
+        for mem in STAGE_MEMORIES:
             for place in range(depth(config, mem) // words):
-                yield f"{name}, {place * words}"
+                yield f"{MEMORY_NAMES[mem]}, {place * words}"
 
 
 def lstm(config: Config, *, hidden: int, steps: int) -> Workload:

@@ -13,7 +13,7 @@ from concord.compiler.lib.tensors import Tensor
 from concord.golden.host.firmware import Direction
 from concord.model.layers.layer import Layer
 from concord.model.model import INPUT, Model
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 
 #: Name of the network's input when it comes in reverse order, from the last time step to the first one.
 BACKWARD = "backward"
@@ -126,7 +126,7 @@ class Graph:
         return tuple(self._place(layer.name, mem, layer.outputs, f"{layer.name}, output") for mem in memories)
 
     def _slot(self, layer: Layer, index: int) -> Place | None:
-        """The place of the tensor that enters at `index` within a layer's result; None if the result does not contain it."""
+        """The place in a layer's result of the tensor that enters at `index`; None if the result does not contain it."""
         offsets = COMPILERS[type(layer)].offsets(layer, self._build.config)
         if offsets is None or layer is self._model.layers[-1]:
             return None

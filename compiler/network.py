@@ -11,7 +11,7 @@ from concord.compiler.support import problems
 from concord.golden.host.firmware import Firmware
 from concord.model.model import Model
 from concord.spec.config import Config
-from concord.spec.isa import MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from concord.spec import config, isa, messages, registers
+from concord.spec import config, isa, memories, messages, registers
 from concord.spec.enum_docs import comments, described
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -19,7 +19,7 @@ def pages() -> dict[str, str]:
         "isa": isa,
         "opcodes": _opcodes(),
         "fields": [(name, field.lo, field.lo + field.width - 1) for name, field in isa.FIELDS.items()],
-        "memories": described(isa.Mem, isa.MEMORY_NAMES),
+        "memories": described(memories.Mem, memories.MEMORY_NAMES),
         "scalar_registers": described(isa.Reg, isa.REGISTER_NAMES),
         "errors": described(isa.Error),
         "kinds": described(messages.MessageKind),
@@ -42,13 +42,13 @@ def _opcodes() -> list[dict]:
     meanings = comments(isa.Op)
     rows = []
     for op, spec in isa.SPECS.items():
-        memories = [isa.MEMORY_NAMES[mem] for mem in spec.mems or ((spec.operand,) if spec.operand else ())]
+        taken = [memories.MEMORY_NAMES[mem] for mem in spec.mems or ((spec.operand,) if spec.operand else ())]
         rows.append(
             {
                 "code": int(op),
                 "name": op.name.lower(),
                 "fields": ", ".join(f"`{field}`" for field in spec.fields),
-                "memories": ", ".join(memories),
+                "memories": ", ".join(taken),
                 "stage": spec.place if spec.operation else "",
                 "meaning": f"MFU {spec.mfu}, {spec.operation.meaning}." if spec.operation else meanings[op.name],
             }

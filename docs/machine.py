@@ -4,12 +4,15 @@ import sys
 from pathlib import Path
 
 import matplotlib
+from concord.spec.memories import VRFS
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 HERE = Path(__file__).parent
 HOST, MEMORY, PRODUCT, VECTOR = "#dde5ee", "#e3f1e8", "#f9ecd6", "#f4dfe4"
 
+#: The vector memories; those of the multi-function units without the unit's number.
+FAMILIES = ", ".join(dict.fromkeys(mem.title.rstrip("0123456789") for mem in VRFS))
 #: Title, second line, left, top, width, height, colour.
 BOXES = (
     ("messages in", "AXI4-Stream", 10, 10, 120, 44, HOST),
@@ -18,7 +21,7 @@ BOXES = (
     ("control and counters", "AXI4-Lite", 620, 10, 150, 44, HOST),
     ("NetQ in", "", 10, 110, 90, 44, MEMORY),
     ("lazy update", "if it trains", 10, 180, 90, 44, VECTOR),
-    ("vector memories", "InitialVrf, AddSubVrf, MultiplyVrf", 10, 250, 220, 50, MEMORY),
+    ("vector memories", FAMILIES, 10, 250, 220, 50, MEMORY),
     ("vector quantiser", "binary16 to mantissas", 290, 110, 160, 44, PRODUCT),
     ("matrix quantiser", "or packed mantissas", 290, 180, 160, 44, PRODUCT),
     ("tile engines", "lanes and adder trees", 510, 110, 120, 44, PRODUCT),

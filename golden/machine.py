@@ -12,9 +12,10 @@ from concord.golden.schedule.chain import Executor
 from concord.golden.schedule.memory import Memory
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
-from concord.spec.isa import Error, Mem
+from concord.spec.isa import Error
+from concord.spec.memories import Mem
 from concord.spec.messages import Message, MessageKind, pack, unpack
-from concord.spec.registers import EVENTS, Control, Counter, Register, Status
+from concord.spec.registers import Control, Counter, Register, Status
 from concord.spec.rules import Violation
 
 
@@ -113,8 +114,8 @@ class Machine:
     def read_register(self, address: int) -> int:
         """Read a register of the control port; counters of time read 0."""
         config, index = self.config, (address - Register.COUNTERS) // 4
-        if 0 <= index < len(EVENTS):
-            return self.counters.values[EVENTS[index]]
+        if index in self.counters.values:
+            return self.counters.values[Counter(index)]
         return {
             Register.STATUS: int(self.status), Register.ERROR: int(self._error),
             Register.ERROR_ADDRESS: self._error_address, Register.DIGEST: config.digest,

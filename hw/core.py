@@ -22,9 +22,10 @@ from concord.hw.schedule.operand_fetch import OperandFetch
 from concord.hw.schedule.vector_memories import READERS, VectorMemories
 from concord.hw.schedule.writeback import Writeback
 from concord.spec.config import Config
-from concord.spec.isa import END_BITS, VRFS
+from concord.spec.isa import END_BITS
+from concord.spec.memories import VRFS
 from concord.spec.operations import MFUS, Stage
-from concord.spec.registers import Counter
+from concord.spec.registers import READS, WRITES, Counter
 
 __all__ = ["Core", "counted"]
 
@@ -36,13 +37,10 @@ def counted(config: Config) -> dict[Counter, int]:
     width = {Counter.INSTRUCTIONS: 4, Counter.BEATS: bits_for(config.tile_engines),
              Counter.TILES: bits_for(config.tile_engines), Counter.OVERFLOW_PARTIAL: rows + 1,
              Counter.OVERFLOW_PRODUCT: products, Counter.OVERFLOW_OUTPUT: bits_for(config.mfu_lanes),
-             Counter.EXCESS_PARTIAL: 8, Counter.EXCESS_PRODUCT: 8, Counter.EXCESS_OUTPUT: 8}
+             Counter.EXCESS_PARTIAL: 8, Counter.EXCESS_PRODUCT: 8, Counter.EXCESS_OUTPUT: 8,
+             **dict.fromkeys(READS.values(), 3), **dict.fromkeys(WRITES.values(), 2)}
     for counter in Counter:
-        if counter.name.startswith("READ_"):
-            width[counter] = 3
-        elif counter.name.startswith("WRITE_"):
-            width[counter] = 2
-        elif counter.name.startswith("LAZY_") and config.lazy_update:
+        if counter.name.startswith("LAZY_") and config.lazy_update:
             width[counter] = 32
     width[Counter.WRITE_MVM_Q] = bits_for(config.mvmq_words)
     return {counter: width.get(counter, 1) for counter in Counter}
@@ -220,8 +218,8 @@ class Core(wiring.Component):
             reads = [go & unit.request.valid & (unit.request.memory == v) for unit, go in sources]
             if v in OPERANDS:
                 reads.append(issue.go & issue.reads[OPERANDS.index(v)])
-            m.d.comb += [events[f"read_{mem.name.lower()}"].eq(sum(reads)),
-                         events[f"write_{mem.name.lower()}"].eq(self.back.writes[v].valid + copy.writes[v].valid)]
+            m.d.comb += [events[READS[mem].name.lower()].eq(sum(reads)),
+                         events[WRITES[mem].name.lower()].eq(self.back.writes[v].valid + copy.writes[v].valid)]
         for k, (mfu, stage) in enumerate(product(range(MFUS), Stage)):
             m.d.comb += events[f"{stage.name.lower()}{mfu}"].eq(issue.go & issue.stages[k])
         for name in ("beats", "tiles", "vectors", "rows_loaded"):

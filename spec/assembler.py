@@ -17,8 +17,6 @@ and disassembling those gives the same text.
 
 from concord.spec.isa import (
     FIELDS,
-    MEMORY_NAMES,
-    QUEUES,
     REGISTER_BITS,
     REGISTER_NAMES,
     SPECS,
@@ -31,6 +29,7 @@ from concord.spec.isa import (
     encode,
     out_scale,
 )
+from concord.spec.memories import MEMORY_NAMES, QUEUES
 
 _OPS = {op.name.lower(): op for op in Op}
 _MEMORIES = {name.lower(): mem for mem, name in MEMORY_NAMES.items()}

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from concord.spec.config import Config
-from concord.spec.isa import VRFS, Instruction, Mem, Op, Reg, out_scale
+from concord.spec.isa import Instruction, Op, Reg, out_scale
+from concord.spec.memories import VRFS, Mem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the `#:` comments beside the members of an enumeration say, for pages that are written from it."""
+"""What the members of an enumeration mean, for pages that are written from it."""
 
 import inspect
 from collections.abc import Mapping
@@ -18,6 +18,10 @@ def comments(enum: type) -> dict[str, str]:
 
 
 def described(enum: type[IntEnum], names: Mapping | None = None) -> list[tuple[int, str, str]]:
-    """Code, name and meaning of each member; `names` replaces the names of the members."""
-    meanings = comments(enum)
-    return [(int(member), names[member] if names else member.name, meanings.get(member.name, "")) for member in enum]
+    """Code, name and meaning of each member, by code; `names` replaces the names of the members.
+
+    The meaning is the attribute `meaning` of a member that has one, else the comment beside it.
+    """
+    beside = comments(enum)
+    return [(int(member), names[member] if names else member.name,
+             getattr(member, "meaning", "") or beside.get(member.name, "")) for member in sorted(enum)]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, unique
 from itertools import product
 
+from concord.spec.memories import OPERAND_MEMORIES, QUEUES, VRFS, Mem
 from concord.spec.operations import MFUS, Operation, Stage
 
 WORD = 64  #: Bits of one instruction.
@@ -33,32 +34,6 @@ class Op(IntEnum):
     _members = vars()
     for _mfu, _operation in product(range(MFUS), Operation):
         _members[f"{_operation.name}{_mfu}"] = _operation.opcodes[_mfu]
-
-
-class Mem(IntEnum):
-    """Memory code of an instruction or a message."""
-
-    INITIAL_VRF = 1
-    ADDSUB_VRF0 = 2
-    ADDSUB_VRF1 = 3
-    MULTIPLY_VRF0 = 4
-    MULTIPLY_VRF1 = 5
-    NET_Q = 6
-    MVM_Q = 7
-    MATRIX_RF = 8
-    BIAS_RF = 9
-
-
-#: Names of memories in program text.
-MEMORY_NAMES = {
-    Mem.INITIAL_VRF: "InitialVrf", Mem.ADDSUB_VRF0: "AddSubVrf0", Mem.ADDSUB_VRF1: "AddSubVrf1",
-    Mem.MULTIPLY_VRF0: "MultiplyVrf0", Mem.MULTIPLY_VRF1: "MultiplyVrf1", Mem.NET_Q: "NetQ", Mem.MVM_Q: "MvmQ",
-    Mem.MATRIX_RF: "MatrixRf", Mem.BIAS_RF: "BiasRf",
-}
-
-#: The random-access vector memories, in the order of their codes.
-VRFS = (Mem.INITIAL_VRF, Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1, Mem.MULTIPLY_VRF0, Mem.MULTIPLY_VRF1)
-QUEUES = (Mem.NET_Q, Mem.MVM_Q)
 
 
 class Reg(IntEnum):
@@ -188,11 +163,6 @@ class Spec:
         return f"{self.stage.name}{self.mfu}"
 
 
-#: Memory of the second operand of each stage that has one, for each MFU.
-OPERAND_MEMORIES = {
-    Stage.ADD: (Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1), Stage.MUL: (Mem.MULTIPLY_VRF0, Mem.MULTIPLY_VRF1)}
-
-
 def opcode(operation: Operation, mfu: int) -> Op:
     """Opcode of a point-wise operation in one MFU."""
     return Op(operation.opcodes[mfu])
@@ -263,12 +233,3 @@ def decode(word: int) -> Instruction | None:
 def out_scale(value: int) -> int:
     """OutScale from its register's bits, two's complement."""
     return value - (value >> REGISTER_BITS - 1 << REGISTER_BITS)
-
-
-def depth(config, mem: Mem) -> int:
-    """Words of a vector memory or queue, tiles of MatrixRf, words of BiasRf."""
-    return {
-        Mem.INITIAL_VRF: config.initial_vrf, Mem.ADDSUB_VRF0: config.addsub_vrf, Mem.ADDSUB_VRF1: config.addsub_vrf,
-        Mem.MULTIPLY_VRF0: config.multiply_vrf, Mem.MULTIPLY_VRF1: config.multiply_vrf, Mem.NET_Q: config.net_in,
-        Mem.MVM_Q: config.mvmq_words, Mem.MATRIX_RF: config.matrix_tiles, Mem.BIAS_RF: config.bias_words,
-    }[mem]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from concord.spec.config import Config
-from concord.spec.isa import VRFS, Mem, depth
+from concord.spec.memories import VRFS, Mem, depth
 from concord.spec.training import E_MAX, E_MIN, LazyFormat
 
 HEADER = struct.Struct("<BBBBIII")  #: kind, memory, flags, zero, address, count, digest

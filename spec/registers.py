@@ -1,6 +1,8 @@
 """The control port: 32-bit registers at byte addresses, over AXI4-Lite or a serial link."""
 
-from enum import IntEnum, IntFlag
+from enum import IntEnum, IntFlag, unique
+
+from concord.spec.memories import Mem
 
 
 class Register(IntEnum):
@@ -45,25 +47,28 @@ class Status(IntFlag):
     INVALID_MATRIX = 32  #: The matrix quantiser has; sticky until reset.
 
 
+@unique
 class Counter(IntEnum):
-    """Counters, 32 bits, saturating. Those up to LAZY_SATURATIONS are events, equal in golden and hardware."""
+    """Counters, 32 bits, saturating: events, equal in golden and hardware, and `TIMES`.
+
+    Attributes:
+        meaning: What the counter of a memory counts; empty where the comment beside a counter says it.
+    """
+
+    _ignore_ = ("_members", "_memory")
 
     INSTRUCTIONS = 0  #: Instructions executed.
     CHAINS = 1  #: Chains executed.
-    READ_INITIAL_VRF = 2  #: Words read by programs, one for each source or operand word.
-    READ_ADDSUB_VRF0 = 3
-    READ_ADDSUB_VRF1 = 4
-    READ_MULTIPLY_VRF0 = 5
-    READ_MULTIPLY_VRF1 = 6
-    READ_NET_Q = 7
-    READ_MVM_Q = 8
-    WRITE_INITIAL_VRF = 9  #: Words written by programs.
-    WRITE_ADDSUB_VRF0 = 10
-    WRITE_ADDSUB_VRF1 = 11
-    WRITE_MULTIPLY_VRF0 = 12
-    WRITE_MULTIPLY_VRF1 = 13
-    WRITE_NET_Q = 14
-    WRITE_MVM_Q = 15
+    # The counters of each memory: READ_INITIAL_VRF and so on, then WRITE_INITIAL_VRF and so on.
+    _members = vars()
+    for _memory in Mem:
+        if _memory.counters:
+            _members[f"READ_{_memory.name}"] = (
+                _memory.counters[0], f"Words of {_memory.title} read by programs, one for each source or operand word.")
+    for _memory in Mem:
+        if _memory.counters:
+            _members[f"WRITE_{_memory.name}"] = (
+                _memory.counters[1], f"Words of {_memory.title} written by programs.")
     ADD0 = 16  #: Words through a stage that was not bypassed.
     ACT0 = 17
     MUL0 = 18
@@ -84,7 +89,7 @@ class Counter(IntEnum):
     LAZY_CHANGES = 33  #: Exponents of blocks that changed.
     LAZY_ROUNDED = 34  #: Values that a change of exponent rounded.
     LAZY_SATURATIONS = 35  #: Elements whose update or mantissa was limited.
-    CYCLES = 36  #: Time counters: from the first instruction decoded to done.
+    CYCLES = 36  #: Clock cycles from the first instruction decoded to done.
     FETCH_BUSY = 37  #: Operand fetch moves a word.
     FETCH_WAIT = 38  #: Operand fetch has a chain and waits for a word or an older write.
     MVM_BUSY = 39  #: Tile engines multiply.
@@ -96,5 +101,14 @@ class Counter(IntEnum):
     COPY_BUSY = 45  #: The copy pipeline moves a word.
     COPY_WAIT = 46  #: It has a chain and waits.
 
+    def __new__(cls, number: int, meaning: str = ""):
+        member = int.__new__(cls, number)
+        member._value_, member.meaning = number, meaning
+        return member
 
-EVENTS = tuple(Counter(k) for k in range(Counter.CYCLES))  #: Counters that golden and hardware hold equal.
+
+#: Counters of words that programs read from a memory, and of words that they write to it.
+READS, WRITES = ({mem: Counter(mem.counters[k]) for mem in Mem if mem.counters} for k in range(2))
+#: Counters of clock cycles, which only hardware has.
+TIMES = tuple(Counter(k) for k in range(Counter.CYCLES, Counter.COPY_WAIT + 1))
+EVENTS = tuple(counter for counter in sorted(Counter) if counter not in TIMES)  #: Equal in golden and hardware.

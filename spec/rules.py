@@ -5,22 +5,8 @@ from functools import lru_cache
 
 from concord.spec.chain import Chain
 from concord.spec.config import Config
-from concord.spec.isa import (
-    MEMORY_NAMES,
-    QUEUES,
-    SPECS,
-    VRFS,
-    WRITES,
-    Error,
-    Instruction,
-    Kind,
-    Mem,
-    Op,
-    Reg,
-    decode,
-    depth,
-    out_scale,
-)
+from concord.spec.isa import SPECS, WRITES, Error, Instruction, Kind, Op, Reg, decode, out_scale
+from concord.spec.memories import MEMORY_NAMES, QUEUES, VRFS, Mem, depth
 
 SOURCES = (Op.V_RD, Op.M_RD)
 BETWEEN = (*SOURCES, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END)  #: What may stand outside a chain, and only there.

@@ -5,7 +5,7 @@ from concord.golden.host.messages import input_message, program_message, words_o
 from concord.golden.machine import Machine
 from concord.spec.assembler import assemble
 from concord.spec.config import Config
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 from concord.spec.messages import MessageKind, unpack
 from concord.spec.registers import Register
 

@@ -56,7 +56,7 @@ def recurrent(
 def both_directions(rng: np.random.Generator, config: Config, *, block: bool, cell: Cell) -> Model:
     """A recurrent layer in each direction on vectors of 5 elements, and a dense layer on their last results."""
     make, behind = (block_recurrent, block_dense) if block else (recurrent_layer, dense)
-    size = 2 * config.mfu_lanes
+    size = config.mfu_lanes
     layers = [make(rng, config, cell, "a", 5, size), replace(make(rng, config, cell, "b", 5, 3), reverse=True),
               Concat(name="both", sizes=(size, 3)), behind(rng, config, "c", size + 3, 4)]
     return model(layers, sources={"b": (INPUT,), "both": ("a", "b")})

@@ -60,5 +60,5 @@ def test_the_readme_lists_the_sessions_of_the_noxfile():
 def test_the_architecture_page_names_every_kind_of_layer():
     text = (ROOT / "docs" / "architecture.md").read_text()
     titles = [layer.title for layer in COMPILERS if not issubclass(layer, Recurrent)]
-    titles += [f"LSTM, {arithmetic}" for arithmetic in ("integer", "block floating point")]
+    titles += [f"recurrent, {arithmetic}" for arithmetic in ("integer", "block floating point")]
     assert [title for title in titles if f"| {title} |" not in text] == []

@@ -1,8 +1,10 @@
 """The arrows between rooms and between their sub-rooms run one way, and a unit has one path in all of them."""
 
 import ast
+import importlib.util
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,20 @@ def imports(path: Path) -> set[str]:
             assert node.level == 0, f"{path}: relative import"
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
+
+
+@pytest.mark.parametrize("room", ["nnp", "compiler", "model", "golden"])
+def test_what_functions_import_is_there(room):
+    """Imports at the top of a file fail wherever it is used; those inside functions fail only when they are called."""
+    for path in (ROOT / room).rglob("*.py"):
+        for name in sorted(name for name in imports(path) if name.startswith("concord.")):
+            module, _, member = name.rpartition(".")
+            assert importlib.util.find_spec(name) if _is_package(module) else hasattr(import_module(module), member), (
+                f"{path} imports {name}, which is not there")
+
+
+def _is_package(name: str) -> bool:
+    return importlib.util.find_spec(name).submodule_search_locations is not None
 
 
 def rooms_used(path: Path) -> set[str]:

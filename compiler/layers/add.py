@@ -3,7 +3,8 @@
 from concord.compiler.lib import limits
 from concord.compiler.lib.layer_compiler import LayerCompiler
 from concord.compiler.lib.program import activation, operate, read, write
-from concord.spec.isa import Mem, Op
+from concord.spec.isa import Op
+from concord.spec.memories import Mem
 
 
 class AddCompiler(LayerCompiler):

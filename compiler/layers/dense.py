@@ -11,7 +11,8 @@ from concord.compiler.lib.layer_compiler import LayerCompiler
 from concord.compiler.lib.program import activation, operate, read, write
 from concord.model.layers.dense import BlockDense, Dense
 from concord.spec.config import Config
-from concord.spec.isa import Instruction, Mem, Op
+from concord.spec.isa import Instruction, Op
+from concord.spec.memories import Mem
 
 
 class DenseCompiler(LayerCompiler):

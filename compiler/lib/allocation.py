@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.spec.config import Config
-from concord.spec.isa import MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,8 @@ from concord.compiler.lib.allocation import NET, Allocator, Place
 from concord.compiler.lib.program import Program, operate, read, write
 from concord.golden.host.firmware import Tiles
 from concord.spec.config import Config
-from concord.spec.isa import Mem, Op
+from concord.spec.isa import Op
+from concord.spec.memories import Mem
 
 
 class Build:

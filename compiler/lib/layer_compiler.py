@@ -5,7 +5,7 @@ from concord.compiler.lib.build import Build
 from concord.compiler.lib.tensors import Tensor
 from concord.model.layers.layer import Layer
 from concord.spec.config import Config
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 
 
 class LayerCompiler:

@@ -15,7 +15,7 @@ def integer_operands(layer, config: Config, matrices: Sequence[np.ndarray]) -> l
     if (model.bits, model.symmetric) != (machine.bits, machine.symmetric):
         found.append(
             f"its input codes are {_width(model)}, the machine's operands {_width(machine)}: quantise the "
-            "model for this machine, or choose another preset"
+            "model for this machine with --preset, or choose another preset"
         )
     low, high = (int(f(m.min() if f is min else m.max() for m in matrices)) for f in (min, max))
     if low < config.weights.lowest or high > config.weights.highest:
@@ -45,12 +45,12 @@ def block_operands(layer, config: Config) -> list[str]:
         if model != machine:
             found.append(
                 f"its {what} are {_block_format(model)}, the machine's {_block_format(machine)}: quantise the "
-                "model for this machine, or choose another preset"
+                "model for this machine with --preset, or choose another preset"
             )
     if layer.block != config.native_dim:
         found.append(
             f"its blocks have {layer.block} elements, native vectors {config.native_dim}: quantise the model "
-            "for this machine"
+            "for this machine with --preset"
         )
     return found
 

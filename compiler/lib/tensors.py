@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.program import read, write
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

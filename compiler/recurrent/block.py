@@ -10,7 +10,8 @@ from concord.compiler.recurrent.layout import Location
 from concord.compiler.recurrent.time_step import Operand, TimeStep
 from concord.compiler.recurrent.trace import BlockTracer, Part
 from concord.model.layers.recurrent import BlockRecurrent
-from concord.spec.isa import Instruction, Mem, Op
+from concord.spec.isa import Instruction, Op
+from concord.spec.memories import Mem
 
 
 class BlockRecurrentCompiler(LayerCompiler):

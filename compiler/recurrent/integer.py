@@ -9,7 +9,8 @@ from concord.compiler.recurrent import gates
 from concord.compiler.recurrent.time_step import Operand, TimeStep
 from concord.compiler.recurrent.trace import IntegerTracer
 from concord.golden.lib import float16
-from concord.spec.isa import Instruction, Mem, Op
+from concord.spec.isa import Instruction, Op
+from concord.spec.memories import Mem
 
 #: Name of W x * scale + bias of all gates.
 INPUT_PRODUCTS = "u"

@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 
 from concord.compiler.recurrent.schedule import MEMORIES, Chain
 from concord.compiler.recurrent.trace import Part, Product, Stored, Tracer, Value
-from concord.spec.isa import WRITES, Mem
+from concord.spec.isa import WRITES
+from concord.spec.memories import STAGE_MEMORIES, Mem
 
+#: Home of all values that one chain passes to the next one, one after the other.
+PASSED_ON = "value between two chains"
 #: Where a new value waits for its place, in this order of preference.
-WAITING = (Mem.ADDSUB_VRF0, Mem.ADDSUB_VRF1, Mem.MULTIPLY_VRF0, Mem.MULTIPLY_VRF1)
+WAITING = STAGE_MEMORIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +85,15 @@ def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], 
         # A state lies wherever its old or its new value is read.
         made.reads[old] = made.reads[new] = list(dict.fromkeys((*made.reads[old], *made.reads[new])))
     hidden = trace.results[trace.cell.states[0]]
-    for value, mem in (*((value, Mem.INITIAL_VRF) for value in uses), (hidden, result)):
-        if not made.reads[value]:  # at most, chains begin with it
-            _add(made, trace, value, mem)
+    for value in uses:
+        if not made.reads[value]:  # only chains begin with it
+            _add(made, trace, value, Mem.INITIAL_VRF, _passed_on(value, uses, chains))
+    if not made.reads[hidden]:
+        _add(made, trace, hidden, result)
     made.reads[trace.stored(trace.cell.states[0], state=True)] = made.reads[hidden]
     for index in range(len(chains)):
         made.writes.append(list(_writes(made, uses, chains, index)))
+    _check(made, uses, trace)
     return made
 
 
@@ -105,14 +111,47 @@ def _uses(chains: list[Chain], read_at: Callable[[int], float]) -> dict[Value, l
     return uses
 
 
-def _add(made: Layout, trace: Tracer, value: Value, mem: Mem):
-    """One more location of a value."""
+def _check(made: Layout, uses, trace: Tracer):
+    """Follow what every location holds through a time step; refuse a layout in which a chain reads another value."""
+    holds = {location: value for value in made.kept for location in made.reads[value]}
+
+    def copy(copies):
+        holds.update({target: holds.get(source) for source, target in copies})
+
+    def expect(value, location):
+        if holds.get(location) is not value:
+            raise ValueError(f"a value of {trace.cell.title} is replaced in {location.mem.name} before it is read; "
+                             "write the cell's formula in another order")
+
+    for index, writes in enumerate(made.writes):
+        copy(made.before.get(index, []))
+        for late in (0, 0.5):
+            for value, found in uses.items():
+                for mem in (mem for at, mem in found if at == index + late):
+                    if not isinstance(value, Stored) or value.state:
+                        expect(value, made.location(value, mem))
+            holds.update({location: value for value, location in writes})
+    copy(made.after)
+    for name, value in trace.results.items():
+        for location in made.reads[value] if trace.stored(name, state=True) in made.kept else ():
+            expect(value, location)
+
+
+def _passed_on(value: Value, uses, chains: list[Chain]) -> bool:
+    """Whether only the chain behind the one that computes a value reads it."""
+    made = next((index for index, chain in enumerate(chains) if value in chain.values), None)
+    return made is not None and [at for at, _ in uses[value]] == [made + 1]
+
+
+def _add(made: Layout, trace: Tracer, value: Value, mem: Mem, passed_on: bool = False):
+    """One more location of a value; those that are only passed on share one."""
     state = next((name for name, new in trace.results.items() if value in (new, trace.stored(name, state=True))), None)
     products = [one for one in trace.computed if isinstance(one, Product) and one.operand is value]
     # The operand of one sum with x lies behind x, where the hidden vector does.
     if mem is Mem.INITIAL_VRF and any(one.part is Part.BOTH for one in products):
         state = trace.cell.states[0]
-    if (location := Location(state or value, mem)) not in made.reads[value]:
+    home = PASSED_ON if passed_on and state is None else state or value
+    if (location := Location(home, mem)) not in made.reads[value]:
         made.reads[value].append(location)
 
 
@@ -127,18 +166,25 @@ def _writes(made: Layout, uses, chains: list[Chain], index: int) -> Iterator[tup
                 if mem is location.mem or mem is None and made.reads[value][0] == location]
 
     for value in chains[index].values:
+        written, later = [], []
         for location in made.reads[value]:
             older = [other for other, places in made.reads.items()
                      if location in places and (isinstance(other, Stored) or other in before[: before.index(value)])]
-            target = location
-            if any(at > index for other in older for at in read(other, location)):
-                wanted = {one.mem for made_here in chains[index].values for one in made.reads[made_here]}
-                target = Location(value, next(mem for mem in WAITING if mem not in wanted | taken))
-                first = min(read(value, location), default=None)
-                copies = made.after if first is None else made.before[int(first)]
-                copies.append((target, location))
-            if target.mem in taken or len(taken) == WRITES:
-                raise ValueError(f"a chain would write {target.mem.name} twice, or more than {WRITES} vectors; write "
-                                 "the cell's formula in another order")
-            taken.add(target.mem)
-            yield value, target
+            waits = any(at > index for other in older for at in read(other, location))
+            waits = waits or location.mem in taken or len(taken) == WRITES
+            (later if waits else written).append(location)
+            if not waits:
+                taken.add(location.mem)
+                yield value, location
+        if later and not written:
+            wanted = {one.mem for made_here in chains[index].values for one in made.reads[made_here]}
+            free = [mem for mem in WAITING if mem not in taken]
+            if not free or len(taken) == WRITES:
+                raise ValueError(f"a chain would write more than {WRITES} vectors; write the cell's formula in another "
+                                 "order")
+            written.append(Location(value, min(free, key=lambda mem: mem in wanted)))
+            taken.add(written[0].mem)
+            yield value, written[0]
+        for location in later:
+            first = min(read(value, location), default=None)
+            (made.after if first is None else made.before[int(first)]).append((written[0], location))

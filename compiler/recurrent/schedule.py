@@ -7,13 +7,17 @@ compute a value whose other operand is there. The schedule only depends on the f
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
-from concord.compiler.recurrent.trace import Operation, PointWise, Product, Stored, Tracer, Value
+from concord.compiler.recurrent.trace import Operation, PointWise, Product, Stored, Tracer, Value, operands
 from concord.spec.activation import Activation
-from concord.spec.isa import Mem, Op
+from concord.spec.isa import Op
+from concord.spec.memories import OPERAND_MEMORIES
+from concord.spec.operations import MFUS, Stage
 
 #: Memories of the operands of the six stages, in their order; activations have none.
-MEMORIES = (Mem.ADDSUB_VRF0, None, Mem.MULTIPLY_VRF0, Mem.ADDSUB_VRF1, None, Mem.MULTIPLY_VRF1)
+MEMORIES = tuple(OPERAND_MEMORIES[stage][mfu] if stage in OPERAND_MEMORIES else None
+                 for mfu, stage in product(range(MFUS), Stage))
 #: Operations of each kind in multi-function unit 0 and 1, and the unit's stage. Subtraction has one for each order.
 STAGE = {PointWise.ADD: 0, PointWise.SUB: 0, PointWise.MUL: 2}
 OPCODES = {
@@ -81,7 +85,10 @@ class _Ready:
     """
 
     def __init__(self, trace: Tracer):
-        self._left = list(trace.computed)
+        stored = [value for value in trace.computed if isinstance(value, Product) and isinstance(value.operand, Stored)]
+        # Products of what is there come first.
+        self._left = [*stored, *(value for value in trace.computed if value not in stored)]
+        self._operand: Value | None = None
         self._there: list[Value] = []
         self._uses: dict[Value, list[Operation]] = defaultdict(list)
         for value in trace.computed:
@@ -98,12 +105,13 @@ class _Ready:
         for value in [use for done in last for use in self._uses[done]]:
             if value in self._left and self._computable(value):
                 return self._begin(value)
-        for value in self._left:
-            if isinstance(value, Product) and (value.operand is None or self._is_there(value.operand)):
-                self._left.remove(value)
-                return value
-            if isinstance(value, Product):
-                break
+        products = [value for value in self._left if isinstance(value, Product) and self._computable(value)]
+        if products:
+            # Those of one operand follow each other: what lies behind x can then be replaced by the next operand.
+            product = next((one for one in products if one.operand is self._operand), products[0])
+            self._left.remove(product)
+            self._operand = product.operand
+            return product
         for value in self._left:
             if isinstance(value, Operation) and self._computable(value):
                 return self._begin(value)
@@ -138,8 +146,8 @@ class _Ready:
     def _is_there(self, value: Value) -> bool:
         return isinstance(value, Stored) or value in self._there
 
-    def _computable(self, value: Operation) -> bool:
-        return all(self._is_there(operand) for operand in value.operands)
+    def _computable(self, value: Product | Operation) -> bool:
+        return all(self._is_there(operand) for operand in operands(value))
 
 
 def _opcode(result: Operation, value: Value, unit: int) -> Op:

@@ -15,7 +15,8 @@ from concord.compiler.recurrent.layout import Location, layout
 from concord.compiler.recurrent.schedule import MEMORIES, Chain, schedule
 from concord.compiler.recurrent.trace import Product, Stored, Tracer, Value
 from concord.model.layers.recurrent import Recurrent
-from concord.spec.isa import Instruction, Mem
+from concord.spec.isa import WRITES, Instruction
+from concord.spec.memories import Mem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +88,9 @@ class TimeStep:
             if self.trace.stored(name, state=True) in self.layout.kept:
                 start = self.build.allocator.constant(
                     self.first, self.state_values(name), f"{self.layer.name}, initial {name}")
-                self.build.program.chain(read(start), *map(write, targets), rows=self.layer.outputs)
+                for first in range(0, len(targets), WRITES):
+                    writes = map(write, targets[first : first + WRITES])
+                    self.build.program.chain(read(start), *writes, rows=self.layer.outputs)
 
     def emit(self):
         """The chains of one time step."""

@@ -72,6 +72,13 @@ class Operation:
 Value = Stored | Product | Operation
 
 
+def operands(value: Value) -> tuple[Value, ...]:
+    """The values that a value is computed of."""
+    if isinstance(value, Operation):
+        return value.operands
+    return (value.operand,) if isinstance(value, Product) and value.operand is not None else ()
+
+
 class Tracer(Operations[Value]):
     """Writes down a formula.
 
@@ -81,8 +88,8 @@ class Tracer(Operations[Value]):
 
     Attributes:
         cell:     The cell.
-        computed: Products and operations in the order of the formula.
-        results:  The new value of each state, by its name.
+        computed: Products and operations in the order of the formula, without those that nothing needs.
+        results:  The new value of each state, by its name, without states that nothing needs.
     """
 
     def __init__(self, cell: Cell, gate_bits: int = 0):
@@ -91,6 +98,23 @@ class Tracer(Operations[Value]):
         self._stored: dict[tuple[str, str | None], Stored] = {}
         states = [self.stored(name, state=True) for name in cell.states]
         self.results: dict[str, Value] = dict(zip(cell.states, cell.step(self, *states), strict=True))
+        self.finish()
+
+    def finish(self):
+        """Add what the arithmetic keeps beside the cell's states, and forget what nothing needs."""
+        self.prune()
+
+    def prune(self):
+        """Forget what neither the hidden vector nor a state that is read needs."""
+        needed, left = {}, [self.results[self.cell.states[0]]]
+        while left:
+            value = left.pop()
+            if value not in needed:
+                needed[value] = None
+                left += operands(value)
+                left += [self.results[value.name]] if isinstance(value, Stored) and value.state else []
+        self.computed = [value for value in self.computed if value in needed]
+        self.results = {name: value for name, value in self.results.items() if value in needed}
 
     def stored(self, name: str, gate: str | None = None, *, state: bool = False) -> Stored:
         """The one value of this name."""
@@ -133,9 +157,9 @@ class IntegerTracer(Tracer):
     #: Name of the state that holds h in steps of its code.
     CODES = "hidden codes"
 
-    def __init__(self, cell, gate_bits=0):
-        super().__init__(cell, gate_bits)
-        self.results = {self.CODES: self._codes(self.results[cell.states[0]]), **self.results}
+    def finish(self):
+        self.results = {self.CODES: self._codes(self.results[self.cell.states[0]]), **self.results}
+        super().finish()
 
     def preactivation(self, gate, operand):
         return self.add(self.recurrent_product(gate, operand), self.input_product(gate))

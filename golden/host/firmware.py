@@ -9,7 +9,8 @@ from concord.golden.host import messages
 from concord.spec.assembler import assemble
 from concord.spec.check import check
 from concord.spec.config import PRESETS, Config
-from concord.spec.isa import MEMORY_NAMES, VRFS, Instruction, Mem, Op, decode, depth, encode
+from concord.spec.isa import Instruction, Op, decode, encode
+from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 from concord.spec.messages import MessageKind, unpack
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from concord.golden.host.firmware import Direction, Firmware, Section, Tiles, check_machine
 from concord.golden.lib import tensor_file
 from concord.spec.config import Config
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 
 KIND = tensor_file.Kind(
     key="concord firmware", version=1, name="firmware", remedy="compile again", command="`nnp compile`")

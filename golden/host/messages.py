@@ -4,7 +4,7 @@ import numpy as np
 from concord.golden.lazy.lazy_update import Parameters, Pass
 from concord.golden.mvm.packing import pack_tiles
 from concord.spec.config import Config
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 from concord.spec.messages import Message, MessageKind, exponents, pack
 from concord.spec.training import E_MIN, Ask, LazyFormat
 

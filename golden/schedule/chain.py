@@ -11,12 +11,9 @@ from concord.golden.schedule.memory import Memory
 from concord.golden.schedule.vectorisation import Plan, plan
 from concord.spec.chain import Chain
 from concord.spec.config import Config
-from concord.spec.isa import QUEUES, SPECS, VRFS, Instruction, Mem, Op
-from concord.spec.registers import Counter, Status
-
-_MEMORIES = (*VRFS, *QUEUES)  # In the order of their counters.
-_READS = {mem: Counter(Counter.READ_INITIAL_VRF + k) for k, mem in enumerate(_MEMORIES)}
-_WRITES = {mem: Counter(Counter.WRITE_INITIAL_VRF + k) for k, mem in enumerate(_MEMORIES)}
+from concord.spec.isa import SPECS, Instruction, Op
+from concord.spec.memories import QUEUES, Mem
+from concord.spec.registers import READS, WRITES, Counter, Status
 
 #: Called after every instruction of a chain with the chain, the instruction's address, the position (iteration * words
 #: + word) of the first word, and the words uint16[n, M]: after a write those written, their padding lanes cleared.
@@ -106,11 +103,11 @@ class Executor:
         """At most `most` words of a queue."""
         queue = self.memory.net_in if mem == Mem.NET_Q else self.memory.mvm
         words = queue.take(min(most, len(queue)))
-        self.counters.add(_READS[mem], len(words))
+        self.counters.add(READS[mem], len(words))
         return words
 
     def _read(self, mem: Mem, addresses: np.ndarray) -> np.ndarray:
-        self.counters.add(_READS[mem], addresses.size)
+        self.counters.add(READS[mem], addresses.size)
         return self.memory.vectors[mem][addresses]
 
     def _source(self, chain, first, last) -> np.ndarray:
@@ -178,7 +175,7 @@ class Executor:
         if chain.last_lanes < self.config.mfu_lanes:
             written = values.copy()
             written[-(first + 1) % chain.words::chain.words, chain.last_lanes:] = 0
-        self.counters.add(_WRITES[mem], len(written))
+        self.counters.add(WRITES[mem], len(written))
         if mem == Mem.NET_Q:
             self._output(chain, written)
         elif mem == Mem.MVM_Q:

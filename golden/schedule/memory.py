@@ -4,7 +4,7 @@ import numpy as np
 from concord.golden.mvm.packing import marks
 from concord.golden.mvm.quantizer import quantize_block, quantize_integer
 from concord.spec.config import Config
-from concord.spec.isa import VRFS, Mem, depth
+from concord.spec.memories import VRFS, Mem, depth
 
 
 class Queue:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.spec.chain import Chain
-from concord.spec.isa import SPECS, VRFS, Op
+from concord.spec.isa import SPECS, Op
+from concord.spec.memories import VRFS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

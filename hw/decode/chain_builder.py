@@ -7,10 +7,11 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.decode.instruction_check import Fields, Place, one_of
 from concord.hw.decode.scalar_registers import Derived
-from concord.hw.lib.payloads import OPERANDS, chain
+from concord.hw.lib.payloads import INDEX, OPERANDS, chain, index_of
 from concord.spec import isa
 from concord.spec.config import Config
-from concord.spec.isa import Mem, Op
+from concord.spec.isa import Op
+from concord.spec.memories import VRFS, Mem
 from concord.spec.mfu import TAP_BEFORE, TAPS
 from concord.spec.operations import MFUS, Stage
 
@@ -41,12 +42,12 @@ class ChainBuilder(wiring.Component):
         f, c = self.fields, self.parts
         position = self.place.position.shape()
         self.net_position = Signal(position)
-        self.positions = [Signal(position, name=f"position{k}") for k in range(len(isa.VRFS))]
+        self.positions = [Signal(position, name=f"position{k}") for k in range(len(VRFS))]
         self.taps, self.tapped = [Signal(position, name=f"tap{k}") for k in range(TAPS)], Signal(range(TAPS + 1))
         with m.If(self.begin):
             m.d.sync += [
-                c.eq(0), c.matrix.eq(f.op == Op.M_RD), c.memory.eq(f.mem - 1), c.source.inc.eq(f.inc),
-                c.source.valid.eq(one_of(f.mem, isa.VRFS)), c.source.lo.eq(f.a), self.source.eq(f.a),
+                c.eq(0), c.matrix.eq(f.op == Op.M_RD), c.memory.eq(index_of(f.mem)), c.source.inc.eq(f.inc),
+                c.source.valid.eq(one_of(f.mem, VRFS)), c.source.lo.eq(f.a), self.source.eq(f.a),
                 self.tapped.eq(0)]
         with m.Elif(self.add):
             with m.Switch(f.op):
@@ -70,7 +71,7 @@ class ChainBuilder(wiring.Component):
         control = c.control[spec.mfu]
         m.d.sync += [c.pointwise.eq(1), control[spec.stage.name.lower()].eq(spec.operation.code)]
         if spec.operand is not None:
-            operand = c.operands[OPERANDS.index(spec.operand - 1)]
+            operand = c.operands[OPERANDS.index(INDEX[spec.operand])]
             m.d.sync += [operand.valid.eq(1), operand.lo.eq(f.a), operand.hi.eq(self.end), operand.inc.eq(f.inc)]
 
     def _write(self, m):
@@ -82,7 +83,7 @@ class ChainBuilder(wiring.Component):
         with m.Elif((self.tapped == 1) & tap):
             m.d.sync += [self.taps[1].eq(position), self.tapped.eq(2)]
         with m.Switch(f.mem):
-            for k, mem in enumerate(isa.VRFS):
+            for k, mem in enumerate(VRFS):
                 with m.Case(mem):
                     w = c.writes[k]
                     m.d.sync += [w.valid.eq(1), w.lo.eq(f.a), w.hi.eq(self.end), w.inc.eq(f.inc),

@@ -10,7 +10,8 @@ from concord.hw.decode.scalar_registers import ScalarRegisters
 from concord.hw.lib.payloads import MVM, Fetched, Load, chain
 from concord.spec import isa
 from concord.spec.config import Config
-from concord.spec.isa import Error, Mem, Op
+from concord.spec.isa import Error, Op
+from concord.spec.memories import VRFS, Mem, depth
 
 __all__ = ["Decoder"]
 
@@ -181,7 +182,7 @@ class Decoder(wiring.Component):
     def _check(self, m):
         """The chain as a whole, up to the modes of its tiles."""
         c, v, config, source = self.builder.o, self.registers.values, self.config, self.builder.source
-        depths = Array(isa.depth(config, mem) for mem in isa.VRFS)
+        depths = Array(depth(config, mem) for mem in VRFS)
         vector = config.words - 1
         unaligned = c.source.valid & c.mv_mul & (
             ((source & vector) != 0) | (c.source.inc & (((v.stride_x | v.stride_y) & vector) != 0)))

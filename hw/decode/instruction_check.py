@@ -6,7 +6,8 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import MVM, chain
 from concord.spec import isa
 from concord.spec.config import Config
-from concord.spec.isa import Error, Mem, Op, Reg
+from concord.spec.isa import Error, Op, Reg
+from concord.spec.memories import QUEUES, VRFS, Mem, depth
 
 __all__ = ["Fields", "InstructionCheck", "Place", "one_of"]
 
@@ -61,7 +62,7 @@ class InstructionCheck(wiring.Component):
         error, loops = self.error, self.place.loops
         memory_kinds = [op for op, spec in isa.SPECS.items() if spec.mems]
         refused = Cat((f.op == op) & ~one_of(f.mem, isa.SPECS[op].mems) for op in memory_kinds).any()
-        queue_address = one_of(f.mem, isa.QUEUES) & ((f.a != 0) | f.inc)
+        queue_address = one_of(f.mem, QUEUES) & ((f.a != 0) | f.inc)
         strange, misplaced = self._strange(m, f), self._misplaced(f)
         far_scale = (f.mem == Reg.OUT_SCALE) & (f.a[5:] != f.a[5].replicate(isa.REGISTER_BITS - 5))
         with m.If(self.outside):
@@ -97,7 +98,7 @@ class InstructionCheck(wiring.Component):
         c, p = self.chain, self.place
         outside = [Op.V_RD, Op.M_RD, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END]
         stages = Cat((f.op == op) & (p.position > s.position) for op, s in isa.SPECS.items() if s.operation)
-        again = Cat((f.mem == mem) & c.writes[k].valid for k, mem in enumerate(isa.VRFS)).any() | (
+        again = Cat((f.mem == mem) & c.writes[k].valid for k, mem in enumerate(VRFS)).any() | (
             (f.mem == Mem.NET_Q) & c.net)
         push = f.mem == Mem.MVM_Q
         return Mux(p.open, Cat(
@@ -115,7 +116,7 @@ class InstructionCheck(wiring.Component):
         """Where the instruction's words end, and whether its memory ends before."""
         config = self.config
         count, limit = Signal(32), Signal(isa.END_BITS)
-        depths = {mem: isa.depth(config, mem) for mem in isa.VRFS}
+        depths = {mem: depth(config, mem) for mem in VRFS}
         operands = {op: depths[spec.operand] for op, spec in isa.SPECS.items() if spec.operand is not None}
         m.d.comb += count.eq(self.words)
         with m.Switch(f.op):
@@ -131,7 +132,7 @@ class InstructionCheck(wiring.Component):
                 m.d.comb += [limit.eq(config.matrix_tiles), count.eq(self.iterations)]
             with m.Case(Op.MV_MUL):
                 m.d.comb += [limit.eq(config.matrix_tiles), count.eq(self.tiles)]
-        bounded = one_of(f.op, [*operands, Op.MV_MUL, Op.M_WR]) | ((f.op == Op.V_WR) & one_of(f.mem, isa.VRFS))
+        bounded = one_of(f.op, [*operands, Op.MV_MUL, Op.M_WR]) | ((f.op == Op.V_WR) & one_of(f.mem, VRFS))
         bad_bias = (f.op == Op.MV_MUL) & f.bias & (f.b + self.words > config.bias_words)
         m.d.comb += [self.end.eq(f.a + count + Mux(f.inc, self.span, 0)),
                      self.beyond.eq((bounded & (self.end > limit)) | bad_bias)]

@@ -4,7 +4,7 @@ from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import word
+from concord.hw.lib.payloads import index_of, word
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.schedule.address_generator import read_request
 from concord.spec.config import Config
@@ -38,7 +38,7 @@ class HostRead(wiring.Component):
         last = offset == self.i.p.count - 1
         go = self.i.valid & (self.i.p.count != 0) & ahead.room & self.grant
         m.d.comb += [
-            self.request.valid.eq(self.i.valid), self.request.memory.eq(self.i.p.memory - 1),
+            self.request.valid.eq(self.i.valid), self.request.memory.eq(index_of(self.i.p.memory)),
             self.request.address.eq(self.i.p.address + offset),
             ahead.take.eq(go), ahead.word.eq(self.data),
             ahead.tag.eq(Cat(self.i.p.memory, self.i.p.address, (self.i.p.count - offset)[:32])),

@@ -8,7 +8,8 @@ from concord.hw.host.message_items import MessageItems
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import word
 from concord.spec.config import Config
-from concord.spec.isa import ADDRESS_BITS, END_BITS, VRFS, depth
+from concord.spec.isa import ADDRESS_BITS, END_BITS
+from concord.spec.memories import VRFS, depth
 from concord.spec.messages import MessageKind
 from concord.spec.training import LazyFormat
 

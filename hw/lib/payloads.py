@@ -1,21 +1,27 @@
 """Wire shapes that several units share, derived from spec."""
 
-from amaranth.hdl import signed
+from amaranth.hdl import Array, signed
 from amaranth.lib import data
 from amaranth.utils import bits_for
 from concord.spec.config import Config
 from concord.spec.formats import Format
-from concord.spec.isa import ADDRESS_BITS, END_BITS, OPERAND_MEMORIES, QUEUES, REGISTER_BITS, VRFS, WORD, depth
+from concord.spec.isa import ADDRESS_BITS, END_BITS, REGISTER_BITS, WORD
+from concord.spec.memories import QUEUES, STAGE_MEMORIES, VRFS, Mem, depth
 from concord.spec.mfu import TAP_BITS, TAPS
 from concord.spec.operations import MFUS, Stage, code_bits
 
 TICKET = 7  #: Bits of a chain's number within its pipeline; the interlock keeps the numbers in use within half of it.
 
-#: Index of a vector memory or queue on the wires: its code less one.
-INITIAL, ADDSUB0, ADDSUB1, MULTIPLY0, MULTIPLY1, NET, MVM = (mem - 1 for mem in (*VRFS, *QUEUES))
-MEMORIES = range(len(VRFS) + len(QUEUES))  #: The indices.
-#: Memories with an operand port: for each stage with operands those of MFU 0 and MFU 1.
-OPERANDS = tuple(mem - 1 for mems in OPERAND_MEMORIES.values() for mem in mems)
+#: Index of a vector memory or queue on the wires. Vector memories come first, so that arrays of them have it too.
+INDEX = {mem: k for k, mem in enumerate((*VRFS, *QUEUES))}
+MEMORIES = range(len(INDEX))  #: The indices.
+NET, MVM = INDEX[Mem.NET_Q], INDEX[Mem.MVM_Q]
+OPERANDS = tuple(INDEX[mem] for mem in STAGE_MEMORIES)  #: Memories with an operand port.
+
+
+def index_of(code):
+    """The index of the vector memory or queue with this code; any index where there is none."""
+    return Array(INDEX.get(each, 0) for each in range(max(INDEX) + 1))[code]
 
 
 def word(config: Config) -> data.ArrayLayout:

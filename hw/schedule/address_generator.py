@@ -5,7 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import MEMORIES, MVM, NET, address_bits, blocked, progress, reader, word
 from concord.spec.config import Config
-from concord.spec.isa import REGISTER_BITS, VRFS
+from concord.spec.isa import REGISTER_BITS
+from concord.spec.memories import VRFS
 
 __all__ = ["AddressGenerator", "read_request", "walk"]
 

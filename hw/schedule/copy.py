@@ -10,7 +10,8 @@ from concord.hw.schedule.address_generator import AddressGenerator, read_request
 from concord.hw.schedule.interlock import copy_job, write_job
 from concord.hw.schedule.writeback import Writeback, write_request
 from concord.spec.config import Config
-from concord.spec.isa import REGISTER_BITS, VRFS
+from concord.spec.isa import REGISTER_BITS
+from concord.spec.memories import VRFS
 
 __all__ = ["Copy"]
 

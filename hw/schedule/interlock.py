@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import (
+    MVM,
     NET,
     OPERANDS,
     TICKET,
@@ -20,7 +21,8 @@ from concord.hw.lib.payloads import (
 from concord.hw.lib.payloads import write as write_layout
 from concord.hw.schedule.address_generator import walk
 from concord.spec.config import Config
-from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS, VRFS
+from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
+from concord.spec.memories import VRFS
 
 __all__ = ["PIPES", "Done", "Interlock", "ProductJob", "copy_job", "fetch_job", "issue_job", "write_job"]
 
@@ -115,7 +117,7 @@ class Interlock(wiring.Component):
         m.d.comb += [self.following[p].eq(t + 1) for p, t in self.tickets.items()]
         uses = {
             "fetch": c.mv_mul, "product": c.mv_mul,
-            "mfu": (c.mv_mul & ~c.push) | (~c.mv_mul & (c.pointwise | (c.memory == NET + 1))),
+            "mfu": (c.mv_mul & ~c.push) | (~c.mv_mul & (c.pointwise | (c.memory == MVM))),
         }
         uses["copy"] = ~uses["fetch"] & ~uses["mfu"]
 
@@ -269,7 +271,7 @@ class Interlock(wiring.Component):
         pops_net = net & ~c.mv_mul
         m.d.comb += [
             i.stride_out.eq(c.stride_out), i.control.eq(c.control), i.net.eq(c.net),
-            i.pop.eq(c.mv_mul | (c.memory == NET + 1)), i.serial.eq((own_source & ~c.mv_mul) | own_operands),
+            i.pop.eq(c.mv_mul | (c.memory == MVM)), i.serial.eq((own_source & ~c.mv_mul) | own_operands),
             i.fetch.eq(self._waits(m, c, "fetch", "issue_fetch", reads_net=pops_net)),
             i.copy.eq(self._waits(m, c, "copy", "issue_copy", reads_net=pops_net))]
 

@@ -8,7 +8,7 @@ from concord.hw.lib.payloads import OPERANDS, address_bits, word
 from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.writeback import write_request
 from concord.spec.config import Config
-from concord.spec.isa import VRFS, depth
+from concord.spec.memories import VRFS, depth
 
 __all__ = ["VectorMemories"]
 
@@ -16,8 +16,7 @@ READERS = ("fetch", "issue", "copy", "host")  #: In falling order of precedence:
 
 
 class VectorMemories(wiring.Component):
-    """InitialVrf, AddSubVrf0 and 1, MultiplyVrf0 and 1: one source port, one write port, and for all but the first an
-    operand port each.
+    """Each vector memory has one source port and one write port. Those that feed a stage have an operand port as well.
 
     Members:
         fetch, issue, copy, host: In(`read_request`). AddressGenerator words wanted.

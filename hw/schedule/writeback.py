@@ -7,7 +7,8 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import address_bits, progress, word
 from concord.hw.schedule.interlock import write_job
 from concord.spec.config import Config
-from concord.spec.isa import REGISTER_BITS, VRFS
+from concord.spec.isa import REGISTER_BITS
+from concord.spec.memories import VRFS
 from concord.spec.mfu import TAPS
 
 __all__ = ["Writeback", "results", "write_request"]

@@ -15,7 +15,8 @@ from concord.hw.verilog import verilog
 from concord.nnp.lib.environment import DISTRIBUTION
 from concord.spec.config import Config
 from concord.spec.enum_docs import described
-from concord.spec.isa import Error, Mem
+from concord.spec.isa import Error
+from concord.spec.memories import Mem
 from concord.spec.messages import MessageKind
 from concord.spec.registers import Control, Counter, Register, Status
 from jinja2 import Environment, FileSystemLoader, StrictUndefined

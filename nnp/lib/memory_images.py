@@ -6,13 +6,14 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from concord.compiler import tiling
+from concord.compiler.lib import tiling
 from concord.golden.host.firmware import Firmware, Tiles
 from concord.golden.mvm.quantizer import quantize_block, split
 from concord.model.npy_file import read_numbers
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
-from concord.spec.isa import MEMORY_NAMES, VRFS, Mem, Op, depth
+from concord.spec.isa import Op
+from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
 #: Memories that an image can fill, by their names in lower case.
 FILLED = {MEMORY_NAMES[mem].lower(): mem for mem in (*VRFS, Mem.MATRIX_RF, Mem.BIAS_RF)}

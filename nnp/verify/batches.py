@@ -9,7 +9,7 @@ import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.model.dataset import Samples
 from concord.nnp.verify.session import Session
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 from concord.spec.registers import Counter
 
 #: Counters that hold the largest value so far; all others are sums.

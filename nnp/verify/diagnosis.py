@@ -6,7 +6,8 @@ import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.nnp.verify.session import Session
 from concord.spec.assembler import disassemble_word
-from concord.spec.isa import MEMORY_NAMES, Instruction, Mem, Op, decode, encode
+from concord.spec.isa import Instruction, Op, decode, encode
+from concord.spec.memories import MEMORY_NAMES, Mem
 
 END = encode(Instruction(op=Op.END))
 

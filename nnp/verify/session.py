@@ -5,7 +5,8 @@ from concord.golden.host.firmware import Firmware, check_machine
 from concord.golden.host.messages import program_message, read_message, words_of
 from concord.golden.host.stops import stopped
 from concord.sim.machines.host import Machine, MachineTimeout
-from concord.spec.isa import Error, Mem
+from concord.spec.isa import Error
+from concord.spec.memories import Mem
 from concord.spec.messages import unpack
 from concord.spec.registers import Counter, Status
 

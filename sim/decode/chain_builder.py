@@ -13,7 +13,8 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
 from concord.sim.stimulus.chains import fields, meaning, random_chains
 from concord.spec.chain import Chain
-from concord.spec.isa import SPECS, Op, depth, encode
+from concord.spec.isa import SPECS, Op, encode
+from concord.spec.memories import depth
 
 CONFIG = from_text(os.environ["CONFIG"])
 CHAIN, PLACE, VALUES = Record(chain_layout(CONFIG)), Record(Place), Record(Derived)

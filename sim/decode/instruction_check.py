@@ -6,13 +6,14 @@ import cocotb
 import numpy as np
 from cocotb.triggers import Timer
 from concord.hw.decode.instruction_check import Place
-from concord.hw.lib.payloads import chain
+from concord.hw.lib.payloads import INDEX, chain
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.check import check
-from concord.spec.isa import SPECS, VRFS, WORD, Error, Mem, Op, decode
+from concord.spec.isa import SPECS, WORD, Error, Op, decode
+from concord.spec.memories import VRFS, Mem
 
 CONFIG = from_text(os.environ["CONFIG"])
 PLACE, CHAIN = Record(Place), Record(chain(CONFIG))
@@ -26,7 +27,7 @@ def after(program: list[int]) -> tuple[dict, dict]:
         where["loops"] += (op == Op.LOOP) - (op == Op.END_LOOP)
         if op in (Op.V_RD, Op.M_RD):
             where |= {"open": 1, "length": 1, "position": 0, "closed": 0, "written": 0, "writes": 0}
-            so_far = {"matrix": op == Op.M_RD, "memory": mem - 1, "writes": {}}
+            so_far = {"matrix": op == Op.M_RD, "memory": INDEX[mem], "writes": {}}
         elif op == Op.END_CHAIN:
             where, so_far = {"loops": where["loops"]}, {}
         elif where.get("open"):
@@ -40,7 +41,7 @@ def after(program: list[int]) -> tuple[dict, dict]:
                 where["writes"] += 1
                 so_far |= {"net": 1} if mem == Mem.NET_Q else {}
                 if mem in VRFS:
-                    so_far["writes"] |= {mem - 1: {"valid": 1}}
+                    so_far["writes"] |= {INDEX[mem]: {"valid": 1}}
     return where, so_far
 
 

@@ -11,7 +11,8 @@ from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
 from concord.spec.chain import Chain, Registers
-from concord.spec.isa import Instruction, Mem, Op, Reg
+from concord.spec.isa import Instruction, Op, Reg
+from concord.spec.memories import Mem
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "shifted >= divisor", "new": "shifted > divisor"},

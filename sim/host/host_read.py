@@ -6,11 +6,12 @@ import random
 import cocotb
 from cocotb.triggers import RisingEdge
 from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import INDEX
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.vector_memory import Vectors
-from concord.spec.isa import VRFS, depth
+from concord.spec.memories import VRFS, depth
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(self.i.p.count - offset)[:32]", "new": "self.i.p.count"},
@@ -36,7 +37,7 @@ async def answers(dut, stall):
         count = min(count, depth(CONFIG, mem) - address)
         source.put(READ.join({"memory": mem, "address": address, "count": count}))
         for k in range(count):
-            words = Record(message_payloads.reply(CONFIG).members["word"]).of(vectors.words[mem - 1][address + k])
+            words = Record(message_payloads.reply(CONFIG).members["word"]).of(vectors.words[INDEX[mem]][address + k])
             wanted.append({"word": words, "memory": mem, "address": address, "remaining": count - k})
     cycles = 0
     while len(sink.queue) < len(wanted):

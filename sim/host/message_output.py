@@ -10,7 +10,7 @@ from concord.hw.lib import message_payloads
 from concord.sim.drivers.axi_stream import monitor, pauses
 from concord.sim.drivers.stream import Source, pack, start
 from concord.spec.config import preset
-from concord.spec.isa import VRFS
+from concord.spec.memories import VRFS
 from concord.spec.messages import Message, MessageKind, unpack
 from concord.spec.messages import pack as message_bytes
 

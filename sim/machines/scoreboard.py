@@ -8,7 +8,8 @@ import numpy as np
 from concord.golden.host.messages import words_of
 from concord.sim.machines.host import GoldenMachine, Machine
 from concord.sim.stimulus.programs import Case
-from concord.spec.isa import MEMORY_NAMES, VRFS, Error, Mem
+from concord.spec.isa import Error
+from concord.spec.memories import MEMORY_NAMES, VRFS, Mem
 from concord.spec.messages import Message, unpack
 from concord.spec.registers import Counter, Status
 

@@ -12,7 +12,7 @@ from concord.hw.schedule.writeback import results
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import pack, start, unpack
-from concord.spec.isa import VRFS, depth
+from concord.spec.memories import VRFS, depth
 from concord.spec.mfu import TAPS, Tap
 from concord.spec.operations import MFUS, Stage, codes
 

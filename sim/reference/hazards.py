@@ -5,7 +5,7 @@ import random
 from concord.hw.lib.payloads import TICKET, address_bits, progress
 from concord.sim.drivers.record import Record
 from concord.spec.config import Config
-from concord.spec.isa import VRFS
+from concord.spec.memories import VRFS
 
 _NUMBERS = 1 << TICKET  #: Number of tickets; they are counted modulo this number.
 _MEMORIES = range(len(VRFS))

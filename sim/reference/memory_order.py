@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
+from concord.hw.lib.payloads import INDEX
 from concord.sim.stimulus.chains import words
 from concord.spec.chain import Chain
-from concord.spec.isa import Mem, Op
+from concord.spec.isa import Op
+from concord.spec.memories import Mem
 
 #: Places that are not (memory, address): the queues from and to the host, whose words keep their order.
 NET_IN, NET_OUT = ("net", "in"), ("net", "out")
@@ -25,7 +27,7 @@ def steps(number: int, chain: Chain) -> Iterator[tuple[tuple, list, list]]:
     for word in words(chain):
         if chain.product and word.index == 0:
             first = source.a + chain.source_offset(word.iteration)
-            operands = [NET_IN] if net else [(source.mem - 1, first + k) for k in range(chain.source_words)]
+            operands = [NET_IN] if net else [(INDEX[source.mem], first + k) for k in range(chain.source_words)]
             yield (number, word.iteration, "operands"), operands, [NET_IN] * net
             yield (number, word.iteration, "tiles"), [("tile", tile) for tile in chain.tiles], []
         if not chain.pushes:

@@ -3,12 +3,12 @@
 import random
 from collections import deque
 
-from concord.hw.lib.payloads import NET, OPERANDS, TICKET
+from concord.hw.lib.payloads import INDEX, NET, OPERANDS, TICKET
 from concord.sim.reference.hazards import ahead, blocked, waiting
 from concord.sim.reference.memory_order import NET_IN, NET_OUT, Order
 from concord.sim.stimulus.chains import Word, words
 from concord.spec.chain import Chain
-from concord.spec.isa import VRFS
+from concord.spec.memories import VRFS
 
 PACES = (0.03, 0.3, 1.0)  #: Probabilities of progress in a cycle; each pipeline changes to a random one now and then.
 
@@ -81,7 +81,7 @@ class Machine:
     def fetch(self):
         number, chain, job = self.jobs["fetch"][0]
         iteration, index = divmod(self.at["fetch"], chain.source_words)
-        place = chain.source.mem - 1, chain.source.a + chain.source_offset(iteration) + index
+        place = INDEX[chain.source.mem], chain.source.a + chain.source_offset(iteration) + index
         own = ahead(job["own"]["ticket"], self.mfu.done % (1 << TICKET))
         landed = own <= 0 or (own == 1 and self.mfu.state["iteration"] >= iteration)
         if self._waits(job, "mfu", "copy") or (job["own"]["valid"] and iteration and not landed):

@@ -10,7 +10,7 @@ from concord.hw.schedule.address_generator import read_request
 from concord.hw.schedule.writeback import write_request
 from concord.sim.drivers.record import Record
 from concord.spec.config import Config
-from concord.spec.isa import VRFS, depth
+from concord.spec.memories import VRFS, depth
 
 
 class Vectors:

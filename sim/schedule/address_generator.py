@@ -45,8 +45,8 @@ class Bench:
         if chain.random_source:
             job["source"] = {"valid": 1, "lo": chain.source.a, "inc": chain.source.inc,
                              **{name: pipe.dependency(chain.source.a) for name, pipe in self.pipes.items()}}
-        elif chain.source.mem - 1 in self.queues:
-            self.queues[chain.source.mem - 1].put(
+        elif record["memory"] in self.queues:
+            self.queues[record["memory"]].put(
                 *(self.random.getrandbits(self.vectors.bits) for _ in range(job["words"] * job["iterations"])))
         return job
 

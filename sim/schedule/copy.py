@@ -7,7 +7,7 @@ from collections import deque
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
-from concord.hw.lib.payloads import NET, Load, progress, word
+from concord.hw.lib.payloads import Load, progress, word
 from concord.hw.schedule.interlock import copy_job, write_job
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
@@ -16,6 +16,7 @@ from concord.sim.reference.hazards import Pipeline, Writers, ahead, blocked, wai
 from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.chains import feeds_itself, fields, pipelines, random_chains, words
 from concord.spec.chain import Chain
+from concord.spec.memories import Mem
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": " | (job.serial & ~ahead.empty)", "new": ""},
@@ -133,4 +134,4 @@ async def as_if_in_order(dut, stall):
     assert bench.vectors.words == bench.memories
     for name, want in bench.want.items():
         assert await bench.sinks[name].receive(len(want)) == want, name
-    assert NET in {chain.source.mem - 1 for chain in chains}
+    assert Mem.NET_Q in {chain.source.mem for chain in chains}

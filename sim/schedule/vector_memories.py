@@ -1,4 +1,4 @@
-"""Testbench of hw.schedule.vector_memories: contents against five lists of words, and the priority of readers."""
+"""Testbench of hw.schedule.vector_memories: contents against lists of words, and the priority of readers."""
 
 import os
 import random
@@ -15,7 +15,7 @@ from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
-from concord.spec.isa import VRFS, depth
+from concord.spec.memories import VRFS, depth
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "other.memory == want.memory", "new": "other.memory >= want.memory"},

@@ -14,7 +14,8 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.stimulus.chains import fields, random_chains
 from concord.spec.chain import Chain
-from concord.spec.isa import REGISTER_BITS, VRFS, Mem, Op
+from concord.spec.isa import REGISTER_BITS, Op
+from concord.spec.memories import VRFS, Mem
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "last_word & (job.tail != 0)", "new": "last_word & last_iteration"},

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from concord.hw.lib.payloads import OPERANDS, address_bits
+from concord.hw.lib.payloads import INDEX, OPERANDS, address_bits
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
-from concord.spec.isa import SPECS, STAGES, VRFS, Mem, Op
+from concord.spec.isa import SPECS, STAGES, Op
+from concord.spec.memories import VRFS, Mem
 from concord.spec.mfu import TAP_BEFORE, TAPS
 from concord.spec.operations import Stage
 
@@ -71,8 +72,8 @@ def words(chain: Chain) -> list[Word]:
             for i in chain.instructions[1:]:
                 mem, kind = (i.mem, "writes") if i.op == Op.V_WR else (SPECS[i.op].operand, "operands")
                 if mem in VRFS:
-                    at[kind][mem - 1] = i.a + chain.offset(i, iteration) + index
-            read = source.mem - 1, source.a + chain.source_offset(iteration) + index
+                    at[kind][INDEX[mem]] = i.a + chain.offset(i, iteration) + index
+            read = INDEX[source.mem], source.a + chain.source_offset(iteration) + index
             found.append(Word(iteration=iteration, index=index, **at,
                               source=read if chain.random_source and not chain.product else None))
     return found
@@ -96,7 +97,7 @@ def fields(config: Config, chain: Chain) -> dict:
         "mv_mul": bool(product), "push": bool(chain.pushes), "matrix": chain.loads,
         "vector_words": r.columns * config.words & 0xFFFF, "words": words, "tail": r.rows % config.mfu_lanes,
         "iterations": r.iterations, "iterations_x": r.iterations_x, "stride_x": r.stride_x & address,
-        "stride_y": r.stride_y & address, "stride_out": r.stride_out & address, "memory": source.mem - 1,
+        "stride_y": r.stride_y & address, "stride_out": r.stride_out & address, "memory": INDEX[source.mem],
         "control": {0: {}, 1: {}}, "operands": {}, "writes": {}}
     if chain.random_source:
         # The iteration with the highest addresses is the last one along x and y.
@@ -130,7 +131,7 @@ def _operations(chain, record):
         if spec.operation:
             record["control"][spec.mfu][spec.stage.name.lower()] = spec.operation.code
         if spec.operand is not None:
-            record["operands"][OPERANDS.index(spec.operand - 1)] = _access(
+            record["operands"][OPERANDS.index(INDEX[spec.operand])] = _access(
                 instruction, chain.words, _reach(chain, instruction))
 
 
@@ -151,7 +152,7 @@ def _writes(chain, record):
         select = {"tapped": place != passed, "tap": taps.index(place) if place != passed else 0}
         if mem in VRFS:
             rising = instruction.inc and chain.registers.stride_out >= chain.words
-            record["writes"][mem - 1] = _access(instruction, chain.words, _reach(chain, instruction)) | {
+            record["writes"][INDEX[mem]] = _access(instruction, chain.words, _reach(chain, instruction)) | {
                 "rising": rising, "select": select}
         if mem == Mem.NET_Q:
             record |= {"net": 1, "net_select": select}

@@ -4,7 +4,8 @@ from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import assemble
 from concord.spec.check import check
 from concord.spec.config import Config
-from concord.spec.isa import MEMORY_NAMES, SPECS, VRFS, WORD, Error, Mem, Op, depth
+from concord.spec.isa import SPECS, WORD, WRITES, Error, Op, Reg
+from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
 ATTEMPTS = 200  #: Number of random faults that are tried before an error counts as impossible.
 _COPY = "v_rd NetQ\nv_wr NetQ\nend_chain\n"
@@ -74,7 +75,7 @@ def _illegal(generator):
         f".word {Op.END | 1 << int(rng.integers(8, WORD))}", f".word {_word(Op.V_RD, Mem.MATRIX_RF)}",
         f".word {_word(Op.V_WR, Mem.BIAS_RF)}", f".word {_word(Op.M_RD, Mem.INITIAL_VRF)}",
         f".word {_word(Op.V_RD, Mem.NET_Q) | 1 << 40}", f".word {_word(Op.V_RD, Mem.MVM_Q) | 1 << 8}",
-        f".word {_word(Op.S_WR, int(rng.integers(9, 256)))}", "s_wr OutScale, 32", "s_wr OutScale, -33",
+        f".word {_word(Op.S_WR, int(rng.integers(max(Reg) + 1, 256)))}", "s_wr OutScale, 32", "s_wr OutScale, -33",
         "v_relu0", "mv_mul 0", "v_wr NetQ", "end_chain", "m_wr MatrixRf, 0",
         "v_rd NetQ\nv_rd NetQ", "v_rd NetQ\nend", "v_rd NetQ\ns_wr Rows, 1", "v_rd NetQ\nloop 1",
         "v_rd MvmQ\nmv_mul 0", "v_rd NetQ\nmv_mul 0\nmv_mul 0", "v_rd NetQ\nv_wr NetQ\nmv_mul 0",
@@ -83,7 +84,7 @@ def _illegal(generator):
         "v_rd NetQ\nmv_mul 0\nv_wr MvmQ\nv_wr NetQ", "v_rd NetQ\nm_wr MatrixRf, 0", "m_rd NetQ\nv_wr NetQ",
         "m_rd NetQ\nend_chain", "m_rd NetQ\nm_wr MatrixRf, 0\nm_wr MatrixRf, 1", "v_rd NetQ\nend_chain",
         "v_rd NetQ\nv_wr NetQ\nv_relu0\nend_chain",
-        "v_rd NetQ\n" + "".join(f"v_wr {MEMORY_NAMES[mem]}, 0\n" for mem in VRFS[1:]),
+        "v_rd NetQ\n" + "".join(f"v_wr {MEMORY_NAMES[mem]}, 0\n" for mem in VRFS[1:WRITES + 2]),
     ]
 
 
@@ -107,7 +108,7 @@ def _range(generator):
     operation = operations[rng.integers(len(operations))]
     tiles, biases = config.matrix_tiles, config.bias_words
     return [
-        f".word {_word(Op.V_RD, rng.integers(10, 256))}", f".word {_word(Op.V_WR, 0)}",
+        f".word {_word(Op.V_RD, rng.integers(max(Mem) + 1, 256))}", f".word {_word(Op.V_WR, 0)}",
         f"v_rd {name}, {size}\nv_wr NetQ\nend_chain", f"v_rd NetQ\nv_wr {name}, {size}\nend_chain",
         f"set_iterations 4\ns_wr StrideX, {size // 3 + 1}\nv_rd_inc {name}, 0\nv_wr NetQ\nend_chain",
         f"set_iterations 4, 2\ns_wr StrideY, {size}\nv_rd_inc {name}, 0\nv_wr NetQ\nend_chain",

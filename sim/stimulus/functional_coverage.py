@@ -12,7 +12,8 @@ from concord.sim.stimulus.programs import Case
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
-from concord.spec.isa import MEMORY_NAMES, REGISTER_NAMES, SPECS, VRFS, Kind, Mem, Op, Reg, decode
+from concord.spec.isa import REGISTER_NAMES, SPECS, Kind, Op, Reg, decode
+from concord.spec.memories import MEMORY_NAMES, VRFS, Mem
 from concord.spec.rules import Violation
 
 NEAR = 4  #: Hazards are looked for between chains that are at most this far apart.

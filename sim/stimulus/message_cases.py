@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 from concord.spec.config import Config
-from concord.spec.isa import VRFS
+from concord.spec.memories import VRFS
 from concord.spec.messages import HEADER, Message, MessageKind, check, item_bytes, limit, pack, record_bytes
 from concord.spec.training import LazyFormat
 

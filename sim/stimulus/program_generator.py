@@ -7,20 +7,8 @@ import numpy as np
 from concord.spec.chain import Registers
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
-from concord.spec.isa import (
-    LOOP_DEPTH,
-    QUEUES,
-    REGISTER_BITS,
-    SPECS,
-    STAGES,
-    VRFS,
-    Instruction,
-    Mem,
-    Op,
-    Reg,
-    depth,
-    encode,
-)
+from concord.spec.isa import LOOP_DEPTH, REGISTER_BITS, SPECS, STAGES, Instruction, Op, Reg, encode
+from concord.spec.memories import QUEUES, VRFS, Mem, depth
 from concord.spec.rules import Violation
 
 _HOT = 10  #: Most addresses lie below this one, so that chains access the same words.

@@ -10,7 +10,8 @@ from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import disassemble
 from concord.spec.check import Sequencer, check
 from concord.spec.config import Config
-from concord.spec.isa import VRFS, Error, Mem, depth
+from concord.spec.isa import Error
+from concord.spec.memories import VRFS, Mem, depth
 from concord.spec.rules import Violation
 
 BUDGET = 1200  #: Largest number of words that the chains of a random program move.

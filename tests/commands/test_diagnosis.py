@@ -12,7 +12,8 @@ from concord.nnp.verify.session import Session
 from concord.nnp.verify.waveform import MARGIN, write_waveform
 from concord.sim.machines.host import machine
 from concord.spec.config import preset
-from concord.spec.isa import Mem, Op, decode
+from concord.spec.isa import Op, decode
+from concord.spec.memories import Mem
 from concord.spec.registers import Counter
 from concord.tests import networks
 

@@ -12,7 +12,8 @@ from concord.nnp.verify.session import Session
 from concord.sim.machines.host import KINDS, machine
 from concord.spec.assembler import assemble
 from concord.spec.config import preset
-from concord.spec.isa import Error, Mem
+from concord.spec.isa import Error
+from concord.spec.memories import Mem
 from typer.testing import CliRunner, Result
 
 TINY = preset("tiny")

@@ -1,9 +1,11 @@
 """What the report of `nnp verify` says of single samples."""
 
 import csv
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+from concord.model.dataset import Samples
 from concord.nnp.verify import pictures, sample_results
 from concord.nnp.verify.report import table_names
 from concord.spec.registers import Counter
@@ -18,7 +20,8 @@ def outputs(values) -> SimpleNamespace:
 VERIFIED = SimpleNamespace(
     golden=outputs([[3, 1, 2], [0, 5, 1], [1, 2, 3]]),
     other=outputs([[3, 1, 2], [0, 5, 1], [1, 4, 3]]),
-    samples=SimpleNamespace(labels=np.array([0, 1, 2]), classes=("bag", "boot", "coat")),
+    samples=Samples(inputs=np.zeros((3, 1), np.uint16), lengths=None, labels=np.array([0, 1, 2], np.uint8),
+                    classes=("bag", "boot", "coat")),
     model=SimpleNamespace(fp32_predictions=np.arange(10) % 3, qat_predictions=np.arange(10) % 3),
     first=6,
 )
@@ -35,7 +38,7 @@ def test_confusion():
 
 
 def test_results_without_labels():
-    unlabelled = SimpleNamespace(**{**vars(VERIFIED), "samples": SimpleNamespace(labels=None, classes=("bag",))})
+    unlabelled = SimpleNamespace(**{**vars(VERIFIED), "samples": replace(VERIFIED.samples, labels=None)})
     assert sample_results.confusion(unlabelled).tolist() == []
     assert "label" not in sample_results.table(unlabelled)
 

@@ -86,7 +86,7 @@ def test_training_writes_to_a_url(memory, monkeypatch):
         save_model(load_model(LSTM), out)
         return load_model(out)
 
-    monkeypatch.setattr("concord.train.runs.lstm.train_recurrent", train)
+    monkeypatch.setattr("concord.train.runs.recurrent.train_recurrent", train)
     assert "memory://models/new: accuracy FP32" in nnp("train", "lstm", "--out", "memory://models/new")
     assert storage.read_model("memory://models/new").name == "vowels-lstm-w8"
 
@@ -152,7 +152,7 @@ def test_a_failing_upload_keeps_the_file_here(memory, monkeypatch):
     (("export", MLP, "file://{folder}/none/m"), "file://{folder}/none/m: there is no such file or folder"),
     (("export", MLP), "nothing to export to: name a DESTINATION, --qonnx FILE, or both"),
     (("export", MLP, "--qonnx", "{folder}/m", "--batch", 0), "--batch 0: one sample at least"),
-    (("export", LSTM, "{folder}/m", "--qonnx", "{folder}/q"), "layer 'lstm1' (LSTM) has no QONNX form"),
+    (("export", LSTM, "{folder}/m", "--qonnx", "{folder}/q"), "layer 'lstm1' (LSTM, integer) has no QONNX form"),
     (("export", "none", "{folder}/m"), "none: there is no such model file"),
 ])
 def test_bad_places_are_sentences(words, sentence, server, memory, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from concord.golden.host.firmware import Firmware
 from concord.golden.host.firmware_file import KIND, load_firmware, save_firmware
 from concord.golden.mvm.packing import unpack_tiles
 from concord.spec.config import preset
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 from concord.spec.messages import MessageKind, unpack
 from concord.tests import networks
 from safetensors import safe_open

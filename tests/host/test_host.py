@@ -9,7 +9,8 @@ from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.programs import random_program
 from concord.spec.assembler import assemble
 from concord.spec.config import preset
-from concord.spec.isa import Error, Mem
+from concord.spec.isa import Error
+from concord.spec.memories import Mem
 from concord.spec.messages import MessageKind, unpack
 from concord.spec.registers import Counter, Register, Status
 

@@ -14,7 +14,8 @@ from concord.golden.host.messages import (
 from concord.golden.machine import Machine
 from concord.spec.assembler import assemble
 from concord.spec.config import preset
-from concord.spec.isa import Error, Mem
+from concord.spec.isa import Error
+from concord.spec.memories import Mem
 from concord.spec.messages import Message, MessageKind, pack, unpack
 from concord.spec.registers import Control, Counter, Register, Status
 from concord.tests.machines import loaded, numbers, outputs, ran, words

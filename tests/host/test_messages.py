@@ -21,7 +21,7 @@ from concord.sim.drivers.axi_stream import AxiStream
 from concord.sim.machines.build import run
 from concord.sim.stimulus.message_cases import items, malformed, message, to_machine
 from concord.spec.config import preset
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 from concord.spec.messages import Message, MessageKind, item_bytes, pack, unpack
 
 PRESETS = ("tiny", "serial", "wide")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from concord.golden.host.messages import bias_message, input_message, packed_message
 from concord.spec.config import preset
-from concord.spec.isa import Mem
+from concord.spec.memories import Mem
 from concord.spec.registers import Counter, Register, Status
 from concord.tests.machines import bits, loaded, numbers, outputs, ran, words
 

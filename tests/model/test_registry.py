@@ -7,7 +7,7 @@ import pytest
 from concord.compiler.layers.registry import COMPILERS, REFUSED, problems
 from concord.model import network
 from concord.model.layers.add import Add
-from concord.model.layers.concat import Concat
+from concord.model.layers.concat import Concat, SequenceConcat
 from concord.model.layers.layer import Layer, Unknown
 from concord.model.layers.pool import Pool, Reduction
 from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent
@@ -27,6 +27,7 @@ MAKERS = {
     "Pool": lambda rng: Pool(name="layer", reduction=Reduction.MAX, shape=(2, 4, 4), size=2, stride=2),
     "Add": lambda rng: Add(name="layer", inputs=6),
     "Concat": lambda rng: Concat(name="layer", sizes=(6, 6)),
+    "SequenceConcat": lambda rng: SequenceConcat(name="layer", sizes=(6, 6)),
 }
 
 

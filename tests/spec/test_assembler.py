@@ -4,7 +4,8 @@ import random
 
 import pytest
 from concord.spec.assembler import assemble, disassemble
-from concord.spec.isa import FIELDS, SPECS, Instruction, Kind, Mem, Op, Reg, encode
+from concord.spec.isa import FIELDS, SPECS, Instruction, Kind, Op, Reg, encode
+from concord.spec.memories import Mem
 
 TEXT = """\
 s_wr Rows, 128

@@ -5,21 +5,7 @@ import random
 import pytest
 from concord.golden.mfu import multifunction
 from concord.hw.mfu import activation, adder, multiplier
-from concord.spec.isa import (
-    FIELDS,
-    SPECS,
-    STAGES,
-    WORD,
-    Instruction,
-    Kind,
-    Mem,
-    Op,
-    Reg,
-    decode,
-    encode,
-    opcode,
-    out_scale,
-)
+from concord.spec.isa import FIELDS, SPECS, STAGES, WORD, Instruction, Kind, Op, Reg, decode, encode, opcode, out_scale
 from concord.spec.operations import MFUS, Operation, Stage, code_bits, codes, implemented, operations
 from concord.spec.registers import Counter
 
@@ -104,6 +90,5 @@ def test_out_scale_is_twos_complement():
 
 
 def test_codes_are_what_firmware_files_hold():
-    assert [*Mem] == list(range(1, 10))
     assert [*Reg] == list(range(1, 9))
     assert {op: op.name for op in Op if op <= 26} == dict(enumerate(OPCODES, 1))

@@ -8,6 +8,8 @@ from concord.model.cells.cell import Cell
 from concord.model.cells.registry import CELLS
 from concord.model.layers.recurrent import BlockRecurrent
 from concord.model.model_file import load_model, save_model
+from concord.nnp.main import app
+from concord.spec.config import PRESETS
 from concord.spec.formats import Format
 from concord.tests import networks
 from concord.train.lib import export
@@ -17,6 +19,7 @@ from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, Fl
 from concord.train.recurrent.float_layer import FloatRecurrent, initial_state
 from concord.train.runs.recurrent import tensors, train_recurrent
 from torch import nn
+from typer.testing import CliRunner
 
 EIGHT_BITS = Format(bits=8, symmetric=True)
 BLOCKS = BlockFormats(
@@ -178,3 +181,33 @@ def test_all_parameters_learn_behind_blocks(cell, utterances):
         qat(x, lengths, lowered).square().sum().backward()
         assert all(parameter.grad.abs().sum() > 0 for parameter in qat.parameters())
     assert isinstance(qat.lower(x, lengths)[0][0], BlockRecurrent)
+
+
+@pytest.mark.parametrize("name", ["gru", "rnn-relu"])
+def test_commands_train_what_their_options_say(name, vowels, tmp_path):
+    words = f"train {name} --arithmetic bfp --preset trainer --hidden 8 --hidden 5 --bidirectional --epochs 2,1,1"
+    out = tmp_path / "m.safetensors"
+    result = CliRunner().invoke(app, [*words.split(), "--data", str(vowels), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    made, machine = load_model(out), PRESETS["trainer"]
+    recurrent = [layer for layer in made.layers if isinstance(layer, BlockRecurrent)]
+    assert [layer.name for layer in recurrent] == [f"{name}1", f"{name}1-reverse", f"{name}2", f"{name}2-reverse"]
+    assert [(layer.cell, layer.reverse, layer.outputs) for layer in recurrent] == [
+        (CELLS[name], False, 8), (CELLS[name], True, 8), (CELLS[name], False, 5), (CELLS[name], True, 5)]
+    assert {layer.weights_format for layer in recurrent} == {machine.weights}
+    assert {layer.block for layer in recurrent} == {machine.native_dim}
+    assert "both directions; FP32, 2 epochs" in made.provenance.method
+    assert "block floating point in blocks of 16, mantissas of 8 bits" in made.provenance.method
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    ("--arithmetic bfp --shared", "--asymmetric, --shared and --gate-bits are for integer"),
+    ("--block 8", "--block is for --arithmetic bfp"),
+    ("--preset speech --bits 4", "--preset speech decides --bits and --block: leave them out"),
+    ("--preset nothing", "nothing"),
+])
+def test_options_that_do_not_go_together(words, sentence, tmp_path):
+    out = tmp_path / "m.safetensors"
+    result = CliRunner().invoke(app, ["train", "gru", *words.split(), "--data", "nowhere", "--out", str(out)])
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.output.split())

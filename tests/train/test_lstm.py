@@ -338,19 +338,6 @@ def test_a_first_state_is_the_machines_too(process, utterances):
     assert values[0].abs().max() <= 1
 
 
-@pytest.fixture(scope="module")
-def vowels(tmp_path_factory):
-    """Training data in their original form, made from the shipped test set."""
-    folder, samples = tmp_path_factory.mktemp("vowels"), dataset.load("japanese-vowels")
-    lines = ["@data"]
-    for x, length, label in zip(samples.inputs.view(np.float16), samples.lengths, samples.labels, strict=True):
-        channels = [",".join(str(float(value)) for value in channel) for channel in x[:length].T]
-        lines.append(":".join([*channels, str(label + 1)]))
-    for name in "TRAIN", "TEST":
-        (folder / f"JapaneseVowels_{name}.ts").write_text("\n".join(lines))
-    return folder
-
-
 def test_the_command_trains_what_its_options_say(vowels, tmp_path):
     words = "train lstm --bits 5 --asymmetric --shared --hidden 7 --hidden 6 --epochs 4,1,1 --initial normal --seed 5"
     words += " --gate-bits 7"

@@ -312,8 +312,8 @@ def test_too_large_ranges_shrink_until_the_steps_are_used(images):
 def test_training_in_a_narrow_accumulator_from_end_to_end(tmp_path, monkeypatch):
     folder, told, runs, run = DATA / "fashion-mnist", [], [], Predictor.run
     monkeypatch.setattr(Predictor, "run", lambda predictor: runs.append(run(predictor)) or runs[-1])
-    for kind in "images-idx3", "labels-idx1":
-        (tmp_path / f"train-{kind}-ubyte.gz").symlink_to(folder / f"t10k-{kind}-ubyte.gz")
+    for name in (f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")):
+        (tmp_path / name).symlink_to(folder / name.replace("train", "t10k"))
     options = {"folder": tmp_path, "hidden": (16,), "epochs": (2, 1, 1), "samples": 1500, "weights_format": EIGHT}
     made = mlp.train_mlp(tmp_path / "m", accumulator=15, progress=lambda *call: told.append(call), **options)
     widths, calibration = Widths(sum_bits=15), images_of(folder, "t10k").inputs[:512]

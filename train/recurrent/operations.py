@@ -50,7 +50,9 @@ class TorchOperations(Operations[torch.Tensor]):
         self._rounded = binary16 if lowered else plain
         self._curves = {kind: curve(kind, lowered) for kind in (Activation.RELU, Activation.SIGMOID, Activation.TANH)}
         self._vectors = {name: self._rounded(value) + 0.0 for name, value in vectors.items()}
+        self._index = {gate.name: index for index, gate in enumerate(cell.gates)}
         self._inputs = self._on = self._operand = self._product = None
+        self._made: dict[Callable, tuple[torch.Tensor, tuple[torch.Tensor, ...]]] = {}
 
     def begin(self, inputs: torch.Tensor, on: torch.Tensor):
         """Begin a time step.
@@ -60,20 +62,23 @@ class TorchOperations(Operations[torch.Tensor]):
             on:     bool[samples], whether a sample's sequence still runs.
         """
         self._inputs, self._on, self._operand = inputs, on, None
+        self._made.clear()
 
     def preactivation(self, gate, operand):
-        return self._rounded(self.recurrent_product(gate, operand) + self.input_product(gate))
+        if self._record is not None:
+            self.recurrent_product(gate, operand)
+        return self._gate(gate, operand, self._preactivations)
 
     def input_product(self, gate):
-        return self._inputs[:, self._cell.index(gate)]
+        return self._gate(gate, self._inputs, self._input_products)
 
     def recurrent_product(self, gate, operand):
-        product = self._gates(operand)[:, self._cell.index(gate)]
+        product = self._gate(gate, operand, self._recurrent_products)
         self._seen(f"{gate}.recurrent", product)
         return product
 
     def output(self, gate, value):
-        y = self._outputs(self.curve(self._cell.gates[self._cell.index(gate)].curve, value), gate)
+        y = self._outputs(self.curve(self._cell.gates[self._index[gate]].curve, value), gate)
         self._seen(f"{gate}.output", y)
         return y
 
@@ -96,12 +101,26 @@ class TorchOperations(Operations[torch.Tensor]):
         if self._record is not None:
             widen(self._record, name, values[self._on])
 
-    def _gates(self, operand):
-        """R operand of all gates, computed once for those that multiply the same operand."""
+    def _gate(self, gate: str, operand: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        """One gate of what is computed of an operand for all gates at once."""
+        if compute not in self._made or self._made[compute][0] is not operand:
+            self._made[compute] = operand, compute(operand).unbind(1)
+        return self._made[compute][1][self._index[gate]]
+
+    def _products(self, operand):
+        """R operand of all gates, as it comes out of the product."""
         if self._operand is not operand:
-            self._operand = operand
-            self._product = self._recurrent(operand).unflatten(1, (len(self._cell.gates), -1))
+            self._operand, self._product = operand, self._recurrent(operand).unflatten(1, (len(self._index), -1))
         return self._product
+
+    def _preactivations(self, operand):
+        return self._rounded(self._products(operand) + self._inputs)
+
+    def _input_products(self, inputs):
+        return inputs
+
+    def _recurrent_products(self, operand):
+        return self._products(operand)
 
 
 class BlockOperations(TorchOperations):
@@ -116,18 +135,17 @@ class BlockOperations(TorchOperations):
         super().__init__(cell, recurrent, vectors, lowered=lowered)
         self._bias = self._rounded(bias) + 0.0
 
-    def preactivation(self, gate, operand):
-        k = self._cell.index(gate)
-        return self._biased(gate, self._inputs[:, k] + self._gates(operand)[:, k])
+    def _preactivations(self, operand):
+        return self._biased(self._inputs + self._products(operand))
 
-    def input_product(self, gate):
-        return self._biased(gate, self._inputs[:, self._cell.index(gate)])
+    def _input_products(self, inputs):
+        return self._biased(inputs)
 
-    def recurrent_product(self, gate, operand):
-        return self._rounded(self._gates(operand)[:, self._cell.index(gate)])
+    def _recurrent_products(self, operand):
+        return self._rounded(self._products(operand))
 
-    def _biased(self, gate, total):
-        return self._rounded(self._rounded(total) + self._bias[self._cell.index(gate)])
+    def _biased(self, total):
+        return self._rounded(self._rounded(total) + self._bias)
 
 
 def unroll(ops: TorchOperations, cell: Cell, inputs, lengths, first, record: dict | None = None):

@@ -1,0 +1,76 @@
+"""The memories of the machine: the one table that all rooms read.
+
+A new vector memory is one row here and one attribute of `spec.config.Config`, which says how many words it has.
+Instructions, assembler, checker, golden memory, wires, hardware, messages, counters, random programs, firmware and
+pages follow from the row.
+"""
+
+from enum import Enum, IntEnum, auto, unique
+
+from concord.spec.operations import MFUS, Stage
+
+
+class MemoryKind(Enum):
+    """How a memory is used."""
+
+    VECTOR = auto()  #: Words at addresses; `v_rd`, `v_wr` and messages reach every one.
+    QUEUE = auto()  #: Words in the order in which they came; `v_rd` takes one, `v_wr` adds one.
+    MATRIX = auto()  #: Native tiles.
+    BIAS = auto()  #: Words of integers.
+
+
+@unique
+class Mem(IntEnum):
+    """A memory; its value is its code in instructions and messages.
+
+    Attributes:
+        title:    Its name in program text.
+        kind:     How it is used.
+        size:     Attribute of `spec.config.Config` that holds its depth.
+        counters: Numbers of the counters of words read and of words written, None where words are not counted. Numbers
+                  that programs know stay: a new memory takes two behind the last of `spec.registers.Counter`.
+        feeds:    Stage and number of the MFU whose second operand comes from here, None where that is no stage's.
+        meaning:  What it holds, for the instruction page.
+    """
+
+    INITIAL_VRF = 1, "InitialVrf", MemoryKind.VECTOR, "initial_vrf", (2, 9), None, "VRF of any vectors"
+    ADDSUB_VRF0 = 2, "AddSubVrf0", MemoryKind.VECTOR, "addsub_vrf", (3, 10), (Stage.ADD, 0), "VRF of stage ADD of MFU 0"
+    ADDSUB_VRF1 = 3, "AddSubVrf1", MemoryKind.VECTOR, "addsub_vrf", (4, 11), (Stage.ADD, 1), "VRF of stage ADD of MFU 1"
+    MULTIPLY_VRF0 = (
+        4, "MultiplyVrf0", MemoryKind.VECTOR, "multiply_vrf", (5, 12), (Stage.MUL, 0), "VRF of stage MUL of MFU 0")
+    MULTIPLY_VRF1 = (
+        5, "MultiplyVrf1", MemoryKind.VECTOR, "multiply_vrf", (6, 13), (Stage.MUL, 1), "VRF of stage MUL of MFU 1")
+    NET_Q = 6, "NetQ", MemoryKind.QUEUE, "net_in", (7, 14), None, "queue of words from the host, and to it"
+    MVM_Q = 7, "MvmQ", MemoryKind.QUEUE, "mvmq_words", (8, 15), None, "queue from the product's converters to MFU 0"
+    MATRIX_RF = 8, "MatrixRf", MemoryKind.MATRIX, "matrix_tiles", None, None, "native tiles of N x N mantissas"
+    BIAS_RF = 9, "BiasRf", MemoryKind.BIAS, "bias_words", None, None, "words of M integers, added to products"
+
+    def __new__(cls, code: int, *_):
+        member = int.__new__(cls, code)
+        member._value_ = code
+        return member
+
+    def __init__(self, _code: int, title: str, kind: MemoryKind, size: str, counters: tuple[int, int] | None,
+                 feeds: tuple[Stage, int] | None, meaning: str):
+        self.title, self.kind, self.size, self.meaning = title, kind, size, meaning
+        self.counters, self.feeds = counters, feeds
+
+
+#: Names of memories in program text.
+MEMORY_NAMES = {mem: mem.title for mem in Mem}
+
+#: The random-access vector memories and the queues, in the order of the table.
+VRFS, QUEUES = (tuple(mem for mem in Mem if mem.kind is kind) for kind in (MemoryKind.VECTOR, MemoryKind.QUEUE))
+
+#: Memory of the second operand of each stage that has one, for each MFU.
+OPERAND_MEMORIES = {
+    stage: tuple(mem for mfu in range(MFUS) for mem in Mem if mem.feeds == (stage, mfu))
+    for stage in Stage if any(mem.feeds and mem.feeds[0] is stage for mem in Mem)}
+
+#: The memories that feed a stage: of each stage those of MFU 0, MFU 1 and so on.
+STAGE_MEMORIES = tuple(mem for mems in OPERAND_MEMORIES.values() for mem in mems)
+
+
+def depth(config, mem: int) -> int:
+    """Words of a vector memory or queue, tiles of MatrixRf, words of BiasRf; `mem` may be the bare code."""
+    return getattr(config, Mem(mem).size)
