@@ -1,4 +1,4 @@
-"""Training with the lazy update beside what it replaces: `nox -s bench_lazy`; `--speed` measures a training step.
+"""Compare training with the lazy update and with other updates: `nox -s bench_lazy`; `--speed` times a training step.
 
 A network of convolutions, pooling and relu with 29,083 parameters learns 10,000 images of Fashion-MNIST in 5 epochs of
 plain SGD, and is measured on all 10,000 test images.
@@ -31,23 +31,23 @@ from matplotlib import pyplot
 
 RATES = (0.02, 0.002)
 ARMS = (Arm.FP32, Arm.MASTER, Arm.LAZY, Arm.NONE, Arm.STOCHASTIC)
-ONCE = (Arm.FROZEN, Arm.RESIDUAL8)  #: Of one seed only.
+ONCE = (Arm.FROZEN, Arm.RESIDUAL8)  #: Update methods that are trained with one seed only.
 SAMPLES, EPOCHS, BATCH = 10_000, 5, 32
-#: What must come out, in points: lazy from master at most, and lazy above none at least, by learning rate.
+#: Goals in points by learning rate: largest distance of lazy from master, and least distance of lazy above none.
 NEAR, ABOVE = 0.5, {0.02: 4.0, 0.002: 50.0}
 OUT = Path("build/bench_lazy")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One training.
+    """The result of one training.
 
     Attributes:
-        arm, rate, seed: What was trained.
-        accuracy:        On the test set, in percent.
-        changes:         Times that a block changed its exponent.
-        saturations:     Updates or mantissas that were limited.
-        seconds:         Of wall time.
+        arm, rate, seed: Update method, learning rate and seed.
+        accuracy:        Accuracy on the test set in percent.
+        changes:         Number of times that a block changed its exponent.
+        saturations:     Number of updates and mantissas that saturated.
+        seconds:         Wall time in seconds.
     """
 
     arm: Arm
@@ -60,9 +60,9 @@ class Run:
 
 
 def train(arm: Arm, rate: float, seed: int, samples: int, epochs: int) -> Run:
-    """Train and measure, on one thread."""
+    """Train a network on one thread, and measure its accuracy."""
     reproducible(seed)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing reads what it has not written
+    torch.utils.deterministic.fill_uninitialized_memory = False  # no code reads memory that it has not written
     learn, test = data.fashion_mnist().first(samples), dataset.load("fashion-mnist")
     x, y = (tensor_fit.images(part) for part in (learn, test))
     values, began = tensor_network.start(tensor_fit.CLASSIFIER, seed), time.perf_counter()
@@ -82,7 +82,7 @@ def train(arm: Arm, rate: float, seed: int, samples: int, epochs: int) -> Run:
 
 
 def all_runs(seeds: int, samples: int, epochs: int, console: Console) -> list[Run]:
-    """Every arm, two side by side."""
+    """Train with every update method, in two processes."""
     jobs = [(arm, rate, seed) for seed in range(seeds) for arm in ARMS for rate in RATES]
     jobs += [(arm, rate, 0) for arm in ONCE for rate in RATES]
     return side_by_side("training", train, [(*job, samples, epochs) for job in jobs], console)
@@ -93,12 +93,12 @@ def chosen(runs: list[Run], arm: Arm, rate: float) -> list[Run]:
 
 
 def mean(runs: list[Run], arm: Arm, rate: float) -> float:
-    """Mean accuracy of an arm over the seeds."""
+    """Mean accuracy of an update method over the seeds."""
     return float(np.mean([run.accuracy for run in chosen(runs, arm, rate)]))
 
 
 def report(runs: list[Run], console: Console) -> bool:
-    """Print the tables; whether all goals are met."""
+    """Print the tables, and return whether all goals are met."""
     state = Rates(learning_rate=RATES[0])
     table = Table("arm", "learning rate", "accuracy, mean", "each seed", "exponents changed", "saturations",
                   "bytes a parameter", "seconds a run", title="Fashion-MNIST, 29,083 parameters")
@@ -126,7 +126,7 @@ def report(runs: list[Run], console: Console) -> bool:
 
 
 def picture(runs: list[Run], path: Path):
-    """Accuracy of each arm: a dot for each seed."""
+    """Draw the accuracy of each update method, with a dot for each seed."""
     figure, axes = pyplot.subplots(1, len(RATES), figsize=(9, 3.5), sharey=True, layout="constrained")
     arms = (*ARMS, *ONCE)
     for rate, axis in zip(RATES, axes, strict=True):
@@ -143,11 +143,11 @@ def picture(runs: list[Run], path: Path):
 
 def main(
     speed: Annotated[bool, typer.Option("--speed", help="Measure a training step instead.")] = False,
-    seeds: Annotated[int, typer.Option(help="How many.")] = 3,
-    samples: Annotated[int, typer.Option(help="Training images.")] = SAMPLES,
-    epochs: Annotated[int, typer.Option(help="How often each is seen.")] = EPOCHS,
+    seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 3,
+    samples: Annotated[int, typer.Option(help="Number of training images.")] = SAMPLES,
+    epochs: Annotated[int, typer.Option(help="Number of epochs.")] = EPOCHS,
 ) -> None:
-    """Train all arms, print the tables, write a picture and JSON; exit code 1 where a goal is missed."""
+    """Train with all update methods, print tables, write a picture and JSON; the exit code is 1 if a goal is missed."""
     console = Console(width=None if sys.stdout.isatty() else 150)
     if speed:
         lazy_speed.report(console)

@@ -1,4 +1,4 @@
-"""Calls of a long session, two at a time, behind a progress bar."""
+"""Run the calls of a long session in parallel processes, with a progress bar."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -12,12 +12,14 @@ def side_by_side(
     title: str, call: Callable, jobs: Sequence[tuple], console: Console, processes: int = 2,
     each: Callable = lambda result: None,
 ) -> list:
-    """What a call gives for each job, in the order in which they end; each process is fresh at first.
+    """The results of a call for all jobs, in the order in which they end; processes are started anew.
 
     Args:
-        call: Of a module, so that another process finds it.
-        jobs: Its arguments.
-        each: Called with each result as it comes.
+        title:     Text of the progress bar.
+        call:      Function of a module, so that another process can import it.
+        jobs:      Arguments of each call.
+        processes: Number of processes.
+        each:      Function that is called with each result as it comes.
     """
     columns = (*Progress.get_default_columns(), TimeElapsedColumn())
     with (ProcessPoolExecutor(processes, get_context("spawn")) as pool,

@@ -126,7 +126,7 @@ class Graph:
         return tuple(self._place(layer.name, mem, layer.outputs, f"{layer.name}, output") for mem in memories)
 
     def _slot(self, layer: Layer, index: int) -> Place | None:
-        """The place in a layer's result of the tensor that enters at `index`; None if the result does not contain it."""
+        """The place of the tensor entering at `index` in a layer's result; None if the result does not contain it."""
         offsets = COMPILERS[type(layer)].offsets(layer, self._build.config)
         if offsets is None or layer is self._model.layers[-1]:
             return None
