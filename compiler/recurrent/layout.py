@@ -112,7 +112,7 @@ def _uses(chains: list[Chain], read_at: Callable[[int], float]) -> dict[Value, l
 
 
 def _check(made: Layout, uses, trace: Tracer):
-    """Follow what every location holds through a time step; refuse a layout in which a chain reads another value."""
+    """Track the value in each location through a time step; refuse a layout in which a chain reads a wrong value."""
     holds = {location: value for value in made.kept for location in made.reads[value]}
 
     def copy(copies):
@@ -138,13 +138,13 @@ def _check(made: Layout, uses, trace: Tracer):
 
 
 def _passed_on(value: Value, uses, chains: list[Chain]) -> bool:
-    """Whether only the chain behind the one that computes a value reads it."""
+    """Whether only the chain right after the one that computes a value reads it."""
     made = next((index for index, chain in enumerate(chains) if value in chain.values), None)
     return made is not None and [at for at, _ in uses[value]] == [made + 1]
 
 
 def _add(made: Layout, trace: Tracer, value: Value, mem: Mem, passed_on: bool = False):
-    """One more location of a value; those that are only passed on share one."""
+    """Add a location of a value; values that are only passed to the next chain share one."""
     state = next((name for name, new in trace.results.items() if value in (new, trace.stored(name, state=True))), None)
     products = [one for one in trace.computed if isinstance(one, Product) and one.operand is value]
     # An operand that is summed with x in one product lies after x, which is the place of the hidden vector.

@@ -44,7 +44,7 @@ async def matches_golden(dut):
     inputs = {"value": pack(WORD, value), "addend": pack(WORD, addend), "factor": pack(WORD, late),
               "tap": pack(BROUGHT, taps), "control": pack(Control, control)}
     got = await drive_pipeline(dut, inputs, ["value_out", "tap_out"], int(os.environ["LATENCY"]))
-    done = np.arange(count) < count - int(os.environ["FACTOR_AT"])  # words whose factor came within the stream
+    done = np.arange(count) < count - int(os.environ["FACTOR_AT"])  # words whose factor came before the stream ended
     given = {"value": value, "addend": addend, "factor": factor}
     given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage} | {"tap": (control["tap"], Tap)}
     assert_equal("value_out", unpack(WORD, got["value_out"]), want, where=done[:, None], **given)

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The lazy update, Verilated, against golden: everything at small widths, over a million steps at the real ones."""
+"""The Verilated lazy update against golden: exhaustive at small widths, a million random steps at the real ones."""
 
 from functools import cache
 from itertools import product
@@ -20,17 +20,17 @@ SMALL = {"3-5": LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2),
 
 @cache
 def unit(fmt: LazyFormat, lanes: int) -> StreamHarness:
-    """One for each format and width: building takes longer than running."""
+    """The Verilated unit; each format and width is built once, as building takes longer than running."""
     return StreamHarness(LazyUpdate(fmt, lanes), "lazy_update")
 
 
 def words(values, lanes):
-    """Elements as words, with zeros behind the last."""
+    """Elements as words, padded with zeros after the last element."""
     return np.pad(values, (0, -len(values) % lanes)).reshape(-1, lanes)
 
 
 def compare(verilated: StreamHarness, passes: list[Given], *, pause: float = 0.0):
-    """Send passes, and compare every bit of what comes out with golden."""
+    """Send passes, and compare every bit of the results with golden."""
     lanes = verilated.dut.lanes
     lengths = [-(-len(given.update) // lanes) for given in passes]
     last = np.zeros(sum(lengths), int)
@@ -53,13 +53,13 @@ def compare(verilated: StreamHarness, passes: list[Given], *, pause: float = 0.0
 
 
 def at_shift(shift: int, fmt: LazyFormat) -> tuple[int, int]:
-    """Exponents of a block and an update that is shifted right by this much."""
+    """Exponents of a block and of an update that is shifted right by `shift` bits."""
     return 0, fmt.alignment(0, 0) - shift
 
 
 @pytest.mark.parametrize("fmt", SMALL.values(), ids=SMALL)
 def test_every_step(fmt):
-    """Each mantissa, residual and update, by each alignment and change that makes a difference."""
+    """Every mantissa, residual and update, with every alignment and change that matters."""
     every = [np.arange(-(1 << bits - 1), 1 << bits - 1) for bits in (fmt.bits, fmt.residual, fmt.update)]
     w, r, u = (axis.ravel() for axis in np.meshgrid(*every, indexing="ij"))
     shifts = range(-fmt.limit.bit_length() - 2, fmt.update + 3)
@@ -72,14 +72,14 @@ def test_every_step(fmt):
 
 @pytest.mark.parametrize("fmt", SMALL.values(), ids=SMALL)
 def test_answers_of_single_elements(fmt):
-    """What blocks of one element ask for, where nothing hides behind a larger neighbour."""
+    """Answers for blocks of one element, in which no larger neighbour hides an element."""
     rng = np.random.default_rng(fmt.bits)
     compare(unit(fmt, 8), [random_pass(rng, fmt, 1) for _ in range(10_000)], pause=0.2)
 
 
 @pytest.mark.parametrize("lanes", [3, 8])
 def test_a_million_random_steps(lanes):
-    """At the real widths, blocks from one element to thousands, and every corner among them."""
+    """At the real widths, blocks of one to thousands of elements reach every bin."""
     fmt, rng, met = LazyFormat(), np.random.default_rng(lanes), set()
     steps = 0
     while steps < 600_000:
@@ -91,7 +91,7 @@ def test_a_million_random_steps(lanes):
 
 
 def test_words_follow_each_other_across_blocks():
-    """In the steady state as many cycles as words."""
+    """In the steady state, a block takes as many cycles as it has words."""
     rng, fmt, lanes = np.random.default_rng(3), LazyFormat(), 8
     verilated = unit(fmt, lanes)
     search, latency = verilated.dut.search, verilated.dut.latency

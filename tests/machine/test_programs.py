@@ -1,4 +1,4 @@
-"""Random programs: they are legal or not as intended, hit every bin, and mean the same however golden computes them."""
+"""Random programs are legal or illegal as intended, hit every bin, and have one meaning in all ways to compute them."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def case(name, seed):
 
 
 def finished(case, *, pieces=False):
-    """The machine after a case; `pieces` feeds it message by message."""
+    """The machine after a case; with `pieces`, its input comes message by message."""
     machine = Machine(case.config)
     for message in case.setup:
         machine.send(message)
@@ -44,7 +44,7 @@ def finished(case, *, pieces=False):
 
 
 def state(machine):
-    """All that a host can see."""
+    """The state of a machine that a host can read."""
     memory = [words.tobytes() for words in machine.memory.vectors.values()]
     return machine.receive(), memory, machine.counters.values, machine.status, machine.memory.matrix.modes
 

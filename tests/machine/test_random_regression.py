@@ -9,7 +9,7 @@ from concord.sim.units import CONFIGURATIONS
 
 
 class Idle:
-    """A machine that is not simulated."""
+    """A machine that does nothing."""
 
     link = SimpleNamespace(cycles=0)
 
@@ -35,7 +35,7 @@ def test_a_program_on_which_golden_breaks_is_a_failure(monkeypatch, error):
 
 
 def test_random_programs():
-    """Results, final memories, events and errors are golden's, and every bin is hit."""
+    """Results, final memories, events and errors equal golden's, and every bin is hit."""
     found = run_programs(CONFIGURATIONS, 2000, processes=2)
     print(*(f"{config} {name}: {count}" for config, counts in found.bins.items()
             for name, count in sorted(counts.items())), sep="\n")

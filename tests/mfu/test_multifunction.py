@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The binary16 lanes and the multi-function unit, Verilated, against golden."""
+"""The Verilated binary16 units and the multi-function unit against golden."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ EVERY = np.arange(1 << 16, dtype=np.uint16)
 
 
 def operands(seed: int, count: int):
-    """Pairs of any patterns, pairs whose sum cancels, pairs whose product is near the smallest numbers, and corners."""
+    """Pairs of random patterns, pairs whose sum cancels, pairs whose product is tiny, and corner cases."""
     rng = np.random.default_rng(seed)
     a, b = rng.integers(0, 1 << 16, (2, count), dtype=np.uint16)
     cancelling = (a ^ rng.choice(np.array([0, 0x8000], np.uint16), count)) + rng.integers(0, 4000, count, np.uint16)
@@ -107,7 +107,7 @@ def test_normalizer_refuses_scales_that_do_not_fit(scales):
 def test_multifunction_unit(lanes):
     rng, count = np.random.default_rng(lanes), 100_000
     value, addend, factor = (rng.integers(0, 1 << 16, (count, lanes), np.uint16) for _ in range(3))
-    # Half of the words are of numbers near one, which do not drown in infinities.
+    # Half of the words hold numbers near one, as random patterns often lead to infinities.
     calm = rng.random(count) < 0.5
     for word in (value, addend, factor):
         word[calm] = word[calm] & 0x8FFF | 0x3000
@@ -120,7 +120,7 @@ def test_multifunction_unit(lanes):
     late = np.roll(factor, dut.factor_at, axis=0)
     got = PipelineHarness(dut, "multifunction")(
         value=value, addend=addend, factor=late, tap=taps, control=pack_rows(Control, control))
-    done = np.arange(count) < count - dut.factor_at  # words whose factor came within the stream
+    done = np.arange(count) < count - dut.factor_at  # words whose factor came before the stream ended
     given = {"value": value, "addend": addend, "factor": factor, "tap": (control["tap"], Tap)}
     given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage}
     assert_equal("value_out", words(got["value_out"], lanes), want, where=done[:, None], **given)
@@ -128,7 +128,7 @@ def test_multifunction_unit(lanes):
 
 
 def words(port, elements):
-    """uint16 elements of a port's records."""
+    """The uint16 elements of a port's records."""
     return np.ascontiguousarray(port).view(np.uint16).reshape(len(port), -1)[:, :elements]
 
 

@@ -1,4 +1,4 @@
-"""Training runs in block floating point: checkpoints, arms, and several processes."""
+"""Training runs in block floating point: checkpoints, update methods, and several processes."""
 
 import json
 import os
@@ -113,9 +113,9 @@ def test_starting_from_an_fp32_model(samples):
 
 
 def test_what_arms_lose():
-    """A thousand updates of a hundredth of a unit: the lazy update has them all, rounding into mantissas none."""
+    """Of many tiny updates, the lazy update keeps all; rounding them into mantissas loses all."""
     values = np.array([100.0, -100.0]) / 128
-    update = arms.Exact(torch.tensor([1 << 24, -(1 << 24)]).double(), -40, 32)  # 1/128 of one unit
+    update = arms.Exact(torch.tensor([1 << 24, -(1 << 24)]).double(), -40, 32)  # this is 1/128 of one unit
     ends = {}
     for arm in (arms.Arm.LAZY, arms.Arm.NONE, arms.Arm.FROZEN, arms.Arm.RESIDUAL8, arms.Arm.STOCHASTIC):
         kept = arms.parameter(arm, values, Rates(learning_rate=1.0))
@@ -164,13 +164,13 @@ def free_port() -> int:
 
 
 def test_two_processes_train_to_the_bits_of_one(tmp_path):
-    """As torchrun starts them: the same checkpoint, byte for byte."""
+    """Processes as torchrun starts them write the same checkpoint, byte for byte."""
     folder = tmp_path / "images"
     folder.mkdir()
     for kind in "images-idx3", "labels-idx1":
         source = (dataset.DATA / "fashion-mnist" / f"t10k-{kind}-ubyte.gz").read_bytes()
         (folder / f"train-{kind}-ubyte.gz").write_bytes(source)
-    options = "--folder", str(folder), "--samples", "152", "--epochs", "1", "--batch-size", "37"  # odd shares
+    options = "--folder", str(folder), "--samples", "152", "--epochs", "1", "--batch-size", "37"  # unequal shares
     program = [sys.executable, "-m", "concord.train.bfp.run"]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     runs = [subprocess.Popen([*program, str(tmp_path / "two"), *options], cwd=ROOT,
