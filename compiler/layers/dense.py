@@ -40,7 +40,7 @@ class DenseCompiler(LayerCompiler):
             build.program.chain(
                 read(chains.source),
                 chains.product(slice(part.row, part.row + part.rows)),
-                *chains.behind(word),
+                *chains.operations(word),
                 *(write(target.at(word)) for target in targets),
                 rows=part.rows,
                 columns=build.config.vectors_of(layer.inputs),
@@ -81,7 +81,7 @@ class _Integer:
             b=build.bias(f"{layer.name}, start", layer.start[rows]) if self._start else 0,
         )
 
-    def behind(self, word: int) -> list[Instruction]:
+    def operations(self, word: int) -> list[Instruction]:
         scaled = operate(Op.VV_MUL0, self._scale.at(word)), operate(Op.VV_ADD1, self._offset.at(word))
         return [*scaled, *activation(self._layer.activation, 1)]
 
@@ -110,7 +110,7 @@ class _Block:
         tile = self._build.block_matrix(f"{layer.name}, weights", self._mantissas[rows], layer.exponents[rows])
         return Instruction(op=Op.MV_MUL, a=tile)
 
-    def behind(self, word: int) -> list[Instruction]:
+    def operations(self, word: int) -> list[Instruction]:
         return [operate(Op.VV_ADD0, self._bias.at(word)), *activation(self._layer.activation, 0)]
 
     def bound(self) -> bounds.Bound:
