@@ -18,9 +18,12 @@ from concord.spec.enum_docs import described
 from concord.spec.isa import Error
 from concord.spec.memories import Mem
 from concord.spec.messages import MessageKind
+from concord.spec.operations import BYPASS, Stage, operations
 from concord.spec.registers import Control, Counter, Register, Status
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+#: What the documentation of units calls the stages of a multi-function unit.
+STAGES = {"add stage": Stage.ADD, "activation stage": Stage.ACT, "multiply stage": Stage.MUL}
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
 #: Names of the machine's buses, by the prefix of their ports.
@@ -118,11 +121,19 @@ def ports(dut: Component, streams: list[str]) -> list[Port]:
 
 
 def codes(unit: Component) -> dict[str, list[tuple[int, str, str]]]:
-    """Code, name and meaning of each value of the enumerations that the unit's documentation names."""
+    """Code, name and meaning of each value of the enumerations and stages that the unit's documentation names."""
+    text = inspect.getdoc(type(unit))
     module = vars(sys.modules[type(unit).__module__])
-    named = {word: module.get(word) for word in re.findall(r"\w+", inspect.getdoc(type(unit)))}
+    named = {word: module.get(word) for word in re.findall(r"\w+", text)}
     enums = {word: it for word, it in named.items() if isinstance(it, type) and issubclass(it, IntEnum)}
-    return {word: described(it) for word, it in enums.items()}
+    found = {word: described(it) for word, it in enums.items()}
+    return found | {title: _stage_codes(stage) for title, stage in STAGES.items() if f"Code of the {title}" in text}
+
+
+def _stage_codes(stage: Stage) -> list[tuple[int, str, str]]:
+    """Code, name and meaning of all that a stage of a multi-function unit can be told."""
+    rows = [(operation.code, operation.name.lower(), operation.meaning) for operation in operations(stage)]
+    return [(BYPASS, "bypass", "value, its bits unchanged"), *rows]
 
 
 def _latency(unit: Component) -> int | None:
