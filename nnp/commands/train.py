@@ -258,7 +258,7 @@ def _check_width(accumulator: int | None):
 
 
 def _train(kind: str, out: str, log: Path | None, checkpoint: Path | None, **chosen):
-    """Call the trainer with a progress bar for each phase."""
+    """Run `train_KIND` of `train.runs.KIND`, with a progress bar for each phase."""
     from rich.console import Console
 
     train = getattr(needing_torch(f"concord.train.runs.{kind}"), f"train_{kind}")
