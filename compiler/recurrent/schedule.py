@@ -107,7 +107,7 @@ class _Ready:
                 return self._begin(value)
         products = [value for value in self._left if isinstance(value, Product) and self._computable(value)]
         if products:
-            # Products of the same operand follow each other: the vector after x can then be replaced by the next operand.
+            # Products of the same operand follow each other: the vector after x can then be replaced.
             product = next((one for one in products if one.operand is self._operand), products[0])
             self._left.remove(product)
             self._operand = product.operand
