@@ -20,7 +20,7 @@ from concord.benchmarks.side_by_side import side_by_side
 from concord.golden.lazy.tensor_training import Rates
 from concord.model import dataset
 from concord.train.bfp import tensor_fit, tensor_network
-from concord.train.bfp.parameters import Arm, state_bytes
+from concord.train.bfp.parameters import UpdateRule, state_bytes
 from concord.train.lib import data
 from concord.train.lib.fit import reproducible
 from rich.console import Console
@@ -30,8 +30,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 RATES = (0.02, 0.002)
-ARMS = (Arm.FP32, Arm.MASTER, Arm.LAZY, Arm.NONE, Arm.STOCHASTIC)
-ONCE = (Arm.FROZEN, Arm.RESIDUAL8)  #: Update methods that are trained with one seed only.
+RULES = (UpdateRule.FP32, UpdateRule.MASTER, UpdateRule.LAZY, UpdateRule.NONE, UpdateRule.STOCHASTIC)
+ONCE = (UpdateRule.FROZEN, UpdateRule.RESIDUAL8)  #: Update rules that are trained with one seed only.
 SAMPLES, EPOCHS, BATCH = 10_000, 5, 32
 #: Goals in points by learning rate: largest distance of lazy from master, and least distance of lazy above none.
 NEAR, ABOVE = 0.5, {0.02: 4.0, 0.002: 50.0}
@@ -43,14 +43,14 @@ class Run:
     """The result of one training.
 
     Attributes:
-        arm, rate, seed: Update method, learning rate and seed.
-        accuracy:        Accuracy on the test set in percent.
-        changes:         Number of times that a block changed its exponent.
-        saturations:     Number of updates and mantissas that saturated.
-        seconds:         Wall time in seconds.
+        rule, rate, seed: What was trained.
+        accuracy:        On the test set, in percent.
+        changes:         Times that a tensor changed its exponent.
+        saturations:     Updates or mantissas that were limited.
+        seconds:         Of wall time.
     """
 
-    arm: Arm
+    rule: UpdateRule
     rate: float
     seed: int
     accuracy: float
@@ -59,82 +59,82 @@ class Run:
     seconds: float
 
 
-def train(arm: Arm, rate: float, seed: int, samples: int, epochs: int) -> Run:
+def train(rule: UpdateRule, rate: float, seed: int, samples: int, epochs: int) -> Run:
     """Train a network on one thread, and measure its accuracy."""
     reproducible(seed)
     torch.utils.deterministic.fill_uninitialized_memory = False  # no code reads memory that it has not written
     learn, test = data.fashion_mnist().first(samples), dataset.load("fashion-mnist")
     x, y = (tensor_fit.images(part) for part in (learn, test))
-    values, began = tensor_network.start(tensor_fit.CLASSIFIER, seed), time.perf_counter()
+    values, began = tensor_network.initial_values(tensor_fit.CLASSIFIER, seed), time.perf_counter()
     options = {"epochs": epochs, "batch_size": BATCH, "seed": seed}
-    if arm is Arm.FP32:
+    if rule is UpdateRule.FP32:
         net = tensor_network.float_network(tensor_fit.CLASSIFIER)
         net.load_state_dict({name: torch.from_numpy(value) for name, value in values.items()})
         tensor_fit.fit_float(net, torch.from_numpy(x), learn.labels, learning_rate=rate, **options)
         share, changes, saturations = tensor_fit.float_accuracy(net, torch.from_numpy(y), test.labels), 0, 0
     else:
-        net = tensor_network.network(tensor_fit.CLASSIFIER, arm, Rates(learning_rate=rate), seed=seed, values=values)
+        net = tensor_network.network(tensor_fit.CLASSIFIER, rule, Rates(learning_rate=rate), seed=seed, values=values)
         tensor_fit.fit(net, tensor_network.inputs(x), learn.labels, **options)
         share = tensor_fit.accuracy(net, tensor_network.inputs(y), test.labels)
         changes, saturations = net.counts().changes, net.counts().saturations
-    return Run(arm=arm, rate=rate, seed=seed, accuracy=100 * share, changes=changes, saturations=saturations,
+    return Run(rule=rule, rate=rate, seed=seed, accuracy=100 * share, changes=changes, saturations=saturations,
                seconds=time.perf_counter() - began)
 
 
 def all_runs(seeds: int, samples: int, epochs: int, console: Console) -> list[Run]:
-    """Train with every update method, in two processes."""
-    jobs = [(arm, rate, seed) for seed in range(seeds) for arm in ARMS for rate in RATES]
-    jobs += [(arm, rate, 0) for arm in ONCE for rate in RATES]
+    """Train with every update rule, in two processes."""
+    jobs = [(rule, rate, seed) for seed in range(seeds) for rule in RULES for rate in RATES]
+    jobs += [(rule, rate, 0) for rule in ONCE for rate in RATES]
     return side_by_side("training", train, [(*job, samples, epochs) for job in jobs], console)
 
 
-def chosen(runs: list[Run], arm: Arm, rate: float) -> list[Run]:
-    return sorted((run for run in runs if (run.arm, run.rate) == (arm, rate)), key=lambda run: run.seed)
+def chosen(runs: list[Run], rule: UpdateRule, rate: float) -> list[Run]:
+    return sorted((run for run in runs if (run.rule, run.rate) == (rule, rate)), key=lambda run: run.seed)
 
 
-def mean(runs: list[Run], arm: Arm, rate: float) -> float:
-    """Mean accuracy of an update method over the seeds."""
-    return float(np.mean([run.accuracy for run in chosen(runs, arm, rate)]))
+def mean(runs: list[Run], rule: UpdateRule, rate: float) -> float:
+    """Mean accuracy of an update rule over the seeds."""
+    return float(np.mean([run.accuracy for run in chosen(runs, rule, rate)]))
 
 
 def report(runs: list[Run], console: Console) -> bool:
     """Print the tables, and return whether all goals are met."""
     state = Rates(learning_rate=RATES[0])
-    table = Table("arm", "learning rate", "accuracy, mean", "each seed", "exponents changed", "saturations",
+    table = Table("rule", "learning rate", "accuracy, mean", "each seed", "exponents changed", "saturations",
                   "bytes a parameter", "seconds a run", title="Fashion-MNIST, 29,083 parameters")
     for rate in RATES:
-        for arm in (*ARMS, *ONCE):
-            found = chosen(runs, arm, rate)
+        for rule in (*RULES, *ONCE):
+            found = chosen(runs, rule, rate)
             cells = ((f"{run.accuracy:.2f}", str(run.changes), f"{run.saturations:,}") for run in found)
-            table.add_row(arm, f"{rate}", f"{mean(runs, arm, rate):.2f}", *map(" ".join, zip(*cells, strict=True)),
-                          str(state_bytes(arm, state)["all"]), f"{np.mean([run.seconds for run in found]):.0f}")
+            table.add_row(rule, f"{rate}", f"{mean(runs, rule, rate):.2f}", *map(" ".join, zip(*cells, strict=True)),
+                          str(state_bytes(rule, state)["all"]), f"{np.mean([run.seconds for run in found]):.0f}")
     console.print(table)
     goals, met = Table("learning rate", "|lazy - master|", "goal", "lazy - none", "goal", title="Points"), True
     for rate in RATES:
-        near = abs(mean(runs, Arm.LAZY, rate) - mean(runs, Arm.MASTER, rate))
-        above = mean(runs, Arm.LAZY, rate) - mean(runs, Arm.NONE, rate)
+        near = abs(mean(runs, UpdateRule.LAZY, rate) - mean(runs, UpdateRule.MASTER, rate))
+        above = mean(runs, UpdateRule.LAZY, rate) - mean(runs, UpdateRule.NONE, rate)
         met &= near <= NEAR and above >= ABOVE[rate]
         goals.add_row(f"{rate}", f"{near:.2f}", f"at most {NEAR}", f"{above:.2f}", f"at least {ABOVE[rate]:g}")
     console.print(goals)
     kinds = "parameter", "residual", "master", "momentum", "all"
-    state_table = Table("arm", *kinds, title="Bytes a parameter, with momentum")
-    for arm in (*ARMS, *ONCE):
-        found = state_bytes(arm, Rates(learning_rate=RATES[0], momentum=0.9))
-        state_table.add_row(arm, *(str(found[kind]) for kind in kinds))
+    state_table = Table("rule", *kinds, title="Bytes a parameter, with momentum")
+    for rule in (*RULES, *ONCE):
+        found = state_bytes(rule, Rates(learning_rate=RATES[0], momentum=0.9))
+        state_table.add_row(rule, *(str(found[kind]) for kind in kinds))
     console.print(state_table)
     return met
 
 
 def picture(runs: list[Run], path: Path):
-    """Draw the accuracy of each update method, with a dot for each seed."""
+    """Draw the accuracy of each update rule, with a dot for each seed."""
     figure, axes = pyplot.subplots(1, len(RATES), figsize=(9, 3.5), sharey=True, layout="constrained")
-    arms = (*ARMS, *ONCE)
+    rules = (*RULES, *ONCE)
     for rate, axis in zip(RATES, axes, strict=True):
-        axis.bar(range(len(arms)), [mean(runs, arm, rate) for arm in arms], color="#bcd", zorder=0)
-        for place, arm in enumerate(arms):
-            found = chosen(runs, arm, rate)
+        axis.bar(range(len(rules)), [mean(runs, rule, rate) for rule in rules], color="#bcd", zorder=0)
+        for place, rule in enumerate(rules):
+            found = chosen(runs, rule, rate)
             axis.scatter([place] * len(found), [run.accuracy for run in found], s=12, color="#245", zorder=2)
-        axis.set_xticks(range(len(arms)), arms, rotation=30, ha="right")
+        axis.set_xticks(range(len(rules)), rules, rotation=30, ha="right")
         axis.set_title(f"learning rate {rate}")
     axes[0].set_ylabel("test accuracy, %")
     figure.savefig(path, dpi=150)
@@ -147,7 +147,7 @@ def main(
     samples: Annotated[int, typer.Option(help="Number of training images.")] = SAMPLES,
     epochs: Annotated[int, typer.Option(help="Number of epochs.")] = EPOCHS,
 ) -> None:
-    """Train with all update methods, print tables, write a picture and JSON; the exit code is 1 if a goal is missed."""
+    """Train with all update rules, print tables, write a picture and JSON; the exit code is 1 if a goal is missed."""
     console = Console(width=None if sys.stdout.isatty() else 150)
     if speed:
         lazy_speed.report(console)

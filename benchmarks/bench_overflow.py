@@ -30,8 +30,8 @@ from concord.train.lib.methods import Recipe
 from concord.train.overflow.defaults import STEPS
 from concord.train.overflow.predictor import Predictor, kind
 from concord.train.qat.network import QuantisedNetwork
-from concord.train.runs import compare
-from concord.train.runs.compare import BATCH, CALIBRATION, Images
+from concord.train.runs import image_training
+from concord.train.runs.image_training import BATCH, CALIBRATION, Images
 from concord.train.runs.training import train_quantised
 from rich.console import Console
 from rich.table import Table
@@ -119,7 +119,7 @@ def images(samples: int, folder: Path | None) -> Images:
 def prepare(network: str, seed: int, folder: Path | None):
     """Train an FP32 network, and keep it for `quantise`."""
     reproducible(seed)
-    compare.trained(network, images(PLANS[network].samples, folder), seed, PLANS[network].epochs[0], OUT)
+    image_training.trained(network, images(PLANS[network].samples, folder), seed, PLANS[network].epochs[0], OUT)
 
 
 def quantise(network: str, bits: int, accumulator: int, seed: int, folder: Path | None) -> Run:
@@ -127,7 +127,7 @@ def quantise(network: str, bits: int, accumulator: int, seed: int, folder: Path 
     reproducible(seed)
     plan = PLANS[network]
     found = images(plan.samples, folder)
-    net = compare.trained(network, found, seed, plan.epochs[0], OUT)
+    net = image_training.trained(network, found, seed, plan.epochs[0], OUT)
     calibration = found.x[:CALIBRATION]
     qat = QuantisedNetwork(net, calibration, Recipe(weights_bits=bits, input_bits=bits, symmetric=(True, True)))
     predictor = Predictor(qat, calibration, Widths(sum_bits=accumulator), STEPS[kind(qat)])

@@ -20,8 +20,9 @@ from concord.benchmarks.side_by_side import side_by_side
 from concord.nnp.lib.curves import draw
 from concord.train.lib.fit import reproducible
 from concord.train.lib.methods import ActivationTraining, WeightTraining
-from concord.train.runs import compare
-from concord.train.runs.compare import FIGURE, STARTS, Images, Setting
+from concord.train.runs import compare_starts, image_training
+from concord.train.runs.compare_starts import FIGURE, STARTS, Setting
+from concord.train.runs.image_training import Images
 from rich.console import Console
 from rich.table import Table
 
@@ -54,20 +55,20 @@ def run(job: Job, samples: int, epochs: int) -> tuple[Job, float, list[float]]:
     setting, name, options, seed = job
     reproducible(seed)
     found = images(samples)
-    net = compare.trained(setting.network, found, seed, FLOAT_EPOCHS, OUT)
+    net = image_training.trained(setting.network, found, seed, FLOAT_EPOCHS, OUT)
     if name == PEER:
         torch.use_deterministic_algorithms(False)  # Brevitas uses algorithms that are not deterministic
-        peer = peers.brevitas(net, found.x[:compare.CALIBRATION], setting.weights)
-        curve = compare.followed(peer, peer.parameters(), found, seed, epochs)
+        peer = peers.brevitas(net, found.x[:image_training.CALIBRATION], setting.weights)
+        curve = compare_starts.followed(peer, peer.parameters(), found, seed, epochs)
     else:
-        curve = compare.curve(net, setting.recipe(normalise=True, **options), found, seed, epochs)
+        curve = compare_starts.curve(net, setting.recipe(normalise=True, **options), found, seed, epochs)
     return job, 100 * found.accuracy(net.eval()), [100 * value for value in curve]
 
 
 def prepare(network: str, seed: int, samples: int):
     """Train an FP32 network, and keep it for later jobs."""
     reproducible(seed)
-    compare.trained(network, images(samples), seed, FLOAT_EPOCHS, OUT)
+    image_training.trained(network, images(samples), seed, FLOAT_EPOCHS, OUT)
 
 
 def _record(job: Job, fp32: float, curve: list[float]) -> dict:

@@ -123,7 +123,7 @@ def firmware(model: Model) -> dict[str, dict[str, str]]:
         except ValueError:  # the preset cannot run the network
             continue
         messages = (np.frombuffer(sent, np.uint8) for sent in made.memory_messages())
-        found[name] = {"words": digest([made.words]), "memories": digest(messages)}
+        found[name] = {"words": digest([made.instruction_words]), "memories": digest(messages)}
     return found
 
 

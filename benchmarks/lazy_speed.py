@@ -14,7 +14,7 @@ from concord.benchmarks.interleaved import columns, rows
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, Relu, Residual
 from concord.golden.lazy.tensor_training import Rates
 from concord.train.bfp import tensor_network
-from concord.train.bfp.parameters import Arm
+from concord.train.bfp.parameters import UpdateRule
 from concord.train.lib.fit import cross_entropy
 from rich.console import Console
 from torch import nn
@@ -51,7 +51,7 @@ def contestants(layers, shape, rng) -> dict[str, Callable[[], None]]:
     """For each arithmetic, a function that makes one training step."""
     values, labels = rng.random(shape, np.float32), rng.integers(0, 10, shape[0])
     x, exact = torch.from_numpy(values), tensor_network.inputs(values)
-    lazy = tensor_network.network(layers, Arm.LAZY, Rates(learning_rate=0.02))
+    lazy = tensor_network.network(layers, UpdateRule.LAZY, Rates(learning_rate=0.02))
     steps = {"FP32": float_step(tensor_network.float_network(layers), x, labels),
              "BFP, lazy update": lambda: lazy.step(exact, labels)}
     if len(shape) == 4:

@@ -1,9 +1,8 @@
 """Run the calls of a long session in parallel processes, with a progress bar."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 
+from concord.golden.lib.processes import calls
 from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 
@@ -12,7 +11,7 @@ def side_by_side(
     title: str, call: Callable, jobs: Sequence[tuple], console: Console, processes: int = 2,
     each: Callable = lambda result: None,
 ) -> list:
-    """The results of a call for all jobs, in the order in which they end; processes are started anew.
+    """The result of a call for each job, in the order in which the calls end; the worker processes are new ones.
 
     Args:
         title:     Text of the progress bar.
@@ -22,12 +21,11 @@ def side_by_side(
         each:      Function that is called with each result as it comes.
     """
     columns = (*Progress.get_default_columns(), TimeElapsedColumn())
-    with (ProcessPoolExecutor(processes, get_context("spawn")) as pool,
-          Progress(*columns, console=console) as progress):
+    results = []
+    with Progress(*columns, console=console) as progress:
         task = progress.add_task(title, total=len(jobs))
-        results = []
-        for done in as_completed([pool.submit(call, *job) for job in jobs]):
-            results.append(done.result())
-            each(results[-1])
+        for _, result in calls(call, jobs, processes):
+            results.append(result)
+            each(result)
             progress.advance(task)
     return results

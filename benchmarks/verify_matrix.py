@@ -40,8 +40,8 @@ def perceptrons(name: str) -> list[tuple[str, str, Recipe]]:
     most, inputs = MACHINES[name]
     found = []
     for weights, activations in product(WeightTraining, ActivationTraining):
-        widths = range(1, most) if weights.odd else range(2, most + 1)
-        for bits in widths:
+        kind = weights.load()
+        for bits in (bits for bits in range(weights.least_bits, most + 1) if kind.integers(bits, True).bits <= most):
             recipe = Recipe(weights_bits=bits, input_bits=inputs, symmetric=(True, True), weights=weights,
                             activations=activations)
             found.append((f"W{bits}/A{inputs}", f"{weights}, {activations}", recipe))

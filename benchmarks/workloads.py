@@ -57,14 +57,14 @@ class Workload:
     """A program and the machine that runs it.
 
     Attributes:
-        config: Configuration of the machine.
-        text:   Program text, without `end`.
-        words:  Number of words that the program takes from NetQ.
+        config:      The machine.
+        text:        Program text, without `end`.
+        input_words: Words that it takes from NetQ.
     """
 
     config: Config
     text: str
-    words: int = 0
+    input_words: int = 0
 
     def messages(self) -> list[bytes]:
         """Messages with random dense tiles, random vectors, the program, and its input."""
@@ -76,7 +76,7 @@ class Workload:
         messages = [packed_message(config, mantissas, exponents)]
         messages += [write_message(config, mem, _numbers(rng, depth(config, mem), config)) for mem in VRFS]
         messages.append(program_message(config, assemble(self.text + "end")))
-        return messages + [input_message(config, _numbers(rng, self.words, config))] * bool(self.words)
+        return messages + [input_message(config, _numbers(rng, self.input_words, config))] * bool(self.input_words)
 
 
 def _numbers(rng, count: int, config: Config) -> np.ndarray:
@@ -112,7 +112,7 @@ def _targets(config: Config, words: int):
 def lstm(config: Config, *, hidden: int, steps: int) -> Workload:
     """`steps` steps of an LSTM with as many inputs as cells; its four gates are one tall product."""
     words = hidden // config.mfu_lanes
-    return Workload(config=config, words=steps * words, text=LSTM.format(
+    return Workload(config=config, input_words=steps * words, text=LSTM.format(
         hidden=hidden, steps=steps, columns=2 * hidden // config.native_dim, gates=4 * hidden, words=words,
         words2=2 * words, words3=3 * words))
 
@@ -129,4 +129,5 @@ def overlapping(config: Config) -> tuple[Workload, Workload]:
 
 def both(first: Workload, second: Workload) -> Workload:
     """Both programs, one after the other."""
-    return Workload(config=first.config, text=first.text + second.text, words=first.words + second.words)
+    return Workload(
+        config=first.config, text=first.text + second.text, input_words=first.input_words + second.input_words)

@@ -54,7 +54,7 @@ def compile_network(model: Model, config: Config) -> Compiled:
         directions=graph.directions,
         loop=build.program.loop,
         text=build.program.text(),
-        words=np.array(build.program.words(), np.uint64),
+        instruction_words=np.array(build.program.instruction_words(), np.uint64),
         sections=tuple(build.program.sections),
         vectors=build.allocator.images(),
         tiles=build.tiles(),

@@ -1,14 +1,18 @@
-"""Write the pages that follow from the definitions in spec: `python docs/generate.py`, or `nox -s docs`."""
+"""Write the pages and tables that follow from definitions in the code: `python docs/generate.py`, or `nox -s docs`."""
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 
 from concord.spec import config, isa, memories, messages, registers
 from concord.spec.enum_docs import comments, described
+from concord.train.lib import methods
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 HERE = Path(__file__).parent
 PAGES = ("isa.md", "host.md", "presets.md")
+#: Pages written by hand, in which a comment with the name of a table of methods stands before that table.
+PAGES_WITH_METHODS = ("quantisation.md",)
 
 
 def pages() -> dict[str, str]:
@@ -29,13 +33,23 @@ def pages() -> dict[str, str]:
         "counters": described(registers.Counter),
         "presets": _presets(),
     }
-    return {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}
+    made = {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}
+    return made | {page: _with_methods((HERE / page).read_text()) for page in PAGES_WITH_METHODS}
 
 
 def main():
     """Write the pages."""
     for name, text in pages().items():
         (HERE / name).write_text(text)
+
+
+def _with_methods(text: str) -> str:
+    """A page with its tables of methods written anew, below the two lines that head each of them."""
+
+    def rows(found: re.Match) -> str:
+        return found[1] + "".join(f"| `{one}` | {one.summary} |\n" for one in getattr(methods, found[2]))
+
+    return re.sub(r"(<!-- (\w+) -->\n\n(?:\|.*\n){2})(?:\|.*\n)*", rows, text)
 
 
 def _opcodes() -> list[dict]:
@@ -63,7 +77,8 @@ def _presets() -> list[tuple]:
     for attribute in next(iter(tables.values())):
         values = [table[attribute] for table in tables.values()]
         rows.append((attribute, *(_format(value) if isinstance(value, dict) else value for value in values)))
-    derived = {"words": "N/M", "groups": "N/lanes", "sum_bits": "accumulator bits", "alignment": "largest left shift"}
+    derived = {
+        "vector_words": "N/M", "groups": "N/lanes", "sum_bits": "accumulator bits", "alignment": "largest left shift"}
     for attribute, text in derived.items():
         rows.append((f"{attribute} ({text})", *(getattr(preset, attribute) for preset in config.PRESETS.values())))
     rows.append(("digest", *(f"{preset.digest:08x}" for preset in config.PRESETS.values())))

@@ -1,4 +1,4 @@
-"""The whole machine: messages and control registers in, messages out."""
+"""The whole machine, which takes messages and register accesses and returns messages."""
 
 from collections.abc import Iterator
 
@@ -20,16 +20,16 @@ from concord.spec.rules import Violation
 
 
 class Machine:
-    """A neural network processor in numpy, behind the host protocol that hardware speaks.
+    """A neural network processor in numpy, with the same host protocol as hardware.
 
-    Programs run when `run` is called, with all words that the host has sent; one that finds NetQ empty waits there for
-    more words and another `run`.
+    A program runs when `run` is called, on the words that the host has sent. If NetQ is empty, it waits for more words
+    and another `run`.
 
     Attributes:
-        config:   The machine.
-        memory:   Its memories.
-        counters: Its event counters.
-        executor: What runs chains; its `trace` may be set.
+        config:   Configuration of the machine.
+        memory:   Memories of the machine.
+        counters: Event counters of the machine.
+        executor: Executor of chains; its `trace` may be set.
     """
 
     def __init__(self, config: Config):
@@ -41,11 +41,11 @@ class Machine:
         self._waiting: list[Message] = []
         self._sequencer: Sequencer | None = None
         self._run: Iterator[None] | None = None
-        self._counted = 0  # Instructions of this run that the counter has.
+        self._counted = 0  # Instructions of this run that have been counted.
         self._done, self._error, self._error_address = False, Error.NONE, 0
 
     def send(self, data: bytes):
-        """Take one message. A malformed one stops the machine until reset; what needs a machine at rest waits."""
+        """Take one message. A malformed one stops the machine until reset; most kinds wait while a program runs."""
         try:
             message = unpack(self.config, data, to_machine=True)
         except ValueError:
@@ -58,12 +58,12 @@ class Machine:
             self._apply(message)
 
     def receive(self) -> list[bytes]:
-        """The messages that have come out since the last call."""
+        """The messages that the machine has sent since the last call."""
         sent, self._sent = self._sent, []
         return sent
 
     def start(self):
-        """Start the program at instruction 0; nothing happens while one runs, or before a reset after a bad message."""
+        """Start the program at instruction 0, unless one runs, or a message was malformed since the last reset."""
         if self._run or self._error == Error.MESSAGE:
             return
         self._done, self._error, self._error_address = False, Error.NONE, 0
@@ -88,13 +88,13 @@ class Machine:
         return self.status
 
     def reset(self):
-        """Set everything but memories and counters to its first state."""
+        """Reset everything except memories and counters."""
         self._run = None
         self._done, self._error, self._error_address = False, Error.NONE, 0
         self.memory.net_in.clear()
         self.memory.mvm.clear()
         self.executor.reset()
-        # The first message that waits is under way, and lost; those behind it have not begun.
+        # The first waiting message has begun and is lost; those after it have not begun.
         waiting, self._waiting = self._waiting[1:], []
         for message in waiting:
             self._apply(message)
@@ -112,7 +112,7 @@ class Machine:
                 command()
 
     def read_register(self, address: int) -> int:
-        """Read a register of the control port; counters of time read 0."""
+        """Read a register of the control port; time counters read as 0."""
         config, index = self.config, (address - Register.COUNTERS) // 4
         if index in self.counters.values:
             return self.counters.values[Counter(index)]
@@ -126,7 +126,7 @@ class Machine:
 
     @property
     def status(self) -> Status:
-        """State of the machine. A program that `run` has left waits for input."""
+        """State of the machine. A program that is not done after `run` waits for input."""
         state = Status.RUNNING | Status.WAIT_INPUT if self._run else Status(0)
         return state | self.executor.flags | (Status.DONE if self._done else Status(0))
 
@@ -158,7 +158,7 @@ class Machine:
             kind=kind, memory=memory, address=address, count=len(words), payload=words.astype("<u2").tobytes())))
 
     def _apply(self, message: Message):
-        """Do what a well-formed message says."""
+        """Execute a well-formed message."""
         config, first, last = self.config, message.address, message.address + message.count
         match message.kind:
             case MessageKind.INPUT:
@@ -181,11 +181,11 @@ class Machine:
                 self._sequencer = None
 
     def _update(self, message: Message):
-        """One pass through the lazy update; only what stands counts."""
+        """Run one pass of the lazy update; only a final pass is counted."""
         *block, change = update_of(self.config, message)
         done = one_pass(*block, change)
         self._sent.append(updated_message(self.config, message.address, done))
-        if not done.ask:
+        if not done.repeat:
             for counter, count in ((Counter.LAZY_STEPS, done.steps), (Counter.LAZY_CHANGES, int(change != 0)),
                                    (Counter.LAZY_ROUNDED, done.rounded), (Counter.LAZY_SATURATIONS, done.saturations)):
                 self.counters.add(counter, count)

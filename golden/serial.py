@@ -6,10 +6,10 @@ from concord.spec.serial import Frame, FrameKind
 
 
 class SerialPort:
-    """A machine's end of a serial link: bytes in, bytes out.
+    """The machine's end of a serial link.
 
     Args:
-        machine: The machine behind it, which runs as soon as a frame lets it.
+        machine: Machine at this end; it runs after each frame.
     """
 
     def __init__(self, machine: Machine):
@@ -17,7 +17,7 @@ class SerialPort:
         self._line = b""
 
     def take(self, data: bytes) -> bytes:
-        """Take bytes off the line, whole frames or not; returns what the machine puts on it."""
+        """Take bytes from the line, which may be parts of frames; returns the bytes that the machine sends."""
         *frames, self._line = (self._line + data).split(b"\0")
         answers = b""
         for encoded in filter(None, frames):
@@ -31,7 +31,7 @@ class SerialPort:
         try:
             frame = serial.unpack(encoded)
         except ValueError:
-            frame = Frame(kind=FrameKind.MESSAGE)  # of no bytes: malformed
+            frame = Frame(kind=FrameKind.MESSAGE)  # an empty message is malformed
         if frame.kind == FrameKind.MESSAGE:
             self.machine.send(frame.message)
             return b""

@@ -1,4 +1,4 @@
-"""Everything between the message processors: sequencer, pipelines, memories, queues."""
+"""The core of the processor between the message units: decoder, pipelines, memories and queues."""
 
 from itertools import product
 
@@ -31,7 +31,7 @@ __all__ = ["Core", "counted"]
 
 
 def counted(config: Config) -> dict[Counter, int]:
-    """Bits by which each counter may grow in one cycle; of an excess, its bits."""
+    """Number of bits of each counter's increment in one cycle; for an excess, of its value."""
     rows = bits_for(config.native_dim)
     products = bits_for(config.native_dim * config.lanes * config.tile_engines)
     width = {Counter.INSTRUCTIONS: 4, Counter.BEATS: bits_for(config.tile_engines),
@@ -47,17 +47,18 @@ def counted(config: Config) -> dict[Counter, int]:
 
 
 class Core(wiring.Component):
-    """The processor proper. A reset of this component resets everything but the contents of memories.
+    """The processor without its host ports. A reset resets everything except the contents of memories.
 
     Members:
         net, write, program, bias, packed, read: In(stream). Items of the host's messages.
-        update: In(stream). Blocks of parameters for the lazy update.
+        update: In(stream). Parameters for the lazy update.
         out, reply, updated: Out(stream). Words for the host.
-        start: In(1). Run the program; taken while `running` is low.
-        message_error: In(1). Held from a malformed message on.
-        sent: In(1). All words handed out have left for the host.
-        running, done, error, error_address, wait_input, wait_output, invalid_vector, invalid_matrix: Out. State.
-        events: Out. What each counter grows by in this cycle; of an excess, its value.
+        start: In(1). Runs the program; ignored while `running` is high.
+        message_error: In(1). A message was malformed; held until reset.
+        sent: In(1). All output words have left for the host.
+        running, done, error, error_address, wait_input, wait_output, invalid_vector, invalid_matrix: Out. State for
+            the control port.
+        events: Out. Increment of each counter in this cycle; for an excess, its value.
     """
 
     def __init__(self, config: Config):
@@ -126,7 +127,7 @@ class Core(wiring.Component):
                      self.error_address.eq(decoder.error_address)]
 
     def _queues(self, m):
-        """Decoded chains wait in front of each pipeline; those inside the multi-function units, behind them."""
+        """Connect the queues of decoded chains before each pipeline, and of writes after the multi-function units."""
         config, depth = self.config, self.config.chain_queue
         ends = {"fetch": (fetch_job(config), depth, self.fetch.job),
                 "issue": (issue_job(config), depth, self.issue.job),
@@ -138,7 +139,7 @@ class Core(wiring.Component):
             wiring.connect(m, getattr(self.interlock, name), queue.i)
             wiring.connect(m, queue.o, end)
 
-        # A product is seen only when its tiles are loaded: their zero marks are looked up ahead of time.
+        # A product waits until its tiles are loaded, because their zero marks are looked up ahead of time.
         m.submodules.product_jobs = queue = Queue(ProductJob, depth)
         wiring.connect(m, self.interlock.product, queue.i)
         loaded = ~waiting(queue.o.p.copy, self.copy.progress.done)
@@ -160,7 +161,7 @@ class Core(wiring.Component):
         wiring.connect(m, self.host_read.o, wiring.flipped(self.reply))
 
     def _mvm(self, m):
-        """The multiplier starts every program with an empty MvmQ."""
+        """Connect the multiplier, which starts every program with an empty MvmQ."""
         mvm, copy, decoder = self.mvm, self.copy, self.decoder
         m.submodules.mvm = ResetInserter(self.start & ~decoder.running)(mvm)
         m.submodules.loads = loads = Queue(copy.load.p.shape(), 2)
@@ -172,7 +173,7 @@ class Core(wiring.Component):
         wiring.connect(m, wiring.flipped(self.bias), mvm.bias_write)
         m.d.comb += copy.load_done.eq(mvm.load_done)
 
-        # The decoder learns of a tile with its last record.
+        # The last record of a tile also tells the decoder that the tile is loaded.
         packed, last = self.packed, self.packed.p.last
         m.d.comb += [
             mvm.packed.valid.eq(packed.valid & (~last | decoder.loaded.ready)), mvm.packed.p.eq(packed.p),
@@ -184,10 +185,10 @@ class Core(wiring.Component):
             m.d.sync += sticky.eq(sticky | mvm.events[name])
 
     def _net(self, m):
-        """The queues to and from the host. Words on their way through the multi-function units have room reserved."""
+        """Connect the queues from and to the host. Space is reserved for words inside the multi-function units."""
         consumers = (self.fetch.net, self.issue.net, self.copy.net)
         wiring.connect(m, wiring.flipped(self.net), self.net_in.i)
-        for consumer in consumers:  # the interlock lets one at a time
+        for consumer in consumers:  # the interlock lets only one of them read at a time
             m.d.comb += [consumer.valid.eq(self.net_in.o.valid), consumer.payload.eq(self.net_in.o.payload)]
         m.d.comb += self.net_in.o.ready.eq(Cat(consumer.ready for consumer in consumers).any())
 

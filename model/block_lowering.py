@@ -1,4 +1,4 @@
-"""From a trained layer's real weights to blocks of mantissas and exponents for one native dimension."""
+"""Lowers real weights of trained layers to blocks of mantissas and exponents for one native dimension."""
 
 from collections.abc import Mapping
 
@@ -17,9 +17,9 @@ def blocks(weights: np.ndarray, fmt: Format, block: int) -> tuple[np.ndarray, np
     """Quantise the last axis in blocks of a native dimension, as the matrix quantiser does with a zero-padded tile.
 
     Args:
-        weights: Real[..., columns]; rounded to binary16 first.
-        fmt:     Of one mantissa.
-        block:   Native dimension.
+        weights: Real[..., columns], which are rounded to binary16 first.
+        fmt:     Format of the mantissas.
+        block:   Number of elements of a block, the native dimension.
 
     Returns:
         int16[..., columns] mantissas, and int8[..., ceil(columns / block)] exponents E.
@@ -72,7 +72,7 @@ def block_conv(
     """Quantise real weights[outputs, channels / groups, rows, columns] and bias[outputs] for a native dimension.
 
     Raises:
-        ValueError: the shapes do not fit, or a value is beyond binary16.
+        ValueError: the shapes do not fit, or a value is out of the range of binary16.
     """
     if np.ndim(weights) != 4 or groups < 1 or len(weights) % groups or np.shape(weights)[1] * groups != shape[0]:
         raise ValueError(f"layer {name!r}: kernels {np.shape(weights)} in {groups} groups do not see {shape[0]} "
@@ -104,7 +104,7 @@ def block_conv(
 
 
 def choose_along(channels: int, groups: int, block: int) -> Along:
-    """What lies in one block: along channels, unless these would leave more than half of it empty."""
+    """Direction of the blocks: along channels, unless more than half of a block would then be empty."""
     return Along.PATCH if groups == 1 and 2 * channels < block else Along.CHANNELS
 
 
@@ -124,8 +124,8 @@ def block_recurrent(
     """Quantise real weights W[gates, outputs, inputs] and R[gates, outputs, outputs] for a native dimension.
 
     Args:
-        initial: Real[outputs] for states by name; zeros for those that are left out.
-        vectors: Real[outputs] for each of the cell's own vectors.
+        initial: Real[outputs], the first states by name; a missing state is zero.
+        vectors: Real[outputs], the vectors of the cell by name.
     """
     input_mantissas, input_exponents = blocks(input_weights, weights_format, block)
     recurrent_mantissas, recurrent_exponents = blocks(recurrent_weights, weights_format, block)

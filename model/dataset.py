@@ -1,4 +1,4 @@
-"""The shipped test sets and those of other folders, as the binary16 vectors that a machine reads."""
+"""Test sets, shipped ones and those of other folders, as binary16 vectors for the machine."""
 
 import gzip
 import struct
@@ -14,7 +14,7 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 
 FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 UTTERANCES = "JapaneseVowels_TEST.ts"  #: Test utterances as they are published.
-VOWELS = tuple(f"speaker {number}" for number in range(1, 10))
+_VOWELS = tuple(f"speaker {number}" for number in range(1, 10))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -22,9 +22,9 @@ class Samples:
     """A data set.
 
     Attributes:
-        inputs:  uint16[samples, inputs] binary16 patterns; for sequences [samples, time, inputs], +0 behind their end.
-        lengths: int64[samples] time steps of each sequence, or None where all have the same, or the data are vectors.
-        labels:  uint8[samples] class of each sample, or None where nobody knows it.
+        inputs:  uint16[samples, inputs], binary16 patterns; for sequences [samples, time, inputs], padded with +0.
+        lengths: int64[samples], time steps of each sequence; None if all are equal, or the data are vectors.
+        labels:  uint8[samples], class of each sample, or None if unknown.
         classes: Names of the classes; may be empty.
     """
 
@@ -34,7 +34,7 @@ class Samples:
     classes: tuple[str, ...]
 
     def __len__(self) -> int:
-        """How many samples there are."""
+        """Number of samples."""
         return len(self.inputs)
 
     def first(self, count: int) -> "Samples":
@@ -59,10 +59,10 @@ def load(name: str, folder: Path = DATA) -> Samples:
 
 
 def of_folder(folder: Path) -> Samples:
-    """The test set of a folder of training data: that of its images, or of its utterances.
+    """The test set of a folder of training data, of images or of utterances.
 
     Raises:
-        ValueError: it holds neither, or the files are damaged.
+        ValueError: the folder holds no test set, or its files are damaged.
     """
     if not folder.is_dir():
         raise ValueError(f"{folder}: there is no such folder")
@@ -80,14 +80,14 @@ def utterances(folder: Path) -> Samples:
 
 
 def names(count: int) -> tuple[str, ...]:
-    """Names of classes that have none of their own."""
+    """Default names of classes."""
     return tuple(f"class {index}" for index in range(count))
 
 
 def images(folder: Path, part: str) -> Samples:
     """One part (train or t10k) of a folder of Fashion-MNIST files; each pixel is binary16(pixel / 255)."""
-    pixels = idx(folder / f"{part}-images-idx3-ubyte.gz")
-    labels = idx(folder / f"{part}-labels-idx1-ubyte.gz")
+    pixels = _idx(folder / f"{part}-images-idx3-ubyte.gz")
+    labels = _idx(folder / f"{part}-labels-idx1-ubyte.gz")
     if len(pixels) != len(labels):
         raise ValueError(f"{folder}: {len(pixels)} images but {len(labels)} labels of {part}; copy both files again")
     table = (np.arange(256) / 255).astype(np.float16).view(np.uint16)
@@ -95,7 +95,7 @@ def images(folder: Path, part: str) -> Samples:
 
 
 def sequences(path: Path) -> Samples:
-    """A file of utterances: `frames`[total, 12], `lengths` and `labels`; each value is rounded to binary16."""
+    """Read a file of utterances, with `frames`[total, 12], `lengths` and `labels`; values are rounded to binary16."""
     try:
         tensors = load_file(path)
         frames, lengths, labels = (tensors[key] for key in ("frames", "lengths", "labels"))
@@ -105,17 +105,17 @@ def sequences(path: Path) -> Samples:
 
 
 def pad(frames: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> Samples:
-    """Utterances, laid end to end in `frames`[total, inputs], as one array with zeros behind the shorter ones."""
+    """Utterances, concatenated in `frames`[total, inputs], as one array; shorter ones are padded with zeros."""
     inputs = np.zeros((len(lengths), int(lengths.max()), frames.shape[1]), np.uint16)
     inside = np.arange(inputs.shape[1]) < lengths[:, None]
     inputs[inside] = frames.astype(np.float16).view(np.uint16)
-    return Samples(inputs=inputs, lengths=lengths, labels=labels, classes=VOWELS)
+    return Samples(inputs=inputs, lengths=lengths, labels=labels, classes=_VOWELS)
 
 
 def shuffled(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The utterances of a `.ts` file in the order in which the repository ships them, and that order.
 
-    They are shuffled, so that the first few have all the speakers. Frames, lengths and labels are as in `transcript`.
+    They are shuffled, so that the first few hold all speakers. `transcript` describes frames, lengths and labels.
     """
     frames, lengths, labels = transcript(path)
     order = np.random.default_rng(0).permutation(len(lengths))
@@ -126,10 +126,10 @@ def shuffled(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray
 def transcript(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """float32[total, inputs] frames, int64[samples] lengths and uint8[samples] labels (from 0) of a `.ts` file.
 
-    Channels are parted by colons, the class, which counts from 1, stands last.
+    Colons separate the channels; the last field is the class, which counts from 1.
 
     Raises:
-        ValueError: there is no such file, or a line is not one of that form.
+        ValueError: there is no such file, or a line does not have this form.
     """
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
@@ -152,8 +152,8 @@ def transcript(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.concatenate(frames), np.array([len(f) for f in frames]), np.array(labels, np.uint8)
 
 
-def idx(path: Path) -> np.ndarray:
-    """A gzipped IDX file of bytes."""
+def _idx(path: Path) -> np.ndarray:
+    """Read a gzipped IDX file of bytes."""
     try:
         content = gzip.decompress(path.read_bytes())
         dimensions = content[3]

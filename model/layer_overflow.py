@@ -10,18 +10,18 @@ import numpy as np
 from concord.golden.mvm.overflow import Events, misfits, output_events, wrap
 from concord.model.arithmetic.integer import largest_sum
 
-CHUNK = 1 << 15  #: Sums at a time: they stay in a core's cache.
+CHUNK = 1 << 15  #: Number of sums that are computed together; they fit the cache of a core.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Widths:
-    """What sums are stored in.
+    """Widths of sums.
 
     Attributes:
-        sum_bits:     Of the accumulator, sign included, 1 to 64.
-        product_bits: Of a product; likewise.
-        output_bits:  Of a total; likewise.
-        lanes:        Products that are added in one cycle; 1 counts one by one.
+        sum_bits:     Number of bits of the accumulator, sign included, 1 to 64.
+        product_bits: Number of bits of a product, sign included, 1 to 64.
+        output_bits:  Number of bits of a total, sign included, 1 to 64.
+        lanes:        Number of products that are added in one cycle; with 1, every addition is checked.
 
     Raises:
         ValueError: a sentence that names the attribute.
@@ -43,12 +43,14 @@ class Widths:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Count:
-    """What a layer's sums did for a batch. A magnitude is that of an exact integer, which has not wrapped: v, or -1 - v
-    where v is negative, so that it fits b bits if it is below 2**(b - 1).
+    """Overflow events and largest magnitudes of a layer's sums for a batch.
+
+    The magnitude of an exact integer v, before it wraps, is v, or -1 - v if v is negative. It fits b bits if its
+    magnitude is below 2**(b - 1).
 
     Attributes:
-        events:    Of all rows.
-        additions: Partial sums that were looked at.
+        events:    Overflow events of all rows.
+        additions: Number of partial sums that were checked.
         rows:      int64[rows], partial-sum events of each row.
         partial:   int64[rows], largest magnitude of a partial sum, before `start` is added.
         total:     int64[rows], largest magnitude of a total.
@@ -64,11 +66,11 @@ class Count:
 
     @property
     def bits(self) -> int:
-        """Accumulator bits that the batch needed."""
+        """Number of accumulator bits that the batch needed."""
         return int(np.maximum(self.partial, self.total).max()).bit_length() + 1
 
     def __add__(self, other: "Count") -> "Count":
-        """Of the same rows for the samples of both."""
+        """The count of the same rows over the samples of both counts."""
         return Count(
             events=self.events + other.events,
             additions=self.additions + other.additions,
@@ -79,14 +81,14 @@ class Count:
         )
 
     def beside(self, other: "Count") -> "Count":
-        """Of the rows of both."""
+        """The count of the rows of both counts."""
         arrays = {name: np.concatenate([getattr(self, name), getattr(other, name)])
                   for name in ("rows", "partial", "total", "product")}
         return Count(events=self.events + other.events, additions=self.additions + other.additions, **arrays)
 
     @property
     def number(self) -> int:
-        """Events of all kinds."""
+        """Number of events of all kinds."""
         return self.events.partial + self.events.product + self.events.output
 
 
@@ -95,9 +97,9 @@ def count(weights: np.ndarray, codes: np.ndarray, start: np.ndarray, widths: Wid
 
     Args:
         weights: Integers[rows, columns].
-        codes:   Integers[samples, columns], as they travel; of a convolution, a sample for each patch.
+        codes:   Integers[samples, columns], as they enter the product; a convolution has one sample for each patch.
         start:   Integers[rows], added last.
-        widths:  What the sums are stored in.
+        widths:  Widths of the sums.
 
     Raises:
         ValueError: a sum needs more than 62 bits.
@@ -113,17 +115,17 @@ def count(weights: np.ndarray, codes: np.ndarray, start: np.ndarray, widths: Wid
 
 
 def _chunk(weights, codes, start, widths: Widths) -> Count:
-    """Of a few samples: codes[columns, samples]."""
+    """Count the events of a few samples, codes[columns, samples]."""
     sums, lowest, highest = _sums(weights, codes, widths.lanes)
     totals = sums + start[:, None]
     partial, total = np.maximum(highest, ~lowest), _magnitude(totals)
-    # A sum that never leaves the accumulator never wraps: only the others are counted one by one.
+    # A sum that never leaves the range of the accumulator never wraps, so only the other sums are counted one by one.
     over = np.maximum(partial, total) >= 1 << widths.sum_bits - 1
     events, rows, samples = Events(), np.zeros(len(weights), np.int64), over.any(0)
     if samples.any():
         mine = over.any(1)
         events, rows[mine] = _wraps(weights[mine], codes[:, samples], start[mine], widths)
-    # A product is largest where its code is: at one of two ends.
+    # A product is largest for the smallest or the largest code.
     ends = np.stack([codes.min(1), codes.max(1)], axis=1)
     product = _magnitude(weights[..., None] * ends).max((1, 2))
     if product.max() >= 1 << widths.product_bits - 1:
@@ -141,7 +143,7 @@ def _chunk(weights, codes, start, widths: Widths) -> Count:
 
 
 def _sums(weights, codes, lanes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """weights @ codes, and the lowest and the highest of 0 and the partial sums on the way there."""
+    """weights @ codes, and the lowest and the highest of 0 and all partial sums."""
     sums = np.zeros((len(weights), codes.shape[1]), weights.dtype)
     lowest, highest, products = np.zeros_like(sums), np.zeros_like(sums), np.empty_like(sums)
     for column, seen in enumerate(codes, 1):
@@ -154,9 +156,9 @@ def _sums(weights, codes, lanes: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def _wraps(weights, codes, start, widths: Widths) -> tuple[Events, np.ndarray]:
-    """Additions whose exact result does not fit the accumulator, which wraps; their number for each row."""
+    """Number of additions, for each row, whose exact result does not fit the accumulator, which wraps."""
     half, ring = 1 << widths.sum_bits - 1, (1 << widths.sum_bits) - 1
-    # Above the lowest number of the accumulator, what fits is 0 or more, and at most `ring`.
+    # Counted from the lowest number of the accumulator, a sum that fits lies in 0..`ring`.
     above = np.full((len(weights), codes.shape[1]), half, weights.dtype)
     lowest, highest, events = above.copy(), above.copy(), np.zeros_like(above)
 

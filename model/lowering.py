@@ -1,7 +1,7 @@
-"""From a trained layer's real scales and offsets to the integers and binary16 vectors of the machine.
+"""Lowers real scales and offsets of trained layers to the integers and binary16 vectors of the machine.
 
-Training and the compiler share it. The formulas are written with operators alone, so that numpy and torch give equal
-float64 numbers; `binary16` rounds them once.
+Training and compiler share this module. The formulas are written with operators alone, so that numpy and torch give
+equal float64 numbers; `binary16` rounds them once.
 
 Source: numerics.md of the specification, integer mode.
 """
@@ -18,7 +18,7 @@ from concord.spec.formats import Format
 
 
 def binary16(values, what: str = "a value") -> np.ndarray:
-    """Round real numbers once to binary16 bit patterns; refuse what leaves its range."""
+    """Round real numbers once to binary16 bit patterns; numbers out of range are refused."""
     values = np.asarray(values, np.float64)
     with np.errstate(over="ignore"):
         halves = values.astype(np.float16)
@@ -28,23 +28,23 @@ def binary16(values, what: str = "a value") -> np.ndarray:
 
 
 def recorded(fp32: dict | None) -> dict[str, np.ndarray]:
-    """Parameters of the FP32 network as a layer's `real` keeps them."""
+    """Parameters of the FP32 network in the form of a layer's `real`."""
     return {f"fp32_{key}": np.array(value, np.float32) for key, value in (fp32 or {}).items()}
 
 
 def largest_code(fmt: Format, unsigned: bool) -> int:
-    """Largest magnitude that an operand code stands for."""
+    """Largest magnitude of an operand code."""
     return fmt.levels if unsigned else -fmt.lowest
 
 
 def start_values(weights: np.ndarray, fmt: Format, unsigned: bool) -> np.ndarray:
-    """What each row starts from, so that codes lowered by `zero` sum as if they had not been: zero * sum(W)."""
+    """Start value of each row, zero * sum(W), which compensates for codes that are lowered by `zero`."""
     weights = np.asarray(weights, np.int64)
     return weights.sum(axis=-1) * (fmt.zero if unsigned else 0)
 
 
 def places(weights: np.ndarray, start: np.ndarray, fmt: Format, unsigned: bool) -> int:
-    """p: how far a sum moves right, so that its conversion to binary16 cannot overflow."""
+    """p, the right shift of a sum that keeps its conversion to binary16 from overflowing."""
     bits = max(0, largest_sum(weights, start, largest_code(fmt, unsigned)) - 1).bit_length()
     return max(-32, bits - 15)
 
@@ -53,14 +53,14 @@ def requantisation(gain, constant, row_sums, *, s_in, m_in, s_out, m_out, p):
     """S and T of z = gain * (s_in * acc + m_in * sum(W)) + constant, in steps of s_out above m_out.
 
     Args:
-        gain:     A[outputs], real value of one step of the weights, times what follows the product.
-        constant: C[outputs], bias.
-        row_sums: sum(W)[outputs].
+        gain:     A[outputs], real value of one step of the weights, times the gain after the product.
+        constant: C[outputs], the bias.
+        row_sums: sum(W)[outputs], the sum of each row of weights.
         s_in:     Real value of one step of the input codes.
         m_in:     Real value of input code 0.
-        s_out:    Step of the next quantiser; 1 leaves real units.
-        m_out:    Real value of its code 0; 0 leaves real units.
-        p:        As `places` gives it.
+        s_out:    Step of the next quantiser; 1 for a result in real units.
+        m_out:    Real value of its code 0; 0 for a result in real units.
+        p:        Right shift of the sum, from `places`.
     """
     scale = gain * s_in / s_out * 2.0**p
     offset = (constant + gain * m_in * row_sums - m_out) / s_out
@@ -89,9 +89,9 @@ def dense(
 
     Args:
         codes:          Integer weights[outputs, inputs].
-        quantise_input: The input arrives in real units, so the layer itself brings it to steps of its code (R and O).
-        fp32:           "weights" and "bias" of the FP32 network, only recorded.
-        Others:         As in `requantisation` and `layers.dense.Dense`.
+        quantise_input: Whether the input is in real units, which the layer converts to steps of its code (R and O).
+        fp32:           "weights" and "bias" of the FP32 network, which are only recorded.
+        Others:         Arguments of `requantisation` and fields of `layers.dense.Dense`.
     """
     codes = np.asarray(codes).astype(np.int16)
     gain, constant = (np.broadcast_to(np.asarray(v, np.float64), codes.shape[:1]) for v in (gain, constant))
@@ -151,15 +151,16 @@ def recurrent(
         input_codes:     Integer W[gates, outputs, inputs].
         recurrent_codes: Integer R[gates, outputs, outputs].
         input_steps:     Real value of one step of W, for each gate.
-        recurrent_steps: The same for R.
+        recurrent_steps: Real value of one step of R, for each gate.
         bias:            Real[gates, outputs].
         s_in:            Real value of one step of the codes of x.
         s_hidden:        Real value of one step of the codes of h; 2**-(bits - 1) by default, for h in -1..1.
-        quantise_input:  x arrives in real units; False where it arrives in steps of its code.
-        initial:         Real[outputs] for states by name; zeros for those that are left out.
-        vectors:         Real[outputs] for each of the cell's own vectors.
-        gate_bits:       Width of the gates' outputs; 0 leaves them as they are.
-        fp32:            "input_weights", "recurrent_weights", "bias" and vectors of the FP32 network, only recorded.
+        quantise_input:  Whether x is in real units instead of steps of its code.
+        initial:         Real[outputs], the first states by name; a missing state is zero.
+        vectors:         Real[outputs], the vectors of the cell by name.
+        gate_bits:       Width of the outputs of the gates; 0 for no quantisation.
+        fp32:            Parameters of the FP32 network, which are only recorded: "input_weights", "recurrent_weights",
+            "bias" and vectors.
     """
     input_codes, recurrent_codes = (np.asarray(codes).astype(np.int16) for codes in (input_codes, recurrent_codes))
     gates, hidden, inputs = input_codes.shape
@@ -201,7 +202,7 @@ def recurrent(
 
 
 def first_states(name: str, cell: Cell, initial: Mapping[str, np.ndarray] | None, size: int) -> dict[str, np.ndarray]:
-    """Binary16 patterns of every state before the first time step: zeros where `initial` names none."""
+    """Binary16 patterns of every state before the first time step; a state that `initial` does not name is zero."""
     given = initial or {}
     if unknown := set(given) - set(cell.states):
         raise ValueError(f"layer {name!r}: {cell.title} has no state {min(unknown)!r}; its states are "

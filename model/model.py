@@ -1,8 +1,8 @@
-"""The quantised model: what training hands to the compiler.
+"""The quantised model, which training writes and the compiler reads.
 
-A model is a graph of layers. They are listed so that each stands behind its sources, and a layer takes what the layer
-before it in the list gave, or what `Model.sources` names. A recurrent layer gives a recurrent consumer its hidden
-vector of every time step; any other consumer sees that of the last step.
+A model is a graph of layers, listed in an order in which each layer comes after its sources. The input of a layer is
+the result of the layer before it in the list, or of the layers that `Model.sources` names. A recurrent consumer of a
+recurrent layer reads its hidden vectors of all time steps; any other consumer reads the vector of the last step.
 """
 
 from collections.abc import Mapping
@@ -11,22 +11,21 @@ from dataclasses import dataclass, field
 import numpy as np
 from concord.model.layers.layer import Layer
 
-#: What `Model.sources` calls the network's input.
+#: Name of the network's input in `Model.sources`.
 INPUT = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Provenance:
-    """Where a model comes from.
+    """Origin of a model.
 
     Attributes:
-        command:         The command that made it.
-        method:          How it was trained and quantised, in a sentence.
-        seed:            Of every random choice.
-        fp32_accuracy:   Share of the test set that the FP32 network classifies correctly, if there is one; else
-            None, as the others.
-        qat_accuracy:    The same for the float network under quantisation-aware training, before the lowered phase.
-        golden_accuracy: The same for this model in golden arithmetic.
+        command:         Command that made the model.
+        method:          Method of training and quantisation, in a sentence.
+        seed:            Seed of every random choice.
+        fp32_accuracy:   Share of the test set that the FP32 network classifies correctly, or None if there is none.
+        qat_accuracy:    Share for the float network in quantisation-aware training, before the lowered phase, or None.
+        golden_accuracy: Share for this model in golden arithmetic, or None.
     """
 
     command: str
@@ -42,16 +41,16 @@ class Model:
     """A quantised network.
 
     Attributes:
-        name:             For people.
-        data:             Name of its test set, as `model.dataset` knows it, or "none".
-        preprocessing:    How raw data become the binary16 input vector, in words.
+        name:             Name of the model.
+        data:             Name of its test set in `model.dataset`, or "none".
+        preprocessing:    Sentence on how raw data become the binary16 input vector.
         classes:          Names of the outputs.
-        layers:           In order.
-        sources:          Names of the layers (or INPUT) whose results enter a layer, where those are not just the one
+        layers:           Layers in order.
+        sources:          Names of the layers (or INPUT) whose results enter a layer, if this is not just the layer
             before it in the list.
-        provenance:       Where it comes from.
-        fp32_predictions: uint8[samples], class that the FP32 network gives each sample of the test set, in its order.
-        qat_predictions:  uint8[samples], the same for the float network under quantisation-aware training.
+        provenance:       Origin of the model.
+        fp32_predictions: uint8[samples], class of each sample of the test set by the FP32 network.
+        qat_predictions:  uint8[samples], class of each sample by the float network in quantisation-aware training.
     """
 
     name: str
@@ -84,7 +83,7 @@ class Model:
                                  f"{self.layers[0].name!r} takes {shapes[1]}; make the two equal")
 
     def sources_of(self, layer: Layer) -> tuple[str, ...]:
-        """Names of what enters a layer."""
+        """Names of the sources of a layer."""
         place = self.layers.index(layer)
         return self.sources.get(layer.name, (self.layers[place - 1].name if place else INPUT,))
 
@@ -94,27 +93,27 @@ class Model:
 
     @property
     def recurrent(self) -> bool:
-        """Whether an input is a sequence of vectors, not one vector."""
+        """Whether an input is a sequence of vectors instead of one vector."""
         return self.layers[0].sequence
 
     @property
     def inputs(self) -> int:
-        """Elements of one input vector; 0 where no known layer takes it."""
+        """Number of elements of one input vector; 0 if no known layer takes it."""
         return next((size for _, size in self._inputs()), 0)
 
     @property
     def outputs(self) -> int:
-        """Elements of the output vector."""
+        """Number of elements of the output vector."""
         return self.layers[-1].outputs
 
     def _inputs(self) -> list[tuple[Layer, int]]:
-        """The layers that take the network's input, and how many elements of it."""
+        """The layers that take the network's input, and the number of elements that each takes."""
         return [(layer, size) for layer in self.layers if layer.takes is not None
                 for name, size in zip(self.sources_of(layer), layer.takes, strict=True) if name == INPUT]
 
 
 def _check_sources(layer: Layer, model: Model, made: dict[str, Layer]):
-    """Refuse what does not fit the layer that it enters."""
+    """Refuse sources that do not fit the layer that they enter."""
     names = model.sources_of(layer)
     if missing := [name for name in names if name != INPUT and name not in made]:
         raise ValueError(f"layer {layer.name!r} takes {missing[0]!r}, which no layer before it makes; put that first")

@@ -1,4 +1,4 @@
-"""Quantised models as safetensors files with a JSON header: no pickle."""
+"""Model files: safetensors with a JSON header, without pickle."""
 
 from dataclasses import MISSING, asdict, fields
 from enum import StrEnum
@@ -14,7 +14,7 @@ from concord.spec.formats import Format
 KIND = tensor_file.Kind(
     key="concord quantised model", version=1, name="model", remedy="copy it again, or train again",
     command="`nnp train`")
-#: Fields that hold several arrays by name, and what their names begin with in a file.
+#: Fields that hold several arrays by name, and the prefix of their names in a file.
 GROUPS = {"real": "real.", "initial": "initial_", "vectors": "vectors."}
 
 
@@ -76,7 +76,7 @@ def _unpack_model(header: dict, arrays: dict[str, np.ndarray]) -> Model:
 
 
 def _pack(layer: Layer, fixed: set[str]) -> tuple[dict, dict[str, np.ndarray]]:
-    """JSON values and arrays of a layer, without the fields that its kind decides."""
+    """JSON values and arrays of a layer, without the fields that its kind determines."""
     record, tensors = {}, {}
     for item in fields(layer):
         value = getattr(layer, item.name)
@@ -115,7 +115,7 @@ def _unpack(record: dict, arrays: dict[str, np.ndarray]) -> Layer:
 
 
 def _parse(where: str, kind: type, value):
-    """A JSON value as the type of its field."""
+    """A JSON value, converted to the type of its field."""
     if kind is Format and isinstance(value, dict):
         return Format.from_record(value)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
@@ -130,6 +130,6 @@ def _parse(where: str, kind: type, value):
 
 
 def _stored(array: np.ndarray) -> np.ndarray:
-    """Binary16 patterns are written as the F16 that they are."""
+    """An array as it is stored; binary16 patterns are stored as F16."""
     return array.view(np.float16) if array.dtype == np.uint16 else array
 

@@ -1,4 +1,4 @@
-"""Overflow events of all layers of a model, the bounds beside them, and what a narrow accumulator returns.
+"""Overflow events of all layers of a model, and its results with narrow accumulators.
 
 Source: S3; numerics.md of the specification, overflow events.
 """
@@ -13,16 +13,16 @@ from concord.model.arithmetic.integer import IntegerProduct
 from concord.model.layer_overflow import Count, Widths, count
 from concord.model.model import Model
 
-TOGETHER = 50  #: Samples that run at once: the patches of a convolution are many.
+TOGETHER = 50  #: Number of samples that run together; a convolution has many patches for each.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Use:
-    """One product of a model over a batch.
+    """One product of a model, and its overflow events over a batch.
 
     Attributes:
         product: The product.
-        count:   What the batch did.
+        count:   Overflow events and largest magnitudes of the batch.
     """
 
     product: IntegerProduct
@@ -30,7 +30,7 @@ class Use:
 
 
 def dry_run(model: Model, inputs: np.ndarray, lengths: np.ndarray | None, widths: Widths) -> list[Use]:
-    """Count every product of a model for a batch; results go on unwrapped. Arguments as in `network.forward`.
+    """Count the overflow events of every product for a batch, without wrapping. The arguments are those of `forward`.
 
     Raises:
         ValueError: a layer multiplies, but not integers.

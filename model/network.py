@@ -1,11 +1,11 @@
-"""A quantised model in golden arithmetic: what the machine returns, whatever the tiling."""
+"""Runs a quantised model in golden arithmetic, which gives the bits of the machine for any tiling."""
 
 import numpy as np
 from concord.model.arithmetic.integer import IntegerProduct
 from concord.model.layers.layer import Layer, Sums, Trace
 from concord.model.model import INPUT, Model
 
-#: Samples that `outputs` runs at once: all that layers make of them is held.
+#: Number of samples that `outputs` runs at once; the results of all layers are kept in memory.
 TOGETHER = 500
 
 
@@ -15,13 +15,13 @@ def forward(
     """Run a batch through every layer.
 
     Args:
-        model:   Its layers are all of known kinds.
+        model:   Model whose layers are all of known kinds.
         inputs:  uint16[samples, inputs], or uint16[samples, time, inputs] where the model is recurrent.
-        lengths: int[samples], time steps of each sample; all of them by default.
-        sums:    Computes the totals of integer products.
+        lengths: int[samples], time steps of each sample; all time steps by default.
+        sums:    Function that computes the totals of integer products.
 
     Returns:
-        One trace for each layer; the last one's `outputs` are the network's.
+        One trace for each layer; the `outputs` of the last one are those of the network.
     """
     lengths = np.full(len(inputs), inputs.shape[1]) if lengths is None else np.asarray(lengths)
     made = {INPUT: Trace(outputs=np.asarray(inputs, np.uint16), hidden=inputs)}
@@ -31,7 +31,7 @@ def forward(
 
 
 def entering(model: Model, layer: Layer, made: dict[str, Trace]) -> list[np.ndarray]:
-    """What enters a layer, of the traces by name: all time steps where it takes a sequence, else the last one."""
+    """Inputs of a layer, from the traces by name: all time steps if it takes a sequence, else the last one."""
     traces = [made[name] for name in model.sources_of(layer)]
     return [trace.hidden if layer.sequence else trace.outputs for trace in traces]
 
@@ -40,7 +40,7 @@ def outputs(
     model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None, sums: Sums = IntegerProduct.totals,
     together: int = TOGETHER,
 ) -> np.ndarray:
-    """uint16[samples, outputs]: the network's results, `together` samples at a time. Arguments as in `forward`."""
+    """uint16[samples, outputs], the results of the network; `together` samples run at once, as `forward` does."""
     lengths = np.full(len(inputs), inputs.shape[1]) if lengths is None else np.asarray(lengths)
     parts = range(0, len(inputs), together)
     return np.concatenate([
@@ -48,10 +48,10 @@ def outputs(
 
 
 def predict(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
-    """The class of each sample: the first of its largest outputs."""
+    """Class of each sample, the first of its largest outputs."""
     return classes(outputs(model, inputs, lengths))
 
 
 def classes(outputs: np.ndarray) -> np.ndarray:
-    """The index of each row's largest binary16 value, the first where several are equal."""
+    """Index of the largest binary16 value of each row; the first one if several are equal."""
     return np.asarray(outputs, np.uint16).view(np.float16).astype(np.float32).argmax(axis=-1)

@@ -1,4 +1,4 @@
-"""Arrays of numbers in .npy files, or alone in .npz files. Nothing is unpickled."""
+"""Reads arrays of numbers from .npy files, or from .npz files with one array, without pickle."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ import numpy as np
 
 
 def read_numbers(path: Path) -> np.ndarray:
-    """The array of a file.
+    """Read the array of a file.
 
     Raises:
-        ValueError: there is no such file, or it does not hold one array of numbers.
+        ValueError: there is no such file, or it does not hold exactly one array of numbers.
     """
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
@@ -28,7 +28,7 @@ def read_numbers(path: Path) -> np.ndarray:
 
 
 def _only(archive: np.lib.npyio.NpzFile, path: Path) -> np.ndarray:
-    """The array of an archive that holds one."""
+    """The only array of an archive."""
     arrays = {name.removesuffix(".npy") for name in archive.zip.namelist() if name.endswith(".npy")}
     if len(arrays) == 1 == len(archive.files):
         return archive[arrays.pop()]

@@ -1,4 +1,4 @@
-"""The FP32 network that a model was quantised from, in numpy: how far each layer moved."""
+"""Runs the FP32 network that a model was quantised from, in numpy, and measures the error of each layer."""
 
 import numpy as np
 from concord.model.layers.layer import Layer, Trace
@@ -10,15 +10,15 @@ def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None)
     """Outputs of every layer of the FP32 network.
 
     Args:
-        model:   Its layers carry the FP32 network's parameters.
-        inputs:  As in `network.forward`.
-        lengths: As in `network.forward`.
+        model:   Model whose layers hold the parameters of the FP32 network.
+        inputs:  uint16[samples, inputs], or uint16[samples, time, inputs] if the model is recurrent.
+        lengths: int[samples], time steps of each sample; all time steps by default.
 
     Returns:
         float64[samples, outputs] for each layer, of the last time step where it is recurrent.
 
     Raises:
-        ValueError: a layer carries none.
+        ValueError: a layer holds no FP32 parameters.
     """
     x = np.asarray(inputs).view(np.float16).astype(np.float64)
     made = {INPUT: Trace(outputs=x, hidden=x)}
@@ -30,12 +30,12 @@ def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None)
 
 
 def comparable(model: Model) -> bool:
-    """Whether every layer carries what the FP32 network needs."""
+    """Whether every layer holds the parameters of the FP32 network."""
     return all(layer.comparable for layer in model.layers)
 
 
-def real_outputs(model: Model, traces: list[Trace]) -> list[np.ndarray]:
-    """What each layer of `network.forward` means in real units, as its consumer sees it: float64[samples, outputs]."""
+def _real_outputs(model: Model, traces: list[Trace]) -> list[np.ndarray]:
+    """Results of each layer in real units, as its consumer reads them: float64[samples, outputs]."""
     results, by_name = [], {layer.name: trace for layer, trace in zip(model.layers, traces, strict=True)}
     for layer, trace in zip(model.layers, traces, strict=True):
         after = _consumer(model, layer)
@@ -45,12 +45,12 @@ def real_outputs(model: Model, traces: list[Trace]) -> list[np.ndarray]:
 
 
 def errors(model: Model, traces: list[Trace], inputs: np.ndarray, lengths: np.ndarray | None = None) -> list[float]:
-    """Root mean square of each layer's distance from the FP32 network, as a share of the FP32 layer's own."""
-    pairs = zip(real_outputs(model, traces), forward(model, inputs, lengths), strict=True)
+    """Root mean square error of each layer against the FP32 network, relative to that of the FP32 layer's outputs."""
+    pairs = zip(_real_outputs(model, traces), forward(model, inputs, lengths), strict=True)
     return [float(np.sqrt(np.mean((ours - fp32) ** 2) / np.mean(fp32**2))) for ours, fp32 in pairs]
 
 
 def _consumer(model: Model, layer: Layer) -> Layer | None:
-    """The one layer that reads a layer's result; None where there are none or several."""
+    """The only consumer of a layer's result, or None if it has none or several."""
     found = model.consumers_of(layer.name)
     return found[0] if len(found) == 1 else None

@@ -177,7 +177,7 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
     Unit(place="mvm/accumulator", component=Accumulator, tested=CONFIGURATIONS,
          environment=_environment("latency", "width")),
     Unit(place="mvm/beat_sequencer", component=lambda config: BeatSequencer(config, config.mvmq_words),
-         bench=lambda config: BeatSequencer(config, 2 * config.words + 3), environment=_environment("space")),
+         bench=lambda config: BeatSequencer(config, 2 * config.vector_words + 3), environment=_environment("space")),
     Unit(place="mvm/bias_rf", component=BiasRf),
     Unit(place="mvm/converter", component=Converter, tested=CONFIGURATIONS, environment=_environment("latency")),
     Unit(place="mvm/matrix_loader", component=MatrixLoader, tested=CONFIGURATIONS),

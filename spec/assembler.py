@@ -10,9 +10,9 @@ One instruction a line, `#` starts a comment, upper and lower case are the same.
     v_wr InitialVrf, 12
     end_chain
 
-`set_iterations n, x` is short for `s_wr Iterations, n` and `s_wr IterationsX, x`; without x all n lie along x.
-`.word 0x…` is a word that no text means. The disassembler writes canonical text: assembling it gives the same words,
-and disassembling those gives the same text.
+`set_iterations n, x` is short for `s_wr Iterations, n` and `s_wr IterationsX, x`; without x, x is n.
+`.word 0x…` stands for a word that is no legal instruction. The disassembler writes canonical text: assembling it gives
+the same words, and disassembling these gives the same text.
 """
 
 from concord.spec.isa import (
@@ -40,7 +40,7 @@ def assemble(text: str) -> list[int]:
     """The instruction words of program text.
 
     Raises:
-        ValueError: a sentence that names the line.
+        ValueError: a line is wrong; the sentence names it.
     """
     return [word for _, word in numbered(text)]
 
@@ -49,7 +49,7 @@ def numbered(text: str) -> list[tuple[int, int]]:
     """The number of its line, from 1, and the instruction word of each instruction of program text.
 
     Raises:
-        ValueError: a sentence that names the line.
+        ValueError: a line is wrong; the sentence names it.
     """
     words = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -69,7 +69,7 @@ def disassemble_word(word: int) -> str:
     """Canonical text of one instruction word."""
     instruction = decode(word)
     text = instruction and _text(instruction)
-    # What the text cannot say, such as bits that the opcode does not take, stays a number.
+    # A word that text cannot express, such as one with bits that its opcode does not take, stays a number.
     return text if text and _line(text.lower()) == [word] else f".word 0x{word:0{WORD // 4}x}"
 
 
@@ -156,7 +156,7 @@ def _register(mnemonic, operands):
     return {"mem": reg, "a": _short(operands[1])}
 
 
-#: How the operands of each kind are read.
+#: Functions that read the operands of each kind.
 _PARSERS = {
     Kind.NONE: _none, Kind.VECTOR: _vector, Kind.MATRIX_SOURCE: _matrix_source, Kind.MATRIX_TARGET: _matrix_target,
     Kind.PRODUCT: _product, Kind.OPERAND: _operand, Kind.REGISTER: _register, Kind.COUNT: _operand,
@@ -190,7 +190,7 @@ def _number(text, lowest, highest):
 
 
 def _text(instruction: Instruction) -> str | None:
-    """Text of an instruction, or None where it names no memory or register."""
+    """Text of an instruction, or None where its memory or register is unknown."""
     operands = _WRITERS[SPECS[instruction.op].kind](instruction)
     if operands is None:
         return None
@@ -225,7 +225,7 @@ def _register_text(instruction):
     return None if name is None else [name, str(value)]
 
 
-#: How the operands of each kind are written.
+#: Functions that write the operands of each kind.
 _WRITERS = {
     Kind.NONE: lambda _: [], Kind.VECTOR: _vector_text, Kind.MATRIX_SOURCE: _memory_text,
     Kind.MATRIX_TARGET: _matrix_target_text, Kind.PRODUCT: _product_text, Kind.OPERAND: lambda i: [str(i.a)],

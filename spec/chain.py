@@ -1,4 +1,4 @@
-"""A chain with its registers: what one `end_chain` sets going."""
+"""A chain together with the scalar registers that it runs under."""
 
 from dataclasses import dataclass
 
@@ -22,11 +22,11 @@ class Registers:
 
     @classmethod
     def reset(cls, config: Config) -> "Registers":
-        """What `start` sets."""
-        return cls(rows=config.native_dim, stride_out=config.words)
+        """The registers after a start."""
+        return cls(rows=config.native_dim, stride_out=config.vector_words)
 
     def written(self, register: int, value: int) -> "Registers":
-        """These registers after `s_wr register, value`, the value in its 16 bits."""
+        """The registers after `s_wr register, value`; `value` holds the 16 bits of the register."""
         name = Reg(register).name.lower()
         values = {field: getattr(self, field) for field in self.__slots__}
         return Registers(**values | {name: out_scale(value) if register == Reg.OUT_SCALE else value})
@@ -37,41 +37,41 @@ class Chain:
     """One chain as it runs. Two chains are equal only when they are the same object.
 
     Attributes:
-        address:      Instruction address of the source; the others follow without a gap.
+        address:      Address of the source instruction; the other instructions follow it directly.
         instructions: Source and operations, without `end_chain`.
-        registers:    Scalar registers in force.
+        registers:    Scalar registers that the chain runs under.
         source_words: Words that the source supplies for each iteration.
-        words:        Words that everything after the source, or after `mv_mul`, sees for each iteration.
-        row_tiles:    Native row tiles of the product: its tiles are row_tiles * Columns. 0 without `mv_mul`.
-        last_lanes:   Lanes of an iteration's last word that lie within Rows.
+        result_words: Words of each iteration behind the source, or behind `mv_mul`: operations and writes see these.
+        row_tiles:    Rows of native tiles of the product, which has row_tiles * Columns tiles; 0 without `mv_mul`.
+        last_lanes:   Number of lanes of the last word of each iteration that lie within Rows.
     """
 
     address: int
     instructions: tuple[Instruction, ...]
     registers: Registers
     source_words: int
-    words: int
+    result_words: int
     row_tiles: int
     last_lanes: int
 
     @classmethod
     def resolve(cls, config: Config, address: int, instructions: tuple[Instruction, ...],
                 registers: Registers) -> "Chain":
-        """The chain that these instructions mean under these registers."""
+        """Make the chain of these instructions under these registers."""
         rows = registers.rows
         if instructions[0].op == Op.M_RD:
             rows = config.native_dim ** 2
         words = source_words = config.words_of(rows)
         row_tiles = 0
         if instructions[1].op == Op.MV_MUL:
-            source_words = registers.columns * config.words
+            source_words = registers.columns * config.vector_words
             row_tiles = config.vectors_of(rows)
         return cls(address=address, instructions=instructions, registers=registers, source_words=source_words,
-                   words=words, row_tiles=row_tiles, last_lanes=rows - (words - 1) * config.mfu_lanes)
+                   result_words=words, row_tiles=row_tiles, last_lanes=rows - (words - 1) * config.mfu_lanes)
 
     @property
     def source(self) -> Instruction:
-        """`v_rd` or `m_rd`."""
+        """The first instruction, a `v_rd` or `m_rd`."""
         return self.instructions[0]
 
     @property
@@ -81,22 +81,22 @@ class Chain:
 
     @property
     def loads(self) -> bool:
-        """It loads native tiles."""
+        """Whether the chain loads native tiles."""
         return self.source.op == Op.M_RD
 
     @property
     def pops(self) -> int:
-        """Words it takes from MvmQ."""
-        return self.words * self.registers.iterations if self.source.mem == Mem.MVM_Q else 0
+        """Number of words that the chain takes from MvmQ."""
+        return self.result_words * self.registers.iterations if self.source.mem == Mem.MVM_Q else 0
 
     @property
     def pushes(self) -> int:
-        """Words it puts into MvmQ."""
-        return self.words * self.registers.iterations if self.target.mem == Mem.MVM_Q else 0
+        """Number of words that the chain puts into MvmQ."""
+        return self.result_words * self.registers.iterations if self.target.mem == Mem.MVM_Q else 0
 
     @property
     def target(self) -> Instruction:
-        """The last write."""
+        """The last instruction, a write."""
         return self.instructions[-1]
 
     @property
@@ -106,24 +106,24 @@ class Chain:
 
     @property
     def tiles(self) -> range:
-        """Tiles of MatrixRf that it multiplies or loads."""
+        """Tiles of MatrixRf that the chain multiplies or loads."""
         if self.loads:
             return range(self.target.a, self.target.a + self.registers.iterations)
         first = self.product.a if self.product else 0
         return range(first, first + self.row_tiles * self.registers.columns)
 
     def source_offset(self, iteration: int) -> int:
-        """Words by which the source of an iteration lies behind its first."""
+        """Distance in words from the source of the first iteration to the source of this one."""
         if not self.source.inc:
             return 0
         y, x = divmod(iteration, self.registers.iterations_x)
         return x * self.registers.stride_x + y * self.registers.stride_y
 
     def offset(self, instruction: Instruction, iteration: int) -> int:
-        """Words by which an operand or a result of an iteration lies behind its first."""
+        """Distance in words from an operand or result of the first iteration to that of this one."""
         return iteration * self.registers.stride_out if instruction.inc else 0
 
     @property
     def random_source(self) -> bool:
-        """The source is a random-access memory."""
+        """Whether the source is a random-access vector memory."""
         return self.source.mem in VRFS

@@ -1,4 +1,4 @@
-"""What a program does in order: its chains, or why it stops. Checker, golden machine and decoder go by this."""
+"""The order in which a program runs its chains, and the checks that stop it. The decoder does the same."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ def check(program: list[int], config: Config, modes: list[bool] | None = None) -
 
     Args:
         program: Instruction words from address 0.
-        modes:   Of each tile, whether it holds integer mode at the start; BFP mode where left out.
+        modes:   Whether each tile is in integer mode at the start; no tile is if left out.
 
     Raises:
         ValueError: the program is longer than the instruction buffer.
@@ -29,21 +29,21 @@ def check(program: list[int], config: Config, modes: list[bool] | None = None) -
 
 @dataclass(slots=True)
 class _Loop:
-    start: int  # Address of the body.
-    left: int  # Passes still to do, the present one counted.
-    state: tuple  # What the sequencer knew when the pass began.
+    body: int  # Address of the first instruction of the body.
+    left: int  # Number of passes still to do, including the present one.
+    state: tuple  # State of the sequencer when the pass began.
 
 
 class Sequencer:
-    """Walks through a program: loops, registers, the fill of MvmQ, the modes of tiles.
+    """Walks through a program; keeps loops, scalar registers, the number of words in MvmQ and the modes of tiles.
 
     Args:
         config:  The machine.
-        program: Instruction words from address 0; memory behind them is erased.
-        modes:   Of each tile, whether it holds integer mode. Tiles that the program loads change here.
+        program: Instruction words from address 0; the rest of the instruction buffer is zero.
+        modes:   Whether each tile is in integer mode. The sequencer updates it when the program loads tiles.
 
     Attributes:
-        executed: Instructions executed; none of a chain that does not run.
+        executed: Number of instructions executed; a chain that is refused adds none.
 
     Raises:
         ValueError: the program is longer than the instruction buffer.
@@ -57,13 +57,13 @@ class Sequencer:
         self._chains: dict[tuple[int, Registers], Chain] = {}
 
     def walk(self, *, repeat: bool = True) -> Iterator[Chain]:
-        """The chains in program order from a fresh start, each checked; ends at `end`.
+        """Yield the checked chains in program order, from the start of the program to `end`.
 
         Args:
-            repeat: Pass through loops as often as they say; else a pass that changes nothing here is the last.
+            repeat: Whether loops run all their passes. If not, a loop ends after a pass that changes no state.
 
         Raises:
-            Violation: the program goes no further.
+            Violation: the program stops here.
         """
         self.registers, self.held, self.executed = Registers.reset(self.config), 0, 0
         self._loops: list[_Loop] = []
@@ -87,7 +87,7 @@ class Sequencer:
         self.executed += 1
 
     def _fetch(self, address: int, before: list[Instruction] | None = None) -> Instruction:
-        """The instruction at `address`, checked with what its chain has so far."""
+        """The instruction at `address`, checked against the earlier instructions of its chain."""
         if address >= self.config.instructions:
             raise Violation(Error.END, address, "the program runs off the instruction buffer")
         if address not in self._instructions:
@@ -97,7 +97,7 @@ class Sequencer:
         return self._instructions[address]
 
     def _chain(self, address: int) -> Chain:
-        """The chain whose source is at `address`: all that does not depend on tiles and MvmQ is checked."""
+        """The chain whose source is at `address`, checked in everything that does not depend on tiles and MvmQ."""
         key = address, self.registers
         if key not in self._chains:
             instructions = []
@@ -109,7 +109,7 @@ class Sequencer:
         return self._chains[key]
 
     def _admit(self, chain: Chain) -> None:
-        """Check a chain against tiles and MvmQ, and note what it does to them."""
+        """Check a chain against the tiles and MvmQ, and update their state."""
         check_state(self.config, chain, self.modes, self.held)
         self.executed += len(chain.instructions)
         self.held += chain.pushes - chain.pops
@@ -125,7 +125,7 @@ class Sequencer:
         self._loops.append(_Loop(address + 1, instruction.a, self._state()))
 
     def _repeat(self, address: int, repeat: bool) -> int:
-        """Address of the last instruction before the next one, at an `end_loop`."""
+        """Handle an `end_loop`; returns the address of the instruction before the one that runs next."""
         if not self._loops:
             raise Violation(Error.LOOP, address, "end_loop has no loop")
         loop = self._loops[-1]
@@ -135,7 +135,7 @@ class Sequencer:
             self._loops.pop()
             return address
         loop.state = state
-        return loop.start - 1
+        return loop.body - 1
 
     def _state(self) -> tuple:
         return self.registers, self.held, tuple(self.modes)

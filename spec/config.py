@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from concord.spec.formats import Format, Rule, check_types
 from concord.spec.training import MOST_LANES
 
-#: Smallest and largest value of a number; 1 and 65,536 where it is not named.
-RANGES = {
+#: Smallest and largest value of each attribute that is a number; 1 and 65,536 for an attribute that is not listed.
+_RANGES = {
     "mfu_lanes": (2, 65536),  # A message carries no less than 32 bits of a word at once.
     "acc_int": (0, 80),
     "acc_frac": (0, 63),  # The converter's shift is a signed number of 7 bits.
@@ -23,32 +23,32 @@ class Config:
     A *word* is `mfu_lanes` binary16 values; vector memories, queues, lengths and strides count words.
 
     Attributes:
-        native_dim:       N: elements of a native vector, rows and columns of a native tile.
-        lanes:            Products per row that one tile engine adds in one cycle; divides N.
-        tile_engines:     Tiles of one row of tiles multiplied side by side.
-        mfu_lanes:        M: binary16 lanes of converters, multi-function units and memories; divides N.
+        native_dim:       N, the number of elements of a native vector, and of rows and columns of a tile.
+        lanes:            Number of products per row that one tile engine adds in one cycle; it divides N.
+        tile_engines:     Number of tile engines, which multiply neighbouring tiles of one row of tiles in parallel.
+        mfu_lanes:        M, the number of binary16 lanes of converters, MFUs and memories; it divides N.
         weights:          Operand format of matrix tiles.
-        activations:      Operand format of vectors in front of the tile engines.
-        acc_int:          Integer bits of the accumulator (BFP long), sign included.
-        acc_frac:         Fraction bits of the accumulator.
-        bias_bits:        Bits of one BiasRf integer, 2 to 32.
-        product_bits:     Range in which a product counts no overflow event.
-        output_bits:      Range in which an integer-mode total counts no overflow event.
-        count_overflows:  Build the overflow counters.
-        initial_vrf:      Words of InitialVrf.
-        addsub_vrf:       Words of each AddSubVrf.
-        multiply_vrf:     Words of each MultiplyVrf.
-        net_in, net_out:  Words of the queues from and to the host.
-        mvmq_words:       Words of MvmQ.
-        matrix_tiles:     Native tiles of MatrixRf.
-        bias_words:       Words (of M integers) of BiasRf.
-        instructions:     Instructions of the instruction buffer.
-        accumulator_rows: Most rows of one product.
-        operand_columns:  Most native vectors of one product.
-        chain_queue:      Decoded chains that may wait in front of each pipeline.
-        message_bytes:    Bytes of one message beat: 4, 8 or 16.
-        clock_mhz:        Clock at which microseconds are reported.
-        lazy_update:      Build the lazy-update unit, which trains parameters that the host sends.
+        activations:      Operand format of the vectors that the tile engines multiply.
+        acc_int:          Number of integer bits of the accumulator, sign included.
+        acc_frac:         Number of fraction bits of the accumulator.
+        bias_bits:        Number of bits of one integer of BiasRf, 2 to 32.
+        product_bits:     Number of bits that a product may have without an overflow event.
+        output_bits:      Number of bits that an integer-mode total may have without an overflow event.
+        count_overflows:  Whether the machine has overflow counters.
+        initial_vrf:      Number of words of InitialVrf.
+        addsub_vrf:       Number of words of each AddSubVrf.
+        multiply_vrf:     Number of words of each MultiplyVrf.
+        net_in, net_out:  Number of words of the queue from the host and of the queue to the host.
+        mvmq_words:       Number of words of MvmQ.
+        matrix_tiles:     Number of native tiles of MatrixRf.
+        bias_words:       Number of words of BiasRf; a word of BiasRf has M integers.
+        instructions:     Number of instructions that the instruction buffer holds.
+        accumulator_rows: Largest number of rows of one product.
+        operand_columns:  Largest number of native vectors of one product.
+        chain_queue:      Number of decoded chains that can wait for each pipeline.
+        message_bytes:    Number of bytes of one message beat: 4, 8 or 16.
+        clock_mhz:        Clock frequency in MHz that reports use to convert cycles to microseconds.
+        lazy_update:      Whether the machine has the lazy-update unit, which trains parameters that the host sends.
 
     Raises:
         ValueError: a sentence that names the attribute.
@@ -85,7 +85,7 @@ class Config:
     def __post_init__(self):
         check_types(self)
         for name in (field.name for field in fields(self) if field.type is int):
-            lowest, highest = RANGES.get(name, (1, 65536))
+            lowest, highest = _RANGES.get(name, (1, 65536))
             if not lowest <= getattr(self, name) <= highest:
                 raise ValueError(f"{name} = {getattr(self, name)} is out of range: it lies in {lowest}..{highest}")
         for name in ("lanes", "mfu_lanes"):
@@ -106,7 +106,7 @@ class Config:
 
     @classmethod
     def from_record(cls, record: dict) -> "Config":
-        """The configuration that `dataclasses.asdict`, and JSON after it, made this record of.
+        """Make a configuration from a record that `dataclasses.asdict` made, also after a trip through JSON.
 
         Raises:
             ValueError: it lacks an attribute, has an unknown one, or one that no machine has.
@@ -122,10 +122,10 @@ class Config:
         return cls(**record | formats)
 
     def require_hardware(self) -> None:
-        """Refuse a machine that runs on the golden model only.
+        """Refuse a configuration for which no hardware can be generated.
 
         Raises:
-            ValueError: hardware is not generated for it; a sentence that names the attribute.
+            ValueError: a sentence that names the attribute.
         """
         for name in ("native_dim", "lanes", "mfu_lanes", "tile_engines"):
             value = getattr(self, name)
@@ -134,26 +134,26 @@ class Config:
                                  f"such a machine runs on the golden model only")
 
     def words_of(self, elements: int) -> int:
-        """Words that hold `elements` numbers, the last one padded."""
+        """Number of words that hold `elements` numbers; the last word is padded."""
         return -(-elements // self.mfu_lanes)
 
     def vectors_of(self, elements: int) -> int:
-        """Native vectors that hold `elements` numbers, the last one padded: as many tiles as a matrix has across."""
+        """Number of native vectors that hold `elements` numbers; the last one is padded."""
         return -(-elements // self.native_dim)
 
     @property
-    def words(self) -> int:
-        """Words of a native vector, N/M."""
+    def vector_words(self) -> int:
+        """Number of words of a native vector, N/M."""
         return self.native_dim // self.mfu_lanes
 
     @property
     def groups(self) -> int:
-        """Lane groups of a native tile, N/lanes: the beats of a full tile."""
+        """Number of lane groups of a native tile, N/lanes; a tile engine multiplies one in each cycle."""
         return self.native_dim // self.lanes
 
     @property
     def sum_bits(self) -> int:
-        """Bits of the accumulator: sums are modulo 2**sum_bits."""
+        """Number of bits of the accumulator, which adds modulo 2**sum_bits."""
         return self.acc_int + self.acc_frac
 
     @property
@@ -164,18 +164,18 @@ class Config:
 
     @property
     def digest(self) -> int:
-        """32 bits that tell this machine from others; firmware carries them."""
+        """32-bit hash that identifies this configuration; messages and firmware carry it."""
         text = json.dumps(asdict(self), sort_keys=True)
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
 
-FULL8 = Format(bits=8)
-SYMMETRIC8 = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
+_FULL8 = Format(bits=8)
+_SYMMETRIC8 = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
 
 PRESETS = {
     # Full formats and exponent ranges, every counter: for tests.
     "tiny": Config(
-        native_dim=8, lanes=4, mfu_lanes=2, weights=FULL8, activations=FULL8, acc_int=30, acc_frac=44,
+        native_dim=8, lanes=4, mfu_lanes=2, weights=_FULL8, activations=_FULL8, acc_int=30, acc_frac=44,
         product_bits=14, output_bits=15, count_overflows=True, initial_vrf=64, addsub_vrf=64, multiply_vrf=64,
         net_in=256, net_out=256, mvmq_words=32, matrix_tiles=32, bias_words=32, instructions=512, accumulator_rows=64,
         operand_columns=8, clock_mhz=50, lazy_update=True),
@@ -201,7 +201,7 @@ PRESETS = {
         bias_words=512, instructions=512, accumulator_rows=4096, operand_columns=64, clock_mhz=50),
     # Eight-bit operands for recurrent networks.
     "speech": Config(
-        native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=SYMMETRIC8, activations=SYMMETRIC8,
+        native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=_SYMMETRIC8, activations=_SYMMETRIC8,
         acc_int=12, acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=512, multiply_vrf=512, net_in=512,
         net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512, accumulator_rows=2048,
         operand_columns=64, clock_mhz=50),

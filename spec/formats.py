@@ -1,4 +1,4 @@
-"""Operand formats: what a block of mantissas means."""
+"""Operand formats, which define the value of a block of mantissas."""
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -7,15 +7,15 @@ from enum import StrEnum
 class Rule(StrEnum):
     """How a block's exponent follows from its largest magnitude `a`."""
 
-    CEIL = "ceil"  #: E = ceil(log2 a): an exact power of two clips.
-    FREXP = "frexp"  #: 2**(E-1) <= a < 2**E: nothing clips but what rounds up.
+    CEIL = "ceil"  #: E = ceil(log2 a). An exact power of two clips.
+    FREXP = "frexp"  #: 2**(E-1) <= a < 2**E. Only a value that rounds up to 2**E clips.
 
 
 def check_types(record) -> None:
-    """Refuse a dataclass with an attribute of another type than its annotation says, a bool for an int included.
+    """Refuse a dataclass in which an attribute does not have the type of its annotation; a bool is no int.
 
     Raises:
-        ValueError: names the attribute.
+        ValueError: a sentence that names the attribute.
     """
     for field in fields(record):
         value = getattr(record, field.name)
@@ -28,14 +28,14 @@ def check_types(record) -> None:
 class Format:
     """Signed mantissas of `bits` bits under one exponent: value = mantissa * 2**(E - (bits - 1)).
 
-    In integer mode the exponent is ignored and the mantissa is the value.
+    In integer mode, the exponent is ignored and the value is the mantissa.
 
     Attributes:
-        bits:      Bits of one mantissa, sign included, 2 to 16.
-        symmetric: The lowest mantissa is -(2**(bits-1) - 1), else -2**(bits-1).
+        bits:      Number of bits of one mantissa, sign included, 2 to 16.
+        symmetric: Whether the lowest mantissa is -(2**(bits-1) - 1) instead of -2**(bits-1).
         e_min:     Smallest exponent E, at least -15.
         e_max:     Largest exponent E, at most 16.
-        rule:      How the exponent is chosen.
+        rule:      Rule by which the exponent is chosen.
 
     Source: numerics.md of the specification, block floating point.
     """
@@ -55,7 +55,7 @@ class Format:
 
     @classmethod
     def from_record(cls, record: dict) -> "Format":
-        """The format that `dataclasses.asdict`, and JSON after it, made this record of."""
+        """Make a format from a record that `dataclasses.asdict` made, also after a trip through JSON."""
         return cls(**record | {"rule": Rule(record["rule"])})
 
     @property
@@ -75,10 +75,10 @@ class Format:
 
     @property
     def zero(self) -> int:
-        """What an unsigned code is lowered by to travel as a signed mantissa."""
+        """Zero point: an unsigned code u is stored as the signed mantissa u - zero."""
         return -self.lowest
 
     @property
     def exponent_bits(self) -> int:
-        """Bits of the stored exponent E - e_min, at least 1."""
+        """Number of bits of the stored exponent E - e_min, at least 1."""
         return max(1, (self.e_max - self.e_min).bit_length())

@@ -8,27 +8,27 @@ from concord.spec.memories import OPERAND_MEMORIES, QUEUES, VRFS, Mem
 from concord.spec.operations import MFUS, Operation, Stage
 
 WORD = 64  #: Bits of one instruction.
-LOOP_DEPTH = 2  #: Nested loops.
-WRITES = 3  #: Most `v_wr` of one chain.
-STAGES = MFUS * len(Stage)  #: Stages that a chain runs through.
+LOOP_DEPTH = 2  #: Largest number of loops inside each other.
+WRITES = 3  #: Largest number of `v_wr` in one chain.
+STAGES = MFUS * len(Stage)  #: Number of stages that a chain runs through.
 
 
 @unique
 class Op(IntEnum):
-    """Opcode. 0 is none, so that erased memory is an error."""
+    """Opcode. No instruction has opcode 0, so erased memory is an error."""
 
     _ignore_ = ("_members", "_mfu", "_operation")
 
-    V_RD = 1  #: Source: a vector, word by word.
-    M_RD = 2  #: Source: a native tile.
-    MV_MUL = 3  #: Matrix-vector product.
-    V_WR = 20  #: Write the value and pass it on.
-    M_WR = 21  #: Write a native tile.
-    END_CHAIN = 22  #: The chain is complete: check it, run it.
-    S_WR = 23  #: Write a scalar register.
-    LOOP = 24  #: Repeat the chains up to `end_loop`.
-    END_LOOP = 25  #: End of the innermost loop's body.
-    END = 26  #: End of the program.
+    V_RD = 1  #: Source: reads a vector word by word.
+    M_RD = 2  #: Source: reads a native tile.
+    MV_MUL = 3  #: Multiplies a matrix by the vector that the source reads.
+    V_WR = 20  #: Writes the value and passes it on.
+    M_WR = 21  #: Writes a native tile.
+    END_CHAIN = 22  #: Ends a chain, which is now checked and run.
+    S_WR = 23  #: Writes a scalar register.
+    LOOP = 24  #: Repeats the chains up to `end_loop`.
+    END_LOOP = 25  #: Ends the body of the innermost loop.
+    END = 26  #: Ends the program.
 
     # The operations of MFU 0, VV_ADD0 and so on, then those of MFU 1.
     _members = vars()
@@ -39,14 +39,14 @@ class Op(IntEnum):
 class Reg(IntEnum):
     """Scalar register of `s_wr`."""
 
-    ROWS = 1  #: Elements of the result; reset: N.
-    COLUMNS = 2  #: Native vectors of the operand; reset: 1.
-    ITERATIONS = 3  #: Repetitions of a chain; reset: 1.
-    ITERATIONS_X = 4  #: Iterations along x; reset: 1.
-    OUT_SCALE = 5  #: p of an integer-mode result, -32 to 31, two's complement in 16 bits; reset: 0.
-    STRIDE_X = 6  #: Words between iterations along x; reset: 0.
-    STRIDE_Y = 7  #: Words between iterations along y; reset: 0.
-    STRIDE_OUT = 8  #: Words between iterations of operands and results; reset: N/M.
+    ROWS = 1  #: Number of elements of the result; N after reset.
+    COLUMNS = 2  #: Number of native vectors of the operand; 1 after reset.
+    ITERATIONS = 3  #: Number of iterations of a chain; 1 after reset.
+    ITERATIONS_X = 4  #: Number of iterations along x; 1 after reset.
+    OUT_SCALE = 5  #: p of an integer-mode result, -32 to 31, two's complement in 16 bits; 0 after reset.
+    STRIDE_X = 6  #: Words from the source of one iteration to the next along x; 0 after reset.
+    STRIDE_Y = 7  #: Words from the source of one iteration to the next along y; 0 after reset.
+    STRIDE_OUT = 8  #: Words from the operands and results of one iteration to the next; N/M after reset.
 
 
 #: Names of registers in program text.
@@ -60,16 +60,16 @@ class Error(IntEnum):
     """Why a program stopped."""
 
     NONE = 0  #: No error.
-    ILLEGAL = 1  #: Unknown opcode, an operand that the opcode does not take, or operations out of order.
-    ALIGN = 2  #: The source of a product is not at a multiple of N/M.
+    ILLEGAL = 1  #: The opcode is unknown, does not take one of its operands, or stands in the wrong order.
+    ALIGN = 2  #: The source of a product does not start at a multiple of N/M words.
     RANGE = 3  #: A word of some iteration lies outside its memory, or there is no such memory.
     SIZE = 4  #: Rows, Columns or Iterations is zero, or beyond accumulator_rows or operand_columns.
-    QUEUE = 5  #: MvmQ holds too few words or has no room, or a product that is no push finds words in it.
-    FORMAT = 6  #: Product and tile are of different modes, or `unsigned` or `bias` stands without `integer`.
+    QUEUE = 5  #: MvmQ has too few words or too little space, or holds words when a product does not push.
+    FORMAT = 6  #: Product and tile have different modes, or `unsigned` or `bias` stands without `integer`.
     WINDOW = 7  #: IterationsX does not divide Iterations.
-    LOOP = 8  #: Nested too deep, repeated zero times, or `loop` and `end_loop` do not pair.
-    END = 9  #: The program runs off the instruction buffer.
-    MESSAGE = 10  #: A message is damaged, malformed, or for another machine.
+    LOOP = 8  #: A loop is nested too deep or repeats zero times, or `loop` and `end_loop` do not pair.
+    END = 9  #: The program runs past the end of the instruction buffer.
+    MESSAGE = 10  #: A message is damaged, malformed, or made for another machine.
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +84,17 @@ class Field:
         return word >> self.lo & (1 << self.width) - 1
 
     def put(self, value: int) -> int:
-        """`value` at this field's place.
+        """`value`, shifted to the place of this field.
 
         Raises:
-            ValueError: it does not fit.
+            ValueError: `value` does not fit this field.
         """
         if not 0 <= value < 1 << self.width:
             raise ValueError(f"{value} does not fit in {self.width} bits")
         return value << self.lo
 
 
-#: The instruction word. Bits that an opcode does not use are zero, else it is ILLEGAL.
+#: Fields of the instruction word. Bits that an opcode does not use must be zero; otherwise it is ILLEGAL.
 FIELDS = {
     "op": Field(0, 8),
     "inc": Field(8, 1),
@@ -106,34 +106,34 @@ FIELDS = {
     "b": Field(48, 16),
 }
 
-ADDRESS_BITS = FIELDS["a"].width  #: Bits of the address of a word, a tile or an instruction.
-END_BITS = ADDRESS_BITS + 1  #: Bits of an address that may also lie one past the last, and of a number of words.
+ADDRESS_BITS = FIELDS["a"].width  #: Bits of an address of a word, tile or instruction.
+END_BITS = ADDRESS_BITS + 1  #: Bits of an end address, one past the last, and of a number of words.
 REGISTER_BITS = FIELDS["a"].width  #: Bits of a scalar register, and of the count of a loop.
 
 
 class Kind(Enum):
     """Shape of an instruction's operands: the fields that it takes."""
 
-    NONE = ""  #: Opcode alone.
-    VECTOR = "mem a inc"  #: A vector memory; a queue takes neither address nor `inc`.
+    NONE = ""  #: The opcode takes no field.
+    VECTOR = "mem a inc"  #: Vector memory and address; a queue takes neither an address nor `inc`.
     MATRIX_SOURCE = "mem"
     MATRIX_TARGET = "mem a integer"
-    PRODUCT = "a b integer bias unsigned"  #: Tile, BiasRf word, modes.
-    OPERAND = "a inc"  #: Address in the stage's own memory.
+    PRODUCT = "a b integer bias unsigned"  #: First tile, first word of BiasRf, modes.
+    OPERAND = "a inc"  #: Address in the memory of the stage.
     REGISTER = "mem a"  #: Register code in `mem`, value in `a`.
     COUNT = "a"
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What an opcode takes, and for point-wise operations what they are.
+    """The operands of an opcode, and its point-wise operation, if it has one.
 
     Attributes:
-        kind:      Shape of its operands.
-        mems:      Memories that it takes.
+        kind:      Shape of the operands.
+        mems:      Memories that the opcode can name.
         operation: The point-wise operation, None for other instructions.
-        mfu:       Number of the MFU that computes it.
-        operand:   Memory of the second operand, None where there is none.
+        mfu:       Number of the MFU that computes the operation.
+        operand:   Memory of the second operand, or None where the operation has none.
     """
 
     kind: Kind
@@ -144,7 +144,7 @@ class Spec:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Fields that may be other than zero."""
+        """Names of the fields that may differ from zero."""
         return tuple(self.kind.value.split())
 
     @property
@@ -154,12 +154,12 @@ class Spec:
 
     @property
     def position(self) -> int:
-        """Stages of a chain that stand before this operation: the order in which a chain may have operations."""
+        """Number of stages before this operation's stage; the operations of a chain have rising positions."""
         return self.mfu * len(Stage) + self.stage
 
     @property
     def place(self) -> str:
-        """Name of the operation's stage in its MFU, as the counters have it: ADD0 to MUL1."""
+        """Name of the stage and MFU, as the counters call it: ADD0 to MUL1."""
         return f"{self.stage.name}{self.mfu}"
 
 
@@ -191,7 +191,7 @@ SPECS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """One decoded instruction; a field that the opcode does not take stays zero."""
+    """One decoded instruction. A field that the opcode does not take is zero."""
 
     op: Op
     mem: int = 0
@@ -207,7 +207,7 @@ def encode(instruction: Instruction) -> int:
     """The 64-bit word of an instruction.
 
     Raises:
-        ValueError: a field does not fit, or the opcode does not take it.
+        ValueError: a field does not fit its bits, or the opcode does not take a field.
     """
     taken = ("op", *SPECS[instruction.op].fields)
     word = 0
@@ -220,7 +220,7 @@ def encode(instruction: Instruction) -> int:
 
 
 def decode(word: int) -> Instruction | None:
-    """The instruction of a 64-bit word, or None where opcode or operands are ILLEGAL whatever the configuration."""
+    """The instruction of a 64-bit word, or None where the word is ILLEGAL in every configuration."""
     fields = {name: field.get(word) for name, field in FIELDS.items()}
     if fields["op"] not in SPECS or sum(FIELDS[k].put(v) for k, v in fields.items()) != word:
         return None
@@ -231,5 +231,5 @@ def decode(word: int) -> Instruction | None:
 
 
 def out_scale(value: int) -> int:
-    """OutScale from its register's bits, two's complement."""
+    """Value of OutScale from the bits of its register, which are two's complement."""
     return value - (value >> REGISTER_BITS - 1 << REGISTER_BITS)

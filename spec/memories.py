@@ -1,4 +1,4 @@
-"""The memories of the machine: the one table that all rooms read.
+"""The memories of the machine, in one table that all rooms read.
 
 A new vector memory is one row here and one attribute of `spec.config.Config`, which says how many words it has.
 Instructions, assembler, checker, golden memory, wires, hardware, messages, counters, random programs, firmware and
@@ -11,12 +11,12 @@ from concord.spec.operations import MFUS, Stage
 
 
 class MemoryKind(Enum):
-    """How a memory is used."""
+    """Kind of access to a memory."""
 
-    VECTOR = auto()  #: Words at addresses; `v_rd`, `v_wr` and messages reach every one.
-    QUEUE = auto()  #: Words in the order in which they came; `v_rd` takes one, `v_wr` adds one.
-    MATRIX = auto()  #: Native tiles.
-    BIAS = auto()  #: Words of integers.
+    VECTOR = auto()  #: It holds words; `v_rd`, `v_wr` and messages access any address.
+    QUEUE = auto()  #: It holds words in order of arrival; `v_rd` takes the oldest, `v_wr` adds one.
+    MATRIX = auto()  #: It holds native tiles.
+    BIAS = auto()  #: It holds words of integers.
 
 
 @unique
@@ -24,13 +24,13 @@ class Mem(IntEnum):
     """A memory; its value is its code in instructions and messages.
 
     Attributes:
-        title:    Its name in program text.
-        kind:     How it is used.
+        title:    Name of the memory in program text.
+        kind:     Kind of access.
         size:     Attribute of `spec.config.Config` that holds its depth.
-        counters: Numbers of the counters of words read and of words written, None where words are not counted. Numbers
-                  that programs know stay: a new memory takes two behind the last of `spec.registers.Counter`.
-        feeds:    Stage and number of the MFU whose second operand comes from here, None where that is no stage's.
-        meaning:  What it holds, for the instruction page.
+        counters: Numbers of the counters of words read and of words written, or None where nothing is counted. Numbers
+                  never change: a new memory takes two numbers after the last of `spec.registers.Counter`.
+        feeds:    Stage and number of the MFU that reads its second operand from this memory, or None.
+        meaning:  Content of the memory, for the instruction page.
     """
 
     INITIAL_VRF = 1, "InitialVrf", MemoryKind.VECTOR, "initial_vrf", (2, 9), None, "VRF of any vectors"
@@ -67,10 +67,10 @@ OPERAND_MEMORIES = {
     stage: tuple(mem for mfu in range(MFUS) for mem in Mem if mem.feeds == (stage, mfu))
     for stage in Stage if any(mem.feeds and mem.feeds[0] is stage for mem in Mem)}
 
-#: The memories that feed a stage: of each stage those of MFU 0, MFU 1 and so on.
+#: The memories that feed a stage, stage by stage, for MFU 0, MFU 1 and so on.
 STAGE_MEMORIES = tuple(mem for mems in OPERAND_MEMORIES.values() for mem in mems)
 
 
 def depth(config, mem: int) -> int:
-    """Words of a vector memory or queue, tiles of MatrixRf, words of BiasRf; `mem` may be the bare code."""
+    """Number of words of a vector memory, a queue or BiasRf, or of tiles of MatrixRf; `mem` may be the bare code."""
     return getattr(config, Mem(mem).size)

@@ -1,14 +1,15 @@
-"""Host messages: what the bytes on every link mean.
+"""Host messages: the meaning of their bytes, on every link.
 
 A message is a header of 16 bytes, a payload, zero bytes up to a whole beat, and one last beat whose low 32 bits are the
 CRC-32 (IEEE 802.3, as zlib) of all bytes before it. Everything is little-endian. TLAST marks the last beat.
 
     byte 0 kind, 1 memory, 2 flags (bit 0: integer mode), 3 zero, 4..7 address, 8..11 count, 12..15 configuration digest
 
-Only WRITE and READ name a memory, the other kinds carry 0. INPUT and OUTPUT carry address 0; only PACKED has flags.
-UPDATE is one pass of a block of parameters through the lazy update: byte 1 is the change of its exponent plus 1, byte 4
-the exponent E - E_MIN of its mantissas, byte 5 that of the update, bytes 6 and 7 zero; UPDATED has the same address.
-A message has at least one item. A machine runs INPUT at any time, the other kinds only while no program runs.
+Only WRITE and READ name a memory; the other kinds carry 0. INPUT and OUTPUT carry address 0, and only PACKED has flags.
+UPDATE is one pass of a training tensor of parameters through the lazy update: byte 1 is the change of its exponent plus
+1, byte 4 is the exponent E - E_MIN of its mantissas, byte 5 is the exponent of the update, and bytes 6 and 7 are zero.
+UPDATED has the same address. A message has at least one item. A machine accepts INPUT at any time, and the other kinds
+only while no program runs.
 """
 
 import struct
@@ -24,17 +25,17 @@ HEADER = struct.Struct("<BBBBIII")  #: kind, memory, flags, zero, address, count
 
 
 class MessageKind(IntEnum):
-    """First byte of a message; `count` counts the items named here."""
+    """First byte of a message. The comments name the items that `count` counts."""
 
-    WRITE = 1  #: Words to a random-access vector memory.
-    READ = 2  #: To the machine: ask for `count` words, no payload. From it: those words.
-    PACKED = 3  #: Native tiles to MatrixRf: rows in order, in each the records of its lane groups (`record_bytes`).
-    BIAS = 4  #: Words to BiasRf, each of M 32-bit integers, of which the low `bias_bits` bits count.
-    PROGRAM = 5  #: 64-bit instructions to the instruction buffer.
-    INPUT = 6  #: Words to NetQ.
-    OUTPUT = 7  #: Words from NetQ, one message for each `v_wr NetQ` of an iteration.
-    UPDATE = 8  #: M parameters: a word of mantissas, one of residuals, one of the update's low halves, one of its high.
-    UPDATED = 9  #: Words: in turn mantissas and residuals, and one whose lanes are what the unit asks, and the change.
+    WRITE = 1  #: Words for a random-access vector memory.
+    READ = 2  #: To the machine: a request for `count` words, without payload. From the machine: these words.
+    PACKED = 3  #: Native tiles for MatrixRf. A tile has, row by row, one record for each lane group (`record_bytes`).
+    BIAS = 4  #: Words for BiasRf. A word has M 32-bit integers, of which only the low `bias_bits` bits are used.
+    PROGRAM = 5  #: 64-bit instructions for the instruction buffer.
+    INPUT = 6  #: Words for NetQ.
+    OUTPUT = 7  #: Words from NetQ; each `v_wr NetQ` of an iteration makes one message.
+    UPDATE = 8  #: Items of M parameters: words of mantissas, of residuals, of low and of high halves of the update.
+    UPDATED = 9  #: Words: mantissas and residuals in turn; the last word holds the unit's request and the change.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +43,11 @@ class Message:
     """One message without its CRC.
 
     Attributes:
-        kind:    What it is.
-        memory:  Memory of WRITE and READ, change of the exponent plus 1 of UPDATE, else 0.
-        integer: PACKED: the tiles' mode.
-        address: First word, tile or instruction; exponents of UPDATE.
-        count:   Items, as `MessageKind` names them.
+        kind:    Kind of the message.
+        memory:  Memory in WRITE and READ; change of the exponent plus 1 in UPDATE; 0 in other kinds.
+        integer: Whether the tiles of PACKED are in integer mode.
+        address: Address of the first word, tile or instruction; exponents in UPDATE.
+        count:   Number of items, as `MessageKind` names them.
         payload: Bytes of the items.
     """
 
@@ -59,17 +60,17 @@ class Message:
 
 
 def record_bytes(config: Config) -> int:
-    """Bytes of one lane group of one row of a packed tile, in whole 32-bit units.
+    """Number of bytes of one record of a packed tile (one lane group of one row), in whole 32-bit units.
 
     Mantissa k of the group fills bits [k*b, (k+1)*b), two's complement; the stored exponent E - e_min of the row
-    comes after the last.
+    comes after the last mantissa.
     """
     bits = config.lanes * config.weights.bits + config.weights.exponent_bits
     return -(-bits // 32) * 4
 
 
 def item_bytes(config: Config, kind: MessageKind) -> int:
-    """Payload bytes of one item: items follow each other, only the whole payload is padded to a beat."""
+    """Number of payload bytes of one item. Items follow each other; only the whole payload is padded to a beat."""
     return {
         MessageKind.WRITE: 2 * config.mfu_lanes,
         MessageKind.READ: 2 * config.mfu_lanes,
@@ -84,7 +85,7 @@ def item_bytes(config: Config, kind: MessageKind) -> int:
 
 
 def pack(config: Config, message: Message) -> bytes:
-    """The bytes of a message, whole beats, CRC included."""
+    """The bytes of a message with its CRC, in whole beats."""
     beat = config.message_bytes
     body = HEADER.pack(message.kind, message.memory, message.integer, 0, message.address, message.count, config.digest)
     body += message.payload
@@ -93,10 +94,10 @@ def pack(config: Config, message: Message) -> bytes:
 
 
 def limit(config: Config, message: Message) -> int | None:
-    """Where the items of a message to the machine must end: address + count is at most this; None for a queue.
+    """Largest address + count of a message to the machine, or None for a queue.
 
     Raises:
-        ValueError: the machine takes no such kind, or the kind no such memory.
+        ValueError: the machine does not accept this kind, or the kind does not accept this memory.
     """
     if message.kind in (MessageKind.WRITE, MessageKind.READ):
         if message.memory not in VRFS:
@@ -112,7 +113,7 @@ def limit(config: Config, message: Message) -> int | None:
 
 
 def exponents(address: int) -> tuple[int, int]:
-    """E of the parameters and of the update, of the address of an UPDATE."""
+    """Exponent E of the parameters and of the update, from the address of an UPDATE."""
     return (address & 0xFF) + E_MIN, (address >> 8 & 0xFF) + E_MIN
 
 
@@ -126,10 +127,10 @@ def _check_update(config: Config, message: Message) -> None:
 
 
 def check(config: Config, message: Message) -> None:
-    """Refuse a message that the machine would.
+    """Refuse a message that the machine would refuse.
 
     Raises:
-        ValueError: its memory, mode, address or count is not one that its kind has on this machine.
+        ValueError: memory, mode, address or count do not fit the kind of the message or this machine.
     """
     end = limit(config, message)
     if message.integer and message.kind != MessageKind.PACKED:
@@ -149,8 +150,8 @@ def unpack(config: Config, data: bytes, *, to_machine: bool) -> Message:
     """The message in `data`, on its way to the machine or from it.
 
     Raises:
-        ValueError: it is truncated, over-long, of an unknown kind, damaged, meant for another machine, or (to the
-            machine) one that `check` refuses.
+        ValueError: the message is truncated, too long, of an unknown kind, damaged, or made for another machine; or it
+            goes to the machine and `check` refuses it.
     """
     beat = config.message_bytes
     if len(data) % beat or len(data) < HEADER.size + beat:

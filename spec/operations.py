@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from enum import Enum, IntEnum
 from typing import TypeVar
 
-MFUS = 2  #: Multi-function units, one behind the other.
-BYPASS = 0  #: Code of a stage that passes the chain's value on with its bits unchanged.
+MFUS = 2  #: Number of multi-function units, which are in series.
+BYPASS = 0  #: Code by which a stage passes the value unchanged.
 
 Function = TypeVar("Function")
 
 
 class Stage(IntEnum):
-    """Stage of a multi-function unit; a word runs through them in this order."""
+    """Stage of a multi-function unit; a word runs through the stages in this order."""
 
     ADD = 0
     ACT = 1
@@ -28,10 +28,10 @@ class Operation(Enum):
 
     Attributes:
         stage:   Stage that computes it.
-        code:    What tells that stage to do so, on wires; other than BYPASS and than the codes of the stage's others.
-        operand: Whether it takes a second operand, from the memory of its stage.
-        opcodes: Its opcode in each MFU.
-        meaning: What the chain's value becomes, for the instruction page.
+        code:    Code that selects the operation in its stage, on wires. It differs from BYPASS and within the stage.
+        operand: Whether the operation takes a second operand, from the memory of its stage.
+        opcodes: Opcode of the operation in each MFU.
+        meaning: New value of the chain, as the instruction page describes it.
     """
 
     VV_ADD = Stage.ADD, 1, True, (4, 12), "value + operand"
@@ -53,20 +53,20 @@ def operations(stage: Stage) -> tuple[Operation, ...]:
 
 
 def codes(stage: Stage) -> tuple[int, ...]:
-    """All that a stage can be told: BYPASS, and the codes of its operations."""
+    """All codes of a stage: BYPASS and the codes of its operations."""
     return BYPASS, *(operation.code for operation in operations(stage))
 
 
 def code_bits(stage: Stage) -> int:
-    """Width of a stage's code on wires."""
+    """Number of bits of a stage's code on wires."""
     return max(codes(stage)).bit_length()
 
 
 def implemented(stage: Stage, functions: Mapping[Operation, Function]) -> dict[Operation, Function]:
-    """What computes each operation of a stage, in the order of the table.
+    """The function of each operation of a stage, in the order of the table.
 
     Args:
-        functions: What one room has, by operation.
+        functions: The functions that one room has, by operation.
 
     Raises:
         ValueError: an operation of the stage has no function.

@@ -8,19 +8,19 @@ from concord.spec.memories import Mem
 class Register(IntEnum):
     """Byte address. Writing a read-only register changes nothing."""
 
-    CONTROL = 0x00  #: Write: bits of `Control`. Reads 0.
-    STATUS = 0x04  #: Bits of `Status`.
-    ERROR = 0x08  #: Code of `spec.isa.Error`; stays until reset or start.
-    ERROR_ADDRESS = 0x0C  #: Instruction at which the program stopped.
-    DIGEST = 0x10  #: Configuration digest.
-    NATIVE_DIM = 0x14  #: N.
-    LANES = 0x18  #: Products per row, tile engine and cycle.
-    TILE_ENGINES = 0x1C  #: Tile engines.
-    MFU_LANES = 0x20  #: M.
-    MATRIX_TILES = 0x24  #: Native tiles of MatrixRf.
-    INSTRUCTIONS = 0x28  #: Instructions of the instruction buffer.
-    COUNTER_COUNT = 0x2C  #: Counters at COUNTERS and above.
-    COUNTERS = 0x100  #: First counter; counter k lies at COUNTERS + 4*k, in the order of `Counter`.
+    CONTROL = 0x00  #: Takes the bits of `Control` when written; reads as 0.
+    STATUS = 0x04  #: Holds the bits of `Status`.
+    ERROR = 0x08  #: Holds a code of `spec.isa.Error` until reset or start.
+    ERROR_ADDRESS = 0x0C  #: Address of the instruction at which the program stopped.
+    DIGEST = 0x10  #: Digest of the configuration.
+    NATIVE_DIM = 0x14  #: Native dimension N.
+    LANES = 0x18  #: Number of products per row, tile engine and cycle.
+    TILE_ENGINES = 0x1C  #: Number of tile engines.
+    MFU_LANES = 0x20  #: Number of MFU lanes M.
+    MATRIX_TILES = 0x24  #: Number of native tiles of MatrixRf.
+    INSTRUCTIONS = 0x28  #: Number of instructions that the instruction buffer holds.
+    COUNTER_COUNT = 0x2C  #: Number of counters.
+    COUNTERS = 0x100  #: First counter; counter k has the address COUNTERS + 4*k, in the order of `Counter`.
 
     @property
     def access(self) -> str:
@@ -29,77 +29,77 @@ class Register(IntEnum):
 
 
 class Control(IntFlag):
-    """Commands, each done once by writing 1."""
+    """Commands; writing a 1 runs the command once."""
 
-    START = 1  #: Run the program from instruction 0.
-    RESET = 2  #: Reset everything but memories and this port.
-    CLEAR = 4  #: Clear the counters.
+    START = 1  #: Runs the program from instruction 0.
+    RESET = 2  #: Resets everything except memories and this port.
+    CLEAR = 4  #: Clears the counters.
 
 
 class Status(IntFlag):
     """State of the machine."""
 
-    RUNNING = 1  #: A program runs.
+    RUNNING = 1  #: A program is running.
     DONE = 2  #: A program has ended, with or without an error, since the last start or reset.
     WAIT_INPUT = 4  #: A chain waits for a word of NetQ.
     WAIT_OUTPUT = 8  #: A chain waits for space in NetQ.
     INVALID_VECTOR = 16  #: The vector quantiser has met a NaN or an infinity; sticky until reset.
-    INVALID_MATRIX = 32  #: The matrix quantiser has; sticky until reset.
+    INVALID_MATRIX = 32  #: The matrix quantiser has met a NaN or an infinity; sticky until reset.
 
 
 @unique
 class Counter(IntEnum):
-    """Counters, 32 bits, saturating: events, equal in golden and hardware, and `TIMES`.
+    """Saturating counters of 32 bits: events, which are equal in golden and hardware, and `TIMES`.
 
     Attributes:
-        meaning: What the counter of a memory counts; empty where the comment beside a counter says it.
+        meaning: Meaning of the counter of a memory; empty for counters that a comment describes.
     """
 
     _ignore_ = ("_members", "_memory")
 
-    INSTRUCTIONS = 0  #: Instructions executed.
-    CHAINS = 1  #: Chains executed.
+    INSTRUCTIONS = 0  #: Number of instructions executed.
+    CHAINS = 1  #: Number of chains executed.
     # The counters of each memory: READ_INITIAL_VRF and so on, then WRITE_INITIAL_VRF and so on.
     _members = vars()
     for _memory in Mem:
         if _memory.counters:
             _members[f"READ_{_memory.name}"] = (
-                _memory.counters[0], f"Words of {_memory.title} read by programs, one for each source or operand word.")
+                _memory.counters[0], f"Number of words that programs read from {_memory.title}, as source or operand.")
     for _memory in Mem:
         if _memory.counters:
             _members[f"WRITE_{_memory.name}"] = (
-                _memory.counters[1], f"Words of {_memory.title} written by programs.")
-    ADD0 = 16  #: Words through a stage that was not bypassed.
+                _memory.counters[1], f"Number of words that programs wrote to {_memory.title}.")
+    ADD0 = 16  #: Number of words that this stage processed; bypassed words do not count.
     ACT0 = 17
     MUL0 = 18
     ADD1 = 19
     ACT1 = 20
     MUL1 = 21
-    BEATS = 22  #: Lane groups multiplied, each by one tile engine.
-    TILES = 23  #: Native tiles multiplied, zero tiles too.
-    VECTORS = 24  #: Native vectors quantised.
-    ROWS_LOADED = 25  #: Rows of native tiles quantised by `m_rd`.
-    OVERFLOW_PARTIAL = 26  #: Overflow events; 0 where the configuration does not count.
+    BEATS = 22  #: Number of lane groups multiplied, by each tile engine.
+    TILES = 23  #: Number of native tiles multiplied, including zero tiles.
+    VECTORS = 24  #: Number of native vectors quantised.
+    ROWS_LOADED = 25  #: Number of rows of native tiles that `m_rd` quantised.
+    OVERFLOW_PARTIAL = 26  #: Number of overflow events; 0 if the configuration does not count them.
     OVERFLOW_PRODUCT = 27
     OVERFLOW_OUTPUT = 28
-    EXCESS_PARTIAL = 29  #: Largest excess of such an event, in bits beyond the range.
+    EXCESS_PARTIAL = 29  #: Largest number of bits by which such an event exceeded its range.
     EXCESS_PRODUCT = 30
     EXCESS_OUTPUT = 31
-    LAZY_STEPS = 32  #: Lazy updates that stand: mantissas that moved.
-    LAZY_CHANGES = 33  #: Exponents of blocks that changed.
-    LAZY_ROUNDED = 34  #: Values that a change of exponent rounded.
-    LAZY_SATURATIONS = 35  #: Elements whose update or mantissa was limited.
-    CYCLES = 36  #: Clock cycles from the first instruction decoded to done.
-    FETCH_BUSY = 37  #: Operand fetch moves a word.
-    FETCH_WAIT = 38  #: Operand fetch has a chain and waits for a word or an older write.
-    MVM_BUSY = 39  #: Tile engines multiply.
-    MVM_WAIT_OPERAND = 40  #: They have a product and wait for a native vector or a tile.
-    MVM_WAIT_OUTPUT = 41  #: They have a product and wait for room behind them.
-    MFU_BUSY = 42  #: The multi-function units take a word.
-    MFU_WAIT_OPERAND = 43  #: They have a chain and wait for a word or an older write.
-    MFU_WAIT_OUTPUT = 44  #: They have a chain and wait for room in NetQ.
-    COPY_BUSY = 45  #: The copy pipeline moves a word.
-    COPY_WAIT = 46  #: It has a chain and waits.
+    LAZY_STEPS = 32  #: Number of mantissas that final lazy updates changed.
+    LAZY_CHANGES = 33  #: Number of exponents of training tensors that changed.
+    LAZY_ROUNDED = 34  #: Number of values that a change of exponent rounded.
+    LAZY_SATURATIONS = 35  #: Number of elements whose update or mantissa saturated.
+    CYCLES = 36  #: Clock cycles from the first decoded instruction to the end of the program.
+    FETCH_BUSY = 37  #: Cycles in which operand fetch moves a word.
+    FETCH_WAIT = 38  #: Cycles in which operand fetch has a chain and waits for a word or an older write.
+    MVM_BUSY = 39  #: Cycles in which the tile engines multiply.
+    MVM_WAIT_OPERAND = 40  #: Cycles in which the tile engines have a product and wait for a native vector or a tile.
+    MVM_WAIT_OUTPUT = 41  #: Cycles in which the tile engines have a product and wait for space for its results.
+    MFU_BUSY = 42  #: Cycles in which the multi-function units take a word.
+    MFU_WAIT_OPERAND = 43  #: Cycles in which these units have a chain and wait for a word or an older write.
+    MFU_WAIT_OUTPUT = 44  #: Cycles in which these units have a chain and wait for space in NetQ.
+    COPY_BUSY = 45  #: Cycles in which the copy pipeline moves a word.
+    COPY_WAIT = 46  #: Cycles in which the copy pipeline has a chain and waits.
 
     def __new__(cls, number: int, meaning: str = ""):
         member = int.__new__(cls, number)

@@ -1,4 +1,4 @@
-"""What makes an instruction or a chain illegal, in the order in which the machine looks."""
+"""The rules for instructions and chains, in the order in which the machine checks them."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -9,17 +9,17 @@ from concord.spec.isa import SPECS, WRITES, Error, Instruction, Kind, Op, Reg, d
 from concord.spec.memories import MEMORY_NAMES, QUEUES, VRFS, Mem, depth
 
 SOURCES = (Op.V_RD, Op.M_RD)
-BETWEEN = (*SOURCES, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END)  #: What may stand outside a chain, and only there.
+_BETWEEN = (*SOURCES, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END)  #: Opcodes that stand outside a chain, or begin one.
 _WITH_MEMORY = (Kind.VECTOR, Kind.MATRIX_SOURCE, Kind.MATRIX_TARGET)
 
 
 class Violation(Exception):
-    """Why a program stops.
+    """The reason why a program stops.
 
     Attributes:
-        error:    Its code.
-        address:  Address of the instruction that is to blame.
-        sentence: What is wrong there.
+        error:    Code of the error.
+        address:  Address of the instruction that broke the rule.
+        sentence: Sentence that says what is wrong there.
     """
 
     def __init__(self, error: Error, address: int, sentence: str):
@@ -28,10 +28,10 @@ class Violation(Exception):
 
 
 def check_word(word: int, address: int) -> Instruction:
-    """The instruction of a word, opcode and operands checked.
+    """Decode a word and check its opcode and operands.
 
     Raises:
-        Violation: they are ILLEGAL, or the memory is unknown.
+        Violation: opcode or operands are ILLEGAL, or the memory is unknown.
     """
     instruction, error, sentence = _read(word)
     if error:
@@ -41,7 +41,7 @@ def check_word(word: int, address: int) -> Instruction:
 
 @lru_cache(maxsize=1 << 14)
 def _read(word):
-    """The instruction of a word, or what is wrong with it on its own."""
+    """The instruction of a word, or the error of the word alone and its sentence."""
     instruction = decode(word)
     if instruction is None:
         return None, Error.ILLEGAL, f"0x{word:016x} has an unknown opcode, or bits that it does not take"
@@ -63,10 +63,13 @@ def _read(word):
 
 
 def check_order(instruction: Instruction, before: list[Instruction], address: int) -> None:
-    """Whether an instruction may follow what its chain has so far: nothing, outside a chain.
+    """Check whether an instruction may follow the earlier instructions of its chain.
+
+    Args:
+        before: Earlier instructions of the chain; empty outside a chain.
 
     Raises:
-        Violation: ILLEGAL; or FORMAT, where a product asks for what only integer mode has.
+        Violation: ILLEGAL, or FORMAT where a product has an option that needs integer mode.
     """
     sentence = _order(instruction, before)
     if sentence:
@@ -79,9 +82,9 @@ def check_order(instruction: Instruction, before: list[Instruction], address: in
 
 
 def _order(instruction, before):
-    """What is wrong with the place of an instruction, or None."""
+    """Sentence on what is wrong with the place of an instruction, or None."""
     op, name = instruction.op, instruction.op.name.lower()
-    if (op in BETWEEN) == bool(before):
+    if (op in _BETWEEN) == bool(before):
         return f"{name} stands {'inside' if before else 'outside'} a chain"
     if not before:
         return None
@@ -103,7 +106,7 @@ def _order(instruction, before):
 
 
 def _write_order(instruction, before):
-    """What is wrong with the place of a `v_wr`, or None."""
+    """Sentence on what is wrong with the place of a `v_wr`, or None."""
     written = [i.mem for i in before if i.op == Op.V_WR]
     if len(written) == WRITES:
         return f"a chain writes {WRITES} times at most"
@@ -115,7 +118,7 @@ def _write_order(instruction, before):
 
 
 def check_chain(config: Config, chain: Chain) -> None:
-    """Sizes, window, alignment and ranges of a whole chain.
+    """Check the sizes, the window, the alignment and the address ranges of a whole chain.
 
     Raises:
         Violation: SIZE, WINDOW, ALIGN or RANGE.
@@ -134,9 +137,9 @@ def check_chain(config: Config, chain: Chain) -> None:
                                                      f"Iterations {registers.iterations}")
     if chain.product and chain.random_source:
         steps = (source.a, registers.stride_x, registers.stride_y) if source.inc else (source.a,)
-        if any(step % config.words for step in steps):
+        if any(step % config.vector_words for step in steps):
             raise Violation(Error.ALIGN, chain.address,
-                            f"the source of mv_mul moves in native vectors of {config.words} words")
+                            f"the source of mv_mul moves in native vectors of {config.vector_words} words")
     for address, mem, end in _ends(config, chain):
         if end > depth(config, mem):
             raise Violation(Error.RANGE, address,
@@ -144,7 +147,7 @@ def check_chain(config: Config, chain: Chain) -> None:
 
 
 def _ends(config: Config, chain: Chain) -> Iterator[tuple[int, Mem, int]]:
-    """Instruction address, memory and first address beyond it, for each use of a memory in instruction order."""
+    """Yield (instruction address, memory, end of the addresses used) for each use of a memory, in instruction order."""
     registers = chain.registers
     if chain.random_source:
         x, y = registers.iterations_x - 1, registers.iterations // registers.iterations_x - 1
@@ -155,19 +158,19 @@ def _ends(config: Config, chain: Chain) -> Iterator[tuple[int, Mem, int]]:
         if instruction.op == Op.MV_MUL:
             yield address, Mem.MATRIX_RF, chain.tiles.stop
             if instruction.bias:
-                yield address, Mem.BIAS_RF, instruction.b + chain.words
+                yield address, Mem.BIAS_RF, instruction.b + chain.result_words
         elif instruction.op == Op.M_WR:
             yield address, Mem.MATRIX_RF, chain.tiles.stop
         elif mem in VRFS:
-            yield address, mem, instruction.a + chain.offset(instruction, registers.iterations - 1) + chain.words
+            yield address, mem, instruction.a + chain.offset(instruction, registers.iterations - 1) + chain.result_words
 
 
 def check_state(config: Config, chain: Chain, modes: list[bool], held: int) -> None:
-    """Modes of the tiles, and what MvmQ holds.
+    """Check a chain against the modes of the tiles and the number of words in MvmQ.
 
     Args:
-        modes: Of each tile, whether it was loaded for integer mode.
-        held:  Words in MvmQ.
+        modes: Whether each tile was loaded in integer mode.
+        held:  Number of words in MvmQ.
 
     Raises:
         Violation: FORMAT or QUEUE.

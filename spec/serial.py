@@ -8,7 +8,7 @@ first byte says what it is:
     3 WRITE     address (2), value (4), CRC; answered by the same frame
 
 Everything is little-endian; the CRC is the CRC-32 (IEEE 802.3) of the bytes before it, the first included. A frame that
-is none of these counts as a malformed message. Empty frames are skipped: zero bytes may fill the line.
+is none of these counts as a malformed message. Empty frames are skipped, so zero bytes may fill the line.
 
 Source: S. Cheshire and M. Baker, Consistent Overhead Byte Stuffing, IEEE/ACM Transactions on Networking 7(2), 1999.
 """
@@ -18,7 +18,7 @@ import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 
-RUN = 254  #: Most bytes between two length bytes of an encoded frame.
+RUN = 254  #: Largest number of bytes between two length bytes of an encoded frame.
 
 _ADDRESS = struct.Struct("<BH")
 _ACCESS = struct.Struct("<BHI")
@@ -37,10 +37,10 @@ class Frame:
     """One frame.
 
     Attributes:
-        kind:    What it is.
-        message: MESSAGE: its bytes.
-        address: READ, WRITE: byte address of the register.
-        value:   READ from the machine, WRITE: the register; None in a READ to the machine.
+        kind:    Kind of the frame.
+        message: Bytes of the host message in a MESSAGE.
+        address: Byte address of the register in a READ or WRITE.
+        value:   Value of the register in a WRITE and in a READ from the machine; None in a READ to the machine.
     """
 
     kind: FrameKind
@@ -50,9 +50,10 @@ class Frame:
 
 
 def stuff(data: bytes) -> bytes:
-    """`data` without zero bytes: each run of up to 254 others behind a byte that is one more than its length.
+    """Encode `data` without zero bytes.
 
-    A zero byte follows every run but the last and those of full length.
+    Each run of up to 254 nonzero bytes follows a byte that holds the length of the run plus one. In `data`, a zero byte
+    follows every run except the last one and runs of 254 bytes.
     """
     encoded = bytearray()
     for part in data.split(b"\0"):
@@ -64,10 +65,10 @@ def stuff(data: bytes) -> bytes:
 
 
 def unstuff(encoded: bytes) -> bytes:
-    """The bytes that `stuff` was given.
+    """Decode bytes that `stuff` encoded.
 
     Raises:
-        ValueError: there is a zero byte, or the last run is cut short.
+        ValueError: a byte is zero, or the last run is too short.
     """
     data, at, zero = bytearray(), 0, False
     while at < len(encoded):
@@ -81,7 +82,7 @@ def unstuff(encoded: bytes) -> bytes:
 
 
 def pack(frame: Frame) -> bytes:
-    """The bytes of a frame on the line, the closing zero included."""
+    """The bytes of a frame on the line, including the closing zero."""
     if frame.kind == FrameKind.MESSAGE:
         return stuff(bytes([frame.kind]) + frame.message) + b"\0"
     fields = (frame.kind, frame.address)
@@ -90,10 +91,10 @@ def pack(frame: Frame) -> bytes:
 
 
 def unpack(encoded: bytes) -> Frame:
-    """The frame whose bytes, without the closing zero, are `encoded`.
+    """Decode a frame; `encoded` does not include the closing zero.
 
     Raises:
-        ValueError: it is damaged or of an unknown kind.
+        ValueError: the frame is damaged or of an unknown kind.
     """
     data = unstuff(encoded)
     if data[:1] == bytes([FrameKind.MESSAGE]):

@@ -118,7 +118,7 @@ def test_packages(room):
         assert used <= PACKAGES[room], f"{path} imports {used}"
 
 
-@pytest.mark.parametrize("room", ["spec", "golden", "model", "hw", "sim", "compiler", "nnp"])
+@pytest.mark.parametrize("room", ["spec", "golden", "model", "hw", "sim", "train", "compiler", "nnp"])
 def test_init_files_are_empty(room):
     assert not any(path.read_text() for path in (ROOT / room).rglob("__init__.py"))
 

@@ -56,8 +56,8 @@ class Allocator:
 
     def vector(self, mem: Mem, elements: int, name: str) -> Place:
         """Allocate a vector for `mv_mul`: whole, aligned native vectors, in which unwritten elements stay +0."""
-        words = self._config.vectors_of(elements) * self._config.words
-        return Place(mem=mem, address=self.take(mem, words, name, self._config.words), words=words)
+        words = self._config.vectors_of(elements) * self._config.vector_words
+        return Place(mem=mem, address=self.take(mem, words, name, self._config.vector_words), words=words)
 
     def constant(self, mem: Mem, values: np.ndarray, name: str) -> Place:
         """Allocate constants uint16[elements], padded with +0 to whole words; the firmware contains them."""

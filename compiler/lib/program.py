@@ -49,7 +49,7 @@ class Program:
         self._notes: dict[int, list[str]] = defaultdict(list)
         self._registers: dict[Reg, int] = {}
 
-    def words(self) -> list[int]:
+    def instruction_words(self) -> list[int]:
         """The instruction words.
 
         Raises:
@@ -60,7 +60,7 @@ class Program:
     def text(self) -> str:
         """The program as text that the assembler reads."""
         lines = []
-        for address, word in enumerate(self.words()):
+        for address, word in enumerate(self.instruction_words()):
             lines += [*(f"# {note}" for note in self._notes[address]), disassemble_word(word)]
         return "".join(f"{line}\n" for line in lines)
 

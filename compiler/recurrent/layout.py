@@ -43,6 +43,7 @@ class Layout:
         before: For each chain, the copies before it, as pairs (from, to).
         after:  Copies at the end of the time step, as pairs (from, to).
         kept:   States that a time step reads before it writes them.
+        shared: Where the hidden vector and, in its place, other operands of sums with x lie; None where only it does.
     """
 
     reads: dict[Value, list[Location]] = field(default_factory=lambda: defaultdict(list))
@@ -50,10 +51,12 @@ class Layout:
     before: dict[int, list[tuple[Location, Location]]] = field(default_factory=lambda: defaultdict(list))
     after: list[tuple[Location, Location]] = field(default_factory=list)
     kept: list[Stored] = field(default_factory=list)
+    shared: Location | None = None
 
     def location(self, value: Value, mem: Mem | None = None) -> Location:
         """The location of a value in a memory; without a memory, its first location."""
-        return next(one for one in self.reads[value] if mem in (None, one.mem))
+        places = [one for one in self.reads[value] if mem is one.mem or mem is None and one != self.shared]
+        return (places or self.reads[value])[0]
 
     def memories(self, name: str) -> list[Mem]:
         """The memories from which parameters with this name are read."""
@@ -90,6 +93,7 @@ def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], 
             _add(made, trace, value, Mem.INITIAL_VRF, _passed_on(value, uses, chains))
     if not made.reads[hidden]:
         _add(made, trace, hidden, result)
+    _share(made, uses, trace)
     made.reads[trace.stored(trace.cell.states[0], state=True)] = made.reads[hidden]
     for index in range(len(chains)):
         made.writes.append(list(_writes(made, uses, chains, index)))
@@ -109,6 +113,17 @@ def _uses(chains: list[Chain], read_at: Callable[[int], float]) -> dict[Value, l
             if step.operand is not None:
                 uses[step.operand].append((index, MEMORIES[step.stage]))
     return uses
+
+
+def _share(made: Layout, uses, trace: Tracer):
+    """Give the first value of a chain its own place, if another operand may lie in the hidden vector's place."""
+    operands = {one.operand for one in trace.computed if isinstance(one, Product) and one.part is Part.BOTH}
+    if len(operands) < 2:
+        return
+    made.shared = Location(trace.cell.states[0], Mem.INITIAL_VRF)
+    for value, found in uses.items():
+        if (None in (mem for _, mem in found)) and made.reads[value] == [made.shared]:
+            made.reads[value].append(Location(trace.cell.states[0] if value in made.kept else value, WAITING[0]))
 
 
 def _check(made: Layout, uses, trace: Tracer):
@@ -162,16 +177,18 @@ def _writes(made: Layout, uses, chains: list[Chain], index: int) -> Iterator[tup
 
     def read(value: Value, location: Location) -> list[float]:
         """The times at which a value is read from a location."""
-        return [at for at, mem in uses[value]
-                if mem is location.mem or mem is None and made.reads[value][0] == location]
+        return [at for at, mem in uses[value] if made.location(value, mem) == location]
 
-    for value in chains[index].values:
+    left = [value for value in chains[index].values if made.reads[value]]
+    for value in list(left):
+        left.remove(value)
+        room = WRITES - len(left)  # each value behind this one must be written once, too
         written, later = [], []
         for location in made.reads[value]:
             older = [other for other, places in made.reads.items()
                      if location in places and (isinstance(other, Stored) or other in before[: before.index(value)])]
             waits = any(at > index for other in older for at in read(other, location))
-            waits = waits or location.mem in taken or len(taken) == WRITES
+            waits = waits or location.mem in taken or len(taken) >= room
             (later if waits else written).append(location)
             if not waits:
                 taken.add(location.mem)
@@ -179,7 +196,7 @@ def _writes(made: Layout, uses, chains: list[Chain], index: int) -> Iterator[tup
         if later and not written:
             wanted = {one.mem for made_here in chains[index].values for one in made.reads[made_here]}
             free = [mem for mem in WAITING if mem not in taken]
-            if not free or len(taken) == WRITES:
+            if not free or len(taken) >= room:
                 raise ValueError(f"a chain would write more than {WRITES} vectors; write the cell's formula in another "
                                  "order")
             written.append(Location(value, min(free, key=lambda mem: mem in wanted)))

@@ -79,7 +79,7 @@ class TimeStep:
     @property
     def hidden(self) -> Place:
         """The place of the layer's result."""
-        return self.at(self.layout.location(self.trace.results[self.layer.cell.states[0]]))
+        return self.at(self.layout.reads[self.trace.results[self.layer.cell.states[0]]][0])
 
     def begin(self):
         """Allocate the states, and emit chains that initialise those that a time step reads before it writes them."""

@@ -1,4 +1,4 @@
-"""Event counters: 32 bits, saturating."""
+"""Event counters, which have 32 bits and saturate."""
 
 from concord.golden.mvm.overflow import Events
 from concord.spec.registers import EVENTS, Counter
@@ -13,7 +13,7 @@ class Counters:
         self.clear()
 
     def clear(self):
-        """Set all to 0."""
+        """Set all counters to 0."""
         self.values = dict.fromkeys(EVENTS, 0)
 
     def add(self, counter: Counter, count: int):
@@ -21,7 +21,7 @@ class Counters:
         self.values[counter] = min(self.values[counter] + int(count), _LARGEST)
 
     def add_overflows(self, events: Events):
-        """Count overflow events; the largest excess stays."""
+        """Count overflow events, and keep the largest excess."""
         for kind in ("partial", "product", "output"):
             self.add(Counter[f"OVERFLOW_{kind.upper()}"], getattr(events, kind))
             excess = Counter[f"EXCESS_{kind.upper()}"]

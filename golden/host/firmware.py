@@ -1,4 +1,4 @@
-"""Firmware: a program for one machine, with what its memories hold before it starts."""
+"""Firmware: a program for one machine, and the content of the memories before it starts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from concord.spec.messages import MessageKind, unpack
 
 
 class Direction(StrEnum):
-    """Which vector of a sequence the host brings for a time step."""
+    """Direction in which the host reads a sequence for a time step."""
 
-    AHEAD = "ahead"  #: that of the time step
-    BACKWARD = "backward"  #: that of the time step as far from the end
+    AHEAD = "ahead"  #: from its start: the vector of the time step
+    BACKWARD = "backward"  #: from its end: the vector of the mirrored time step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,9 +26,9 @@ class Section:
     """The instructions of one layer.
 
     Attributes:
-        layer: Its name.
-        first: First address.
-        last:  Last address, included.
+        layer: Name of the layer.
+        first: Address of the first instruction.
+        last:  Address of the last instruction.
     """
 
     layer: str
@@ -38,12 +38,12 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Tiles:
-    """What goes to MatrixRf from tile 0 up.
+    """Content of MatrixRf, from tile 0 up.
 
     Attributes:
         mantissas: int16[tiles, N, N], row by row.
-        exponents: int8[tiles, N], E of each row; means nothing in integer mode.
-        integer:   bool[tiles], the mode.
+        exponents: int8[tiles, N], exponent E of each row; ignored in integer mode.
+        integer:   bool[tiles], whether each tile is in integer mode.
     """
 
     mantissas: np.ndarray
@@ -51,7 +51,7 @@ class Tiles:
     integer: np.ndarray
 
     def modes(self, config: Config) -> list[bool]:
-        """Of each tile of a machine, whether it holds integer mode before the program starts."""
+        """Whether each tile of a machine is in integer mode before the program starts."""
         return self.integer.tolist() + [False] * (config.matrix_tiles - len(self.integer))
 
 
@@ -60,25 +60,25 @@ class Firmware:
     """A compiled network.
 
     Attributes:
-        name:      Of the network.
-        config:    The machine that it is for.
-        data:      Name of the network's test set.
-        classes:   Names of the outputs; may be empty.
-        inputs:    Elements of one input vector.
-        outputs:   Elements of the result.
-        loop:      Address of the loop over time steps, or None where an input is one vector. What comes before it sets
-            the states, and all else comes behind it.
-        text:      Program text.
-        words:     uint64[instructions], the program; its loop makes one step.
-        sections:  Which instructions belong to which layer, in rising order of addresses; a layer may have several.
-        vectors:   uint16[words, M] of each vector memory in use, from address 0 up.
-        tiles:     Of MatrixRf.
-        biases:    int32[words, M] of BiasRf.
-        input_words: Words that bring one input vector, zeros behind its elements; whole native vectors where None.
-        directions: The vectors that the host brings for each time step, in order.
+        name:              Name of the network.
+        config:            Machine that the firmware is for.
+        data:              Name of the network's test set.
+        classes:           Names of the outputs; may be empty.
+        inputs:            Elements of one input vector.
+        outputs:           Elements of the result.
+        loop:              Address of the loop over time steps, or None where an input is one vector. The instructions
+            before it set the states; all others stand behind it.
+        text:              Program text.
+        instruction_words: uint64[instructions], the program; its loop makes one step.
+        sections:          Instructions of each layer, in rising order of addresses; a layer may have several sections.
+        vectors:           uint16[words, M], the content of each vector memory in use, from address 0 up.
+        tiles:             Content of MatrixRf.
+        biases:            int32[words, M], the content of BiasRf.
+        input_words:       Words of one input vector, padded with zeros; None for whole native vectors.
+        directions:        Directions of the vectors that the host sends for each time step, in order.
 
     Raises:
-        ValueError: parts do not fit the machine or each other, or the program is not legal.
+        ValueError: parts do not fit the machine or each other, or the program is illegal.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Firmware:
     outputs: int
     loop: int | None
     text: str
-    words: np.ndarray
+    instruction_words: np.ndarray
     sections: tuple[Section, ...]
     vectors: Mapping[Mem, np.ndarray]
     tiles: Tiles
@@ -115,8 +115,8 @@ class Firmware:
 
         Args:
             steps:      Time steps of the loop.
-            keep_state: Leave out what comes before the loop, so that the first step goes on from the states that the
-                last run left in the vector memories.
+            keep_state: Whether to leave out the instructions before the loop, so that the first step goes on from the
+                states that the last run left in the vector memories.
 
         Raises:
             ValueError: the loop cannot make as many steps, or there are no states.
@@ -126,7 +126,7 @@ class Firmware:
         if keep_state and Direction.BACKWARD in self.directions:
             raise ValueError(f"{self.name} reads a sequence from its end, too, so that it cannot go on: leave out "
                              "--keep-state")
-        words = [int(word) for word in self.words]
+        words = [int(word) for word in self.instruction_words]
         if self.loop is None:
             return words
         if not 1 <= steps <= 65535:
@@ -135,7 +135,7 @@ class Firmware:
         return words[self.loop :] if keep_state else words
 
     def memory_messages(self) -> list[bytes]:
-        """The messages that fill the memories; the program comes behind them."""
+        """The messages that fill the memories; they are sent before the program."""
         sent = [messages.write_message(self.config, mem, words) for mem, words in self.vectors.items()]
         for first, last in _runs(self.tiles.integer):
             integer = bool(self.tiles.integer[first])
@@ -148,17 +148,17 @@ class Firmware:
         return sent + [messages.bias_message(self.config, self.biases)] * bool(len(self.biases))
 
     def program_message(self, steps: int = 1, *, keep_state: bool = False) -> bytes:
-        """The message that brings the program. Arguments as in `program`."""
+        """The message that sends the program. It has the arguments of `program`."""
         return messages.program_message(self.config, self.program(steps, keep_state=keep_state))
 
     def input_message(self, sample: np.ndarray) -> bytes:
-        """The message that brings one input.
+        """The message that sends one input.
 
         Args:
             sample: uint16[inputs], or uint16[steps, inputs] where the network is recurrent.
 
         Raises:
-            ValueError: it has another shape.
+            ValueError: `sample` has another shape.
         """
         shape = (len(sample), self.inputs) if self.recurrent else (self.inputs,)
         if sample.shape != shape or sample.dtype != np.uint16:
@@ -167,7 +167,7 @@ class Firmware:
         if self.recurrent:
             ordered = {Direction.AHEAD: sample, Direction.BACKWARD: sample[::-1]}
             sample = np.stack([ordered[direction] for direction in self.directions], axis=1).reshape(-1, self.inputs)
-        words = self.input_words or self.config.vectors_of(self.inputs) * self.config.words
+        words = self.input_words or self.config.vectors_of(self.inputs) * self.config.vector_words
         padded = np.zeros((sample.size // self.inputs, words * self.config.mfu_lanes), np.uint16)
         padded[:, : self.inputs] = sample
         return messages.input_message(self.config, padded.reshape(-1, self.config.mfu_lanes))
@@ -176,7 +176,7 @@ class Firmware:
         """uint16[outputs] from the OUTPUT messages of one input.
 
         Raises:
-            ValueError: they bring too few words or too many.
+            ValueError: the messages hold too few or too many words.
         """
         payloads = [unpack(self.config, data, to_machine=False) for data in received]
         words = b"".join(message.payload for message in payloads if message.kind == MessageKind.OUTPUT)
@@ -190,8 +190,8 @@ class Firmware:
         return values[: self.outputs]
 
 
-def machine_name(config: Config) -> str:
-    """What people call a machine: its preset, if it is one, and its digest."""
+def _machine_name(config: Config) -> str:
+    """Name of a machine for messages: its preset, if it has one, and its digest."""
     names = [name for name, preset in PRESETS.items() if preset == config]
     return f"{names[0]} ({config.digest:08x})" if names else f"{config.digest:08x}"
 
@@ -200,17 +200,17 @@ def check_machine(firmware: Firmware, config: Config):
     """Refuse firmware for another machine.
 
     Raises:
-        ValueError: a sentence that names both.
+        ValueError: the firmware is for another machine; the sentence names both.
     """
     if firmware.config.digest != config.digest:
         raise ValueError(
-            f"firmware {firmware.name!r} is for machine {machine_name(firmware.config)}, "
-            f"this one is {machine_name(config)}: compile the model for it"
+            f"firmware {firmware.name!r} is for machine {_machine_name(firmware.config)}, "
+            f"this one is {_machine_name(config)}: compile the model for it"
         )
 
 
 def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
-    """[first, last) of each run of equal flags."""
+    """Range [first, last) of each run of equal flags."""
     cuts = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
     return [(first, last) for first, last in zip(cuts, cuts[1:], strict=False) if last > first]
 
@@ -220,7 +220,7 @@ def _check_shapes(firmware: Firmware):
     size, lanes, tiles = config.native_dim, config.mfu_lanes, firmware.tiles
     count = len(tiles.mantissas)
     wanted = {
-        "words": (firmware.words, np.uint64, (len(firmware.words),)),
+        "words": (firmware.instruction_words, np.uint64, (len(firmware.instruction_words),)),
         "tiles, mantissas": (tiles.mantissas, np.int16, (count, size, size)),
         "tiles, exponents": (tiles.exponents, np.int8, (count, size)),
         "tiles, integer": (tiles.integer, np.bool_, (count,)),
@@ -250,7 +250,7 @@ def _check_program(firmware: Firmware):
     if firmware.input_words is not None and firmware.inputs > firmware.input_words * firmware.config.mfu_lanes:
         raise ValueError(f"{firmware.inputs} inputs do not fit {firmware.input_words} words of "
                          f"{firmware.config.mfu_lanes} lanes")
-    words = [int(word) for word in firmware.words]
+    words = [int(word) for word in firmware.instruction_words]
     if assemble(firmware.text) != words:
         raise ValueError("the program text does not mean the program's words; compile again")
     if firmware.loop is not None:

@@ -1,4 +1,4 @@
-"""Firmware as safetensors files with a JSON header: no pickle."""
+"""Firmware files: safetensors with a JSON header, without pickle."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +17,7 @@ def save_firmware(firmware: Firmware, path: Path):
     """Write firmware; the file appears whole or not at all."""
     arrays = {f"vectors.{mem.name}": words for mem, words in firmware.vectors.items()}
     arrays |= {f"tiles.{name}": getattr(firmware.tiles, name) for name in ("mantissas", "exponents", "integer")}
-    arrays |= {"words": firmware.words, "biases": firmware.biases}
+    arrays |= {"words": firmware.instruction_words, "biases": firmware.biases}
     header = {"digest": firmware.config.digest, "config": asdict(firmware.config)}
     header |= {name: getattr(firmware, name) for name in ("name", "data", "inputs", "outputs", "loop", "text")}
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
@@ -32,7 +32,7 @@ def load_firmware(path: Path, config: Config | None = None) -> Firmware:
 
     Args:
         path:   The file.
-        config: The machine that shall run it; any by default.
+        config: Machine that is to run the firmware; any machine by default.
 
     Raises:
         ValueError: the file is missing, truncated, of another kind or for another machine; an array is missing or of
@@ -63,7 +63,7 @@ def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         vectors={Mem[name.removeprefix(prefix)]: array for name, array in arrays.items() if name.startswith(prefix)},
         tiles=Tiles(**{name: arrays[f"tiles.{name}"] for name in ("mantissas", "exponents", "integer")}),
         directions=tuple(Direction(name) for name in header.get("directions", [Direction.AHEAD])),
-        words=arrays["words"],
+        instruction_words=arrays["words"],
         biases=arrays["biases"],
         input_words=header.get("input_words"),
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},

@@ -1,4 +1,4 @@
-"""Messages from arrays and back."""
+"""Conversion between arrays and host messages."""
 
 import numpy as np
 from concord.golden.lazy.lazy_update import Parameters, Pass
@@ -6,43 +6,43 @@ from concord.golden.mvm.packing import pack_tiles
 from concord.spec.config import Config
 from concord.spec.memories import Mem
 from concord.spec.messages import Message, MessageKind, exponents, pack
-from concord.spec.training import E_MIN, Ask, LazyFormat
+from concord.spec.training import E_MIN, LazyFormat, Repeat
 
 
 def write_message(config: Config, mem: Mem, words: np.ndarray, address: int = 0) -> bytes:
-    """Write uint16[n, M] words to a random-access vector memory."""
+    """The WRITE message for uint16[n, M] words of a random-access vector memory."""
     return _message(config, MessageKind.WRITE, words.astype("<u2"), memory=mem, address=address)
 
 
 def read_message(config: Config, mem: Mem, count: int, address: int = 0) -> bytes:
-    """Ask for words of a random-access vector memory."""
+    """The READ message that requests words of a random-access vector memory."""
     return pack(config, Message(kind=MessageKind.READ, memory=mem, address=address, count=count))
 
 
 def packed_message(config: Config, mantissas: np.ndarray, stored_exponents: np.ndarray, address: int = 0, *,
                    integer: bool = False) -> bytes:
-    """Fill native tiles with mantissas[tiles, N, N] and stored exponents[tiles, N]."""
+    """The PACKED message for native tiles of mantissas[tiles, N, N] and stored exponents[tiles, N]."""
     return pack(config, Message(kind=MessageKind.PACKED, integer=integer, address=address, count=len(mantissas),
                                 payload=pack_tiles(config, mantissas, stored_exponents)))
 
 
 def bias_message(config: Config, biases: np.ndarray, address: int = 0) -> bytes:
-    """Write int[n, M] to BiasRf."""
+    """The BIAS message for int[n, M] words of BiasRf."""
     return _message(config, MessageKind.BIAS, biases.astype("<i4"), address=address)
 
 
 def program_message(config: Config, program: list[int], address: int = 0) -> bytes:
-    """Write instruction words."""
+    """The PROGRAM message for instruction words."""
     return _message(config, MessageKind.PROGRAM, np.array(program, "<u8"), address=address)
 
 
 def input_message(config: Config, words: np.ndarray) -> bytes:
-    """Send uint16[n, M] words to NetQ."""
+    """The INPUT message for uint16[n, M] words of NetQ."""
     return _message(config, MessageKind.INPUT, words.astype("<u2"))
 
 
 def update_message(config: Config, old: Parameters, update: np.ndarray, update_exponent: int, change: int = 0) -> bytes:
-    """Send a block of parameters and its update, int64[n], through the lazy update once."""
+    """The UPDATE message for parameters and their update, int64[n]: one pass through the lazy update."""
     fields = [old.mantissas, old.residuals, update, update >> 16]
     words = np.stack([_padded(config, field) for field in fields], 1)
     address = old.exponent - E_MIN | update_exponent - E_MIN << 8
@@ -50,15 +50,15 @@ def update_message(config: Config, old: Parameters, update: np.ndarray, update_e
 
 
 def updated_message(config: Config, address: int, done: Pass) -> bytes:
-    """What the lazy update makes of that: mantissas, residuals, and what it asks for."""
+    """The UPDATED message that answers an UPDATE: mantissas, residuals and the request of the unit."""
     words = np.stack([_padded(config, done.mantissas), _padded(config, done.residuals)], 1)
-    answer = np.pad([done.ask, done.change], (0, config.mfu_lanes - 2))
+    answer = np.pad([done.repeat, done.change], (0, config.mfu_lanes - 2))
     items = np.concatenate([words.reshape(-1, config.mfu_lanes), answer[None]])
     return _message(config, MessageKind.UPDATED, items.astype("<u2"), address=address)
 
 
 def update_of(config: Config, message: Message) -> tuple[Parameters, np.ndarray, int, int]:
-    """Parameters, update, its exponent and the change of exponent that an UPDATE brings."""
+    """Parameters, update, its exponent and the change of exponent, from an UPDATE message."""
     mantissas, residuals, low, high = words_of(config, message).reshape(-1, 4, config.mfu_lanes).swapaxes(0, 1)
     exponent, update_exponent = exponents(message.address)
     update = (low.astype(np.uint32) | high.astype(np.uint32) << 16).view(np.int32)
@@ -66,15 +66,15 @@ def update_of(config: Config, message: Message) -> tuple[Parameters, np.ndarray,
     return old, update.ravel().astype(np.int64), update_exponent, message.memory - 1
 
 
-def updated_of(config: Config, message: Message, size: int) -> tuple[np.ndarray, np.ndarray, Ask, int]:
-    """Mantissas and residuals int64[size], what the unit asks for, and the change, that an UPDATED brings."""
+def updated_of(config: Config, message: Message, size: int) -> tuple[np.ndarray, np.ndarray, Repeat, int]:
+    """Mantissas and residuals int64[size], the request of the unit and the change, from an UPDATED message."""
     words = _signed(words_of(config, message), 16).reshape(-1, config.mfu_lanes)
     mantissas, residuals = words[:-1].reshape(-1, 2, config.mfu_lanes).swapaxes(0, 1)
-    return mantissas.ravel()[:size], residuals.ravel()[:size], Ask(int(words[-1, 0])), int(words[-1, 1])
+    return mantissas.ravel()[:size], residuals.ravel()[:size], Repeat(int(words[-1, 0])), int(words[-1, 1])
 
 
 def words_of(config: Config, message: Message) -> np.ndarray:
-    """uint16[n, M] words that any message of words carries."""
+    """The words uint16[n, M] of a message."""
     return np.frombuffer(message.payload, "<u2").astype(np.uint16).reshape(-1, config.mfu_lanes)
 
 

@@ -1,4 +1,4 @@
-"""Why a program stopped, in a sentence: what a machine tells is an error code and an address."""
+"""Explains in a sentence why a program stopped; a machine only gives an error code and an address."""
 
 from concord.golden.host.firmware import Firmware
 from concord.spec.assembler import disassemble_word
@@ -11,13 +11,13 @@ class Stopped(RuntimeError):
 
 
 def stopped(firmware: Firmware, program: list[int], error: Error, address: int, *, first: int = 0) -> Stopped:
-    """The exception for what a machine tells.
+    """Make the exception for an error of a machine.
 
     Args:
-        firmware: What filled the machine's memories.
-        program:  Instruction words that ran; the firmware's own, or others.
-        error:    Code that the machine gives.
-        address:  Instruction that the machine names.
+        firmware: Firmware that filled the memories of the machine.
+        program:  Instruction words that ran, from the firmware or others.
+        error:    Error code of the machine.
+        address:  Address at which the machine stopped.
         first:    Address in the firmware of the first instruction of `program`.
     """
     if error == Error.MESSAGE:

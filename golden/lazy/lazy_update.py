@@ -1,8 +1,8 @@
 """The lazy update: parameters trained in a few bits, without a wider copy of them.
 
-A parameter is a mantissa w and a residual r, worth w - r / 2**t units of its block. An update goes to the residual;
+A parameter is a mantissa w and a residual r, worth w - r / 2**t units of its tensor. An update goes to the residual;
 what the residual then holds of whole units steps over to the mantissa. The *joint value* (w << t) - r falls by exactly
-the rounded update and changes by nothing else, except where a block changes its exponent, which rounds it once.
+the rounded update and changes by nothing else, except where the tensor changes its exponent, which rounds it once.
 
 Source: S2, lazy update, with its erratum; numerics.md of the specification.
 """
@@ -10,13 +10,13 @@ Source: S2, lazy update, with its erratum; numerics.md of the specification.
 from dataclasses import dataclass
 
 import numpy as np
-from concord.golden.lazy.tensor import Block, quantise, round_shift
-from concord.spec.training import E_MAX, E_MIN, Ask, LazyFormat
+from concord.golden.lazy.tensor import TrainingTensor, quantise, round_shift
+from concord.spec.training import E_MAX, E_MIN, LazyFormat, Repeat
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What is kept of a tensor of parameters, one block.
+    """What is kept of a tensor of parameters: mantissas and residuals under one exponent.
 
     Attributes:
         mantissas: int64[...], of `bits` bits.
@@ -43,12 +43,12 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of a block through the unit.
+    """One pass of a tensor through the unit.
 
     Attributes:
-        mantissas, residuals: int64[...]. To be kept where the unit asks for nothing.
-        ask:    Why the block must pass again, from where it began.
-        change: With Ask.CHANGE: what the exponent must change by.
+        mantissas, residuals: int64[...]. They are kept where `repeat` is 0.
+        repeat: Why the tensor must pass again, from where it began.
+        change: With Repeat.CHANGE: what the exponent must change by.
         steps:  Mantissas that moved.
         rounded: Joint values that a change of the exponent rounded.
         saturations: Elements whose update or mantissa was limited.
@@ -56,7 +56,7 @@ class Pass:
 
     mantissas: np.ndarray
     residuals: np.ndarray
-    ask: Ask
+    repeat: Repeat
     change: int
     steps: int
     rounded: int
@@ -92,10 +92,10 @@ def split(joint, fmt: LazyFormat):
 
 
 def one_pass(old: Parameters, update, update_exponent: int, change: int = 0) -> Pass:
-    """Send a block through the unit once, to the exponent `old.exponent + change`.
+    """Send a tensor through the unit once, to the exponent `old.exponent + change`.
 
     Args:
-        old:             Where the block begins.
+        old:             Where the tensor begins.
         update:          int64[...], mantissas of what is subtracted.
         update_exponent: Its E.
         change:          One of `fmt.changes`.
@@ -112,20 +112,20 @@ def one_pass(old: Parameters, update, update_exponent: int, change: int = 0) -> 
         step = round_shift(total, fmt.shift)
         mantissas, residuals = old.mantissas - step, total - (step << fmt.shift)
     inside = (mantissas >= fmt.lowest) & (mantissas <= fmt.highest)
-    ask, wanted = Ask(0), 0
+    repeat, wanted = Repeat(0), 0
     if not change:
         ends = int(joint.min(initial=0)), int(joint.max(initial=0))
         wanted = next_change(*ends, int(np.abs(mantissas).max(initial=0)), bool(inside.all()), old.exponent, fmt)
-        ask |= Ask.CHANGE if wanted else Ask(0)
+        repeat |= Repeat.CHANGE if wanted else Repeat(0)
         fresh = not old.mantissas.any() and not old.residuals.any() and np.asarray(update).any()
-        ask |= Ask.FRESH if fresh and update_exponent != old.exponent else Ask(0)
+        repeat |= Repeat.FRESH if fresh and update_exponent != old.exponent else Repeat(0)
     clipped = np.clip(mantissas, fmt.lowest, fmt.highest)
-    return Pass(clipped, np.where(inside, residuals, 0), ask, wanted, int((clipped != old.mantissas).sum()), rounded,
+    return Pass(clipped, np.where(inside, residuals, 0), repeat, wanted, int((clipped != old.mantissas).sum()), rounded,
                 int((limited | ~inside).sum()))
 
 
 def next_change(lowest: int, highest: int, largest: int, inside: bool, exponent: int, fmt: LazyFormat) -> int:
-    """What the exponent of a block must change by: the least that brings all mantissas into their range, or -1 where
+    """What the exponent of a tensor must change by: the least that brings all mantissas into their range, or -1 where
     all are small, or 0. It never leaves E_MIN..E_MAX.
 
     Args:
@@ -142,21 +142,21 @@ def next_change(lowest: int, highest: int, largest: int, inside: bool, exponent:
     return -1 if largest < fmt.small and (lowest or highest) and exponent > E_MIN else 0
 
 
-def lazy_update(old: Parameters, update: Block, counts: Counts | None = None) -> Parameters:
-    """Subtract an update from a block, in as many passes as it asks for.
+def lazy_update(old: Parameters, update: TrainingTensor, counts: Counts | None = None) -> Parameters:
+    """Subtract an update from a tensor, in as many passes as it asks for.
 
     Args:
-        old:    The block.
-        update: One block of mantissas of `fmt.update` bits.
+        old:    The tensor.
+        update: A tensor of mantissas of `fmt.update` bits.
         counts: To which what happens is added.
     """
     counts = Counts() if counts is None else counts
     mantissas, exponent = update.mantissas, int(update.exponent.item())
     done, change = one_pass(old, mantissas, exponent), 0
-    if done.ask & Ask.FRESH:
+    if done.repeat & Repeat.FRESH:
         old = Parameters(old.mantissas, old.residuals, exponent, old.fmt)
         done = one_pass(old, mantissas, exponent)
-    if done.ask & Ask.CHANGE:
+    if done.repeat & Repeat.CHANGE:
         change = done.change
         done = one_pass(old, mantissas, exponent, change)
     counts.steps += done.steps
@@ -166,16 +166,16 @@ def lazy_update(old: Parameters, update: Block, counts: Counts | None = None) ->
     return Parameters(done.mantissas, done.residuals, old.exponent + change, old.fmt)
 
 
-def start(values, fmt: LazyFormat) -> Parameters:
+def initial_parameters(values, fmt: LazyFormat) -> Parameters:
     """Parameters from real numbers: the mantissas take what they can show, the residuals what those cut off.
 
     Args:
-        values: float64[...], one block.
+        values: float64[...], which share one exponent.
     """
-    block = quantise(values, fmt.bits + fmt.shift)
-    exponent = int(block.exponent.item())
-    mantissas, residuals = split(block.mantissas, fmt)
+    tensor = quantise(values, fmt.bits + fmt.shift)
+    exponent = int(tensor.exponent.item())
+    mantissas, residuals = split(tensor.mantissas, fmt)
     if mantissas.max(initial=0) > fmt.highest:  # a maximum close to a power of two
         exponent += 1
-        mantissas, residuals = split(round_shift(block.mantissas, 1), fmt)
+        mantissas, residuals = split(round_shift(tensor.mantissas, 1), fmt)
     return Parameters(mantissas, residuals, exponent, fmt)

@@ -1,4 +1,4 @@
-"""Blocks of training: numbers or exact sums to signed mantissas under a shared exponent.
+"""Training tensors: signed mantissas under a shared exponent, from real numbers or from exact sums.
 
 Source: S2; numerics.md of the specification, lazy update and training tensors.
 """
@@ -10,12 +10,12 @@ from concord.spec.training import E_MAX, E_MIN
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """A tensor in block floating point: value = mantissas * 2**lsb.
+class TrainingTensor:
+    """A tensor under training: value = mantissas * 2**lsb.
 
     Attributes:
         mantissas: int64[...], each of `bits` bits.
-        exponent:  int64, of one element along each axis of a block: it broadcasts against the mantissas.
+        exponent:  int64, with one element along each axis whose elements share an exponent: it broadcasts.
         bits:      Mantissa width, sign included.
     """
 
@@ -54,12 +54,12 @@ def ceil_log2(magnitudes):
 
 
 def measure(sums, lsb, axes=None):
-    """Exponent E = ceil(log2 max |sum|) + lsb of blocks, within E_MIN..E_MAX; that of zeros is E_MIN.
+    """Exponent E = ceil(log2 max |sum|) + lsb within E_MIN..E_MAX; the exponent of zeros is E_MIN.
 
     Args:
         sums: int64[...], |sum| < 2**63: exact sums in units of 2**lsb.
         lsb:  int, or int64 that broadcasts against the exponents.
-        axes: Axes that lie within a block; all of them if None.
+        axes: Axes along which elements share an exponent; all of them if None.
 
     Returns:
         int64, with one element along `axes`.
@@ -69,10 +69,10 @@ def measure(sums, lsb, axes=None):
     return np.where(largest == 0, E_MIN, np.clip(ceil_log2(largest) + lsb, E_MIN, E_MAX))
 
 
-def requantise(sums, lsb, bits: int, axes=None, exponent=None) -> Block:
+def requantise(sums, lsb, bits: int, axes=None, exponent=None) -> TrainingTensor:
     """Bring exact sums to mantissas once: clip(round(sum * 2**(lsb - (E - (bits - 1))))), half away from zero.
 
-    A block beyond the range of exponents saturates, one below it rounds towards zeros. Arguments as for `measure`;
+    A tensor above the range of exponents saturates, one below it rounds towards zeros. Arguments as for `measure`;
     `exponent` is E where it is known.
     """
     sums = np.asarray(sums, np.int64)
@@ -83,16 +83,16 @@ def requantise(sums, lsb, bits: int, axes=None, exponent=None) -> Block:
     # What lies beyond the range of mantissas by itself stays beyond it when clipped before a shift to the left.
     beyond = np.int64(1) << np.clip(62 + shift, 0, 62)
     mantissas = np.clip(round_shift(np.clip(sums, -beyond, beyond), np.maximum(shift, -62)), lowest, highest)
-    return Block(mantissas, exponent, bits)
+    return TrainingTensor(mantissas, exponent, bits)
 
 
-def quantise(values, bits: int, axes=None) -> Block:
+def quantise(values, bits: int, axes=None) -> TrainingTensor:
     """Quantise real numbers: a NaN counts as 0, an infinity as the largest finite number.
 
     Args:
         values: float64[...].
         bits:   Of a mantissa: 8, 16 or 32.
-        axes:   Axes that lie within a block; all of them if None.
+        axes:   Axes along which elements share an exponent; all of them if None.
     """
     values = np.nan_to_num(np.asarray(values, np.float64), nan=0.0)
     fraction, exponent = np.frexp(np.abs(values).max(axes, keepdims=True, initial=0.0))
@@ -103,4 +103,4 @@ def quantise(values, bits: int, axes=None) -> Block:
     whole = np.floor(magnitude)
     rounded = whole + (magnitude - whole >= 0.5)
     lowest, highest = -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1
-    return Block(np.clip(np.copysign(rounded, values), lowest, highest).astype(np.int64), exponent, bits)
+    return TrainingTensor(np.clip(np.copysign(rounded, values), lowest, highest).astype(np.int64), exponent, bits)

@@ -1,4 +1,4 @@
-"""Layers under training in block floating point, each a whole-tensor block: what goes forward, what comes back.
+"""Layers under training in block floating point, on whole training tensors: what goes forward, what comes back.
 
 Forward, 8 bits x 8 bits: the sum over products is an exact integer in units of 2**(lsb_x + lsb_w), to which the bias is
 added, and is brought to 32 bits once (the *linear* value) and from there to 8 bits. Backward, gradients arrive in 16 or
@@ -11,7 +11,7 @@ Source: S2, table of widths; numerics.md of the specification, lazy update and t
 from dataclasses import dataclass
 
 import numpy as np
-from concord.golden.lazy.tensor import Block, requantise, round_shift
+from concord.golden.lazy.tensor import TrainingTensor, requantise, round_shift
 from concord.spec.training import Width
 
 #: A sum's unit is never finer than 2**-REACH of the coarser unit of two terms, so that 64 bits hold it.
@@ -30,27 +30,27 @@ class Gradients:
         bias:   32 bits.
     """
 
-    inputs: Block | None
-    weight: Block
-    bias: Block
+    inputs: TrainingTensor | None
+    weight: TrainingTensor
+    bias: TrainingTensor
 
 
-def whole(mantissas: np.ndarray, exponent: int, bits: int) -> Block:
-    """A tensor that is one block."""
-    return Block(mantissas, np.full((1,) * mantissas.ndim, exponent, np.int64), bits)
+def whole(mantissas: np.ndarray, exponent: int, bits: int) -> TrainingTensor:
+    """A training tensor whose elements all share one exponent."""
+    return TrainingTensor(mantissas, np.full((1,) * mantissas.ndim, exponent, np.int64), bits)
 
 
-def unit(block: Block) -> int:
-    """lsb of a tensor that is one block."""
-    return int(block.lsb.item())
+def unit(tensor: TrainingTensor) -> int:
+    """Exponent of one unit of the mantissas, of a tensor with a single exponent."""
+    return int(tensor.lsb.item())
 
 
-def widen(gradient: Block) -> Block:
+def widen(gradient: TrainingTensor) -> TrainingTensor:
     """A gradient of 16 or 32 bits in 32: the exponent stays, mantissas move to the left."""
-    return Block(gradient.mantissas << Width.LINEAR - gradient.bits, gradient.exponent, Width.LINEAR)
+    return TrainingTensor(gradient.mantissas << Width.LINEAR - gradient.bits, gradient.exponent, Width.LINEAR)
 
 
-def narrow(gradient: Block) -> Block:
+def narrow(gradient: TrainingTensor) -> TrainingTensor:
     """A gradient of 32 bits in 16, its exponent measured again."""
     return requantise(gradient.mantissas, unit(gradient), Width.GRADIENT)
 
@@ -60,7 +60,7 @@ def divide(values: np.ndarray, by: int) -> np.ndarray:
     return np.sign(values) * ((2 * np.abs(values) + by) // (2 * by))
 
 
-def with_bias(sums: np.ndarray, lsb: int, bias: Block) -> tuple[np.ndarray, int]:
+def _with_bias(sums: np.ndarray, lsb: int, bias: TrainingTensor) -> tuple[np.ndarray, int]:
     """sums + bias (which broadcasts) and their unit: that of the sums, to which the bias is rounded half away.
 
     The unit of sums more than REACH bits finer than the bias' own becomes 2**-REACH of the latter.
@@ -69,19 +69,19 @@ def with_bias(sums: np.ndarray, lsb: int, bias: Block) -> tuple[np.ndarray, int]
     return round_shift(sums, low - lsb) + round_shift(bias.mantissas, low - unit(bias)), low
 
 
-def add_exact(a: Block, b: Block) -> tuple[np.ndarray, int]:
-    """Exact sum of two blocks, and its unit, the finer of both; within REACH of the coarser one."""
+def add_exact(a: TrainingTensor, b: TrainingTensor) -> tuple[np.ndarray, int]:
+    """Exact sum of two tensors, and the exponent of its unit: the finer one, but within REACH of the coarser one."""
     units = unit(a), unit(b)
     low = max(min(units), max(units) - REACH)
     return round_shift(a.mantissas, low - units[0]) + round_shift(b.mantissas, low - units[1]), low
 
 
-def linear(sums: np.ndarray, lsb: int) -> Block:
+def linear(sums: np.ndarray, lsb: int) -> TrainingTensor:
     """Exact sums in 32 bits."""
     return requantise(sums, lsb, Width.LINEAR)
 
 
-def activations(sums: Block) -> Block:
+def activations(sums: TrainingTensor) -> TrainingTensor:
     """Linear values in 8 bits."""
     return requantise(sums.mantissas, unit(sums), Width.ACTIVATION)
 
@@ -103,12 +103,12 @@ def spread(parts: np.ndarray, shape: tuple[int, ...], stride: int, padding: int 
     return total[:, :, padding : padding + rows, padding : padding + columns]
 
 
-def dense(x: Block, weight: Block, bias: Block) -> Block:
+def dense(x: TrainingTensor, weight: TrainingTensor, bias: TrainingTensor) -> TrainingTensor:
     """Linear value[samples, outputs] of x[samples, inputs], weight[outputs, inputs] and bias[outputs]."""
-    return linear(*with_bias(x.mantissas @ weight.mantissas.T, unit(x) + unit(weight), bias))
+    return linear(*_with_bias(x.mantissas @ weight.mantissas.T, unit(x) + unit(weight), bias))
 
 
-def dense_back(x: Block, weight: Block, gradient: Block, wanted: bool = True) -> Gradients:
+def dense_back(x: TrainingTensor, weight: TrainingTensor, gradient: TrainingTensor, wanted: bool = True) -> Gradients:
     """Gradients of a dense layer.
 
     Args:
@@ -123,7 +123,9 @@ def dense_back(x: Block, weight: Block, gradient: Block, wanted: bool = True) ->
     return Gradients(inputs, products, linear(g32.mantissas.sum(0), unit(g32)))
 
 
-def convolve(x: Block, weight: Block, bias: Block, stride: int = 1, padding: int = 0) -> Block:
+def convolve(
+    x: TrainingTensor, weight: TrainingTensor, bias: TrainingTensor, stride: int = 1, padding: int = 0
+) -> TrainingTensor:
     """Linear value of a convolution (a correlation, as everywhere in the field), zeros around its input.
 
     Args:
@@ -136,11 +138,12 @@ def convolve(x: Block, weight: Block, bias: Block, stride: int = 1, padding: int
     seen = windows(x.mantissas, weight.mantissas.shape[2:], stride, padding)
     sums = np.einsum("nchwij,ocij->nohw", seen, weight.mantissas)
     column = whole(bias.mantissas[:, None, None], bias.exponent.item(), bias.bits)
-    return linear(*with_bias(sums, unit(x) + unit(weight), column))
+    return linear(*_with_bias(sums, unit(x) + unit(weight), column))
 
 
 def convolve_back(
-    x: Block, weight: Block, gradient: Block, stride: int = 1, padding: int = 0, wanted: bool = True
+    x: TrainingTensor, weight: TrainingTensor, gradient: TrainingTensor, stride: int = 1, padding: int = 0,
+    wanted: bool = True,
 ) -> Gradients:
     """Gradients of a convolution. Arguments as for `convolve` and `dense_back`."""
     g32 = widen(gradient)
@@ -155,50 +158,52 @@ def convolve_back(
     return Gradients(inputs, linear(products, unit(g32) + unit(x)), linear(g32.mantissas.sum((0, 2, 3)), unit(g32)))
 
 
-def max_pool(x: Block, size: int, stride: int) -> tuple[Block, np.ndarray]:
+def max_pool(x: TrainingTensor, size: int, stride: int) -> tuple[TrainingTensor, np.ndarray]:
     """The largest of each window, and which it was: the first in rows, then columns, where several are equal."""
     seen = windows(x.mantissas, (size, size), stride)
     flat = seen.reshape(*seen.shape[:4], size * size)
     chosen = flat.argmax(-1)
-    return Block(np.take_along_axis(flat, chosen[..., None], -1)[..., 0], x.exponent, x.bits), chosen
+    return TrainingTensor(np.take_along_axis(flat, chosen[..., None], -1)[..., 0], x.exponent, x.bits), chosen
 
 
-def max_pool_back(gradient: Block, chosen: np.ndarray, shape: tuple[int, ...], size: int, stride: int) -> Block:
+def max_pool_back(
+    gradient: TrainingTensor, chosen: np.ndarray, shape: tuple[int, ...], size: int, stride: int
+) -> TrainingTensor:
     """32 bits. Where windows overlap, what they send to one input is added exactly and brought to 32 bits."""
     wide = widen(gradient)
     parts = np.where(np.arange(size * size) == chosen[..., None], wide.mantissas[..., None], 0)
     total = spread(parts.reshape(*chosen.shape, size, size), shape, stride)
-    return linear(total, unit(wide)) if stride < size else Block(total, wide.exponent, wide.bits)
+    return linear(total, unit(wide)) if stride < size else TrainingTensor(total, wide.exponent, wide.bits)
 
 
-def average_pool(x: Block, size: int, stride: int) -> Block:
+def average_pool(x: TrainingTensor, size: int, stride: int) -> TrainingTensor:
     """Means of windows: the exact sum, MEAN_BITS below its unit, divided once, half away, and brought to 8 bits."""
     sums = windows(x.mantissas, (size, size), stride).sum((4, 5))
     return requantise(divide(sums << MEAN_BITS, size * size), unit(x) - MEAN_BITS, Width.ACTIVATION)
 
 
-def average_pool_back(gradient: Block, shape: tuple[int, ...], size: int, stride: int) -> Block:
+def average_pool_back(gradient: TrainingTensor, shape: tuple[int, ...], size: int, stride: int) -> TrainingTensor:
     """32 bits: what the windows send to an input is added exactly and divided once, half away. Its exponent stays."""
     wide = widen(gradient)
     parts = np.broadcast_to(wide.mantissas[..., None, None], (*wide.mantissas.shape, size, size))
-    return Block(divide(spread(parts, shape, stride), size * size), wide.exponent, wide.bits)
+    return TrainingTensor(divide(spread(parts, shape, stride), size * size), wide.exponent, wide.bits)
 
 
-def relu(x: Block) -> Block:
-    return Block(np.maximum(x.mantissas, 0), x.exponent, x.bits)
+def relu(x: TrainingTensor) -> TrainingTensor:
+    return TrainingTensor(np.maximum(x.mantissas, 0), x.exponent, x.bits)
 
 
-def relu_back(gradient: Block, y: Block) -> Block:
+def relu_back(gradient: TrainingTensor, y: TrainingTensor) -> TrainingTensor:
     """32 bits: the gradient passes where y = relu(x) is above zero."""
     wide = widen(gradient)
-    return Block(np.where(y.mantissas > 0, wide.mantissas, 0), wide.exponent, wide.bits)
+    return TrainingTensor(np.where(y.mantissas > 0, wide.mantissas, 0), wide.exponent, wide.bits)
 
 
-def add(a: Block, b: Block) -> Block:
+def add(a: TrainingTensor, b: TrainingTensor) -> TrainingTensor:
     """Sum of two branches, exact, in 8 bits."""
     return requantise(*add_exact(a, b), Width.ACTIVATION)
 
 
-def add_gradients(a: Block, b: Block) -> Block:
+def add_gradients(a: TrainingTensor, b: TrainingTensor) -> TrainingTensor:
     """Sum of the gradients that two branches send to what they share, exact, in 16 bits."""
     return requantise(*add_exact(a, b), Width.GRADIENT)

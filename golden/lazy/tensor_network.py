@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from concord.golden.lazy import tensor_layers
 from concord.golden.lazy.lazy_update import Parameters
-from concord.golden.lazy.tensor import Block
+from concord.golden.lazy.tensor import TrainingTensor
 from concord.golden.lazy.tensor_layers import Gradients
 from concord.spec.training import Width
 
@@ -18,9 +18,10 @@ class Conv:
     """A convolution.
 
     Attributes:
-        inputs, outputs: Channels.
-        size:            Rows and columns of a kernel.
-        stride, padding: As in `tensor_layers.convolve`.
+        inputs, outputs: Number of channels of the input and of the output.
+        size:            Number of rows and of columns of a kernel.
+        stride:          Distance between neighbouring places of the kernel.
+        padding:         Number of zeros on each of the four sides of the input.
     """
 
     inputs: int
@@ -31,7 +32,7 @@ class Conv:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the weights."""
+        """Shape of the weights."""
         return self.outputs, self.inputs, self.size, self.size
 
 
@@ -44,7 +45,7 @@ class Dense:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the weights."""
+        """Shape of the weights."""
         return self.outputs, self.inputs
 
 
@@ -93,7 +94,7 @@ def named(layers: tuple[Layer, ...], prefix: str = ""):
 
 
 def check(layers: tuple[Layer, ...]):
-    """Refuse what cannot be trained.
+    """Refuse networks that cannot be trained.
 
     Raises:
         ValueError: a network that does not end in a layer with parameters, or an empty branch on both sides.
@@ -102,12 +103,14 @@ def check(layers: tuple[Layer, ...]):
         raise ValueError("a network must end in a Conv or Dense layer, whose linear value is its output; add one")
 
 
-def block(parameters: Parameters) -> Block:
-    """What the forward pass sees of parameters."""
+def training_tensor(parameters: Parameters) -> TrainingTensor:
+    """The parameters as the forward pass uses them."""
     return tensor_layers.whole(parameters.mantissas, parameters.exponent, parameters.fmt.bits)
 
 
-def forward(layers: tuple[Layer, ...], parameters: dict[str, Parameters], x: Block) -> tuple[Block, list]:
+def forward(
+    layers: tuple[Layer, ...], parameters: dict[str, Parameters], x: TrainingTensor
+) -> tuple[TrainingTensor, list]:
     """Run a network.
 
     Args:
@@ -124,7 +127,7 @@ def forward(layers: tuple[Layer, ...], parameters: dict[str, Parameters], x: Blo
     return _linear(last, parameters, y, name), [*tape, (last, name, y, None)]
 
 
-def backward(parameters: dict[str, Parameters], tape: list, gradient: Block) -> dict[str, Block]:
+def backward(parameters: dict[str, Parameters], tape: list, gradient: TrainingTensor) -> dict[str, TrainingTensor]:
     """Gradients of all parameters, by name, 32 bits, from that of the network's output, 16 bits."""
     found = {}
     _branch_back(parameters, tape, gradient, found, wanted=False)
@@ -153,14 +156,14 @@ def _branch(layers, parameters, x, prefix):
     return x, tape
 
 
-def _linear(layer, parameters, x: Block, name: str) -> Block:
-    weight, bias = (block(parameters[f"{name}.{part}"]) for part in ("weight", "bias"))
+def _linear(layer, parameters, x: TrainingTensor, name: str) -> TrainingTensor:
+    weight, bias = (training_tensor(parameters[f"{name}.{part}"]) for part in ("weight", "bias"))
     if isinstance(layer, Dense):
         return tensor_layers.dense(_flat(x), weight, bias)
     return tensor_layers.convolve(x, weight, bias, layer.stride, layer.padding)
 
 
-def _branch_back(parameters, tape, gradient: Block, found: dict, wanted: bool) -> Block | None:
+def _branch_back(parameters, tape, gradient: TrainingTensor, found: dict, wanted: bool) -> TrainingTensor | None:
     for place, (layer, name, x, kept) in reversed(list(enumerate(tape))):
         shape = x.mantissas.shape
         match layer:
@@ -179,12 +182,15 @@ def _branch_back(parameters, tape, gradient: Block, found: dict, wanted: bool) -
     return gradient
 
 
-def _linear_back(layer, parameters, x: Block, gradient: Block, name: str, found: dict, wanted: bool) -> Block | None:
-    weight = block(parameters[f"{name}.weight"])
+def _linear_back(
+    layer, parameters, x: TrainingTensor, gradient: TrainingTensor, name: str, found: dict, wanted: bool
+) -> TrainingTensor | None:
+    weight = training_tensor(parameters[f"{name}.weight"])
     if isinstance(layer, Dense):
         sent: Gradients = tensor_layers.dense_back(_flat(x), weight, gradient, wanted)
-        inputs = sent.inputs and Block(sent.inputs.mantissas.reshape(x.mantissas.shape),
-                                       sent.inputs.exponent.reshape(x.exponent.shape), Width.GRADIENT)
+        inputs = sent.inputs and TrainingTensor(
+            sent.inputs.mantissas.reshape(x.mantissas.shape), sent.inputs.exponent.reshape(x.exponent.shape),
+            Width.GRADIENT)
     else:
         sent = tensor_layers.convolve_back(x, weight, gradient, layer.stride, layer.padding, wanted)
         inputs = sent.inputs
@@ -192,5 +198,5 @@ def _linear_back(layer, parameters, x: Block, gradient: Block, name: str, found:
     return inputs
 
 
-def _flat(x: Block) -> Block:
+def _flat(x: TrainingTensor) -> TrainingTensor:
     return tensor_layers.whole(x.mantissas.reshape(len(x.mantissas), -1), x.exponent.item(), x.bits)

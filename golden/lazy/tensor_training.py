@@ -1,6 +1,6 @@
 """A step of training in block floating point: the loss' gradient, momentum, and what a parameter is updated by.
 
-Learning rate and momentum are blocks of one 16-bit mantissa. With them
+Learning rate and momentum are training tensors of one 16-bit mantissa. With them
 
     SGD         update = learning_rate * gradient                          brought to 32 bits
     momentum    v <- momentum * v + gradient                               brought to `momentum_bits`
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.lazy.lazy_update import Counts, Parameters, lazy_update
-from concord.golden.lazy.tensor import Block, quantise, requantise
+from concord.golden.lazy.tensor import TrainingTensor, quantise, requantise
 from concord.golden.lazy.tensor_layers import add_exact, unit, whole
 from concord.spec.training import E_MIN, Width
 
 #: Mantissa bits of learning rate and momentum.
-RATE_BITS = 16
+_RATE_BITS = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +32,7 @@ class Rates:
         momentum:      0 for plain SGD, below 1.
         momentum_bits: Mantissa bits in which momentum is kept.
         weight_decay:  0: it is not defined in block floating point.
-        clip_norm:     0: gradients are not clipped; the norm of a block is no exact integer.
+        clip_norm:     0: gradients are not clipped; the norm of a tensor is no exact integer.
 
     Raises:
         ValueError: a value out of its range.
@@ -57,17 +57,17 @@ class Rates:
                                  "at 0, or train in FP32")
 
     @property
-    def learning_rate_block(self) -> Block:
+    def learning_rate_tensor(self) -> TrainingTensor:
         """The learning rate that training uses: one mantissa of 16 bits."""
-        return quantise([self.learning_rate], RATE_BITS)
+        return quantise([self.learning_rate], _RATE_BITS)
 
     @property
-    def momentum_block(self) -> Block:
+    def momentum_tensor(self) -> TrainingTensor:
         """The momentum that training uses: one mantissa of 16 bits."""
-        return quantise([self.momentum], RATE_BITS)
+        return quantise([self.momentum], _RATE_BITS)
 
 
-def no_momentum(shape: tuple[int, ...], rates: Rates) -> Block:
+def no_momentum(shape: tuple[int, ...], rates: Rates) -> TrainingTensor:
     """The momentum before the first step: zeros."""
     return whole(np.zeros(shape, np.int64), E_MIN, rates.momentum_bits)
 
@@ -93,27 +93,27 @@ def loss_gradient(logits: np.ndarray, labels: np.ndarray, count: int) -> tuple[f
     return loss, gradient / count
 
 
-def product(rate: Block, values: Block) -> Block:
-    """Exact product with a block of one, in units of 2**lsb; mantissas as wide as they come."""
+def product(rate: TrainingTensor, values: TrainingTensor) -> TrainingTensor:
+    """Exact product with a tensor of one element, in units of 2**lsb; mantissas as wide as they come."""
     lsb, bits = unit(rate) + unit(values), rate.bits + values.bits
     return whole(rate.mantissas.item() * values.mantissas, lsb + bits - 1, bits)
 
 
-def next_momentum(old: Block, gradient: Block, rates: Rates) -> Block:
+def next_momentum(old: TrainingTensor, gradient: TrainingTensor, rates: Rates) -> TrainingTensor:
     """v <- momentum * v + gradient."""
-    return requantise(*add_exact(product(rates.momentum_block, old), gradient), rates.momentum_bits)
+    return requantise(*add_exact(product(rates.momentum_tensor, old), gradient), rates.momentum_bits)
 
 
-def update_of(direction: Block, rates: Rates) -> Block:
+def update_of(direction: TrainingTensor, rates: Rates) -> TrainingTensor:
     """learning_rate * (gradient or momentum)."""
-    exact = product(rates.learning_rate_block, direction)
+    exact = product(rates.learning_rate_tensor, direction)
     return requantise(exact.mantissas, unit(exact), Width.LINEAR)
 
 
 def train_step(
     parameters: dict[str, Parameters],
-    momenta: dict[str, Block],
-    gradients: dict[str, Block],
+    momenta: dict[str, TrainingTensor],
+    gradients: dict[str, TrainingTensor],
     rates: Rates,
     counts: Counts | None = None,
 ):

@@ -6,13 +6,12 @@ makes is 0x7e00.
 
 import numpy as np
 
-NAN = 0x7E00  #: the one NaN that arithmetic returns
+NAN = 0x7E00  #: the only NaN that arithmetic returns
 INFINITY = 0x7C00
-ONE = 0x3C00
 SIGN = 0x8000
 
 _MAGNITUDE = 0x7FFF
-_CUT = 12  # Low bits of an int64 that only matter as "something was there": 63 - 12 bits are exact in a float64.
+_CUT = 12  # Low bits of an int64 that become a sticky bit; the other 63 - 12 bits are exact in a float64.
 
 
 def add(a, b):
@@ -29,12 +28,12 @@ def add(a, b):
 
 
 def sub(a, b):
-    """a - b; as `add`."""
+    """a - b, with the arguments, the rounding and the result of `add`."""
     return _arithmetic(np.subtract, a, b)
 
 
 def mul(a, b):
-    """a * b; as `add`."""
+    """a * b, with the arguments, the rounding and the result of `add`."""
     return _arithmetic(np.multiply, a, b)
 
 
@@ -42,7 +41,7 @@ def maximum(a, b):
     """The larger of a and b; +0 is larger than -0 in either order, and a NaN on either side gives NaN."""
     a, b = _bits(a), _bits(b)
     larger = np.where(_order(a) > _order(b), a, b)
-    # Equal in order are equal bits, or two zeros: then the sign bit stays only where both have it.
+    # Values of equal order have equal bits, or are two zeros; then the sign bit is kept only if both have it.
     larger = np.where(_order(a) == _order(b), a & b, larger)
     return np.where(is_nan(a) | is_nan(b), np.uint16(NAN), larger)
 
@@ -53,15 +52,15 @@ def relu(a):
 
 
 def is_nan(a):
-    """Which elements are NaN, of any pattern."""
+    """bool[...], which elements are a NaN of any pattern."""
     return (_bits(a) & np.uint16(_MAGNITUDE)) > INFINITY
 
 
 def from_integer(value, scale):
     """binary16(value * 2**-scale), rounded once to nearest, ties to even.
 
-    Exact zero is +0; any other value keeps its sign where it rounds to zero. Beyond the largest finite number comes an
-    infinity.
+    Exact zero is +0; any other value keeps its sign if it rounds to zero. A value beyond the largest finite number
+    becomes an infinity.
 
     Args:
         value: int64[...], or an object array of Python integers of any size.
@@ -73,7 +72,7 @@ def from_integer(value, scale):
     value, scale = _narrow(np.asarray(value), np.asarray(scale, np.int64))
     magnitude = np.abs(value).view(np.uint64)  # -2**63 stays itself, which uint64 reads as 2**63
     low = magnitude & np.uint64((1 << _CUT) - 1)
-    # Small values are kept whole, large ones keep a sticky bit in place of what lies below every rounding point.
+    # Small values are kept exactly. Large values keep a sticky bit for the bits below every rounding point.
     large = magnitude >> np.uint64(63 - _CUT) != 0
     magnitude = np.where(large, magnitude >> np.uint64(_CUT) | (low != 0), magnitude).astype(np.int64)
     bits = _round(magnitude, scale - np.where(large, _CUT, 0))
@@ -81,7 +80,7 @@ def from_integer(value, scale):
 
 
 def _narrow(value, scale):
-    """An int64 array of the same values: big integers give up low bits, but for a sticky one, and scale follows."""
+    """The values as int64. Large integers lose low bits, except for a sticky bit, and `scale` changes accordingly."""
     if value.dtype != object:
         return value.astype(np.int64), scale
     excess = np.vectorize(lambda v: max(0, abs(v).bit_length() - 62), otypes=[np.int64])(value)
@@ -116,7 +115,7 @@ def _arithmetic(operation, a, b):
 
 
 def _order(a):
-    """Integers in the order of the values: the two zeros are equal, and a NaN means nothing."""
+    """Integers in the order of the values. The two zeros are equal; the result for a NaN has no meaning."""
     magnitude = (a & np.uint16(_MAGNITUDE)).astype(np.int32)
     return np.where(a >= SIGN, -magnitude, magnitude)
 

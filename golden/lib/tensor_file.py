@@ -1,10 +1,11 @@
-"""Files of tensors under a JSON header, as safetensors: no pickle."""
+"""Files of tensors with a JSON header, as safetensors, without pickle."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from concord.golden.lib import whole_files
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
@@ -14,11 +15,11 @@ class Kind:
     """A kind of file.
 
     Attributes:
-        key:     What tells it from other safetensors.
-        version: Version of its header.
-        name:    What users call it.
-        remedy:  What makes a good one.
-        command: The command that does.
+        key:     Metadata key that identifies the kind.
+        version: Version of the header.
+        name:    Name of the kind in messages to users.
+        remedy:  Advice that makes a good file.
+        command: Command that makes such a file.
     """
 
     key: str
@@ -32,15 +33,7 @@ def write(kind: Kind, path: Path, header: dict, arrays: dict[str, np.ndarray]):
     """Write a file; it appears whole or not at all."""
     text = json.dumps({"version": kind.version, **header})
     content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, {kind.key: text})
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    whole_files.write(path, content)
 
 
 def read(kind: Kind, path: Path) -> tuple[dict, dict[str, np.ndarray]]:

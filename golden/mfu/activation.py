@@ -76,7 +76,7 @@ def _evaluate(curve):
 
 def _round(value, exponent):
     """Bits of value * 2**(exponent - 29), to nearest, ties to even."""
-    # Below the top half of its range a normal result has one place more.
+    # In the lower half of its range, a normal result has one more fraction bit.
     finer = (value >> 10 + GUARD_BITS == 0) & (exponent > 0)
     drop = GUARD_BITS - finer
     floor = value >> drop

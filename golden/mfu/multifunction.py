@@ -1,4 +1,4 @@
-"""A multi-function unit: add, subtract or maximum; then activation; then multiply; and taps beside them."""
+"""A multi-function unit: the stages add, activation and multiply, and the taps beside them."""
 
 import numpy as np
 from concord.golden.lib import float16
@@ -6,7 +6,7 @@ from concord.golden.mfu.activation import sigmoid, tanh
 from concord.spec.mfu import TAP_BEFORE
 from concord.spec.operations import Operation, Stage, implemented
 
-#: What each operation makes of the chain's value, and of the second operand where it takes one.
+#: Function of each operation, of the chain's value and of the second operand if it takes one.
 FUNCTIONS = {
     Operation.VV_ADD: float16.add,
     Operation.VV_A_SUB_B: float16.sub,
@@ -21,11 +21,11 @@ _STAGES = {stage: implemented(stage, FUNCTIONS) for stage in Stage}
 
 
 def compute(operation: Operation, value, operand=None):
-    """One point-wise operation, rounded once.
+    """Compute one point-wise operation, rounded once.
 
     Args:
         value:   uint16[...], bit patterns of the chain's value.
-        operand: uint16[...] in the shape of `value`; not looked at where the operation takes no second operand.
+        operand: uint16[...] in the shape of `value`; ignored if the operation takes no second operand.
 
     Returns:
         uint16[...] bit patterns in the shape of `value`.
@@ -35,20 +35,20 @@ def compute(operation: Operation, value, operand=None):
 
 
 def multifunction(value, addend, factor, taps, *, add, act, mul, tap):
-    """The words that leave a unit, each stage rounding once; what a stage bypasses keeps its bits.
+    """Compute the words that leave a unit. Each stage rounds once, or passes a word unchanged.
 
     Args:
         value:  uint16[words, lanes], bit patterns of the chain's words.
         addend: uint16[words, lanes], operands of the add stage.
         factor: uint16[words, lanes], operands of the multiply stage.
-        taps:   uint16[words, taps, lanes], what the taps bring.
+        taps:   uint16[words, taps, lanes], values that the taps carry into the unit.
         add:    int[words], a code of the add stage for each word.
         act:    int[words], a code of the activation stage for each word.
         mul:    int[words], a code of the multiply stage for each word.
         tap:    int[words, taps], a Tap for each tap of each word.
 
     Returns:
-        The values after the multiply stage, and what the taps carry on, in the shapes of `value` and `taps`.
+        The values after the multiply stage, and those that the taps carry out, in the shapes of `value` and `taps`.
     """
     added = stage(Stage.ADD, add, value, addend)
     activated = stage(Stage.ACT, act, added)
@@ -59,10 +59,10 @@ def multifunction(value, addend, factor, taps, *, add, act, mul, tap):
 
 
 def stage(which: Stage, codes, value, operand=None):
-    """The words behind one stage.
+    """Compute the words after one stage.
 
     Args:
-        codes:   int[...], what the stage does to each word, broadcast along the first axes of `value`.
+        codes:   int[...], code of the stage for each word, broadcast along the first axes of `value`.
         value:   uint16[...], bit patterns.
         operand: uint16[...] in the shape of `value`, None for a stage without operands.
 

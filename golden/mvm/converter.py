@@ -1,4 +1,4 @@
-"""Totals of the accumulator to binary16."""
+"""Converter: totals of the accumulator, rounded to binary16."""
 
 from concord.golden.lib.float16 import from_integer
 from concord.spec.config import Config
@@ -10,8 +10,8 @@ def convert(config: Config, totals, *, integer: bool, out_scale: int = 0):
     Args:
         config:    The machine.
         totals:    int64[...], or Python integers.
-        integer:   Integer mode.
-        out_scale: OutScale, -32 to 31.
+        integer:   Whether the product is in integer mode.
+        out_scale: Value of OutScale, -32 to 31.
 
     Returns:
         uint16[...], binary16 patterns.

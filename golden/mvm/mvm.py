@@ -8,20 +8,20 @@ from concord.golden.mvm.quantizer import quantize_block, quantize_integer
 from concord.spec.config import Config
 
 
-def multiply(config: Config, weights, weight_exponents, operand, start=None, *, rows: int, integer: bool = False,
+def multiply(config: Config, weights, weight_exponents, operand, start_values=None, *, rows: int, integer: bool = False,
              unsigned: bool = False, out_scale: int = 0) -> tuple[np.ndarray, Events]:
-    """result[r] = sum over c of weights[r, c] * operand[c], all iterations of one `mv_mul` whose operands are known.
+    """Compute result[r] = sum over c of weights[r, c] * operand[c] for iterations of one `mv_mul`.
 
     Args:
         config:           The machine.
         weights:          Mantissas [row_tiles, columns, N, N]; float64 is fastest.
         weight_exponents: int64[row_tiles, columns, N], stored exponents.
         operand:          uint16[..., columns, N], binary16 patterns; leading axes are iterations.
-        start:            int64[rows] or None, integer mode.
-        rows:             Rows of the result.
-        integer:          Integer mode.
-        unsigned:         Operands are unsigned codes.
-        out_scale:        OutScale.
+        start_values:     int64[rows] in integer mode, or None.
+        rows:             Number of rows of the result.
+        integer:          Whether the product is in integer mode.
+        unsigned:         Whether the operands are unsigned codes.
+        out_scale:        Value of OutScale.
 
     Returns:
         uint16[..., rows] and the overflow events.
@@ -32,7 +32,7 @@ def multiply(config: Config, weights, weight_exponents, operand, start=None, *, 
     else:
         mantissas, exponents = quantize_block(operand, config.activations)
         exponents = exponents - config.activations.e_min
-    totals, events = accumulate(config, weights, weight_exponents, mantissas, exponents, start, rows=rows,
+    totals, events = accumulate(config, weights, weight_exponents, mantissas, exponents, start_values, rows=rows,
                                 integer=integer)
     bits = convert(config, totals, integer=integer, out_scale=out_scale)
     if config.count_overflows:

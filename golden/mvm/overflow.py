@@ -1,4 +1,4 @@
-"""Overflow events of a product: how many, and by how many bits at most."""
+"""Overflow events of a product: their number, and their largest excess in bits."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,12 @@ class Events:
     """Overflow events.
 
     Attributes:
-        partial:        Beats of a row whose exact sum does not fit the accumulator.
-        product:        Products that do not fit `product_bits`.
-        output:         Totals that do not fit `output_bits`, or turn into an infinity.
-        excess_partial: Bits that the accumulator lacked at most; likewise the other two.
+        partial:        Number of additions to a row whose exact result does not fit the accumulator.
+        product:        Number of products that do not fit `product_bits`.
+        output:         Number of totals that do not fit `output_bits`, or become an infinity.
+        excess_partial: Largest number of bits that the accumulator lacked.
+        excess_product: Largest number of bits that `product_bits` lacked.
+        excess_output:  Largest number of bits that `output_bits` lacked; 1 for an infinity.
     """
 
     partial: int = 0
@@ -26,7 +28,7 @@ class Events:
     excess_output: int = 0
 
     def __add__(self, other):
-        """Events of both: counts add, the larger excess stays."""
+        """Events of both: the counts are added, and the larger excess is kept."""
         return Events(
             partial=self.partial + other.partial, product=self.product + other.product,
             output=self.output + other.output,
@@ -36,11 +38,11 @@ class Events:
 
 
 def misfits(values, bits: int):
-    """Count of the integers that do not fit `bits` bits signed, and the bits that the widest lacks.
+    """Number of integers that do not fit `bits` bits signed, and number of bits that the widest lacks.
 
     Args:
-        values: Integer array, of Python integers where 64 bits are not enough.
-        bits:   Bits of the range, sign included.
+        values: Array of integers; of Python integers where 64 bits are not enough.
+        bits:   Number of bits of the range, sign included.
     """
     if not values.size:
         return 0, 0
@@ -53,13 +55,13 @@ def misfits(values, bits: int):
 
 
 def product_events(config: Config, weights, operand, rows: int) -> Events:
-    """Products of mantissas that do not fit `product_bits`.
+    """Count the products of mantissas that do not fit `product_bits`.
 
     Args:
         config:  The machine.
         weights: Integers [row_tiles, columns, N, N].
         operand: Integers [columns, N].
-        rows:    Rows that are output.
+        rows:    Number of rows of the result; padding rows do not count.
     """
     # No mantissa has a larger magnitude than the lowest.
     if config.weights.lowest * config.activations.lowest < 1 << config.product_bits - 1:
@@ -70,29 +72,29 @@ def product_events(config: Config, weights, operand, rows: int) -> Events:
     return Events(product=count, excess_product=excess)
 
 
-def partial_events(config: Config, beats, start=None) -> Events:
-    """Additions whose exact result does not fit the accumulator, which wraps.
+def partial_events(config: Config, beats, start_values=None) -> Events:
+    """Count the additions whose exact result does not fit the accumulator, which wraps.
 
     Args:
         config: The machine.
-        beats:  Integers [rows, beats], what each beat adds, in order; Python integers where 62 bits are not enough.
-        start:  Integers [rows], added last.
+        beats:  Integers [rows, beats], the addend of each beat in order; Python integers where 62 bits are not enough.
+        start_values: Integers [rows], which are added last.
     """
-    if start is not None:
-        beats = np.concatenate([beats, start[:, None]], axis=1)
+    if start_values is not None:
+        beats = np.concatenate([beats, start_values[:, None]], axis=1)
     before = wrap(np.cumsum(beats, axis=1) - beats, config.sum_bits)
     count, excess = misfits(before + beats, config.sum_bits)
     return Events(partial=count, excess_partial=excess)
 
 
 def output_events(config: Config, totals, bits, *, integer: bool) -> Events:
-    """Totals that do not fit `output_bits` (integer mode), or whose binary16 is an infinity.
+    """Count the totals that do not fit `output_bits` (integer mode), or whose binary16 is an infinity.
 
     Args:
         config:  The machine.
-        totals:  Integers, wrapped.
-        bits:    uint16 patterns of the same totals.
-        integer: Integer mode.
+        totals:  Integers, wrapped to the accumulator.
+        bits:    uint16 patterns of the totals after conversion.
+        integer: Whether the product is in integer mode.
     """
     if integer:
         count, excess = misfits(totals, config.output_bits)
@@ -102,7 +104,7 @@ def output_events(config: Config, totals, bits, *, integer: bool) -> Events:
 
 
 def wrap(values, bits: int):
-    """The integers modulo 2**bits, signed. Integers of 64 bits hold all that `bits` of 64 or more keep of them."""
+    """The integers modulo 2**bits, signed. An int64 array is already wrapped if `bits` is 64 or more."""
     if values.dtype != object and bits >= 64:
         return values
     half = 1 << bits - 1

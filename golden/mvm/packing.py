@@ -1,4 +1,4 @@
-"""Native tiles as the bytes of packed messages, and their zero marks."""
+"""Native tiles as bytes of PACKED messages, and the zero marks of tiles."""
 
 import numpy as np
 from concord.spec.config import Config
@@ -24,9 +24,9 @@ def pack_tiles(config: Config, mantissas, stored_exponents) -> bytes:
 
 
 def unpack_tiles(config: Config, data: bytes):
-    """Mantissas int64[tiles, N, N] and stored exponents int64[tiles, N] of a payload: `pack_tiles` undone.
+    """Mantissas int64[tiles, N, N] and stored exponents int64[tiles, N] of a payload that `pack_tiles` made.
 
-    The exponent of a row is that of its last lane group.
+    The exponent of a row is taken from its last lane group.
     """
     n, bits = config.native_dim, config.weights.bits
     raw = np.frombuffer(data, np.uint8).reshape(-1, record_bytes(config))
@@ -39,7 +39,7 @@ def unpack_tiles(config: Config, data: bytes):
 
 
 def marks(config: Config, mantissas):
-    """Lane groups of each tile up to the last that is not all zero: what a tile engine multiplies.
+    """Zero mark of each tile, the number of lane groups up to the last one that is not all zero.
 
     Args:
         config:    The machine.

@@ -1,4 +1,4 @@
-"""Binary16 to mantissas: blocks under one exponent, or integers."""
+"""Quantiser: binary16 to blocks of mantissas under one exponent, or to integers."""
 
 import numpy as np
 from concord.spec.formats import Format, Rule
@@ -7,7 +7,7 @@ _LARGEST = 65504.0  # largest finite binary16
 
 
 def invalid(bits):
-    """Whether any of the binary16 patterns is a NaN or an infinity: what sets the sticky flag."""
+    """Whether any of the binary16 patterns is a NaN or an infinity, which sets a sticky flag."""
     return bool(((np.asarray(bits) & np.uint16(0x7C00)) == 0x7C00).any())
 
 
@@ -33,15 +33,15 @@ def quantize_block(bits, fmt: Format):
 
 
 def quantize_integer(bits, fmt: Format, *, unsigned: bool):
-    """Quantise to integers: round half to even and clip, nothing else. A NaN counts as 0, an infinity clips.
+    """Quantise to integers: round half to even, then clip. A NaN counts as 0, and an infinity clips.
 
     Args:
         bits:     uint16[...], binary16 patterns.
-        fmt:      Format whose mantissas carry the integers.
-        unsigned: Codes 0..levels, which travel as code - zero; else lowest..highest.
+        fmt:      Format whose mantissas hold the integers.
+        unsigned: Whether codes are 0..levels, stored as code - zero, instead of lowest..highest.
 
     Returns:
-        int64[...] integers as they travel.
+        int64[...] integers as they are stored.
 
     Source: numerics.md of the specification, integer mode.
     """
@@ -72,7 +72,7 @@ def _finite(bits):
 
 
 def _exponent(largest, rule: Rule):
-    """int64[...] exponent of blocks by their largest magnitude; of a zero block any that clamps to the smallest."""
+    """int64[...] exponents of blocks from their largest magnitudes; that of a zero block clamps to the smallest."""
     fraction, exponent = np.frexp(largest)  # largest = fraction * 2**exponent, 1/2 <= fraction < 1
     exponent = exponent.astype(np.int64) - ((fraction == 0.5) & (rule == Rule.CEIL))
     return np.where(largest == 0, -128, exponent)

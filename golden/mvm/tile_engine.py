@@ -1,11 +1,11 @@
-"""Dot products of native tiles and vectors."""
+"""Tile engines: dot products of native tiles and vectors."""
 
 import numpy as np
 from concord.spec.config import Config
 
 
 def dot_products(weights, operand):
-    """dot[..., r, c, i] = sum over j of weights[r, c, i, j] * operand[..., c, j], exactly.
+    """Compute dot[..., r, c, i] = sum over j of weights[r, c, i, j] * operand[..., c, j] exactly.
 
     N is at most 2**16 and a product of mantissas at most 2**30, so that float64 holds every sum, and BLAS may add in
     any order.
@@ -31,7 +31,7 @@ def alignment(config: Config, weight_exponents, operand_exponents, *, integer: b
         config:            The machine.
         weight_exponents:  int64[..., N], stored exponents of rows.
         operand_exponents: int64[...], stored exponents of the operands.
-        integer:           Integer mode: no shift.
+        integer:           Whether the product is in integer mode, which needs no shift.
 
     Returns:
         int64[..., N].
@@ -41,12 +41,12 @@ def alignment(config: Config, weight_exponents, operand_exponents, *, integer: b
 
 
 def lane_sums(weights, operand, lanes: int):
-    """The same sums by lane group: what one tile engine adds in one cycle.
+    """Dot products of single lane groups, which one tile engine adds in one cycle.
 
     Args:
         weights: Mantissas [row_tiles, columns, N, N].
         operand: Mantissas [columns, N].
-        lanes:   Products per row and cycle.
+        lanes:   Number of products per row and cycle.
 
     Returns:
         int64[row_tiles, columns, N, N / lanes].

@@ -1,4 +1,4 @@
-"""Execution of one chain: the words of all its iterations, through every operation, in program order."""
+"""Executes a chain: all operations on the words of all its iterations, in program order."""
 
 from collections.abc import Callable, Iterator
 
@@ -15,8 +15,8 @@ from concord.spec.isa import SPECS, Instruction, Op
 from concord.spec.memories import QUEUES, Mem
 from concord.spec.registers import READS, WRITES, Counter, Status
 
-#: Called after every instruction of a chain with the chain, the instruction's address, the position (iteration * words
-#: + word) of the first word, and the words uint16[n, M]: after a write those written, their padding lanes cleared.
+#: A trace is called after every instruction of a chain with the chain, the address of the instruction, the position
+#: (iteration * words + word) of the first word, and the words uint16[n, M]. After a write, these are the written words.
 Trace = Callable[[Chain, int, int, np.ndarray], None]
 
 
@@ -24,9 +24,9 @@ class Executor:
     """Runs checked chains on a machine's memories.
 
     Attributes:
-        outputs: Words of each complete output message, in order; whoever sends them takes them away.
-        flags:   INVALID_VECTOR and INVALID_MATRIX, sticky.
-        trace:   Called with every value, for reports.
+        outputs: Words of each complete output message, in order; the sender removes them.
+        flags:   Sticky flags INVALID_VECTOR and INVALID_MATRIX.
+        trace:   Function that is called with every value, for reports.
     """
 
     def __init__(self, config: Config, memory: Memory, counters: Counters):
@@ -35,15 +35,15 @@ class Executor:
         self.flags = Status(0)
         self.trace: Trace | None = None
         self._plans: dict[Chain, Plan] = {}
-        self._message: list[np.ndarray] = []  # What an unfinished output message has so far.
+        self._message: list[np.ndarray] = []  # Words of the unfinished output message.
 
     def reset(self):
-        """Forget flags and unfinished output."""
+        """Clear the flags and unfinished output."""
         self.flags = Status(0)
         self._message.clear()
 
     def run(self, chain: Chain) -> Iterator[None]:
-        """Run a chain; yields whenever it waits for words of NetQ."""
+        """Run a chain; yields while it waits for words of NetQ."""
         self.counters.add(Counter.CHAINS, 1)
         if chain.loads:
             yield from self._load(chain)
@@ -63,14 +63,14 @@ class Executor:
                 first += len(values)
 
     def forget(self):
-        """Drop what is known of chains of an older program."""
+        """Drop the cached plans of an older program."""
         self._plans.clear()
 
     def _run_product(self, chain, plan_) -> Iterator[None]:
-        words, iterations, spans = chain.words, chain.registers.iterations, plan_.spans
+        words, iterations, spans = chain.result_words, chain.registers.iterations, plan_.spans
         short = chain.source.mem == Mem.NET_Q and len(self.memory.net_in) < iterations * chain.source_words
         if short and len(spans) == 1:
-            # Results leave as soon as their own operand is there.
+            # Each iteration runs as soon as its own operand is there.
             spans = [(t * words, (t + 1) * words) for t in range(iterations)]
         begin, results = 0, None
         for first, last in spans:
@@ -79,9 +79,9 @@ class Executor:
             self._operate(chain, first, results[first - begin:last - begin])
 
     def _load(self, chain) -> Iterator[None]:
-        """Native tiles from NetQ to MatrixRf."""
+        """Load native tiles from NetQ to MatrixRf."""
         for tile in chain.tiles:
-            words = yield from self._take_vectors(chain.words, Counter.ROWS_LOADED)
+            words = yield from self._take_vectors(chain.result_words, Counter.ROWS_LOADED)
             bits = words.reshape(self.config.native_dim, -1)
             self._flag(bits, Status.INVALID_MATRIX)
             self.memory.matrix.load(tile, bits, integer=bool(chain.target.integer))
@@ -96,11 +96,11 @@ class Executor:
             else:
                 yield
             before, taken = taken, taken + len(words)
-            self.counters.add(counter, taken // self.config.words - before // self.config.words)
+            self.counters.add(counter, taken // self.config.vector_words - before // self.config.vector_words)
         return np.concatenate(parts)
 
     def _pop(self, mem: Mem, most: int) -> np.ndarray:
-        """At most `most` words of a queue."""
+        """Take at most `most` words from a queue."""
         queue = self.memory.net_in if mem == Mem.NET_Q else self.memory.mvm
         words = queue.take(min(most, len(queue)))
         self.counters.add(READS[mem], len(words))
@@ -111,7 +111,7 @@ class Executor:
         return self.memory.vectors[mem][addresses]
 
     def _source(self, chain, first, last) -> np.ndarray:
-        """Source words from position `first` on, up to `last`: as many as there are."""
+        """The source words of positions [first, last), as far as they are available."""
         mem = Mem(chain.source.mem)
         if mem in QUEUES:
             return self._pop(mem, last - first)
@@ -130,14 +130,14 @@ class Executor:
         self._flag(operand, Status.INVALID_VECTOR)
         matrix = self.memory.matrix
         weights, exponents = matrix.weights(chain.tiles, chain.row_tiles)
-        start = self.memory.biases[product.b:product.b + chain.words].reshape(-1)[:registers.rows]
+        start_values = self.memory.biases[product.b:product.b + chain.result_words].reshape(-1)[:registers.rows]
         result, events = multiply(
-            self.config, weights, exponents, operand, start if product.bias else None, rows=registers.rows,
+            self.config, weights, exponents, operand, start_values if product.bias else None, rows=registers.rows,
             integer=bool(product.integer), unsigned=bool(product.unsigned), out_scale=registers.out_scale)
         self.counters.add(Counter.TILES, count * len(chain.tiles))
         self.counters.add(Counter.BEATS, count * matrix.marks[chain.tiles.start:chain.tiles.stop].sum())
         self.counters.add_overflows(events)
-        words = np.zeros((count, chain.words * self.config.mfu_lanes), np.uint16)
+        words = np.zeros((count, chain.result_words * self.config.mfu_lanes), np.uint16)
         words[:, :registers.rows] = result
         return words.reshape(-1, self.config.mfu_lanes)
 
@@ -146,9 +146,9 @@ class Executor:
             self.flags |= flag
 
     def _operate(self, chain, first, values):
-        """Everything behind the source, or the product, for the words from position `first` on.
+        """Run all instructions after the source, or after the product, on the words from position `first` on.
 
-        A word's operands are what the memories held before the word's own writes.
+        The operands of a word are read before the word's own writes.
         """
         operands = [self._operand(chain, place, first, len(values)) for place in range(len(chain.instructions))]
         for place, instruction in enumerate(chain.instructions):
@@ -164,17 +164,17 @@ class Executor:
                 self.trace(chain, chain.address + place, first, seen)
 
     def _operand(self, chain, place, first, count):
-        """The operand words of one point-wise operation, None where it has none."""
+        """The operand words of one point-wise operation, or None if it has none."""
         mem = SPECS[chain.instructions[place].op].operand
         return self._read(mem, self._plans[chain].addresses[place][first:first + count]) if mem else None
 
     def _write(self, chain, place, first, values):
-        """One `v_wr`: the words as written."""
+        """Run one `v_wr`; returns the words as they are written."""
         instruction: Instruction = chain.instructions[place]
         mem, written = Mem(instruction.mem), values
         if chain.last_lanes < self.config.mfu_lanes:
             written = values.copy()
-            written[-(first + 1) % chain.words::chain.words, chain.last_lanes:] = 0
+            written[-(first + 1) % chain.result_words::chain.result_words, chain.last_lanes:] = 0
         self.counters.add(WRITES[mem], len(written))
         if mem == Mem.NET_Q:
             self._output(chain, written)
@@ -185,9 +185,9 @@ class Executor:
         return written
 
     def _output(self, chain, words):
-        """Add to the present output message; every iteration is one."""
+        """Add words to the present output message; each iteration makes one message."""
         self._message.append(words)
         ready = np.concatenate(self._message)
-        whole = len(ready) // chain.words * chain.words
-        self.outputs.extend(ready[:whole].reshape(-1, chain.words, self.config.mfu_lanes))
+        whole = len(ready) // chain.result_words * chain.result_words
+        self.outputs.extend(ready[:whole].reshape(-1, chain.result_words, self.config.mfu_lanes))
         self._message = [ready[whole:]]

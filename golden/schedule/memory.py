@@ -1,4 +1,4 @@
-"""The memories of a machine, and its queues of words."""
+"""The memories and queues of a machine."""
 
 import numpy as np
 from concord.golden.mvm.packing import marks
@@ -8,10 +8,9 @@ from concord.spec.memories import VRFS, Mem, depth
 
 
 class Queue:
-    """Words in the order in which they came."""
+    """A first-in first-out queue of words."""
 
     def __init__(self, lanes: int):
-        self._lanes = lanes
         self._words = np.zeros((0, lanes), np.uint16)
         self._added: list[np.ndarray] = []
         self._size = 0
@@ -25,7 +24,7 @@ class Queue:
         self._size += len(words)
 
     def take(self, count: int) -> np.ndarray:
-        """Remove the first `count` words, which are there."""
+        """Remove the first `count` words; the queue must hold them."""
         if len(self._words) < count:
             self._words = np.concatenate([self._words, *self._added])
             self._added.clear()
@@ -34,18 +33,18 @@ class Queue:
         return taken
 
     def clear(self):
-        """Forget all words."""
+        """Remove all words."""
         self.take(len(self))
 
 
 class MatrixRf:
-    """Native tiles: mantissas, exponents, modes and zero marks.
+    """The matrix register file: mantissas, exponents, modes and zero marks of native tiles.
 
     Attributes:
         mantissas: int16[tiles, N, N].
         exponents: int64[tiles, N], stored exponents.
-        marks:     int64[tiles], lane groups up to the last that is not all zero.
-        modes:     Of each tile, whether it was loaded for integer mode.
+        marks:     int64[tiles], zero marks: numbers of lane groups up to the last one that is not all zero.
+        modes:     Whether each tile was loaded in integer mode.
     """
 
     def __init__(self, config: Config):
@@ -65,7 +64,7 @@ class MatrixRf:
         self._products.clear()
 
     def load(self, tile: int, bits: np.ndarray, *, integer: bool):
-        """Quantise one tile, binary16 patterns uint16[N, N]."""
+        """Quantise binary16 patterns uint16[N, N] and store them as one tile."""
         fmt = self._config.weights
         if integer:
             mantissas, exponents = quantize_integer(bits, fmt, unsigned=False), np.zeros(len(bits), np.int64)
@@ -84,14 +83,14 @@ class MatrixRf:
 
 
 class Memory:
-    """Everything that keeps words.
+    """All memories of a machine.
 
     Attributes:
-        vectors: Of each random-access vector memory, uint16[words, M].
-        matrix:  MatrixRf.
-        biases:  int64[words, M] of BiasRf.
-        program: Instruction words.
-        net_in:  NetQ from the host.
+        vectors: uint16[words, M], the content of each random-access vector memory.
+        matrix:  The matrix register file.
+        biases:  int64[words, M], the content of BiasRf.
+        program: Instruction words of the instruction buffer.
+        net_in:  Queue from the host.
         mvm:     MvmQ.
     """
 

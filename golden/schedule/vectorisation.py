@@ -1,4 +1,4 @@
-"""Which words of a chain may be computed at once without anybody being able to tell."""
+"""Finds the words of a chain that can be computed together with the same result."""
 
 from dataclasses import dataclass
 
@@ -12,13 +12,13 @@ from concord.spec.memories import VRFS
 class Plan:
     """Addresses of a chain's words, and spans of words that may be computed instruction by instruction.
 
-    A *position* is iteration * words + word. The chain means word by word; a span of positions gives the same result
-    when no word reads what another word of the span has written, or would have written later.
+    A *position* is iteration * words + word. A chain is defined word by word. A span of positions can be computed
+    together if no word of it reads an address that another word of it writes.
 
     Attributes:
-        addresses: By place in the chain, int64[positions]; of the source of a product int64[iterations, source_words].
-                   None where an instruction uses no random-access memory.
-        spans:     [first, last) positions, in order: all at once, or none beyond one iteration.
+        addresses: int64[positions] for each instruction of the chain; int64[iterations, source_words] for the source of
+                   a product; None where an instruction uses no random-access memory.
+        spans:     Ranges [first, last) of positions, in order: one for the whole chain, or none beyond one iteration.
     """
 
     addresses: tuple[np.ndarray | None, ...]
@@ -26,9 +26,9 @@ class Plan:
 
 
 def plan(chain: Chain) -> Plan:
-    """The plan of a vector chain."""
+    """Make the plan of a vector chain."""
     addresses = tuple(_addresses(chain, place) for place in range(len(chain.instructions)))
-    total, words = chain.words * chain.registers.iterations, chain.words
+    total, words = chain.result_words * chain.registers.iterations, chain.result_words
     if _independent(chain, addresses, 0, total):
         return Plan(addresses=addresses, spans=((0, total),))
     spans = []
@@ -44,8 +44,8 @@ def _addresses(chain, place):
         return None
     iteration = np.arange(chain.registers.iterations)[:, None]
     if place:
-        addresses = instruction.a + chain.offset(instruction, iteration) + np.arange(chain.words)
-        return np.broadcast_to(addresses, (len(iteration), chain.words)).reshape(-1)
+        addresses = instruction.a + chain.offset(instruction, iteration) + np.arange(chain.result_words)
+        return np.broadcast_to(addresses, (len(iteration), chain.result_words)).reshape(-1)
     addresses = instruction.a + chain.source_offset(iteration) + np.arange(chain.source_words)
     addresses = np.broadcast_to(addresses, (len(iteration), chain.source_words))
     return addresses if chain.product else addresses.reshape(-1)
@@ -56,7 +56,7 @@ def _memory(instruction):
 
 
 def _independent(chain, addresses, first, last):
-    """Whether no position of a span reads what another one writes before it, or has read before that is written."""
+    """Whether the reads and writes of a span's positions are independent of their order."""
     for writing, write in enumerate(chain.instructions):
         if write.op != Op.V_WR or addresses[writing] is None:
             continue
@@ -73,14 +73,14 @@ def _reads(chain, addresses, place, first, last):
     """Positions, counted from `first`, and the addresses that they read."""
     if place or not chain.product:
         return np.arange(last - first), addresses[first:last]
-    # An operand is read whole in front of its iteration's first word.
-    begin, end = first // chain.words, -(-last // chain.words)
-    positions = np.repeat(np.arange(begin, end) * chain.words - first, chain.source_words)
+    # The whole operand of a product is read before the first word of its iteration.
+    begin, end = first // chain.result_words, -(-last // chain.result_words)
+    positions = np.repeat(np.arange(begin, end) * chain.result_words - first, chain.source_words)
     return positions, addresses[begin:end].reshape(-1)
 
 
 def _collide(written, positions, places):
-    """Whether doing all writes after all reads differs from word by word, where a word is read before it is written."""
+    """Whether a position reads an address that an earlier position writes, so that all reads must not come first."""
     size = max(int(written.max()), int(places.max())) + 1
     order = np.arange(len(written))
     earliest = np.full(size, len(written))

@@ -1,4 +1,4 @@
-"""A chain, put together instruction by instruction."""
+"""Builds a chain instruction by instruction."""
 
 from itertools import product
 
@@ -19,15 +19,15 @@ __all__ = ["ChainBuilder"]
 
 
 class ChainBuilder(wiring.Component):
-    """Collects what the instructions of a chain say.
+    """Collects the fields of a chain from its instructions.
 
     Members:
-        begin, add: In(1). The instruction is the source of a new chain; it is one more of the chain.
-        fields, end: In. The instruction, and one past its last address.
-        place: In. Where the decoder is. values: In. Scalar registers and what is derived from them.
-        parts: Out(`chain`). What the instructions so far say by themselves.
-        o: Out(`chain`). The chain, complete once its last instruction has been added.
-        source: Out. First address of the source. source_end: Out. One past its last.
+        begin, add: In(1). `begin`: the instruction is the source of a new chain. `add`: it continues the chain.
+        fields, end: In. Fields of the instruction, and one past the last address that it uses.
+        place: In. Position of the decoder. values: In. Scalar registers and values derived from them.
+        parts: Out(`chain`). Fields that follow from single instructions, so far.
+        o: Out(`chain`). The chain, which is complete once its last instruction has been added.
+        source: Out. First address of the source. source_end: Out. One past its last address.
     """
 
     def __init__(self, config: Config):
@@ -52,9 +52,10 @@ class ChainBuilder(wiring.Component):
         with m.Elif(self.add):
             with m.Switch(f.op):
                 with m.Case(Op.MV_MUL):
-                    p = c.product
-                    m.d.sync += [c.mv_mul.eq(1), p.tile.eq(f.a), p.integer.eq(f.integer), p.unsigned.eq(f.unsigned),
-                                 p.bias.eq(f.bias), p.bias_address.eq(f.b)]
+                    product = c.product
+                    m.d.sync += [
+                        c.mv_mul.eq(1), product.tile.eq(f.a), product.integer.eq(f.integer),
+                        product.unsigned.eq(f.unsigned), product.bias.eq(f.bias), product.bias_address.eq(f.b)]
                 with m.Case(Op.M_WR):
                     m.d.sync += [c.product.tile.eq(f.a), c.product.integer.eq(f.integer)]
                 with m.Case(Op.V_WR):
@@ -76,7 +77,7 @@ class ChainBuilder(wiring.Component):
 
     def _write(self, m):
         f, c, v, position = self.fields, self.parts, self.values, self.place.position
-        # The first two places that are written from become taps; a third is the chain's end.
+        # The first two stages whose values are written become taps; a third one is the end of the chain.
         tap = (self.tapped != 0) & (position != self.taps[0])
         with m.If(self.tapped == 0):
             m.d.sync += [self.taps[0].eq(position), self.tapped.eq(1)]
@@ -95,13 +96,13 @@ class ChainBuilder(wiring.Component):
                 m.d.sync += c.push.eq(1)
 
     def _finish(self, m):
-        """What the chain says only once it is whole: lengths, and which writes are taps."""
+        """Fields that need the whole chain: lengths, and the writes that are taps."""
         c, v, o, config = self.parts, self.values, self.o, self.config
-        length = Mux(c.mv_mul, v.vector_words, v.words)
+        length = Mux(c.mv_mul, v.operand_words, v.words)
         m.d.comb += self.source_end.eq(self.source + length + Mux(c.source.inc, v.span_source, 0))
         m.d.comb += o.eq(c)
         m.d.comb += [
-            *(o[name].eq(v[name]) for name in ("words", "vector_words", "iterations", "iterations_x", "stride_x",
+            *(o[name].eq(v[name]) for name in ("words", "operand_words", "iterations", "iterations_x", "stride_x",
                                                "stride_y", "stride_out")),
             *(o.product[name].eq(v[name]) for name in ("columns", "row_tiles", "words", "rows", "iterations",
                                                        "out_scale")),

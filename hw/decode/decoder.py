@@ -1,4 +1,4 @@
-"""Instructions to checked chains."""
+"""The decoder, which turns instructions into checked chains."""
 
 from amaranth import *
 from amaranth.lib import stream, wiring
@@ -17,25 +17,25 @@ __all__ = ["Decoder"]
 
 
 class Decoder(wiring.Component):
-    """Collects the instructions of a chain, checks the whole of it, and hands it on; runs loops and scalar registers.
+    """Collects the instructions of a chain, checks the chain and passes it on; runs loops and scalar registers.
 
-    The checks and their order are those of `spec.check`: each instruction as it comes, the chain at its end. A chain
-    leaves whole or not at all.
+    The checks and their order are those of `spec.check`: each instruction is checked when it arrives, and the chain at
+    its end. A chain is passed on as a whole or not at all.
 
     Members:
-        i: In(stream Fetched). Instructions; `jump` and `target` go back to it.
+        i: In(stream Fetched). Instructions; `jump` and `target` say where the next one comes from.
         o: Out(stream `chain`). Checked chains.
-        start: In(1). Forget everything but tile modes, and run.
+        start: In(1). Runs the program from its start; only the modes of tiles are kept.
         run: Out(1). A program is being decoded.
-        drained: In(1). Nothing handed on is still under way.
-        message_error: In(1). A message was malformed: stop before the next instruction; held until reset.
+        drained: In(1). All chains that were passed on are finished.
+        message_error: In(1). A message was malformed; the decoder stops before the next instruction. Held until reset.
         running, done, error, error_address: Out. State for the control port.
         loaded: In(stream Load). Tiles that the host has loaded.
-        instructions, chains: Out. Executed in this cycle. pushed: Out. Words that they push to MvmQ.
-        counting: Out(1). From the first instruction decoded to done.
+        instructions, chains: Out. Number executed in this cycle. pushed: Out. Words pushed to MvmQ.
+        counting: Out(1). High from the first decoded instruction to the end of the program.
 
     Timing:
-        One instruction a cycle, then two cycles a chain and one for every 32 tiles of a product.
+        One cycle for each instruction, two more for each chain, and one for every 32 tiles of a product.
     """
 
     def __init__(self, config: Config):
@@ -57,7 +57,7 @@ class Decoder(wiring.Component):
         m.submodules.builder = self.builder = ChainBuilder(self.config)
         self.fields, self.place = Signal(Fields), Signal(Place)
         self.source_address = Signal(isa.END_BITS)
-        # The first instruction that leaves its memory.
+        # The first instruction of the chain whose addresses leave its memory.
         self.bad_range, self.bad_address = Signal(), Signal(isa.END_BITS)
         self.queued = Signal(isa.END_BITS)  # words of MvmQ, in program order
         self.loop_target = [Signal(isa.END_BITS, name=f"loop_target{k}") for k in range(isa.LOOP_DEPTH)]
@@ -95,7 +95,7 @@ class Decoder(wiring.Component):
         return m
 
     def _connect(self, m):
-        """The parts to the instruction at hand."""
+        """Connect the sub-units to the present instruction."""
         v, check, builder, registers = self.registers.values, self.check, self.builder, self.registers
         m.d.comb += [
             self.fields.eq(self.i.p.word), self.target.eq(self.loop_target[0]), self.o.p.eq(builder.o),
@@ -112,7 +112,7 @@ class Decoder(wiring.Component):
         m.next = "DRAIN"
 
     def _idle(self, m):
-        """Note the modes of tiles that the host loads; start."""
+        """Wait for a start, and store the modes of tiles that the host loads."""
         request = self.modes.i
         with m.If(self.loaded.valid):
             m.d.comb += [request.valid.eq(1), request.p.set.eq(1), request.p.count.eq(1),
@@ -124,7 +124,7 @@ class Decoder(wiring.Component):
             m.next = "RUN"
 
     def _run(self, m):
-        """One instruction."""
+        """Handle one instruction."""
         f, place, address = self.fields, self.place, self.i.p.address
         with m.If(self.message_error):
             self._stop(m, Error.MESSAGE, 0)
@@ -143,7 +143,7 @@ class Decoder(wiring.Component):
                 self._between_chains(m)
 
     def _follow(self, m):
-        """Where the decoder is after one more instruction of a chain."""
+        """Update the position after one more instruction of a chain."""
         f, place = self.fields, self.place
         write = f.op == Op.V_WR
         m.d.sync += [
@@ -180,10 +180,10 @@ class Decoder(wiring.Component):
                 m.next = "DRAIN"
 
     def _check(self, m):
-        """The chain as a whole, up to the modes of its tiles."""
+        """Check the chain as a whole, except for the modes of its tiles."""
         c, v, config, source = self.builder.o, self.registers.values, self.config, self.builder.source
         depths = Array(depth(config, mem) for mem in VRFS)
-        vector = config.words - 1
+        vector = config.vector_words - 1
         unaligned = c.source.valid & c.mv_mul & (
             ((source & vector) != 0) | (c.source.inc & (((v.stride_x | v.stride_y) & vector) != 0)))
         outside = c.source.valid & (self.builder.source_end > depths[c.memory])
@@ -207,7 +207,7 @@ class Decoder(wiring.Component):
             m.next = "EMIT"
 
     def _check_modes(self, m):
-        """The modes of a product's tiles, then MvmQ; or the modes that a load sets."""
+        """Check the modes of a product's tiles and then MvmQ, or set the modes of loaded tiles."""
         c, v, request = self.builder.o, self.registers.values, self.modes.i
         m.d.comb += [request.valid.eq(1), request.p.set.eq(c.matrix), request.p.integer.eq(c.product.integer),
                      request.p.first.eq(c.product.tile), request.p.count.eq(Mux(c.matrix, v.iterations, v.tiles))]

@@ -1,4 +1,4 @@
-"""One instruction by itself and by its place: the gates of spec.rules up to the chain's end."""
+"""Checks one instruction and its place in the chain, as spec.rules does."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -11,32 +11,32 @@ from concord.spec.memories import QUEUES, VRFS, Mem, depth
 
 __all__ = ["Fields", "InstructionCheck", "Place", "one_of"]
 
-#: An instruction's fields on wires.
+#: Fields of an instruction.
 Fields = data.FlexibleLayout(isa.WORD, {
     name: data.Field(unsigned(field.width), field.lo) for name, field in isa.FIELDS.items()})
 
-#: Where the decoder is. `open`: inside a chain, of `length` instructions so far; `closed`: it takes nothing but
-#: end_chain any more; `position`: stages passed, 0 before MFU 0, `isa.STAGES` behind the last MFU; `written`: the last
-#: instruction was a write; `writes`: writes so far; `loops`: loops that are open.
+#: Position of the decoder. `open`: it is inside a chain, which has `length` instructions so far; `closed`: only
+#: end_chain may follow; `position`: number of stages passed, 0 before MFU 0 and `isa.STAGES` after the last MFU;
+#: `written`: the last instruction was a write; `writes`: number of writes so far; `loops`: number of open loops.
 Place = data.StructLayout({
     "open": 1, "closed": 1, "length": 4, "position": range(isa.STAGES + 1), "written": 1, "writes": 2, "loops": 2})
 
 
 def one_of(signal, values):
-    """`signal` is among `values`."""
+    """Whether `signal` is one of `values`."""
     return signal.matches(*values)
 
 
 class InstructionCheck(wiring.Component):
-    """What is wrong with an instruction, whatever follows it.
+    """Finds the error of an instruction, as far as it does not depend on later instructions.
 
     Members:
-        word, outside: In. The instruction; it lies behind the instruction buffer.
-        place, chain: In. Where the decoder is; the chain so far.
-        words, iterations, tiles, span: In. Of the registers: words of a result, Iterations, tiles of a product, largest
-            offset of an operand or a result.
-        error: Out. `spec.isa.Error`, or NONE.
-        end: Out. One past the last address it touches. beyond: Out(1). That lies outside its memory.
+        word, outside: In. The instruction, and whether its address is past the end of the instruction buffer.
+        place, chain: In. Position of the decoder, and the chain so far.
+        words, iterations, tiles, span: In. Values from the scalar registers: words of a result, Iterations, tiles of a
+            product, largest offset of an operand or a result.
+        error: Out. Code of `spec.isa.Error`, or NONE.
+        end: Out. One past the last address that it uses. beyond: Out(1). That address is outside its memory.
 
     Timing:
         Combinational.
@@ -58,7 +58,7 @@ class InstructionCheck(wiring.Component):
         return m
 
     def _error(self, m, f):
-        """The first rule that the instruction breaks."""
+        """Find the first rule that the instruction breaks."""
         error, loops = self.error, self.place.loops
         memory_kinds = [op for op, spec in isa.SPECS.items() if spec.mems]
         refused = Cat((f.op == op) & ~one_of(f.mem, isa.SPECS[op].mems) for op in memory_kinds).any()
@@ -84,7 +84,7 @@ class InstructionCheck(wiring.Component):
             m.d.comb += error.eq(Error.LOOP)
 
     def _strange(self, m, f):
-        """An unknown opcode, or a field that it does not take."""
+        """Whether the opcode is unknown, or a field that it does not take is not zero."""
         taken = {name: Signal(name=f"takes_{name}") for name in isa.FIELDS if name != "op"}
         with m.Switch(f.op):
             for op, spec in isa.SPECS.items():
@@ -94,26 +94,26 @@ class InstructionCheck(wiring.Component):
         return (gaps != 0) | ~one_of(f.op, isa.SPECS) | Cat(f[name].any() & ~take for name, take in taken.items()).any()
 
     def _misplaced(self, f):
-        """The instruction does not follow from the chain so far."""
-        c, p = self.chain, self.place
+        """Whether the instruction may not follow the chain so far."""
+        c, place = self.chain, self.place
         outside = [Op.V_RD, Op.M_RD, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END]
-        stages = Cat((f.op == op) & (p.position > s.position) for op, s in isa.SPECS.items() if s.operation)
+        stages = Cat((f.op == op) & (place.position > s.position) for op, s in isa.SPECS.items() if s.operation)
         again = Cat((f.mem == mem) & c.writes[k].valid for k, mem in enumerate(VRFS)).any() | (
             (f.mem == Mem.NET_Q) & c.net)
         push = f.mem == Mem.MVM_Q
-        return Mux(p.open, Cat(
+        return Mux(place.open, Cat(
             one_of(f.op, outside),
-            (f.op == Op.MV_MUL) & ((p.length != 1) | c.matrix | (c.memory == MVM) | (~f.bias & (f.b != 0))),
+            (f.op == Op.MV_MUL) & ((place.length != 1) | c.matrix | (c.memory == MVM) | (~f.bias & (f.b != 0))),
             stages.any(),
-            (f.op != Op.M_WR) & c.matrix & ~p.closed,
-            (f.op == Op.M_WR) & (~c.matrix | p.closed),
-            (f.op == Op.V_WR) & ((p.writes == isa.WRITES) | again | (push & ~(c.mv_mul & (p.length == 2)))),
-            (f.op != Op.END_CHAIN) & p.closed,
-            (f.op == Op.END_CHAIN) & ~p.written,
+            (f.op != Op.M_WR) & c.matrix & ~place.closed,
+            (f.op == Op.M_WR) & (~c.matrix | place.closed),
+            (f.op == Op.V_WR) & ((place.writes == isa.WRITES) | again | (push & ~(c.mv_mul & (place.length == 2)))),
+            (f.op != Op.END_CHAIN) & place.closed,
+            (f.op == Op.END_CHAIN) & ~place.written,
         ).any(), ~one_of(f.op, outside))
 
     def _range(self, m, f):
-        """Where the instruction's words end, and whether its memory ends before."""
+        """Find the end of the instruction's addresses, and whether it is outside the memory."""
         config = self.config
         count, limit = Signal(32), Signal(isa.END_BITS)
         depths = {mem: depth(config, mem) for mem in VRFS}

@@ -1,4 +1,4 @@
-"""The instruction buffer and its reader."""
+"""The instruction buffer and its read pointer."""
 
 from amaranth import *
 from amaranth.lib import memory, stream, wiring
@@ -12,13 +12,13 @@ __all__ = ["InstructionFetch"]
 
 
 class InstructionFetch(wiring.Component):
-    """Reads instructions one after another, and again from elsewhere when told.
+    """Reads instructions in order of addresses, until a jump.
 
     Members:
-        program: In(stream Program). Fills the buffer; always taken.
-        run: In(1). While low nothing is read and the next instruction is the first.
-        jump, target: In. In the cycle in which an instruction is taken: read on at `target`.
-        o: Out(stream Fetched).
+        program: In(stream Program). Instructions for the buffer, always taken.
+        run: In(1). While low, no instruction is read, and the next one is the first.
+        jump, target: In. With the cycle that takes an instruction: the next one is read from `target`.
+        o: Out(stream Fetched). Instructions.
 
     Timing:
         One instruction a cycle; a jump costs two cycles. Reset leaves the buffer as it is.

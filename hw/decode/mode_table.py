@@ -1,4 +1,4 @@
-"""The mode that each native tile was loaded in, in program order."""
+"""The modes in which native tiles were loaded, in program order."""
 
 from amaranth import *
 from amaranth.lib import data, memory, stream, wiring
@@ -7,26 +7,26 @@ from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 
 __all__ = ["CHUNK", "ModeRequest", "ModeTable"]
 
-CHUNK = 32  #: Tiles looked at in one cycle.
+CHUNK = 32  #: Number of tiles that one cycle handles.
 
 
-#: To set the mode of the tiles first..first+count-1, or ask whether it is theirs.
+#: A request to set the mode of the tiles first..first+count-1, or to ask whether they have this mode.
 ModeRequest = data.StructLayout({"set": 1, "integer": 1, "first": ADDRESS_BITS, "count": REGISTER_BITS})
 
 
 class ModeTable(wiring.Component):
-    """One bit a tile: integer mode or not. Loading sets a range of tiles; a product asks for one.
+    """Holds one bit for each tile, its mode. A load sets the bits of a range of tiles; a product reads a range.
 
     Args:
-        tiles: Native tiles of MatrixRf.
+        tiles: Number of native tiles of MatrixRf.
 
     Members:
-        i: In(stream ModeRequest). `count` is at least 1, and all tiles are within MatrixRf.
-        done: Out(1). The request is over; `agree` holds its answer in that cycle.
-        agree: Out(1). All tiles of the range are of mode `integer`.
+        i: In(stream ModeRequest). Requests; `count` is at least 1, and all tiles are within MatrixRf.
+        done: Out(1). The request ends in this cycle, in which `agree` is its answer.
+        agree: Out(1). All tiles of the range have the mode `integer`.
 
     Timing:
-        One cycle for every 32 tiles that the range touches; reset leaves the table as it is.
+        One cycle for every aligned group of 32 tiles that the range touches. Reset does not change the table.
     """
 
     def __init__(self, tiles: int):
@@ -42,7 +42,7 @@ class ModeTable(wiring.Component):
 
         request = self.i.p
         chunk, started = Signal(range(table.depth)), Signal()
-        disagree = Signal()  # in the chunks before this one
+        disagree = Signal()  # a tile of an earlier chunk has the other mode
         last = request.first + request.count - 1
         here = Mux(started, chunk, request.first[CHUNK.bit_length() - 1:])
         begin = Mux(started, 0, request.first[:CHUNK.bit_length() - 1])

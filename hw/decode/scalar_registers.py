@@ -1,4 +1,4 @@
-"""Scalar registers of the sequencer, and what chains derive from them."""
+"""The scalar registers, and the values that chains derive from them."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -8,34 +8,34 @@ from concord.spec.isa import REGISTER_BITS, Reg
 
 __all__ = ["Derived", "ScalarRegisters"]
 
-#: What chains use instead of the bare registers.
+#: Values that chains use: the registers, and values derived from them.
 Derived = data.StructLayout({
     **dict.fromkeys(
         ("rows", "columns", "iterations", "iterations_x", "stride_x", "stride_y", "stride_out"), REGISTER_BITS),
     "out_scale": signed(6),
     "words": REGISTER_BITS,         # ceil(Rows / M)
     "row_tiles": REGISTER_BITS,     # ceil(Rows / N)
-    "vector_words": 32,  # Columns * N/M
+    "operand_words": 32,  # Columns * N/M
     "tiles": 32,         # row_tiles * Columns
     "total_words": 32,   # words * Iterations
-    "span_source": 33,   # largest offset of a source's iteration
-    "span_out": 32,      # largest offset of an operand's or a result's iteration
+    "span_source": 33,   # largest offset of an iteration's source
+    "span_out": 32,      # largest offset of an iteration's operands and results
     "divides": 1,        # IterationsX divides Iterations
-    "zero": 1,           # a register that must not be zero is
+    "zero": 1,           # one of the registers that must not be zero is zero
 })
 
 
 class ScalarRegisters(wiring.Component):
-    """Registers written by `s_wr`; products and a quotient follow each write one after another, by one multiplier.
+    """Holds the registers that `s_wr` writes. After each write, one multiplier computes the derived values in turn.
 
     Members:
-        write, reg, value: In. Write a register (`spec.isa.Reg`).
-        clear: In(1). Set all registers to their reset values.
-        values: Out. Registers and derived values; hold while `fresh`.
-        fresh: Out(1). The derived values belong to the registers.
+        write, reg, value: In. Writes `value` to a register (`spec.isa.Reg`).
+        clear: In(1). Sets all registers to their reset values.
+        values: Out. Registers and derived values, valid while `fresh` is high.
+        fresh: Out(1). The derived values are up to date.
 
     Timing:
-        Fresh 8 cycles after a write, 24 where IterationsX is neither 0 nor 1.
+        Values are fresh 8 cycles after a write, or 24 cycles where IterationsX is neither 0 nor 1.
     """
 
     def __init__(self, config: Config):
@@ -48,7 +48,7 @@ class ScalarRegisters(wiring.Component):
         m = Module()
         config, v = self.config, self.values
         resets = {"rows": config.native_dim, "columns": 1, "iterations": 1, "iterations_x": 1, "stride_x": 0,
-                  "stride_y": 0, "stride_out": config.words, "out_scale": 0}
+                  "stride_y": 0, "stride_out": config.vector_words, "out_scale": 0}
         names = {Reg.ROWS: "rows", Reg.COLUMNS: "columns", Reg.ITERATIONS: "iterations",
                  Reg.ITERATIONS_X: "iterations_x", Reg.OUT_SCALE: "out_scale", Reg.STRIDE_X: "stride_x",
                  Reg.STRIDE_Y: "stride_y", Reg.STRIDE_OUT: "stride_out"}
@@ -67,14 +67,14 @@ class ScalarRegisters(wiring.Component):
         m.d.comb += [
             v.words.eq((rows + config.mfu_lanes - 1) // config.mfu_lanes),
             v.row_tiles.eq((rows + config.native_dim - 1) // config.native_dim),
-            v.vector_words.eq(columns * config.words),
+            v.operand_words.eq(columns * config.vector_words),
             v.zero.eq((rows == 0) | (columns == 0) | (iterations == 0) | (registers["iterations_x"] == 0)),
         ]
         self._products(m, registers, self._quotient(m, registers))
         return m
 
     def _quotient(self, m, registers):
-        """Iterations / IterationsX, one bit a cycle. Returns (quotient, done)."""
+        """Divide Iterations by IterationsX, one bit in each cycle. Returns (quotient, done)."""
         quotient, rest = Signal(REGISTER_BITS), Signal(REGISTER_BITS)
         left = Signal(range(REGISTER_BITS + 2))
         divisor = registers["iterations_x"]
@@ -91,7 +91,7 @@ class ScalarRegisters(wiring.Component):
         return quotient, left == 0
 
     def _products(self, m, registers, division):
-        """The derived products, one a cycle once the quotient is there."""
+        """Compute the derived products, one in each cycle, after the quotient."""
         v = self.values
         quotient, divided = division
         table = [
@@ -104,9 +104,9 @@ class ScalarRegisters(wiring.Component):
         step = Signal(range(len(table) + 2), init=len(table) + 1)
         a, b = Signal(REGISTER_BITS), Signal(REGISTER_BITS)
         product, spans = Signal(32), (Signal(32), Signal(32))
-        # As after reset, so that a program without s_wr need not wait.
+        # These are the values after reset, so that a program without s_wr need not wait.
         tiles = Signal(32, init=1)
-        total_words = Signal(32, init=self.config.words)
+        total_words = Signal(32, init=self.config.vector_words)
         span_out = Signal(32)
         targets = [tiles, total_words, span_out, *spans]
         m.d.comb += [v.tiles.eq(tiles), v.total_words.eq(total_words), v.span_out.eq(span_out),

@@ -1,4 +1,4 @@
-"""The streams of a unit as AXI4-Stream buses."""
+"""Converts the streams of a unit to AXI4-Stream buses."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 __all__ = ["AxiStreams", "Field", "fields", "streams"]
 
-LAST = "last"  # the field that becomes tlast
+_LAST = "last"  # name of the field that becomes tlast
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,11 +16,11 @@ class Field:
     """One value in tdata.
 
     Attributes:
-        name:   As in the payload, with the elements of arrays in brackets; "data" where the payload is one value.
+        name:   Name in the payload, with array elements in brackets; "data" if the payload is one value.
         source: First bit in the payload.
         offset: First bit in tdata, a multiple of 8.
-        width:  Bits.
-        signed: Whether the bits up to the next byte repeat the sign.
+        width:  Number of bits.
+        signed: Whether the sign fills the bits up to the next byte.
     """
 
     name: str
@@ -31,16 +31,16 @@ class Field:
 
     @property
     def bytes(self) -> int:
-        """Bytes that it takes."""
+        """Number of bytes that the field takes."""
         return -(-self.width // 8)
 
 
 def fields(shape) -> list[Field]:
-    """The values of a payload but its `last`, each in bytes of its own, the first one lowest."""
+    """The values of a payload, except `last`. Each takes whole bytes, and the first one takes the lowest."""
     found, offset = [], 0
     for name, source, part in _values(shape, "", 0):
         cast = Shape.cast(part)
-        if cast.width and name != LAST:
+        if cast.width and name != _LAST:
             found.append(Field(name=name or "data", source=source, offset=offset, width=cast.width, signed=cast.signed))
             offset += 8 * found[-1].bytes
     return found
@@ -57,11 +57,11 @@ def _values(shape, name: str, start: int):
 
 
 class AxiStreams(Component):
-    """`unit` with each stream X as a bus: s_axis_X_tdata, _tvalid, _tready, m_axis_X for outputs, and _tlast where the
-    payload has a field `last`.
+    """Wraps `unit` so that each stream X is a bus of s_axis_X_tdata, _tvalid and _tready, and of _tlast if the payload
+    has a field `last`. The buses of outputs are called m_axis_X.
 
     Args:
-        unit: Component. Its other ports stay as they are.
+        unit: Component to wrap. Its other ports are unchanged.
     """
 
     def __init__(self, unit: Component):
@@ -104,7 +104,7 @@ class AxiStreams(Component):
                 sign = value[-1] & field.signed
                 pairs.append((Cat(value, sign.replicate(8 * field.bytes - field.width)), bus))
         if _has_last(shape):
-            pairs.append((inner.p[LAST], getattr(self, f"{prefix}_tlast")))
+            pairs.append((inner.p[_LAST], getattr(self, f"{prefix}_tlast")))
         for left, right in pairs:
             m.d.comb += left.eq(right) if flow == In else right.eq(left)
 
@@ -119,4 +119,4 @@ def streams(unit: Component) -> dict[str, tuple]:
 
 def _has_last(shape) -> bool:
     """Whether a payload marks the last transfer of a packet."""
-    return isinstance(shape, data.StructLayout) and LAST in shape.members
+    return isinstance(shape, data.StructLayout) and _LAST in shape.members

@@ -1,4 +1,4 @@
-"""The control port: the gates of spec.registers."""
+"""The control port, which implements spec.registers."""
 
 from amaranth import *
 from amaranth.lib import stream, wiring
@@ -14,23 +14,23 @@ __all__ = ["Control"]
 class Control(wiring.Component):
     """Registers over AXI4-Lite.
 
-    Unknown addresses read 0 and take no effect when written; every response is OKAY. The low two bits of an address are
-    ignored. A command is done when its byte of CONTROL is written with its strobe.
+    An unknown address reads as 0, and writing it has no effect; every response is OKAY. The low two bits of an address
+    are ignored. A command is executed when its byte of CONTROL is written with its strobe.
 
     Args:
-        config: Configuration, which read-only registers tell.
+        config: Configuration; read-only registers hold some of its values.
 
     Members:
         s_axil_...: AXI4-Lite, 12-bit byte addresses, 32-bit data.
-        start, reset, clear: Out(1). Pulses, as `spec.registers.Control` has them.
+        start, reset, clear: Out(1). Pulses of the commands of `spec.registers.Control`.
         status: In(6). Bits of `spec.registers.Status`.
         error: In(4). Code of `spec.isa.Error`.
         error_address: In. Address of an instruction, or the end of the instruction buffer.
-        counter: Out(stream index). A counter to read; taken when it can be read now.
-        count: In(32). That counter, in the next cycle.
+        counter: Out(stream index). Request to read a counter; taken when it can be read now.
+        count: In(32). Value of that counter, in the next cycle.
 
     Timing:
-        A write takes 2 cycles, a read 3, that of a counter 4 or more.
+        A write takes 2 cycles, a read 3 cycles, and a read of a counter 4 or more.
     """
 
     def __init__(self, config: Config):
@@ -53,7 +53,7 @@ class Control(wiring.Component):
         return m
 
     def _write(self, m):
-        """Take address and data together, answer in the next cycle, with the pulses."""
+        """Take address and data together; respond, and give the pulses, in the next cycle."""
         take = Signal()
         m.d.comb += [
             take.eq(self.s_axil_awvalid & self.s_axil_wvalid & ~self.s_axil_bvalid),
@@ -73,7 +73,7 @@ class Control(wiring.Component):
             m.d.sync += self.s_axil_bvalid.eq(0)
 
     def _read(self, m):
-        """Take an address, look the register up or ask for a counter, answer."""
+        """Take an address, look up the register or request a counter, and respond."""
         address, value = Signal(10), Signal(32)
         first = Register.COUNTERS >> 2
         is_counter = (address >= first) & (address < first + len(registers.Counter))
@@ -104,7 +104,7 @@ class Control(wiring.Component):
                     m.next = "ADDRESS"
 
     def _registers(self):
-        """What each register but the counters reads."""
+        """Value of each register except the counters."""
         config = self.config
         return {
             Register.STATUS: self.status, Register.ERROR: self.error, Register.ERROR_ADDRESS: self.error_address,

@@ -1,4 +1,4 @@
-"""Event and time counters: the gates of golden.host.counters."""
+"""Event and time counters: golden.host.counters in hardware, with the counters of cycles."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -9,26 +9,25 @@ from concord.spec.registers import Counter
 
 __all__ = ["EventCounters"]
 
-BITS = 32  #: Of a counter.
-REST = 3  #: Cycles after a read in which no other is taken.
-MAXIMA = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)  #: Hold the largest value seen.
+BITS = 32  #: Number of bits of a counter.
+_REST = 3  #: Cycles after a read in which no other read is taken.
+MAXIMA = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)  #: They hold the largest value.
 
 
 class EventCounters(wiring.Component):
     """Saturating counters of 32 bits, all of which may grow in every cycle.
 
     Args:
-        widths: Bits by which each counter may grow in one cycle; of a maximum, its bits.
+        widths: Number of bits of each counter's increment in one cycle, or of the value of a maximum.
 
     Members:
-        add: In({name in lower case: bits}). What each counter grows by in this cycle; what a maximum is to hold.
-        clear: In(1). Set all to 0, and drop what `add` brings in this cycle.
-        counter: In(stream index). A counter to read; index as `spec.registers.Counter`. Not taken while clearing.
-        count: Out(32). That counter, in the next cycle: all that `add` brought before the cycle in which it was taken.
+        add: In({name in lower case: bits}). Increment of each counter in this cycle, or the value for a maximum.
+        clear: In(1). Sets all counters to 0 and ignores `add` in this cycle.
+        counter: In(stream index). Request to read a counter of `spec.registers.Counter`. Not taken while clearing.
+        count: Out(32). Value of that counter, in the next cycle, with all increments before the request was taken.
 
     Timing:
-        A read every 4 cycles. `clear`, and a reset, which clears too, hold reads back for as many cycles as there are
-        counters.
+        One read every 4 cycles. A `clear` or a reset, which also clears, delays reads by one cycle for each counter.
     """
 
     def __init__(self, widths: dict[Counter, int]):
@@ -50,7 +49,7 @@ class EventCounters(wiring.Component):
         pointer, index = Signal(range(count)), Signal(range(count))
         visit, turn = Signal(), Signal()  # a counter is visited; the pointer's
         last, updating = Signal(range(count)), Signal()  # the visit of the cycle before
-        clearing, rest = Signal(range(count + 1), init=count), Signal(range(REST + 1))
+        clearing, rest = Signal(range(count + 1), init=count), Signal(range(_REST + 1))
         m.d.comb += [
             self.counter.ready.eq((clearing == 0) & (rest == 0) & ~self.clear & ~(updating & (last == self.counter.p))),
             turn.eq(~(self.counter.valid & self.counter.ready)),
@@ -58,7 +57,7 @@ class EventCounters(wiring.Component):
             # A read has just visited the pointer's counter, whose total is not written yet: that will do.
             visit.eq(~self.clear & ~(turn & updating & (last == pointer))),
         ]
-        m.d.sync += [updating.eq(visit), last.eq(index), rest.eq(Mux(turn, rest - (rest != 0), REST))]
+        m.d.sync += [updating.eq(visit), last.eq(index), rest.eq(Mux(turn, rest - (rest != 0), _REST))]
         with m.If(turn):
             m.d.sync += pointer.eq(Mux(pointer == count - 1, 0, pointer + 1))
             m.d.sync += clearing.eq(clearing - (clearing != 0))
@@ -83,8 +82,8 @@ class EventCounters(wiring.Component):
         return m
 
     def _fronts(self, m, visit, index):
-        """Take what comes in; a visit empties a front that is not a maximum. Returns the front at `index`."""
-        longest = (len(Counter) + 1) * (REST + 1) // REST + 2  # cycles from one visit of a counter to its next
+        """Add the increments to the fronts; a visit empties a front, but no maximum. Returns the front at `index`."""
+        longest = (len(Counter) + 1) * (_REST + 1) // _REST + 2  # cycles from one visit of a counter to its next
         bits = {counter: width if counter in MAXIMA else bits_for(((1 << width) - 1) * longest)
                 for counter, width in self.widths.items()}
         fronts = {counter: Signal(width, name=f"front_{counter.name.lower()}") for counter, width in bits.items()}

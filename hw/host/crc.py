@@ -1,4 +1,4 @@
-"""CRC-32 of 32-bit units: the gates of zlib.crc32."""
+"""CRC-32 of 32-bit units: zlib.crc32 in hardware."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -6,13 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 __all__ = ["CRC32"]
 
-POLYNOMIAL = 0xEDB88320  #: IEEE 802.3, lowest bit first.
+_POLYNOMIAL = 0xEDB88320  #: IEEE 802.3, lowest bit first.
 
 
 def _remainder(value: int) -> int:
-    """`value`, lowest bit first, after division of 32 more places."""
+    """Remainder of `value`, lowest bit first, after 32 more bits of the division."""
     for _ in range(32):
-        value = value >> 1 ^ (POLYNOMIAL if value & 1 else 0)
+        value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
     return value
 
 
@@ -20,13 +20,13 @@ class CRC32(wiring.Component):
     """CRC-32 of a sequence of little-endian 32-bit units.
 
     With units as wide as the remainder, the next remainder is one linear function of `state ^ data`: half the gates of
-    the general form, in which both enter on their own.
+    the general form, which has two separate inputs.
 
     Members:
-        data: In(32). The next unit.
-        valid: In(1). Take it.
-        start: In(1). It is the first.
-        crc: Out(32). Of all units taken so far.
+        data: In(32). Next unit.
+        valid: In(1). The unit is taken.
+        start: In(1). The unit is the first of a sequence.
+        crc: Out(32). CRC of all units of the sequence so far.
 
     Timing:
         `crc` follows 1 cycle after a unit.

@@ -17,12 +17,12 @@ class HostRead(wiring.Component):
     """Reads words of a vector memory, while no program runs.
 
     Members:
-        i: In(stream {memory, address, count}). Taken with its last word.
-        request, grant, data: As in `AddressGenerator`.
-        o: Out(stream). Words, with what `MessageOutput` wants to know of them.
+        i: In(stream {memory, address, count}). Requests of the host; each is taken with its last word.
+        request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
+        o: Out(stream {word, memory, address, remaining}). Words for `MessageOutput`.
 
     Timing:
-        One word a cycle.
+        One word in each cycle.
     """
 
     def __init__(self, config: Config):

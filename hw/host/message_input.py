@@ -1,4 +1,4 @@
-"""Host messages to items: the gates of spec.messages.unpack."""
+"""Divides host messages into items: spec.messages.unpack in hardware."""
 
 from amaranth import *
 from amaranth.lib import enum, stream, wiring
@@ -17,44 +17,44 @@ __all__ = ["MessageInput"]
 
 
 class State(enum.Enum):
-    """What the next unit is."""
+    """Meaning of the next unit."""
 
     HEADER = 0
-    CHECK = 1  #: None: the header is judged, and kinds other than INPUT wait for the machine.
+    CHECK = 1  #: No unit: the header is checked, and kinds other than INPUT wait for the machine.
     PAYLOAD = 2
     PADDING = 3
-    CRC = 4  #: The last beat.
-    READ = 5  #: None: a READ is handed on.
+    CRC = 4  #: Units of the last beat.
+    READ = 5  #: No unit: a READ is passed on.
 
 
 class MessageInput(wiring.Component):
-    """Take messages apart.
+    """Checks messages and passes their items on.
 
-    A message that `spec.messages.unpack` refuses raises `error` and is discarded up to its TLAST. Nothing of a message
-    whose header is refused comes out; of one whose length, padding or CRC is wrong, items that came before are out
-    already (a READ is handed on only when its CRC has been found right).
+    A message that `spec.messages.unpack` refuses raises `error` and is discarded up to its TLAST. If its header is
+    wrong, none of its items are passed on. If its length, padding or CRC is wrong, the items before the error have
+    already been passed on, except for a READ, which is passed on only after its CRC.
 
     Args:
-        config: Configuration; READ and WRITE reach its vector memories, the header carries its digest.
+        config: Configuration; it gives the sizes of the memories and the digest that headers must hold.
 
     Members:
         i: In(stream {data, last}). Beats from the host.
-        idle: In(1). No program runs or is about to: kinds other than INPUT go on from their header.
-        reset: In(1). The message under way is discarded up to its TLAST, without an error. The unit is not to be reset
-            otherwise while the host keeps its place in a message.
+        idle: In(1). No program runs or is about to start, so that kinds other than INPUT may proceed.
+        reset: In(1). Discards the present message up to its TLAST, without an error. The unit must not be reset in
+            another way while the host is inside a message.
         net: Out(stream word). Words for NetQ.
         write: Out(stream {memory, address, word}). Words for vector memories.
         program: Out(stream {address, data}). Instructions.
         bias: Out(stream {address, data}). Words for BiasRf.
         packed: Out(stream {tile, integer, row, group, record, last}). Lane groups for MatrixRf.
         update: Out(stream {exponents, change, remaining, words}). Parameters for the lazy update.
-        read: Out(stream {memory, address, count}). A READ; taken when its last word has been read, because the next
-            message may overwrite the words.
+        read: Out(stream {memory, address, count}). Requests of READ messages; each is taken when its last word
+            has been read, because the next message may overwrite the words.
         error: Out(1). Pulse: a message was refused.
-        busy: Out(1). A message other than INPUT has passed `idle` and is under way: a program must not start.
+        busy: Out(1). A message of another kind than INPUT has passed `idle` and is not finished; no program may start.
 
     Timing:
-        One 32-bit unit per cycle in payloads while items are taken; an item comes out 1 cycle after its last unit.
+        One 32-bit unit in each cycle of a payload while items are taken. An item leaves 1 cycle after its last unit.
     """
 
     def __init__(self, config: Config):
@@ -76,8 +76,8 @@ class MessageInput(wiring.Component):
     def elaborate(self, platform):
         m = Module()
 
-        # Everything is judged unit by unit. `take` says that the state wants the unit at hand, `wrong` that the message
-        # is refused because of it; a refused message leaves the state machine, and `drop` eats it up to its end.
+        # Messages are checked unit by unit. `take` says that the state accepts the present unit, and `wrong` that the
+        # unit makes the message illegal. `drop` then discards the message up to its end, outside the state machine.
         unit, unit_valid, unit_ready = self._units(m)
         state, place, drop = Signal(State), Signal(2), Signal()
         take, wrong = Signal(), Signal()
@@ -153,7 +153,7 @@ class MessageInput(wiring.Component):
         return m
 
     def _units(self, m):
-        """The units of the beats that come in: a view of the first, whether it is there, and a signal that takes it."""
+        """Divide beats into units. Returns the present unit, whether it is valid, and a signal that takes it."""
         unit, valid, ready = Signal(message_payloads.Unit), Signal(), Signal()
         count = 8 * self.config.message_bytes // message_payloads.UNIT
         index = Signal(range(max(2, count)))  # at least a bit: Verilog has no signals without bits
@@ -169,7 +169,7 @@ class MessageInput(wiring.Component):
         return unit, valid, ready
 
     def _header(self, m, header, place, bits):
-        """Store one unit of the header, and whether it alone condemns the message."""
+        """Store one unit of the header, and whether it alone makes the message illegal."""
         with m.Switch(place):
             with m.Case(0):
                 kind, memory, flags, zero = (bits.word_select(k, 8) for k in range(4))
@@ -185,7 +185,7 @@ class MessageInput(wiring.Component):
                 m.d.sync += header.wrong.eq(header.wrong | (bits != self.config.digest))
 
     def _refused(self, m, header):
-        """Whether fields contradict each other, as `spec.messages.check` has it."""
+        """Whether the fields contradict each other by the rules of `spec.messages.check`."""
         config = self.config
         sizes = {mem: depth(config, mem) for mem in VRFS}
         others = {MessageKind.PACKED: config.matrix_tiles, MessageKind.BIAS: config.bias_words,

@@ -1,4 +1,4 @@
-"""The payload of a host message, item by item."""
+"""Divides the payload of a host message into items."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -13,23 +13,23 @@ __all__ = ["MessageItems"]
 
 
 class MessageItems(wiring.Component):
-    """Gather 32-bit units into items and hand each to the memory of its kind.
+    """Collects 32-bit units into items and passes each to the memory of its kind.
 
     Args:
-        config: Configuration.
+        config: Configuration of the machine.
 
     Members:
-        start: In(1). A payload begins; only while `waiting` is 0.
-        header: In({kind, memory, integer, address, count, wrong}). Of that payload, valid with `start`.
+        start: In(1). A payload begins; it must be low while `waiting` is high.
+        header: In({kind, memory, integer, address, count, wrong}). Header of that payload, valid with `start`.
         i: In(stream 32 bits). Units of the payload.
         last: Out(1). The unit that `i` takes next is the payload's last.
-        restart: In(1). Forget a half-gathered item; `reset` also forgets a whole one that waits.
-        waiting: Out(1). An item is not taken yet.
-        busy: Out(1). That item is for another place than NetQ.
-        net, write, program, bias, packed, update: as of `hw.host.message_input.MessageInput`.
+        restart: In(1). Drops an incomplete item. reset: In(1). Also drops a complete item that waits.
+        waiting: Out(1). A complete item waits to be taken.
+        busy: Out(1). That item is not for NetQ.
+        net, write, program, bias, packed, update: Out(stream). Items for each memory, as `MessageInput` passes them on.
 
     Timing:
-        One unit per cycle while items are taken; an item comes out 1 cycle after its last unit.
+        One unit in each cycle while items are taken. An item leaves 1 cycle after its last unit.
     """
 
     def __init__(self, config: Config):
@@ -48,19 +48,19 @@ class MessageItems(wiring.Component):
         })
 
     def _outs(self):
-        """Output stream of each kind that brings items."""
+        """Output stream of each kind that has items."""
         updates = {MessageKind.UPDATE: self.update} if self.config.lazy_update else {}
         return updates | {MessageKind.WRITE: self.write, MessageKind.PACKED: self.packed, MessageKind.BIAS: self.bias,
                           MessageKind.PROGRAM: self.program, MessageKind.INPUT: self.net}
 
     def _units(self, kind: MessageKind) -> int:
-        """Units of one item as it is handed on: a packed tile goes record by record."""
+        """Number of units of one item as it is passed on; a packed tile is passed on record by record."""
         count = item_bytes(self.config, kind) * 8 // message_payloads.UNIT
         return count // self.records if kind == MessageKind.PACKED else count
 
     @property
     def records(self) -> int:
-        """Records of a packed tile."""
+        """Number of records of a packed tile."""
         return self.config.native_dim * self.config.groups
 
     def elaborate(self, platform):

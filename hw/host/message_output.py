@@ -1,4 +1,4 @@
-"""Words to host messages: the gates of spec.messages.pack."""
+"""Makes host messages of words: spec.messages.pack in hardware."""
 
 from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
@@ -13,34 +13,34 @@ __all__ = ["MessageOutput"]
 
 
 class State(enum.Enum):
-    """What the next unit is."""
+    """Meaning of the next unit."""
 
-    IDLE = 0  #: None: no message is under way.
+    IDLE = 0  #: No unit: no message has begun.
     HEADER = 1
     PAYLOAD = 2
     PADDING = 3
-    CRC = 4  #: The last beat.
+    CRC = 4  #: Units of the last beat.
 
 
 class MessageOutput(wiring.Component):
-    """Put messages together: OUTPUT of words from NetQ, READ of words that answer one, UPDATED of parameters.
+    """Makes messages: OUTPUT for words from NetQ, READ for words that the host requested, UPDATED for parameters.
 
     Args:
-        config: Configuration.
+        config: Configuration of the machine.
 
     Members:
-        net: In(stream {word, remaining}). Words of OUTPUT messages; `remaining` words of the message are left with this
-            one, so the first word tells how many it has.
+        net: In(stream {word, remaining}). Words of OUTPUT messages; `remaining` counts the words left in the message,
+            this one included, so the first word gives the length.
         reply: In(stream {word, memory, address, remaining}). Words of READ messages; memory and address stay the same
             through one message.
         updated: In(stream {word, exponents, remaining}). Words of UPDATED messages.
-        reset: In(1). A message whose words are not complete is brought to an end: its CRC is wrong, so that the host
-            finds it damaged and is ready for the next. `net` and `reply` lose what they held in the same cycle.
+        reset: In(1). Ends an incomplete message with a wrong CRC, so that the host discards it and is ready for the
+            next one. `net` and `reply` are cleared in the same cycle.
         o: Out(stream {data, last}). Beats to the host.
-        busy: Out(1). Something is under way that `o` has not handed over.
+        busy: Out(1). A message has begun that `o` has not sent completely.
 
     Timing:
-        One 32-bit unit per cycle while `o` is taken; 1 cycle before a message and 1 before its CRC.
+        One 32-bit unit in each cycle while `o` is taken, and 1 more cycle before a message and before its CRC.
     """
 
     def __init__(self, config: Config):
@@ -58,7 +58,7 @@ class MessageOutput(wiring.Component):
     def elaborate(self, platform):
         m = Module()
 
-        # The mirror image of MessageInput: a state machine that says what the next unit is.
+        # Like MessageInput, this is a state machine over the meaning of the next unit.
         unit, unit_valid, unit_ready = Signal(message_payloads.Unit), Signal(), Signal()
         partial = self._beats(m, unit, unit_valid, unit_ready)
         state, place, damaged = Signal(State), Signal(range(max(4, self.config.mfu_lanes // 2))), Signal()
@@ -66,7 +66,7 @@ class MessageOutput(wiring.Component):
         m.d.comb += accept.eq(unit_valid & unit_ready)
 
         m.submodules.crc = crc = CRC32()
-        # The CRC sees each unit a cycle late: a register stands in front of so wide a sum.
+        # A register in front of this wide sum delays each unit of the CRC by one cycle.
         m.d.comb += crc.data.eq(self.o.p.data[-message_payloads.UNIT:])
         m.d.sync += [crc.valid.eq(accept), crc.start.eq((state == State.HEADER) & (place == 0))]
 
@@ -112,7 +112,7 @@ class MessageOutput(wiring.Component):
         return m
 
     def _source(self, m):
-        """The stream under way: its messages' kind, its word, a signal that takes it, and the bits of a header."""
+        """The present stream: the kind of its messages, its word, a signal that takes it, and the bits of a header."""
         kind = Signal(8, init=MessageKind.OUTPUT)
         item = Signal(data.StructLayout({"word": word(self.config), "remaining": 32, "valid": 1}))
         taken = Signal()  # apart from `item`, of which it follows: tools see no loop then
@@ -131,7 +131,7 @@ class MessageOutput(wiring.Component):
         return kind, item, taken, header
 
     def _beats(self, m, unit, valid, ready):
-        """Gather units into the beats of `o`. Returns whether a beat is half gathered."""
+        """Collect units into the beats of `o`. Returns whether a beat is incomplete."""
         count = 8 * self.config.message_bytes // message_payloads.UNIT
         index = Signal(range(max(2, count)))  # at least a bit: Verilog has no signals without bits
         m.d.comb += [ready.eq(~self.o.valid | self.o.ready), unit.end.eq(index == count - 1)]

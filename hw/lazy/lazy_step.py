@@ -1,9 +1,9 @@
-"""One element of the lazy update, as stages that registers may separate.
+"""The lazy update of one element, as stages that registers may separate.
 
-An element is a mapping of values, to which each stage adds. The control of a block, the same for all its elements, is
-another. Without a change of the exponent, v = residual + aligned update is what
-steps; with one, v = -round(joint / 2**change) is, and the mantissa begins at 0: either way a mantissa falls by
-round(v / 2**t), and the residual is what is left of v.
+An element is a mapping of values, and each stage adds values to it. The control is another mapping, which all elements
+of a pass share. Without a change of the exponent, v is the
+residual plus the aligned update. With a change, v = -round(joint / 2**change), and the mantissa begins at 0. In both
+cases the mantissa falls by round(v / 2**t), and the residual is the rest of v.
 """
 
 from functools import partial
@@ -18,48 +18,48 @@ __all__ = ["change_shape", "control", "joint", "joint_shape", "set_out", "stages
 
 
 def _limit_bits(fmt: LazyFormat) -> int:
-    """Bits of the largest magnitude of an aligned update."""
+    """Number of bits of the largest magnitude of an aligned update."""
     return fmt.limit.bit_length()
 
 
 def change_shape(fmt: LazyFormat) -> Shape:
-    """By how much an exponent changes."""
+    """Shape of the change of an exponent."""
     return signed(bits_for(fmt.changes[-1]) + 1)
 
 
 def joint_shape(fmt: LazyFormat) -> Shape:
-    """A joint value or its negative."""
+    """Shape of a joint value or its negative."""
     return signed(fmt.joint_bits)
 
 
 def _scale_bits(fmt: LazyFormat) -> int:
-    """Bits of a change of the exponent, counted from the lowest."""
+    """Number of bits of a change of the exponent, counted from the lowest change."""
     return bits_for(len(fmt.changes) - 1)
 
 
 def _right_bits(fmt: LazyFormat) -> int:
-    """Bits of the shift that aligns an update, counted from the largest shift to the left that matters."""
+    """Number of bits of the shift that aligns an update, counted from the largest left shift that matters."""
     return bits_for(_limit_bits(fmt) + fmt.update + 1)
 
 
 def control(block: data.View, fmt: LazyFormat) -> dict:
-    """What all elements of a pass share; `distance` becomes `right` one stage later."""
+    """Values that all elements of a pass share; `distance` becomes `right` one stage later."""
     return {"exponent": block.exponent, "update_exponent": block.update_exponent,
             "distance": block.exponent - block.update_exponent + (fmt.alignment(0, 0) + _limit_bits(fmt)),
             "scale": (block.change - fmt.changes[0])[:_scale_bits(fmt)], "changes": block.change != 0}
 
 
 def set_out(shared: dict, fmt: LazyFormat) -> dict:
-    """What the first stage adds to the control: an alignment limited to where it makes a difference."""
+    """Values that the first stage adds to the control: the alignment, limited to the range in which it matters."""
     right = clamp(shared["distance"], 0, _limit_bits(fmt) + fmt.update + 1)
     return {"right": right[:_right_bits(fmt)]}
 
 
 def stages(fmt: LazyFormat) -> list:
-    """Functions of an element and its control, each of which gives what its stage adds to the element.
+    """Functions of an element and its control, each of which returns the values that its stage adds to the element.
 
-    The last one leaves `mantissa` and `residual`, the flags `moved`, `rounded`, `limited`, `outside`, `large`, `holds`
-    and `updated`; `fall`, the negative joint value, stands behind stage `joint`.
+    After the last stage, the element has `mantissa`, `residual` and the flags `moved`, `rounded`, `limited`, `outside`,
+    `large`, `holds` and `updated`. After the stage `joint` it has `fall`, the negative joint value.
     """
     align = [partial(_align, low=low) for low in digits(_right_bits(fmt))]
     rescale = [partial(_rescale, low=low) for low in digits(_scale_bits(fmt))]
@@ -71,7 +71,7 @@ def stages(fmt: LazyFormat) -> list:
 def _magnitude(e, shared, fmt):
     update, negative = e["update"], e["update"][-1]
     size = ((update ^ negative.replicate(fmt.update)) + negative)[:fmt.update]
-    # One bit of fraction, and room for the largest shift to the left.
+    # One fraction bit, and space for the largest left shift.
     return {"negative": negative, "value": Cat(Const(0, _limit_bits(fmt) + 1), size), "updated": update.any(),
                 "holds": Cat(e["mantissa"], e["residual"]).any()}
 
@@ -87,7 +87,7 @@ def _compare(e, shared, fmt):
 
 
 def _limit(e, shared, fmt):
-    """The magnitude without its fraction, and whether it must be rounded up; neither if it is limited."""
+    """The magnitude without its fraction, and whether it rounds up; a limited magnitude has the limit and does not."""
     half, whole = e["value"][0], e["value"][1:1 + _limit_bits(fmt)]
     limited = e["above"] | (e["full"] & half)
     return {"limited": limited, "up": half & ~limited, "whole": whole | limited.replicate(_limit_bits(fmt))}
@@ -106,12 +106,12 @@ def _total(e, shared, fmt):
 
 
 def joint(e, shared, fmt):
-    """The joint value with its sign changed, because it falls by what the residual gains."""
+    """The negative joint value, which grows by the same amount as the residual."""
     return {"fall": (e["total"] - (e["mantissa"] << fmt.shift))[:fmt.joint_bits].as_signed()}
 
 
 def _choose(e, shared, fmt):
-    """What steps over, with room for one fraction bit and one shift to the left."""
+    """The value v, with space for one fraction bit and one left shift."""
     v = Mux(shared["changes"], e["fall"], e["total"]).as_signed()
     return {"v": Cat(Const(0, 2), v).as_signed(), "rounded": Const(0)}
 
@@ -123,13 +123,13 @@ def _rescale(e, shared, fmt, low):
 
 def _nearest(e, shared, fmt):
     half, v = e["v"][0], e["v"][1:].as_signed()
-    up = half & (~v[-1] | e["rounded"])
-    return {"v": add_carry(v, Const(0, v.shape()), up), "rounded": e["rounded"] | half}
+    round_up = half & (~v[-1] | e["rounded"])
+    return {"v": add_carry(v, Const(0, v.shape()), round_up), "rounded": e["rounded"] | half}
 
 
 def _half(e, shared, fmt):
-    up, rest = apart(e["v"], fmt.shift)
-    return {"up": up, "residual": rest, "before": e["mantissa"],
+    round_up, rest = apart(e["v"], fmt.shift)
+    return {"up": round_up, "residual": rest, "before": e["mantissa"],
                 "begin": Mux(shared["changes"], 0, e["mantissa"]).as_signed()}
 
 
@@ -155,5 +155,5 @@ def _moved(e, shared, fmt):
 
 
 def _extend(value, bits: int):
-    """A signed value in more bits."""
+    """A signed value, extended to more bits."""
     return Cat(value, value[-1].replicate(bits - len(value))).as_signed()

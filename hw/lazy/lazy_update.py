@@ -1,4 +1,4 @@
-"""The lazy update as a stream: the gates of golden.lazy.lazy_update.one_pass."""
+"""The lazy update on streams: golden.lazy.lazy_update.one_pass in hardware."""
 
 from operator import add, or_
 
@@ -17,57 +17,57 @@ from concord.spec.training import EXPONENT_BITS, MOST_LANES, LazyFormat
 
 __all__ = ["LazyUpdate", "lazy_block", "lazy_elements", "lazy_parameters"]
 
-PASSES = 16  # taken and not yet answered, at most
-MARGIN = 4  # words held beyond those in the pipeline: the latency of their queue, and a cycle each way
-FLAGS = ("outside", "large", "holds", "updated")  # of an element; of a pass, if any has it
-COUNTED = {"steps": "moved", "rounded": "rounded", "saturations": "limited"}  # and what of an element
+PASSES = 16  # largest number of passes that are taken and not answered yet
+MARGIN = 4  # words held beyond the pipeline: latency of the queue, and a cycle in each direction
+FLAGS = ("outside", "large", "holds", "updated")  # a pass has each flag that one of its elements has
+_COUNTED = {"steps": "moved", "rounded": "rounded", "saturations": "limited"}  # and the flags that they count
 
 
 def lazy_block(fmt: LazyFormat) -> data.StructLayout:
-    """What one pass of a block needs: stored exponents E - E_MIN, and by how much its own is to change."""
+    """What one pass of a tensor needs: stored exponents E - E_MIN, and by how much its own is to change."""
     return data.StructLayout({
         "exponent": EXPONENT_BITS, "update_exponent": EXPONENT_BITS, "change": change_shape(fmt)})
 
 
 def lazy_parameters(fmt: LazyFormat, lanes: int) -> data.StructLayout:
-    """One word of parameters; `last` on the last one of a block."""
+    """One word of parameters; `last` on the last one of a tensor."""
     return data.StructLayout({"mantissas": data.ArrayLayout(signed(fmt.bits), lanes),
                               "residuals": data.ArrayLayout(signed(fmt.residual), lanes), "last": 1})
 
 
 def lazy_elements(fmt: LazyFormat, lanes: int) -> data.StructLayout:
-    """One word of parameters and their updates. Lanes beyond the end of a block are zeros."""
+    """One word of parameters and their updates. Lanes beyond the end of a tensor are zeros."""
     return data.StructLayout({"mantissas": data.ArrayLayout(signed(fmt.bits), lanes),
                               "residuals": data.ArrayLayout(signed(fmt.residual), lanes),
                               "updates": data.ArrayLayout(signed(fmt.update), lanes), "last": 1})
 
 
 class LazyUpdate(wiring.Component):
-    """Subtract updates from parameters, one block after another, each in as many passes as it asks for.
+    """Subtract updates from parameters, one tensor after another, each in as many passes as it asks for.
 
-    A pass streams a block through once. Its answer says whether what came out stands, or the block must pass once more
-    from where it began: with its exponent changed, or with the exponent of its update.
+    A pass streams a tensor through once. Its answer says whether what came out stands, or whether the tensor must pass
+    once more from where it began: with its exponent changed, or with the exponent of its update.
 
     Args:
-        fmt:   Widths.
-        lanes: Parameters of a word.
+        fmt:   Widths of parameters and updates.
+        lanes: Number of parameters in a word.
 
     Members:
         block: In(stream {exponent, update_exponent, change}). One for each pass.
-        i: In(stream {mantissas, residuals, updates, last}). Lanes beyond the end of a block are zeros.
-        o: Out(stream {mantissas, residuals, last}).
-        answer: Out(stream {ask, change, steps, rounded, saturations}). One for each pass, behind its last word.
+        i: In(stream {mantissas, residuals, updates, last}). Parameters and updates; lanes after the end are zeros.
+        o: Out(stream {mantissas, residuals, last}). Words of new parameters.
+        answer: Out(stream {repeat, change, steps, rounded, saturations}). One for each pass, after its last word.
         clear: In(1). Set the totals to 0.
         totals: Out({steps, rounded, saturations, changes}). Sums over the answers taken that ask for nothing, of 32
             bits, saturating.
 
     Timing:
-        One word a cycle in and out, from block to block too: where passes have fewer than four words, or fewer than
+        One word a cycle in and out, from tensor to tensor too: where passes have fewer than four words, or fewer than
         `search` and their values leave their range, answers may hold back the words of later ones. The first word comes
         out `latency` cycles after it went in.
 
     Raises:
-        ValueError: lanes out of their range.
+        ValueError: `lanes` is out of its range.
     """
 
     def __init__(self, fmt: LazyFormat, lanes: int):
@@ -83,17 +83,17 @@ class LazyUpdate(wiring.Component):
 
     @property
     def depth(self) -> int:
-        """Cycles from a word taken to its parameters made."""
+        """Cycles from a word at `i` to its computed parameters."""
         return 1 + len(self.stages)
 
     @property
     def latency(self) -> int:
-        """Cycles from a word taken to its parameters, valid."""
+        """Cycles from a word at `i` to its parameters at `o`."""
         return self.depth + 2
 
     @property
     def search(self) -> int:
-        """Most cycles from one answer to the next."""
+        """Largest number of cycles from one answer to the next."""
         return self.fmt.changes[-1] + 3
 
     def elaborate(self, platform):
@@ -129,7 +129,7 @@ class LazyUpdate(wiring.Component):
         return m
 
     def _pipeline(self, m, shared):
-        """The elements of a word behind all stages, their control; one cycle later, the ends of what they fall by."""
+        """The elements of a word after all stages, and their control; one cycle later, the extremes of their falls."""
         words = zip(self.i.p.mantissas, self.i.p.residuals, self.i.p.updates, strict=True)
         lanes = [Registered(m, dict(zip(("mantissa", "residual", "update"), word, strict=True))) for word in words]
         shared, ends = Registered(m, shared), None
@@ -145,11 +145,11 @@ class LazyUpdate(wiring.Component):
             for function in (_lesser, _greater)]
 
     def _summarise(self, m, made, lanes, shared, extremes, summary):
-        """Bring the elements of a pass to one summary; `shared` and `extremes` come one cycle after `lanes`."""
+        """Reduce the elements of a pass to one summary; `shared` and `extremes` come one cycle after `lanes`."""
         word, first = delay_control(m, made, 1), shared["first"]
 
         def total(value, function, shape):
-            """A value brought over all words of a pass."""
+            """A value reduced over all words of a pass."""
             kept = Signal(shape)
             with m.If(word):
                 m.d.sync += kept.eq(Mux(first, value, function(kept, value)))
@@ -159,7 +159,7 @@ class LazyUpdate(wiring.Component):
                  zip(("lowest", "highest"), extremes, (_lesser, _greater), strict=True)}
         for name in FLAGS:
             found[name] = total(delay(m, Cat(lane[name] for lane in lanes).any(), 1), or_, 1)
-        for name, flag in COUNTED.items():
+        for name, flag in _COUNTED.items():
             number = delay(m, tree([lane[flag] for lane in lanes], add), 1)
             found[name] = _saturated(total(number, _grown, COUNT + 1))
         for name in ("exponent", "update_exponent", "changes"):
@@ -168,7 +168,7 @@ class LazyUpdate(wiring.Component):
         m.d.comb += summary.valid.eq(delay_control(m, word & shared["last"], 1))
 
     def _reply(self, m, exponent_search, answered):
-        """Hold an answer until the last word of its pass has left, and add up what stands."""
+        """Hold an answer until the last word of its pass has left, and add up the counts of final passes."""
         answer, left = exponent_search.o, Signal(range(PASSES + 1))
         leaves = self.o.valid & self.o.ready & self.o.p.last
         m.d.sync += left.eq(left + leaves - answered)
@@ -178,7 +178,7 @@ class LazyUpdate(wiring.Component):
         for name, number in stands.items():
             with m.If(self.clear):
                 m.d.sync += self.totals[name].eq(0)
-            with m.Elif(answered & (answer.p.ask == 0)):
+            with m.Elif(answered & (answer.p.repeat == 0)):
                 m.d.sync += self.totals[name].eq(_saturated(self.totals[name] + number))
 
 
@@ -193,11 +193,11 @@ def _greater(a, b):
 
 
 def _grown(count, number):
-    """A count of 33 bits, whose highest one stays once it is set."""
+    """A count of 33 bits, whose highest bit is sticky."""
     total = count[:COUNT] + number
     return Cat(total[:COUNT], total[COUNT] | count[COUNT])
 
 
 def _saturated(value):
-    """A sum, of 32 bits."""
+    """A sum that saturates at 32 bits."""
     return value[:COUNT] | value[COUNT].replicate(COUNT)

@@ -1,4 +1,4 @@
-"""Shifts with rounding half away from zero, in pieces that registers may separate."""
+"""Shifts with rounding half away from zero, as stages that registers may separate."""
 
 from functools import reduce
 from operator import or_
@@ -7,17 +7,17 @@ from amaranth import *
 
 __all__ = ["add_carry", "apart", "clamp", "digits", "shift_digit", "tree"]
 
-DIGIT = 2  #: Bits of a shift's amount that one stage takes.
+_DIGIT = 2  #: Number of bits of a shift amount that one stage handles.
 
 
 def digits(amount_bits: int) -> list[int]:
-    """The lowest bit of each digit of a shift's amount, from the highest digit."""
-    return list(reversed(range(0, amount_bits, DIGIT)))
+    """Lowest bit of each digit of a shift amount, from the highest digit down."""
+    return list(reversed(range(0, amount_bits, _DIGIT)))
 
 
 def shift_digit(value, amount, low: int):
     """`value` shifted right by the digit of `amount` that begins at bit `low`, and whether a one was lost."""
-    digit = amount[low:low + DIGIT]
+    digit = amount[low:low + _DIGIT]
     lost = reduce(or_, ((digit == n) & value[:n << low].any() for n in range(1, 1 << len(digit))))
     return value >> Cat(Const(0, low), digit), lost
 
@@ -29,9 +29,9 @@ def add_carry(a, b, carry):
 
 
 def apart(value, places: int):
-    """Whether round(value / 2**places) is one above the floor, and what is left then: value - (rounded << places)."""
-    up = value[places - 1] & (~value[-1] | value[:places - 1].any())
-    return up, Cat(value[:places], up).as_signed()
+    """Whether round(value / 2**places) is one above the floor, and the rest value - (rounded << places)."""
+    round_up = value[places - 1] & (~value[-1] | value[:places - 1].any())
+    return round_up, Cat(value[:places], round_up).as_signed()
 
 
 def clamp(value, low: int, high: int):
@@ -40,7 +40,7 @@ def clamp(value, low: int, high: int):
 
 
 def tree(values: list, function, later=lambda value: value):
-    """All values brought to one by a function of two, with `later` behind each level."""
+    """Reduce all values to one by a function of two values, with `later` after each level."""
     while len(values) > 1:
         pairs = zip(values[::2], values[1::2], strict=False)
         values = [later(value) for value in [*(function(*pair) for pair in pairs), *values[len(values) & ~1:]]]

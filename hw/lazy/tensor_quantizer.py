@@ -1,4 +1,4 @@
-"""Exact sums to blocks of training: the gates of golden.lazy.tensor.measure and golden.lazy.tensor.requantise."""
+"""Exact sums to training tensors: the gates of golden.lazy.tensor.measure and golden.lazy.tensor.requantise."""
 
 from operator import or_
 
@@ -16,20 +16,20 @@ from concord.spec.training import E_MAX, E_MIN, EXPONENT_BITS
 
 __all__ = ["WIDTHS", "TensorQuantizer", "block_mantissas", "block_order", "block_sums"]
 
-WIDTHS = (8, 16, 32)  #: Bits of mantissas, by their code.
-LSB = signed(10)  #: Exponent of one unit of the sums.
+WIDTHS = (8, 16, 32)  #: Widths of mantissas, by their code.
+_LSB = signed(10)  #: Exponent of one unit of the sums.
 WIDEST = WIDTHS[-1]
-PASSES = 16  # taken and not yet measured, at most
+PASSES = 16  # largest number of passes that are taken and not measured yet
 MARGIN = 4  # words held beyond those in the pipeline
 
 
 def block_order() -> data.StructLayout:
-    """What one pass of a block is for: to measure it, or to convert it under a stored exponent E - E_MIN."""
-    return data.StructLayout({"lsb": LSB, "bits": range(len(WIDTHS)), "convert": 1, "exponent": EXPONENT_BITS})
+    """What one pass of a tensor is for: to measure it, or to convert it under a stored exponent E - E_MIN."""
+    return data.StructLayout({"lsb": _LSB, "bits": range(len(WIDTHS)), "convert": 1, "exponent": EXPONENT_BITS})
 
 
 def block_sums(sum_bits: int, lanes: int) -> data.StructLayout:
-    """One word of sums; `last` on the last one of a block. Lanes beyond the end of a block are zeros."""
+    """One word of sums; `last` on the last one of a tensor. Lanes beyond the end of a tensor are zeros."""
     return data.StructLayout({"sums": data.ArrayLayout(signed(sum_bits), lanes), "last": 1})
 
 
@@ -39,28 +39,30 @@ def block_mantissas(lanes: int) -> data.StructLayout:
 
 
 class TensorQuantizer(wiring.Component):
-    """Measure blocks, E = ceil(log2 max |sum|) + lsb, and convert them, clip(round(sum * 2**(lsb - (E - (bits - 1))))).
+    """Measure training tensors, E = ceil(log2 max |sum|) + lsb, and convert them.
+
+    A mantissa is clip(round(sum * 2**(lsb - (E - (bits - 1))))), rounded half away from zero.
 
     Args:
-        sum_bits: Of a sum, sign included.
-        lanes:    Sums of a word.
+        sum_bits: Number of bits of a sum, sign included.
+        lanes:    Number of sums in a word.
 
     Members:
         block: In(stream {lsb, bits, convert, exponent}). One for each pass; the exponent only counts in a conversion.
-        i: In(stream {sums, last}). Lanes beyond the end of a block are zeros.
+        i: In(stream {sums, last}). Words of sums; lanes beyond the end of a tensor are zeros.
         measured: Out(stream {exponent}). One for each pass that measures, stored as E - E_MIN.
-        o: Out(stream {mantissas, last}). The words of passes that convert.
+        o: Out(stream {mantissas, last}). Words of the passes that convert.
 
     Timing:
-        One word a cycle in and out, from block to block too. Mantissas come `latency` cycles after their sums.
+        One word a cycle in and out, from tensor to tensor too. Mantissas come `latency` cycles after their sums.
 
     Raises:
-        ValueError: sum_bits out of its range.
+        ValueError: `sum_bits` is out of its range.
     """
 
     def __init__(self, sum_bits: int, lanes: int):
         if not 2 <= sum_bits <= 62:
-            raise ValueError(f"a block quantiser takes sums of 2 to 62 bits, not {sum_bits}")
+            raise ValueError(f"a tensor quantizer takes sums of 2 to 62 bits, not {sum_bits}")
         self.sum_bits, self.lanes = sum_bits, lanes
         self.right_bits = bits_for(WIDEST + sum_bits + 1)
         super().__init__({
@@ -70,12 +72,12 @@ class TensorQuantizer(wiring.Component):
 
     @property
     def depth(self) -> int:
-        """Cycles from sums taken to mantissas made."""
+        """Cycles from sums at `i` to their computed mantissas."""
         return 1 + 1 + len(digits(self.right_bits)) + 4
 
     @property
     def latency(self) -> int:
-        """Cycles from sums taken to mantissas, valid."""
+        """Cycles from sums at `i` to their mantissas at `o`."""
         return self.depth + 2
 
     def elaborate(self, platform):
@@ -110,14 +112,14 @@ class TensorQuantizer(wiring.Component):
         return m
 
     def _control(self, block):
-        """What all sums of a pass share. `distance` is the shift to the right, from one that takes all out of range."""
+        """Values that all sums of a pass share. `distance` is the right shift, counted from the largest left shift."""
         below = Mux(block.bits == 0, WIDTHS[0], Mux(block.bits == 1, WIDTHS[1], WIDTHS[2]))
         return {"bits": block.bits, "lsb": block.lsb,
                 "distance": block.exponent - block.lsb - below + (E_MIN + 1 + WIDEST)}
 
     def _measure(self, m, word, lanes, shared, exponents):
-        """The length of the largest |sum| - 1 is that of them all with a bitwise or."""
-        found = Signal(self.sum_bits)  # the highest bit: any sum at all
+        """Measure the length of the largest |sum| - 1, which is the length of the bitwise or of all of them."""
+        found = Signal(self.sum_bits)  # the highest bit says that a sum is not zero
         now = delay(m, tree([Cat(lane["below"], 1) & lane["some"].replicate(self.sum_bits) for lane in lanes], or_), 1)
         first, last, lsb = (delay(m, shared[name], 1) for name in ("first", "last", "lsb"))
         with m.If(delay_control(m, word, 1)):
@@ -135,7 +137,7 @@ class TensorQuantizer(wiring.Component):
             exponents.valid.eq(delay_control(m, delay_control(m, word, 1) & last, 2 + steps))]
 
     def _convert(self, m, word, lanes, shared, words):
-        """Align, round, look for what is out of range, negate and limit."""
+        """Align, round, detect mantissas out of range, negate and limit."""
         stages = [lambda lane, shared, low=low: {"value": shift_digit(lane["value"], shared["right"], low)[0]}
                   for low in digits(self.right_bits)]
         for stage in (*stages, nearest, _find_beyond, _negate, limit):
@@ -146,7 +148,7 @@ class TensorQuantizer(wiring.Component):
 
 
 def _magnitude(value):
-    """|sum| below room for the largest shift to the left and one bit of fraction, and |sum| - 1."""
+    """|sum|, with space above it for the largest left shift and below it for one fraction bit; and |sum| - 1."""
     negative = value[-1]
     flipped = value ^ negative.replicate(len(value))
     return {"negative": negative, "some": value.any(),
@@ -155,23 +157,23 @@ def _magnitude(value):
 
 
 def nearest(lane, shared):
-    """The magnitude to the nearest integer, ties away from zero."""
+    """The magnitude, rounded to the nearest integer, ties away from zero."""
     return {"rounded": lane["value"][1:WIDEST + 1] + lane["value"][0], "beyond": lane["value"][WIDEST + 1:].any()}
 
 
 def _find_beyond(lane, shared):
-    """Whether a mantissa is at the end of its range or beyond it."""
+    """Whether a mantissa reaches the end of its range or exceeds it."""
     above = Array(lane["rounded"][bits - 1:].any() for bits in WIDTHS)
     return {"beyond": lane["beyond"] | above[shared["bits"]]}
 
 
 def _negate(lane, shared):
-    """The number with its sign, and the end of the range on its side: the highest mantissa, or its complement."""
+    """The number with its sign, and the limit for this sign: the highest mantissa, or its complement."""
     end = Array(Const((1 << bits - 1) - 1, WIDEST) for bits in WIDTHS)[shared["bits"]]
     sign = lane["negative"].replicate(WIDEST)
     return {"mantissa": ((lane["rounded"][:WIDEST] ^ sign) + lane["negative"])[:WIDEST], "end": end ^ sign}
 
 
 def limit(lane, shared):
-    """The mantissa."""
+    """The mantissa, limited to its range."""
     return {"mantissa": Mux(lane["beyond"], lane["end"], lane["mantissa"])}

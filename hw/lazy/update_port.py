@@ -1,4 +1,4 @@
-"""The lazy update behind host messages."""
+"""Connects the lazy update to host messages."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -13,16 +13,16 @@ __all__ = ["UpdatePort"]
 
 
 class UpdatePort(wiring.Component):
-    """Sends the blocks of UPDATE messages through a lazy-update unit, and makes the words of UPDATED of what comes out.
+    """Sends the tensors of UPDATE messages through a lazy-update unit, and makes UPDATED messages of what comes out.
 
     Args:
         config: The machine; the unit takes mfu_lanes parameters a cycle.
 
     Members:
-        i: In(stream {exponents, change, remaining, words}). Parameters of a block.
-        o: Out(stream {word, exponents, remaining}). Mantissas and residuals in turn; the word that ends a block has
+        i: In(stream {exponents, change, remaining, words}). Parameters of a tensor.
+        o: Out(stream {word, exponents, remaining}). Mantissas and residuals in turn; the word that ends a tensor has
             what the unit asks for in its first lane, and the change in its second.
-        events: Out. Of a pass that stands, when it ends: what the counters of lazy updates grow by.
+        events: Out. Increments of the counters of lazy updates, when a final pass ends.
 
     Timing:
         M parameters every two cycles: two words of a host message carry them away.
@@ -45,8 +45,8 @@ class UpdatePort(wiring.Component):
         return m
 
     def _enter(self, m, unit, blocks):
-        """The first item of a block begins it in the unit and notes what its words will want to know."""
-        item, begun = self.i.p, Signal()  # the block of this item has been announced
+        """The first item of a tensor begins it in the unit and notes what its words will want to know."""
+        item, begun = self.i.p, Signal()  # the tensor of this item has been announced
         announce = Signal()
         m.d.comb += [
             announce.eq(self.i.valid & ~begun & unit.block.ready & blocks.i.ready),
@@ -75,7 +75,8 @@ class UpdatePort(wiring.Component):
             out.p.exponents.eq(block.exponents), out.p.remaining.eq(block.words - sent),
             moved.eq(out.valid & out.ready)]
         with m.If(ending):
-            m.d.comb += [out.valid.eq(answer.valid), out.p.word[0].eq(answer.p.ask), out.p.word[1].eq(answer.p.change),
+            m.d.comb += [out.valid.eq(answer.valid),
+                         out.p.word[0].eq(answer.p.repeat), out.p.word[1].eq(answer.p.change),
                          answer.ready.eq(out.ready), blocks.o.ready.eq(moved)]
         with m.Else():
             m.d.comb += [out.valid.eq(unit.o.valid), unit.o.ready.eq(out.ready & second)]
@@ -84,7 +85,7 @@ class UpdatePort(wiring.Component):
         with m.If(moved):
             m.d.sync += [sent.eq(Mux(ending, 0, sent + 1)), second.eq(~ending & ~second),
                          ending.eq(~ending & second & unit.o.p.last)]
-        stands = moved & ending & (answer.p.ask == 0)
+        stands = moved & ending & (answer.p.repeat == 0)
         m.d.comb += [self.events.changes.eq(stands & block.changed),
                      *(self.events[name].eq(Mux(stands, answer.p[name], 0))
                        for name in ("steps", "rounded", "saturations"))]

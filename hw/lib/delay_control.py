@@ -1,4 +1,4 @@
-"""Delay lines of bits that make something happen."""
+"""Delay lines of control bits, which a reset clears."""
 
 from amaranth import *
 
@@ -6,7 +6,7 @@ __all__ = ["delay_control"]
 
 
 def delay_control(m: Module, signal, cycles: int):
-    """`signal` as it was `cycles` cycles ago, and low after a reset, unlike `hw.lib.pipeline.delay`."""
+    """`signal`, delayed by `cycles` cycles. Unlike with `hw.lib.pipeline.delay`, a reset clears the delay line."""
     for _ in range(cycles):
         later = Signal()
         m.d.sync += later.eq(signal)

@@ -1,4 +1,4 @@
-"""What the binary16 units share: the format on wires, counting and shifting, and the step that rounds.
+"""Parts that the binary16 units share: the format on wires, leading zeros, shifts and the rounding step.
 
 An exponent field e and an 11-bit significand s, hidden bit included, make the bits `(e - 1 << 10) + s`: a subnormal,
 whose field counts as 1, has no hidden bit and so gets field 0; a significand rounded up to 2048 carries into the field.
@@ -12,17 +12,17 @@ __all__ = ["INFINITY", "NAN", "Binary16", "leading_zeros", "rounded", "shift_rig
 Binary16 = data.StructLayout({"fraction": 10, "exponent": 5, "sign": 1})
 
 INFINITY = 0x7C00
-NAN = 0x7E00  #: the one NaN that arithmetic returns
+NAN = 0x7E00  #: the only NaN that arithmetic returns
 
 
 def significand(number):
-    """The exponent field of a Binary16, 1 for subnormals, and its 11-bit significand."""
+    """The exponent field of a Binary16 (1 for subnormals) and its 11-bit significand."""
     normal = number.exponent.any()
     return number.exponent | ~normal, Cat(number.fraction, normal)
 
 
 def leading_zeros(value):
-    """How many zeros stand above the highest one, and whether there is no one; then all bits of the count are set."""
+    """Number of zeros above the highest one, and whether the value is zero; all bits of the count are then set."""
     width = 1 << (len(value) - 1).bit_length()
     return _leading_zeros(Cat(Const(0, width - len(value)), value))
 
@@ -37,7 +37,7 @@ def _leading_zeros(value):
 
 
 def shift_right(value, amount):
-    """value >> amount, and whether that drops any one."""
+    """value >> amount, and whether a 1 was shifted out."""
     lost = Const(0, 1)
     for n in reversed(range(len(amount))):
         step = min(1 << n, len(value))
@@ -51,9 +51,9 @@ def rounded(field, value, carry=0):
 
     Args:
         field: The exponent field less one, 5 bits.
-        value: 13 bits: the significand, then the bit that halves its unit, then one that stands for all below.
-        carry: The field is one more; only with a hidden bit.
+        value: 13 bits: the significand, a half bit below it, and a sticky bit for all lower bits.
+        carry: Adds one to the field; only with a hidden bit.
     """
-    up = value[1] & (value[0] | value[2])
+    round_up = value[1] & (value[0] | value[2])
     # One adder: hidden bit and carry make 01 or 10 at the field's place.
-    return (Cat(value[2:12], field) + Cat(up, Const(0, 9), value[12] & ~carry, carry))[:15]
+    return (Cat(value[2:12], field) + Cat(round_up, Const(0, 9), value[12] & ~carry, carry))[:15]

@@ -6,12 +6,12 @@ from concord.hw.lib.payloads import word
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 
-UNIT = 32  #: Bits in which messages are taken apart and put together; an item is a whole number of such units.
+UNIT = 32  #: Number of bits of a unit; messages are processed unit by unit, and an item is a whole number of units.
 
 #: One unit of a message; `last` marks every unit of the message's last beat, `end` the last unit of any beat.
 Unit = data.StructLayout({"data": UNIT, "last": 1, "end": 1})
 
-#: A header without its digest; `wrong`: some of its bits are none that any header has.
+#: A header without its digest; `wrong` says that some of its bits are illegal in every header.
 Header = data.StructLayout({"kind": 4, "memory": 4, "integer": 1, "address": ADDRESS_BITS, "count": 32, "wrong": 1})
 
 #: A READ to answer.
@@ -37,20 +37,20 @@ def bias(config: Config) -> data.StructLayout:
 
 
 def packed(config: Config) -> data.StructLayout:
-    """One lane group of one row of a tile; `last` marks the tile's last."""
+    """One lane group of one row of a tile; `last` marks the last one of the tile."""
     return data.StructLayout({
         "tile": ADDRESS_BITS, "integer": 1, "row": range(config.native_dim), "group": range(config.groups),
         "record": config.lanes * config.weights.bits + config.weights.exponent_bits, "last": 1})
 
 
 def update(config: Config) -> data.StructLayout:
-    """M parameters for the lazy update, words as of `MessageKind.UPDATE`; `remaining` of the block, these included."""
+    """M parameters for the lazy update, in the four words of an UPDATE item; `remaining` counts the items left."""
     return data.StructLayout({"exponents": 16, "change": 4, "remaining": 32,
                               "words": data.ArrayLayout(word(config), 4)})
 
 
 def updated(config: Config) -> data.StructLayout:
-    """One word of an UPDATED; exponents as in `update`, `remaining` as in `output`."""
+    """One word of an UPDATED with its two exponents; `remaining` words of the message are left, this one included."""
     return data.StructLayout({"word": word(config), "exponents": 16, "remaining": 32})
 
 
@@ -60,5 +60,5 @@ def output(config: Config) -> data.StructLayout:
 
 
 def reply(config: Config) -> data.StructLayout:
-    """One word that answers a READ of `memory` from `address`; `remaining` as in `output`."""
+    """One word of the answer to a READ of `memory` from `address`; `remaining` words are left, this one included."""
     return data.StructLayout({"word": word(config), "memory": 4, "address": ADDRESS_BITS, "remaining": 32})

@@ -10,7 +10,7 @@ from concord.spec.memories import QUEUES, STAGE_MEMORIES, VRFS, Mem, depth
 from concord.spec.mfu import TAP_BITS, TAPS
 from concord.spec.operations import MFUS, Stage, code_bits
 
-TICKET = 7  #: Bits of a chain's number within its pipeline; the interlock keeps the numbers in use within half of it.
+TICKET = 7  #: Bits of a ticket, a chain's number within its pipeline. Tickets in use span less than half of them.
 
 #: Index of a vector memory or queue on the wires. Vector memories come first, so that arrays of them have it too.
 INDEX = {mem: k for k, mem in enumerate((*VRFS, *QUEUES))}
@@ -20,7 +20,7 @@ OPERANDS = tuple(INDEX[mem] for mem in STAGE_MEMORIES)  #: Memories with an oper
 
 
 def index_of(code):
-    """The index of the vector memory or queue with this code; any index where there is none."""
+    """Index of the vector memory or queue with this code; any index if the code is of neither."""
     return Array(INDEX.get(each, 0) for each in range(max(INDEX) + 1))[code]
 
 
@@ -30,7 +30,7 @@ def word(config: Config) -> data.ArrayLayout:
 
 
 def operand_word(lanes: int) -> data.StructLayout:
-    """One word for a quantiser; `last` marks the last word of what belongs together, and passes through."""
+    """One word for a quantiser, which passes `last`, the mark of the last word of an iteration or tile, unchanged."""
     return data.StructLayout({"word": data.ArrayLayout(16, lanes), "integer": 1, "unsigned": 1, "last": 1})
 
 
@@ -40,7 +40,7 @@ def lane_group(fmt: Format, lanes: int) -> data.StructLayout:
 
 
 def address_bits(config: Config) -> int:
-    """Bits of a vector memory address, wide enough for the address behind the last."""
+    """Number of bits of a vector memory address, wide enough for the end address of the largest memory."""
     return bits_for(max(depth(config, mem) for mem in VRFS))
 
 
@@ -51,24 +51,24 @@ def dependency(config: Config) -> data.StructLayout:
 
 
 def progress(config: Config) -> data.StructLayout:
-    """How far a writing pipeline is: chains landed, and of the next one the lowest address not yet written."""
+    """Progress of a writing pipeline: finished chains, and the lowest address that the next one has not written."""
     return data.StructLayout({
         "done": TICKET, "iteration": REGISTER_BITS, "low": data.ArrayLayout(address_bits(config), len(VRFS))})
 
 
-#: One instruction on its way to the decoder; `outside`: its address lies behind the instruction buffer's end.
+#: One instruction on its way to the decoder; `outside`: its address is past the end of the instruction buffer.
 Fetched = data.StructLayout({"address": END_BITS, "word": WORD, "outside": 1})
 
 Load = data.StructLayout({"tile": ADDRESS_BITS, "integer": 1})  #: One native tile for MatrixRf, and its mode.
 
-Wait = data.StructLayout({"valid": 1, "ticket": TICKET})  #: Start after this chain of another pipeline.
+Wait = data.StructLayout({"valid": 1, "ticket": TICKET})  #: The chain of another pipeline that must finish first.
 
-#: What one multi-function unit does: the code of each stage, called as the stage, and for each tap a `Tap`.
+#: Control of one multi-function unit: the code of each stage, under the name of the stage, and a `Tap` for each tap.
 Control = data.StructLayout({stage.name.lower(): code_bits(stage) for stage in Stage} | {
     "tap": data.ArrayLayout(TAP_BITS, TAPS)})
 Controls = data.ArrayLayout(Control, MFUS)
 
-Select = data.StructLayout({"tapped": 1, "tap": range(TAPS)})  #: Written value: a tap, or the chain's last.
+Select = data.StructLayout({"tapped": 1, "tap": range(TAPS)})  #: Value to write: a tap, or the final value.
 
 Product = data.StructLayout({  #: One `mv_mul`.
     "tile": ADDRESS_BITS, **dict.fromkeys(("columns", "row_tiles", "words", "rows", "iterations"), REGISTER_BITS),
@@ -76,13 +76,13 @@ Product = data.StructLayout({  #: One `mv_mul`.
 
 
 def access(config: Config) -> data.StructLayout:
-    """Words of one memory that a chain reads: first address, one past the last, whether iterations move."""
+    """Words of one memory that a chain reads: first address, end address, and whether iterations move."""
     bits = address_bits(config)
     return data.StructLayout({"valid": 1, "lo": bits, "hi": bits, "inc": 1})
 
 
 def write(config: Config) -> data.StructLayout:
-    """Words of one memory that a chain writes, and which value; `rising`: no iteration returns to older words."""
+    """Words of one memory that a chain writes, and the value; `rising`: no iteration rewrites older words."""
     bits = address_bits(config)
     return data.StructLayout({"valid": 1, "lo": bits, "hi": bits, "inc": 1, "rising": 1, "select": Select})
 
@@ -93,7 +93,7 @@ def chain(config: Config) -> data.StructLayout:
     return data.StructLayout({
         "product": Product,
         "mv_mul": 1, "push": 1, "matrix": 1, "pointwise": 1,
-        "vector_words": REGISTER_BITS, "words": REGISTER_BITS, "tail": range(config.mfu_lanes),
+        "operand_words": REGISTER_BITS, "words": REGISTER_BITS, "tail": range(config.mfu_lanes),
         "iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS,
         "stride_x": bits, "stride_y": bits, "stride_out": bits,
         "memory": MEMORIES, "source": access(config),
@@ -103,7 +103,7 @@ def chain(config: Config) -> data.StructLayout:
 
 
 def reader(config: Config) -> data.StructLayout:
-    """A chain's reading of one memory, with the older writes of each writing pipeline that it waits for."""
+    """Read of one memory by a chain, with the older writes of each writing pipeline that it waits for."""
     bits = address_bits(config)
     return data.StructLayout({
         "valid": 1, "lo": bits, "inc": 1, "mfu": dependency(config), "copy": dependency(config)})
@@ -113,9 +113,9 @@ def blocked(dependency, progress, low, address):
     """Whether the word at `address` may still be written by an older chain.
 
     Args:
-        dependency: What the reader waits for in one pipeline.
-        progress: How far that pipeline is.
-        low: The entry of `progress.low` of the memory concerned.
+        dependency: Writes of one pipeline that the reader waits for.
+        progress: Progress of that pipeline.
+        low: Entry of `progress.low` for the memory that is read.
     """
     ahead = (dependency.ticket - progress.done)[:TICKET].as_signed()
     pending = (address >= dependency.lo) & (address < dependency.hi) & ~((ahead == 1) & (address < low))
@@ -123,5 +123,5 @@ def blocked(dependency, progress, low, address):
 
 
 def waiting(wait, done):
-    """Whether the chain that `wait` names is still to be done, where `done` chains are."""
+    """Whether the chain of `wait` is unfinished when `done` chains are finished."""
     return wait.valid & ((wait.ticket - done)[:TICKET].as_signed() > 0)

@@ -6,7 +6,7 @@ __all__ = ["delay"]
 
 
 def delay(m: Module, signal, cycles: int):
-    """`signal` as it was `cycles` cycles ago. The registers hold data, so reset leaves them."""
+    """`signal`, delayed by `cycles` cycles. The registers hold data, so a reset does not clear them."""
     if not Shape.cast(signal.shape()).width:
         return signal  # a register without bits has no place in Verilog
     for _ in range(cycles):

@@ -11,12 +11,13 @@ class Queue(wiring.Component):
     """Holds transfers in order.
 
     Args:
-        shape: Payload.
-        depth: Transfers held, at least 3: two would take turns with the register at the output.
+        shape: Shape of the payload.
+        depth: Number of transfers that the queue holds, at least 3; 2 would alternate with the output register.
 
     Members:
-        i: In(stream). o: Out(stream).
-        level: Out. Transfers inside.
+        i: In(stream). Transfers in.
+        o: Out(stream). Transfers out.
+        level: Out. Number of transfers inside.
 
     Timing:
         One transfer a cycle in and out; latency 2 cycles.

@@ -1,4 +1,4 @@
-"""What lies between a source and the unit that takes its words."""
+"""A short queue between a memory and the unit that takes its words."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -12,15 +12,15 @@ __all__ = ["ReadAhead"]
 
 
 class ReadAhead(wiring.Component):
-    """A short queue behind a source whose words come a cycle after they were asked for.
+    """Holds words from a memory, which arrive one cycle after their request.
 
     Args:
-        tag: Bits that travel with each word.
+        tag: Number of bits that travel with each word.
 
     Members:
-        take, tag: In. A word comes in the next cycle. word: In. That word.
-        room: Out(1). `take` may be high. empty: Out(1). No word is inside or on its way.
-        o: Out(stream {word, tag}).
+        take, tag: In. A word arrives in the next cycle, with this tag. word: In. That word.
+        room: Out(1). `take` may be high. empty: Out(1). No word is inside, and none will arrive.
+        o: Out(stream {word, tag}). Words in order.
 
     Timing:
         One word a cycle; latency 3 cycles from `take`.

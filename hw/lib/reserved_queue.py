@@ -1,4 +1,4 @@
-"""A first-in first-out queue for a sender that keeps count of the room in it."""
+"""A first-in first-out queue for a sender that reserves its space."""
 
 from amaranth import *
 from amaranth.lib import stream, wiring
@@ -10,15 +10,15 @@ __all__ = ["ReservedQueue"]
 
 
 class ReservedQueue(wiring.Component):
-    """Holds transfers in order. Without a check for room no signal but the addresses reaches all bits of a wide word.
+    """Holds transfers in order. It does not check for space, so only the addresses fan out to all bits of a wide word.
 
     Args:
-        shape: Payload.
-        depth: Transfers held, at least: those taken from `o` count until they are. A power of two is made.
+        shape: Shape of the payload.
+        depth: Smallest number of transfers held, until they leave `o`. It is rounded up to a power of two.
 
     Members:
-        i: In(stream). It is always ready: the sender must not send what finds no room.
-        o: Out(stream).
+        i: In(stream). Always ready; the sender must not send without space.
+        o: Out(stream). Transfers out.
 
     Timing:
         One transfer a cycle in and out; latency 2 cycles.

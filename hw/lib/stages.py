@@ -1,4 +1,4 @@
-"""Named values on their way through a pipeline."""
+"""Named values that move through a pipeline."""
 
 from collections import ChainMap
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ __all__ = ["Registered", "follow"]
 
 
 class Registered(Mapping):
-    """What `before` holds, one cycle later; only what is asked for gets registers."""
+    """The values of `before`, one cycle later; only values that are read get registers."""
 
     def __init__(self, m: Module, before: Mapping):
         self.m, self.before, self.made = m, before, {}
@@ -28,5 +28,5 @@ class Registered(Mapping):
 
 
 def follow(values: Mapping, made: Mapping) -> Mapping:
-    """`values` and what a stage has made of them."""
+    """`values`, and the values that a stage computes from them."""
     return ChainMap(dict(made), values)

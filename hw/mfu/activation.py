@@ -1,4 +1,4 @@
-"""The activation stage of a multi-function unit: the gates of relu, sigmoid and tanh in golden.mfu.activation."""
+"""The activation stage of a multi-function unit: relu, sigmoid and tanh of golden.mfu.activation in hardware."""
 
 from amaranth import *
 from amaranth.lib import data, memory, wiring
@@ -46,12 +46,12 @@ FUNCTIONS = implemented(Stage.ACT, {
 
 
 class Activation(wiring.Component):
-    """relu, sigmoid or tanh of a binary16 number, by the segments of spec.activation; or the number, bit for bit.
+    """Computes relu, sigmoid or tanh of a binary16 number with the segments of spec.activation, or passes it unchanged.
 
     Members:
-        a: In(16).
+        a: In(16). Bits of the number.
         op: In. Code of the activation stage.
-        o: Out(16).
+        o: Out(16). Bits of the result.
 
     Timing:
         One result a cycle, `latency` cycles later. Never stalls; reset does nothing.
@@ -71,7 +71,7 @@ class Activation(wiring.Component):
         a = Binary16(self.a)
         result = _result(m, a, self.op)
         first, k = _block(m, a, result.curve)
-        # The leading k bits of the fraction leave at the top and choose the segment; what is left is t.
+        # The highest k bits of the fraction are shifted out and choose the segment; the other bits are t.
         shifted = a.fraction << k
         m.d.comb += row.addr.eq(first | shifted[len(a.fraction):])
         t = delay(m, shifted[:len(a.fraction)], 1)
@@ -80,7 +80,7 @@ class Activation(wiring.Component):
         value = delay(m, (delay(m, row.data.base, 1) + rise)[:BASE_BITS], 1)
         exponent = delay(m, row.data.exponent, 2)
 
-        # Below the top half of its range a normal value has one place more.
+        # In the lower half of its range, a normal value has one more fraction bit.
         finer = ~value[-1] & exponent.any()
         field = (exponent - finer)[:EXPONENT_BITS]
         value = Mux(finer, Cat(Const(0, 1), value[:-1]), value)
@@ -92,7 +92,7 @@ class Activation(wiring.Component):
 
 
 def _result(m, a, op):
-    """The Result of the operation that `op` names; in a bypass `a` itself."""
+    """The Result of the operation that `op` names; a bypass gives `a` itself."""
     result = Signal(Result)
     nan = a.exponent.all() & a.fraction.any()
     with m.If(op == BYPASS):
@@ -107,7 +107,7 @@ def _result(m, a, op):
 
 
 def _block(m, a, curve):
-    """First row and log2 of the number of rows of the octave of `a`."""
+    """First row of the octave of `a`, and log2 of its number of rows."""
     first, k = Signal(range(TABLE_DEPTH)), Signal(range(len(a.fraction)))
     with m.Switch(Cat(a.exponent, curve)):
         for each in Curve:

@@ -1,4 +1,4 @@
-"""The add stage of a multi-function unit: the gates of golden.lib.float16's add, sub and maximum."""
+"""The add stage of a multi-function unit: add, sub and maximum of golden.lib.float16 in hardware."""
 
 from typing import NamedTuple
 
@@ -16,9 +16,9 @@ class Use(NamedTuple):
     """How an operation uses the adder.
 
     Attributes:
-        negate_a: The sign of a is turned over first.
-        negate_b: The sign of b is turned over first.
-        maximum:  The result is the larger of both, not their sum.
+        negate_a: Whether the sign of a is inverted first.
+        negate_b: Whether the sign of b is inverted first.
+        maximum:  Whether the result is the larger of both instead of their sum.
     """
 
     negate_a: bool = False
@@ -35,13 +35,13 @@ USES = implemented(Stage.ADD, {
 
 
 class FloatAdder(wiring.Component):
-    """a + b, a - b, b - a or max(a, b) in binary16, rounded once to nearest even; or a, bit for bit.
+    """Computes a + b, a - b, b - a or max(a, b) in binary16, rounded once to nearest even, or passes a unchanged.
 
     Members:
         a: In(16). The chain's value.
-        b: In(16). The operand; any bits in a bypass.
+        b: In(16). The operand; a bypass ignores it.
         op: In. Code of the add stage.
-        o: Out(16).
+        o: Out(16). Bits of the result.
 
     Timing:
         One result a cycle, `latency` cycles later. Never stalls; reset does nothing.
@@ -54,7 +54,7 @@ class FloatAdder(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # Every operation first puts one of its numbers in front: the greater magnitude of a sum, the greater value of a
+        # Every operation first puts one of its numbers in front: the larger magnitude for a sum, the larger value for a
         # maximum, a in a bypass. Results without arithmetic, infinities and NaN among them, are that number: `keep`.
         front, back, subtract, keep = (delay(m, signal, 1) for signal in _order(self.a, self.b, self.op))
         exponent, total = (delay(m, signal, 1) for signal in _add(Binary16(front), Binary16(back), subtract))
@@ -68,7 +68,7 @@ class FloatAdder(wiring.Component):
 
 
 def _order(a, b, op):
-    """Front and back, with the signs that `op` gives them; whether the signs differ; whether front is the result."""
+    """Front and back with the signs that `op` gives them, whether the signs differ, and whether front is the result."""
     bypass = op == BYPASS
     negate_a, negate_b, maximum = (
         op.matches(*(operation.code for operation, use in USES.items() if getattr(use, name))) for name in Use._fields)
@@ -84,20 +84,20 @@ def _order(a, b, op):
 
 
 def _add(front, back, subtract):
-    """Exponent field, and front plus or minus back: carry, 11 bits of significand, two more, and one for all below."""
+    """Exponent field, and front plus or minus back: a carry, 11 bits of significand, two more bits and a sticky bit."""
     exponent, large = significand(front)
     lower, small = significand(back)
     aligned, lost = shift_right(Cat(Const(0, 2), small), (exponent - lower)[:5])
     operand = Cat(lost, aligned) ^ subtract.replicate(14)
-    # One adder: the bit below both operands carries the one that completes the complement.
+    # One adder suffices: the bit below both operands adds the 1 that completes the complement.
     total = Cat(subtract, Const(0, 3), large, Const(0, 1)) + Cat(subtract, operand, subtract)
     return exponent, total[1:16]
 
 
 def _normalize(exponent, total):
-    """What `rounded` takes, and whether the sum is zero."""
+    """Arguments of `rounded`, and whether the sum is zero."""
     zero = ~total.any()
-    # A one at the place of the smallest field ends the count there: subnormals.
+    # For subnormals, a one at the place of the smallest exponent field ends the count.
     limit = Const(1 << 14, 15) >> exponent
     count, _ = leading_zeros(total | limit)
     value = (total << count)[:15]

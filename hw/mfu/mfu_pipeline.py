@@ -1,4 +1,4 @@
-"""The two multi-function units, one behind the other, with their operands."""
+"""The two multi-function units in series, with the reads of their operands."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -13,16 +13,16 @@ __all__ = ["MfuPipeline"]
 
 
 class MfuPipeline(wiring.Component):
-    """Computes words at a fixed pace, and asks for each operand just when its stage wants it.
+    """Computes words with a fixed latency, and reads each operand just before its stage needs it.
 
     Members:
-        go, control, addresses: In. A word enters, what is done to it, where its operands lie.
+        go, control, addresses: In. A word enters; operations on it; addresses of its operands.
         word: In. That word, one cycle after `go`.
-        reads: Out. Addresses for the operand ports. operands: In. Their words, one cycle later.
-        o: Out. Results, `latency` cycles after `go`. valid: Out(1).
+        reads: Out. Addresses for the operand ports. operands: In. Words of the operands, one cycle later.
+        o: Out. Results, `latency` cycles after `go`. valid: Out(1). `o` holds a word.
 
     Timing:
-        One word a cycle; never stalls.
+        One word in each cycle; never stalls.
     """
 
     #: Cycles from `go` to the results: a read, a register, two units.

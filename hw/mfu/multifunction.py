@@ -1,4 +1,4 @@
-"""A multi-function unit: the gates of golden.mfu.multifunction."""
+"""A multi-function unit: golden.mfu.multifunction in hardware."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -15,19 +15,19 @@ __all__ = ["MultiFunctionUnit"]
 
 
 class MultiFunctionUnit(wiring.Component):
-    """Add, subtract or maximum; then activation; then multiply: one word of `lanes` binary16 numbers a cycle.
+    """Applies the stages add, activation and multiply to one word of `lanes` binary16 numbers in each cycle.
 
     Args:
         lanes: Numbers in one word.
 
     Members:
         value: In(16 x lanes). The chain's value.
-        tap: In(2 words). What the taps bring from units before.
-        control: In(Control). What the stages do to this word, with `value`; for each tap a `Tap`: what it carries on.
+        tap: In(2 words). Values that the taps carry into the unit.
+        control: In(Control). Codes of the stages for this word, with `value`, and for each tap the `Tap` it carries on.
         addend: In(16 x lanes). The operand of the add stage, with `value`.
         factor: In(16 x lanes). The operand of the multiply stage, `factor_at` cycles after `value`.
         value_out: Out(16 x lanes). The value after the multiply stage.
-        tap_out: Out(2 words). What the taps carry on.
+        tap_out: Out(2 words). Values that the taps carry out of the unit.
 
     Timing:
         One word a cycle; outputs `latency` cycles after `value`. Never stalls; reset does nothing.

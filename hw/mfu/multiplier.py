@@ -1,4 +1,4 @@
-"""The multiply stage of a multi-function unit: the gates of golden.lib.float16.mul."""
+"""The multiply stage of a multi-function unit: golden.lib.float16.mul in hardware."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -22,13 +22,13 @@ EXCEPTIONS = implemented(Stage.MUL, {Operation.VV_MUL: _product})
 
 
 class FloatMultiplier(wiring.Component):
-    """a * b in binary16, rounded once to nearest even; or a, bit for bit.
+    """Computes a * b in binary16, rounded once to nearest even, or passes a unchanged.
 
     Members:
         a: In(16). The chain's value.
-        b: In(16). The operand; any bits in a bypass.
+        b: In(16). The operand; a bypass ignores it.
         op: In. Code of the multiply stage.
-        o: Out(16).
+        o: Out(16). Bits of the result.
 
     Timing:
         One result a cycle, `latency` cycles later. Never stalls; reset does nothing.
@@ -48,7 +48,7 @@ class FloatMultiplier(wiring.Component):
         (exponent_a, left), (exponent_b, right) = significand(a), significand(b)
         product = delay(m, left * right, 1)
         exponents = delay(m, exponent_a + exponent_b, 1)
-        # The product starts at bit 21 or 20 less the zeros in front of a subnormal. Two subnormals round to zero,
+        # The product starts at bit 21 or 20 minus the leading zeros of a subnormal. Two subnormals round to zero,
         # however their zeros are counted, and a zero counts as so many that it meets no exponent field but 0.
         count, none = leading_zeros(Mux(a.exponent.any(), b.fraction, a.fraction))
         normal = a.exponent.any() & b.exponent.any()
@@ -69,7 +69,7 @@ class FloatMultiplier(wiring.Component):
 
 
 def _exceptions(m, a, b, op):
-    """The result that is no product of finite numbers, and whether there is one; in a bypass `a` itself."""
+    """The result that needs no product of finite numbers, and whether there is one; a bypass gives `a` itself."""
     special, keep = Signal(16), Signal()
     with m.Switch(op):
         for operation, function in EXCEPTIONS.items():

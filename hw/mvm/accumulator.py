@@ -1,4 +1,4 @@
-"""The accumulators of all rows, modulo their width, and the totals on their way to the converter."""
+"""Accumulators, which add the results of the tile engines and hold the totals for the converter."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -13,7 +13,7 @@ __all__ = ["Accumulator"]
 
 
 class Accumulator(wiring.Component):
-    """total[r] = wrap(sum over the beats of a row of tiles of the engines' results for row r).
+    """Adds up the beats of a row of tiles: total[r] = wrap(sum of the engines' results for row r).
 
     Totals are kept apart from the running sums, so that the next row of tiles adds up while they are picked up word by
     word; whoever lets the beats go leaves time enough for that.
@@ -22,13 +22,13 @@ class Accumulator(wiring.Component):
         config: The machine.
 
     Members:
-        terms: In. Results [engine][row].
-        valid, last: In(1). They are a beat, the last of a row of tiles.
-        rows: In. Rows of which overflow events count.
+        terms: In. Results of the tile engines, [engine][row].
+        valid, last: In(1). `terms` hold a beat; it is the last beat of a row of tiles.
+        rows: In. Number of rows whose overflow events count.
         totals: Out(1). Pulse: totals of a row of tiles can be picked up from the next cycle on.
-        select: In(range). Word of them.
-        o: Out. Sums [lane] of that word, one cycle later.
-        partial, excess: Out. Sums that did not fit, 0 unless the configuration counts them.
+        select: In(range). Word of the totals to read.
+        o: Out. Totals [lane] of that word, one cycle later.
+        partial, excess: Out. Number of sums that did not fit and largest excess; 0 if the configuration does not count.
 
     Timing:
         One beat a cycle. `totals` comes `latency` cycles after the terms of the last beat.
@@ -39,13 +39,13 @@ class Accumulator(wiring.Component):
         super().__init__({
             "terms": In(data.ArrayLayout(data.ArrayLayout(signed(self.width), config.native_dim), config.tile_engines)),
             "valid": In(1), "last": In(1), "rows": In(range(config.native_dim + 1)),
-            "totals": Out(1), "select": In(range(config.words)),
+            "totals": Out(1), "select": In(range(config.vector_words)),
             "o": Out(data.ArrayLayout(signed(config.sum_bits), config.mfu_lanes)),
             "partial": Out(range(config.native_dim + 1)), "excess": Out(EXCESS)})
 
     @property
     def latency(self) -> int:
-        """Cycles of the engines' adder tree."""
+        """Cycles of the tree that adds the results of the engines."""
         return -(-(self.config.tile_engines - 1).bit_length() // ADDERS)
 
     def elaborate(self, platform):

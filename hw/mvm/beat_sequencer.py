@@ -1,4 +1,4 @@
-"""When each beat of the tile engines starts."""
+"""Start of each beat of the tile engines."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -10,18 +10,18 @@ from concord.spec.config import Config
 
 __all__ = ["BeatSequencer", "beat"]
 
-STEPS = 4  # steps whose marks are known ahead
+STEPS = 4  # steps whose marks are looked up ahead
 
 
 def beat(config: Config) -> data.StructLayout:
-    """One beat: a lane group of the tiles of one step. last: of a row of tiles, which yields `rows` rows."""
+    """A beat, one lane group of the tiles of a step; `last` marks the last beat of a row of tiles with `rows` rows."""
     return data.StructLayout({
         "valid": 1, "tile": range(config.matrix_tiles), "group": range(config.groups),
         "columns": range(config.tile_engines + 1), "last": 1, "integer": 1, "rows": range(config.native_dim + 1)})
 
 
 class BeatSequencer(wiring.Component):
-    """Rows of tiles in order, in each the steps of side-by-side tiles, in each the lane groups that a mark calls for.
+    """Issues the beats of a product: row of tiles by row of tiles, step by step, lane group by lane group.
 
     A step has as many beats as its tile with the highest mark, at least one. A beat waits until the columns of its
     step are whole. What follows the tile engines never stalls, so the last beat of a row of tiles waits, too, until its
@@ -29,18 +29,18 @@ class BeatSequencer(wiring.Component):
 
     Args:
         config: The machine.
-        space:  Words of the result queue.
+        space:  Number of words of the result queue.
 
     Members:
-        product: In(stream Product). One `mv_mul`.
-        mark_tile, marks: Out, In. Zero marks of the register file, which follow by one cycle.
-        complete, whole: In. Columns of the operand buffer.
+        product: In(stream Product). Each payload is one `mv_mul`.
+        mark_tile, marks: Out, In. First tile of a step, and one cycle later the zero marks of its tiles.
+        complete, whole: In. Number of complete columns in the operand buffer; whether all columns are.
         freed: In(1). A word has left the result queue.
-        step, group, release: Out. To the operand buffer, one cycle before the beat.
+        step, group, release: Out. Read of the operand buffer, one cycle before the beat.
         beat: Out {valid, tile, group, columns, last, integer, rows}.
         done: Out(1). Pulse with the last beat of a product.
-        row_tile: Out(stream row_tile). One for each row of tiles, not later than its last beat.
-        beats, tiles: Out. Lane groups and tiles that the beat multiplies.
+        row_tile: Out(stream row_tile). Describes each row of tiles, not later than its last beat.
+        beats, tiles: Out. Number of lane groups and of tiles that the beat multiplies.
         busy, wait_operand, wait_output: Out(1). State of this cycle.
 
     Timing:
@@ -76,7 +76,7 @@ class BeatSequencer(wiring.Component):
         return m
 
     def _look_up(self, m, row_tiles, steps):
-        """Add the marks to each step, and the beats that they call for."""
+        """Look up the marks of each step, and with them the number of its beats."""
         config, step = self.config, Signal(column_step(self.config))
         looking = Signal()
         m.d.comb += [self.mark_tile.eq(row_tiles.step.p.tile),
@@ -90,9 +90,9 @@ class BeatSequencer(wiring.Component):
                      *(kept.eq(mark) for kept, mark in zip(steps.i.p.marks, marks, strict=True))]
 
     def _issue(self, m, steps, waiting):
-        """Let the beats of the first step go."""
+        """Issue the beats of the first step."""
         step, group = steps.o.p.step, self.group
-        free, spacing = Signal(range(self.space + 1), init=self.space), Signal(range(self.config.words + 1))
+        free, spacing = Signal(range(self.space + 1), init=self.space), Signal(range(self.config.vector_words + 1))
         end, go, last = Signal(), Signal(), Signal()
         operand, output = Signal(), Signal()  # what the beat waits for is there
         m.d.comb += [
@@ -117,7 +117,7 @@ class BeatSequencer(wiring.Component):
 
 
 def _banks_used(config: Config, step):
-    """For each bank whether the step has a tile in it."""
+    """Whether each bank holds a tile of the step."""
     engines = config.tile_engines
     if engines == 1:
         return [Const(1)]

@@ -1,4 +1,4 @@
-"""The bias register file: start values of accumulators."""
+"""The bias register file, which holds start values of accumulators."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -12,12 +12,12 @@ __all__ = ["BiasRf"]
 
 
 class BiasRf(wiring.Component):
-    """Words of mfu_lanes integers.
+    """A memory of words of `mfu_lanes` integers.
 
     Members:
-        i: In(stream {address, data}). Always taken.
-        address: In(range). Word to read.
-        o: Out. Its integers.
+        i: In(stream {address, data}). Writes, always taken.
+        address: In(range). Address of the word to read.
+        o: Out. Integers of that word.
 
     Timing:
         `o` follows `address` by one cycle. What is written can be read from the next cycle on.

@@ -1,4 +1,4 @@
-"""Totals to binary16: the gates of golden.mvm.converter, after start values have been added."""
+"""Adds start values to totals and rounds them to binary16, as golden.mvm.converter does."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -15,24 +15,24 @@ __all__ = ["Converter", "conversion"]
 
 
 def conversion(config: Config) -> data.StructLayout:
-    """What to do with one word of sums, of which `lanes` lanes are rows of the product."""
+    """Settings for one word of sums, of which the first `lanes` lanes are rows of the product."""
     return data.StructLayout({"valid": 1, "bias": 1, "integer": 1, "out_scale": signed(6),
                               "lanes": range(config.mfu_lanes + 1)})
 
 
 class Converter(wiring.Component):
-    """binary16(wrap(sum + start) * 2**-out_scale) in integer mode, binary16(sum * 2**-acc_frac) otherwise.
+    """Computes binary16(wrap(sum + start) * 2**-out_scale) in integer mode, else binary16(sum * 2**-acc_frac).
 
     Args:
         config: The machine.
 
     Members:
-        i: In {valid, bias, integer, out_scale, lanes}. `start` counts with `bias` only; lanes from `lanes` on give +0.
+        i: In {valid, bias, integer, out_scale, lanes}. `bias` adds `start`; lanes from `lanes` on give +0.
         sums, start: In. Integers [lane].
-        valid: Out(1).
-        o: Out(word).
+        valid: Out(1). `o` holds a word.
+        o: Out(word). Result.
         partial, excess_partial: Out. Sums with a start value that do not fit the accumulator.
-        output, excess_output: Out. Totals beyond output_bits, or turned into infinities. All four are 0 unless the
+        output, excess_output: Out. Totals beyond output_bits, or rounded to an infinity. All four are 0 unless the
             configuration counts them.
 
     Timing:
@@ -72,7 +72,7 @@ class Converter(wiring.Component):
         m.submodules.partial = partial = OverflowCounter(lanes, len(exact[0]), config.sum_bits)
         m.submodules.totals = output = OverflowCounter(lanes, config.sum_bits, config.output_bits)
         m.submodules.infinite = infinite = OverflowCounter(lanes, 2, 1)
-        # A word counts in one of the two ways; both are told at the same time.
+        # A word counts in one of the two ways; both counts leave at the same time.
         late = self.latency - 1
         integer, used, valid = delay(m, i.integer, self.latency), delay(m, i.lanes, self.latency), self.valid
         m.d.comb += [

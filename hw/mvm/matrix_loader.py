@@ -1,4 +1,4 @@
-"""Native tiles into the matrix register file, from words or packed records."""
+"""Writes native tiles to the matrix register file, from binary16 words or from packed records."""
 
 from amaranth import *
 from amaranth.lib import stream, wiring
@@ -15,22 +15,22 @@ from concord.spec.isa import ADDRESS_BITS
 __all__ = ["MatrixLoader"]
 
 
-TILES = 2  # tiles between the quantiser's input and its output
+TILES = 2  # tiles that may be between the input and the output of the quantiser
 
 
 class MatrixLoader(wiring.Component):
-    """Quantise the rows of tiles and write them, lane group by lane group; note each tile's zero mark.
+    """Quantises the rows of tiles, writes them lane group by lane group, and stores the zero mark of each tile.
 
     Args:
         config: The machine.
 
     Members:
-        load: In(stream Load). One per tile; taken with its last word.
-        word: In(stream word). Row by row.
-        packed: In(stream {tile, integer, row, group, record, last}). Must not come while a tile is being loaded.
-        write: Out {valid, tile, row, group, record}. To the register file.
-        mark: Out {valid, tile, mark}.
-        done: Out(1). Pulse: the tile may be read, once for each load.
+        load: In(stream Load). Each payload starts one tile; it is taken with the last word of the tile.
+        word: In(stream word). Words of the tile, row by row.
+        packed: In(stream {tile, integer, row, group, record, last}). Packed records; none while a tile is being loaded.
+        write: Out {valid, tile, row, group, record}. Record for the register file.
+        mark: Out {valid, tile, mark}. Zero mark for the register file.
+        done: Out(1). Pulse for each load: its tile may be read.
         row: Out(1). Pulse: a row has been quantised.
         invalid: Out(1). The word taken in this cycle holds a NaN or an infinity.
 
@@ -54,8 +54,8 @@ class MatrixLoader(wiring.Component):
         m.submodules.tiles = tiles = Queue(ADDRESS_BITS, TILES)
         m.d.comb += [self.row.eq(quantizer.block), self.invalid.eq(quantizer.invalid)]
 
-        place = Signal(range(config.native_dim * config.words))
-        first, last = place == 0, place == config.native_dim * config.words - 1
+        place = Signal(range(config.native_dim * config.vector_words))
+        first, last = place == 0, place == config.native_dim * config.vector_words - 1
         go = self.load.valid & self.word.valid & (tiles.i.ready | ~first)
         m.d.comb += [
             quantizer.i.valid.eq(go), quantizer.i.p.word.eq(self.word.p), quantizer.i.p.integer.eq(self.load.p.integer),
@@ -75,10 +75,11 @@ class MatrixLoader(wiring.Component):
         return m
 
     def _records(self, m, quantizer, tiles, item, valid):
-        """Put the quantiser's words together to lane groups, or take them apart."""
+        """Join the words of the quantiser to lane groups, or split them into lane groups."""
         config = self.config
         per_record, per_word = max(1, config.lanes // config.mfu_lanes), max(1, config.mfu_lanes // config.lanes)
-        place = Signal(range(config.native_dim * config.words * per_word))  # row, lane group, part of one of the two
+        # The bits are the row, the lane group, and the part of a word or of a lane group.
+        place = Signal(range(config.native_dim * config.vector_words * per_word))
         words = Value.cast(quantizer.o.p.mantissas)
         part, count = low_high(place, per_record)
         split, _ = low_high(place, per_word)
@@ -97,7 +98,7 @@ class MatrixLoader(wiring.Component):
                 item.last.eq(count.all()), tiles.o.ready.eq(part.all() & count.all())]
 
     def _writes(self, m, item, valid, quantised):
-        """Write records, and after the last one the mark."""
+        """Write the records of a tile, and after the last one its mark."""
         config = self.config
         known, marked = Signal(range(config.groups + 1)), Signal(range(config.groups + 1))
         used = record(config)(item.record).mantissas.as_value().any()

@@ -1,4 +1,4 @@
-"""The matrix register file: native tiles, a lane group of every row at once."""
+"""The matrix register file, which reads one lane group of all rows of a native tile at once."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -17,32 +17,32 @@ def record(config: Config) -> data.StructLayout:
 
 
 def record_write(config: Config) -> data.StructLayout:
-    """A record and its place."""
+    """A record, and the place to write it to."""
     return data.StructLayout({"valid": 1, "tile": range(config.matrix_tiles), "row": range(config.native_dim),
                               "group": range(config.groups), "record": record(config)})
 
 
 def mark_write(config: Config) -> data.StructLayout:
-    """The zero mark of a tile: its lane groups up to the last that is not all zero."""
+    """The zero mark of a tile, the number of lane groups up to the last one that is not all zero."""
     return data.StructLayout({"valid": 1, "tile": range(config.matrix_tiles), "mark": range(config.groups + 1)})
 
 
 class MatrixRf(wiring.Component):
-    """Native tiles in `tile_engines` banks: a tile lies in the bank of its address modulo their number.
+    """Holds native tiles in `tile_engines` banks; tile t lies in bank t mod tile_engines.
 
-    A read from address t yields the tiles t, t + 1 ... of all banks, each at the output of its bank. Bank j so holds
-    column (j - t) mod tile_engines of the step: operands are turned to the banks, not wide rows to the operands.
+    A read from address t yields the tiles t, t + 1 ... of all banks, each at the output of its bank. So bank j
+    yields column (j - t) mod tile_engines of the step. The operands are rotated to the banks, because rows are wider.
 
     Args:
         config: The machine; tile_engines is a power of two.
 
     Members:
-        write: In {valid, tile, row, group, record}.
-        mark: In {valid, tile, mark}.
-        tile, group: In. Tiles and lane group to read.
-        o: Out. Records [bank][row].
-        mark_tile: In. Tiles whose marks are read.
-        marks: Out. Marks [bank].
+        write: In {valid, tile, row, group, record}. Record to write.
+        mark: In {valid, tile, mark}. Zero mark to write.
+        tile, group: In. First tile and lane group to read.
+        o: Out. Records that were read, [bank][row].
+        mark_tile: In. First tile whose marks are read.
+        marks: Out. Zero marks that were read, [bank].
 
     Timing:
         `o` and `marks` follow by `latency` cycles. What is written can be read from the next cycle on; what a read
@@ -88,6 +88,6 @@ class MatrixRf(wiring.Component):
         return m
 
     def beside(self, j: int, tile):
-        """Address within bank j of the tile at `tile` or, where that lies in a later bank, of the next one in this."""
+        """Address in bank j of the first tile at or after `tile` that lies in this bank."""
         bank, index = low_high(tile, self.config.tile_engines)
         return (index + (bank > j))[:len(index)] if len(bank) else index

@@ -1,4 +1,4 @@
-"""The matrix-vector multiplier: the gates of golden.mvm.mvm."""
+"""The matrix-vector multiplier, which computes golden.mvm.mvm in hardware."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -28,7 +28,7 @@ Activity = data.StructLayout({"busy": 1, "wait_operand": 1, "wait_output": 1})
 
 
 def events(config: Config) -> data.StructLayout:
-    """What happened in one cycle: counts, largest excesses in bits, and whether a quantiser met a NaN or infinity."""
+    """Events of one cycle: counts, largest excesses in bits, and whether a quantiser met a NaN or infinity."""
     engines, products = range(config.tile_engines + 1), config.tile_engines * config.native_dim * config.lanes
     return data.StructLayout({
         "beats": engines, "tiles": engines, "vectors": 1, "rows_loaded": 1,
@@ -38,24 +38,24 @@ def events(config: Config) -> data.StructLayout:
 
 
 class MatrixVectorMultiplier(wiring.Component):
-    """Tiles times vectors, from binary16 words to binary16 words.
+    """Multiplies native tiles by native vectors, from binary16 words to binary16 words.
 
     Args:
         config: The machine.
 
     Members:
-        product: In(stream Product). One for each `mv_mul` chain; its tiles are loaded, and none of them is loaded anew
+        product: In(stream Product). One payload for each `mv_mul` chain. Its tiles are loaded, and none is loaded anew
             before `product_done`.
         operand: In(stream {word, integer, unsigned, last}). Words of all columns, iterations and chains in order;
             `last` marks the last word of each iteration.
-        result: Out(stream word). MvmQ: for each iteration the product's `words` words.
+        result: Out(stream word). Words of MvmQ; each iteration of a product gives its `words` words.
         product_done: Out(1). Pulse: all tiles of a product have been read.
-        load: In(stream {tile, integer}). One for each tile to be quantised.
-        matrix_word: In(stream word). Its words, row by row.
-        load_done: Out(1). Pulse: a tile so loaded may be read.
-        packed: In(stream {tile, integer, row, group, record, last}). Must not come while tiles are quantised or read.
-        bias_write: In(stream {address, data}). Always taken.
-        events: Out. What happened in this cycle.
+        load: In(stream {tile, integer}). One payload for each tile to be quantised.
+        matrix_word: In(stream word). Words of that tile, row by row.
+        load_done: Out(1). Pulse: a tile that was loaded in this way may be read.
+        packed: In(stream {tile, integer, row, group, record, last}). None while tiles are quantised or read.
+        bias_write: In(stream {address, data}). Writes to BiasRf, always taken.
+        events: Out. Events of this cycle.
         activity: Out {busy, wait_operand, wait_output}. State of the tile engines.
 
     Timing:
@@ -81,18 +81,18 @@ class MatrixVectorMultiplier(wiring.Component):
 
     @property
     def arithmetic(self) -> int:
-        """Cycles from a beat to the totals it completes."""
+        """Cycles from the last beat of a row of tiles to its totals."""
         return self.rotator.latency + self.engines[0].latency + self.accumulator.latency
 
     @property
     def latency(self) -> int:
-        """Cycles from a row of tiles' last beat to its first word in `result`: totals, word, conversion, queue."""
+        """Cycles from the last beat of a row of tiles to its first word in `result`."""
         return self.arithmetic + 2 + self.converter.latency + 2
 
     @property
     def space(self) -> int:
-        """Words of the result queue: those of MvmQ, and so many that words that flow never wait for room."""
-        return max(self.config.mvmq_words, 2 * self.config.words + self.latency)
+        """Number of words of the result queue: MvmQ, but at least so many that results never wait for space."""
+        return max(self.config.mvmq_words, 2 * self.config.vector_words + self.latency)
 
     def elaborate(self, platform):
         m = Module()
@@ -130,7 +130,7 @@ class MatrixVectorMultiplier(wiring.Component):
         return m
 
     def _multiply(self, m, beat, operands, matrix_rf):
-        """Operands and tiles through the engines to the accumulators."""
+        """Connect operands and tiles through the tile engines to the accumulators."""
         rotator, accumulator = self.rotator, self.accumulator
         m.d.comb += [rotator.i.eq(operands.o), rotator.tile.eq(beat.tile), rotator.columns.eq(beat.columns)]
         integer = delay(m, beat.integer, rotator.latency)
@@ -143,9 +143,9 @@ class MatrixVectorMultiplier(wiring.Component):
                      *(getattr(accumulator, name).eq(delay(m, beat[name], wait)) for name in ("last", "rows"))]
 
     def _results(self, m, sequencer):
-        """Totals through the converter into the result queue."""
+        """Connect the totals through the converter to the result queue."""
         config, accumulator, converter = self.config, self.accumulator, self.converter
-        under_way = self.arithmetic // config.words + 6  # rows of tiles between the walk and the converter
+        under_way = self.arithmetic // config.vector_words + 6  # rows of tiles between sequencer and converter
         m.submodules.results = results = ResultSequencer(config, under_way)
         m.submodules.bias_rf = bias_rf = BiasRf(config)
         m.submodules.queue = queue = Queue(word(config), self.space)
@@ -164,7 +164,7 @@ class MatrixVectorMultiplier(wiring.Component):
             self.events.excess_output.eq(converter.excess_output)]
 
     def _count(self, m, rows, valid, matrix_rf):
-        """Count the products that do not fit: of rows that are output, all lanes of all engines."""
+        """Count the products that do not fit, over all lanes and engines of the rows that are output."""
         config = self.config
         per_row = config.lanes * config.tile_engines
         operands = [x for engine in self.engines for x in engine.operand.mantissas]

@@ -1,4 +1,4 @@
-"""The arithmetic of the converter, one lane: the gates of golden.lib.float16.from_integer."""
+"""One lane of the converter, which computes golden.lib.float16.from_integer in hardware."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -11,16 +11,16 @@ __all__ = ["Normalizer"]
 
 
 class Normalizer(wiring.Component):
-    """binary16(value * 2**-scale), rounded once to nearest even; exact zero is +0, and an underflow keeps its sign.
+    """Computes binary16(value * 2**-scale), rounded once to nearest even; zero is +0, and an underflow keeps its sign.
 
     Args:
-        width:  Bits of `value`, sign included, at least 2.
-        scales: Range of the scales that occur, within -64..63. One above `width + 13` widens the shifter.
+        width:  Number of bits of `value`, sign included, at least 2.
+        scales: Range of `scale`, within -64..63. A scale above `width + 13` widens the shifter.
 
     Members:
-        value: In(signed(width)).
-        scale: In(signed(7)).
-        o: Out(16).
+        value: In(signed(width)). Integer to convert.
+        scale: In(signed(7)). Negative exponent of the value's unit.
+        o: Out(16). Bits of the binary16 result.
 
     Timing:
         One result a cycle, `latency` cycles later. Never stalls; reset does nothing.

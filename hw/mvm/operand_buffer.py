@@ -1,4 +1,4 @@
-"""Quantised operands of a product, all columns, while the next ones arrive."""
+"""Holds the quantised operand of a product, all columns, while the operand of the next one arrives."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -15,12 +15,12 @@ __all__ = ["OperandBuffer", "operand"]
 
 
 def operand(config: Config) -> data.StructLayout:
-    """What one tile engine multiplies by in one cycle."""
+    """Operand of one tile engine in one cycle."""
     return lane_group(config.activations, config.lanes)
 
 
 class OperandBuffer(wiring.Component):
-    """Two halves, each for one iteration of a product: words fill one while the other is read.
+    """A double buffer: words fill one half while the other half is read. A half holds one iteration of a product.
 
     Column c lies in bank c mod tile_engines, so that one read yields the columns of one step for all engines.
 
@@ -28,12 +28,12 @@ class OperandBuffer(wiring.Component):
         config: The machine; lanes, mfu_lanes and tile_engines are powers of two.
 
     Members:
-        i: In(stream {mantissas, exponent, end, last}). Words of the quantiser.
-        step: In(range). Columns step * tile_engines and following are read.
+        i: In(stream {mantissas, exponent, end, last}). Words from the quantiser.
+        step: In(range). Step to read, the columns from step * tile_engines on.
         group: In(range). Lane group to read.
-        release: In(1). The half being read is not read any more after this cycle.
-        complete: Out. Columns of the half being read that are whole.
-        whole: Out(1). All of its columns are.
+        release: In(1). The half that is read is free after this cycle.
+        complete: Out. Number of complete columns in the half that is read.
+        whole: Out(1). All columns of that half are complete.
         o: Out. One operand for each column of the step.
 
     Timing:
@@ -56,7 +56,7 @@ class OperandBuffer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         column = Signal(range(self.config.operand_columns + 1))
-        place = Signal(range(self.config.words))
+        place = Signal(range(self.config.vector_words))
         filling, reading, full = Signal(), Signal(), Signal(2)
         taken = self.i.valid & self.i.ready
 

@@ -1,4 +1,4 @@
-"""Operands to the tile engines: column c of a step goes where its tile comes from."""
+"""Rotates the operands of a step to the tile engines, so that each column meets its tile."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -12,19 +12,19 @@ __all__ = ["OperandRotator"]
 
 
 class OperandRotator(wiring.Component):
-    """o[j] = i[(j - tile) mod tile_engines], or zero mantissas where the step has no such column.
+    """Computes o[j] = i[(j - tile) mod tile_engines], or zero mantissas where the step has no such column.
 
     Args:
         config: The machine; tile_engines is a power of two.
 
     Members:
-        i: In. Operands by column of the step.
-        tile: In. Tile of the first of them.
-        columns: In. How many there are.
-        o: Out. Operands by bank of the register file.
+        i: In. Operands, by column of the step.
+        tile: In. Tile of the first column.
+        columns: In. Number of columns of the step.
+        o: Out. Operands, by bank of the register file.
 
     Timing:
-        Outputs follow by `latency` cycles, none with one engine.
+        Outputs follow the inputs by `latency` cycles, which is 0 with one engine.
     """
 
     def __init__(self, config: Config):

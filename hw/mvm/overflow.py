@@ -1,4 +1,4 @@
-"""Counts of integers that do not fit: the gates of golden.mvm.overflow.misfits."""
+"""Counts integers that do not fit a range, as golden.mvm.overflow.misfits does."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -7,23 +7,23 @@ from concord.hw.lib.delay_control import delay_control
 
 __all__ = ["EXCESS", "OverflowCounter"]
 
-EXCESS = 8  #: Bits in which an excess is told.
+EXCESS = 8  #: Number of bits of an excess.
 
 
 class OverflowCounter(wiring.Component):
-    """How many of some integers do not fit `bits` bits signed, and how many bits the widest lacks.
+    """Counts the integers that do not fit `bits` bits signed, and the bits that the widest of them lacks.
 
     Args:
-        count: Integers looked at in one cycle.
-        width: Bits of each.
-        bits:  Bits of the range.
+        count: Number of integers in one cycle.
+        width: Number of bits of each integer.
+        bits:  Number of bits of the range.
 
     Members:
-        valid: In(1). There are integers in this cycle.
-        used: In(range(count + 1)). Only so many of them count.
-        values: In(signed(width)[count]).
-        misfits: Out. How many do not fit, 0 where not valid.
-        excess: Out. Bits that the widest of them lacks.
+        valid: In(1). `values` hold integers in this cycle.
+        used: In(range(count + 1)). Number of integers that count, from the first.
+        values: In(signed(width)[count]). The integers.
+        misfits: Out. Number of integers that do not fit; 0 where not valid.
+        excess: Out. Number of bits that the widest integer lacks.
 
     Timing:
         `misfits` and `excess` follow by `latency` cycles.

@@ -1,4 +1,4 @@
-"""Binary16 to mantissas: the gates of golden.mvm.quantizer."""
+"""Quantises binary16 to mantissas, as golden.mvm.quantizer does."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -14,7 +14,7 @@ from concord.spec.formats import Format, Rule
 __all__ = ["Quantizer", "quantized"]
 
 LARGEST = 0x7BFF  # magnitude bits of the largest finite number
-MEASURE = 2  # levels of comparison in one cycle
+_MEASURE = 2  # levels of the comparison tree in one cycle
 
 
 def quantized(fmt: Format, lanes: int) -> data.StructLayout:
@@ -23,21 +23,21 @@ def quantized(fmt: Format, lanes: int) -> data.StructLayout:
 
 
 class Quantizer(wiring.Component):
-    """Quantise blocks of `size` numbers: mantissa = clip(round(x * 2**((bits - 1) - E)), lowest, highest).
+    """Quantises blocks of `size` numbers: mantissa = clip(round(x * 2**((bits - 1) - E)), lowest, highest).
 
     In integer mode mantissa = clip(round(x), lowest, highest), or clip(round(x), 0, levels) - zero if unsigned, and
     the exponent is 0. A block keeps one mode, and `unsigned` comes with `integer` only.
 
     Args:
         fmt:   Format of the blocks.
-        lanes: Numbers of a word.
-        size:  Numbers of a block, a multiple of `lanes`.
+        lanes: Number of elements of a word.
+        size:  Number of elements of a block, a multiple of `lanes`.
 
     Members:
-        i: In(stream {word, integer, unsigned, last}).
-        o: Out(stream {mantissas, exponent, end, last}).
+        i: In(stream {word, integer, unsigned, last}). Binary16 words.
+        o: Out(stream {mantissas, exponent, end, last}). Words of mantissas; `end` marks the last word of a block.
         invalid: Out(1). The word taken in this cycle holds a NaN or an infinity.
-        block: Out(1). Pulse: a block has been measured.
+        block: Out(1). Pulse: the exponent of a block has been found.
 
     Timing:
         One word a cycle in and out. The first word of a block comes out `latency` cycles after its last went in. A
@@ -45,26 +45,26 @@ class Quantizer(wiring.Component):
     """
 
     def __init__(self, fmt: Format, lanes: int, size: int):
-        self.fmt, self.lanes, self.words = fmt, lanes, size // lanes
+        self.fmt, self.lanes, self.block_words = fmt, lanes, size // lanes
         super().__init__({"i": In(stream.Signature(operand_word(lanes))),
                           "o": Out(stream.Signature(quantized(fmt, lanes))), "invalid": Out(1), "block": Out(1)})
 
     @property
     def compare(self) -> int:
-        """Cycles to the largest magnitude of one word."""
-        return -(-(self.lanes - 1).bit_length() // MEASURE)
+        """Cycles from a word to its largest magnitude."""
+        return -(-(self.lanes - 1).bit_length() // _MEASURE)
 
     @property
     def latency(self) -> int:
-        """Cycles from the last word of a block, taken, to its first mantissas, valid."""
-        return self.compare + 2 + 2 + 4  # largest and exponent, their queue, four steps of conversion
+        """Cycles from the last word of a block at `i` to the first word of its mantissas at `o`."""
+        return self.compare + 2 + 2 + 4  # largest magnitude and exponent, their queue, four steps of conversion
 
     def elaborate(self, platform):
         m = Module()
-        # What follows the queues may stall; what precedes them never does, once a word is taken.
-        m.submodules.words = words = Queue(data.ArrayLayout(16, self.lanes), 2 * self.words + 8)
+        # The stages after the queues may stall. The stages before them never stall once a word is taken.
+        m.submodules.words = words = Queue(data.ArrayLayout(16, self.lanes), 2 * self.block_words + 8)
         scale = data.StructLayout({"base": 6, "exponent": self.fmt.exponent_bits, "unsigned": 1, "last": 1})
-        m.submodules.scales = scales = Queue(scale, 2 + words.depth // self.words)
+        m.submodules.scales = scales = Queue(scale, 2 + words.depth // self.block_words)
 
         clean = [_finite(Binary16(lane), self.i.p.integer) for lane in self.i.p.word]
         taken = self.i.valid & self.i.ready
@@ -76,23 +76,23 @@ class Quantizer(wiring.Component):
         return m
 
     def _measure(self, m, clean, taken, scales):
-        """The largest magnitude of each block, and from it exponent and scale."""
+        """Find the largest magnitude of each block, and from it the exponent and the scale."""
         i, fmt = self.i.p, self.fmt
-        place = Signal(range(self.words))
-        end = place == self.words - 1
+        place = Signal(range(self.block_words))
+        end = place == self.block_words - 1
         with m.If(taken):
             m.d.sync += place.eq(Mux(end, 0, place + 1))
 
         values = [lane[:15] for lane in clean]
         while len(values) > 1:
-            for _ in range(MEASURE):
-                values = [greater(*values[k:k + 2]) for k in range(0, len(values), 2)]
+            for _ in range(_MEASURE):
+                values = [_greater(*values[k:k + 2]) for k in range(0, len(values), 2)]
             values = [delay(m, value, 1) for value in values]
         first, close = delay(m, place == 0, self.compare), Signal()
         m.d.sync += close.eq(delay_control(m, taken & end, self.compare))
         largest = Signal(15)
         with m.If(delay_control(m, taken, self.compare)):
-            m.d.sync += largest.eq(Mux(first, values[0], greater(values[0], largest)))
+            m.d.sync += largest.eq(Mux(first, values[0], _greater(values[0], largest)))
         mode = delay(m, Cat(i.integer, i.unsigned, i.last), self.compare + 1)
 
         stored = delay(m, Mux(mode[0], 0, _stored_exponent(largest, fmt)), 1)
@@ -104,9 +104,9 @@ class Quantizer(wiring.Component):
             scales.i.p.exponent.eq(stored), scales.i.p.unsigned.eq(unsigned), scales.i.p.last.eq(last)]
 
     def _convert(self, m, words, scales):
-        """Align, round and clip, in four steps that stall together."""
-        place = Signal(range(self.words))
-        end = place == self.words - 1
+        """Align, round and clip the elements in four stages, which stall together."""
+        place = Signal(range(self.block_words))
+        end = place == self.block_words - 1
         step = Signal()
         moving = words.o.valid & scales.o.valid
         m.d.comb += [step.eq(self.o.ready | ~self.o.valid), words.o.ready.eq(step & moving),
@@ -131,20 +131,20 @@ class Quantizer(wiring.Component):
             Cat(self.o.p.exponent, self.o.p.end, self.o.p.last).eq(later(side))]
 
 
-def greater(a, b=None):
+def _greater(a, b=None):
     """The larger of one or two unsigned values."""
     return a if b is None else Mux(a > b, a, b)
 
 
 def _finite(number, integer):
-    """The bits of a number: 0 for a NaN, in block mode the largest finite one for an infinity."""
+    """The bits of a number; 0 for a NaN, and in block mode the largest finite number for an infinity."""
     huge, nan = number.exponent.all(), number.fraction.any()
     bits = Mux(huge & nan, 0, Mux(huge & ~integer, LARGEST, number.as_value()[:15]))
     return Cat(bits, number.sign)
 
 
 def _stored_exponent(magnitude, fmt: Format):
-    """E - e_min of a block whose largest magnitude has these 15 bits."""
+    """Stored exponent E - e_min of a block; `magnitude` holds the 15 bits of its largest magnitude."""
     field, fraction = magnitude[10:], magnitude[:10]
     power = ~fraction.any() if fmt.rule == Rule.CEIL else Const(0)
     # A subnormal's E is -14 if it is at least (ceil: above) one half of the smallest normal number; below, the format
@@ -156,7 +156,7 @@ def _stored_exponent(magnitude, fmt: Format):
 
 
 def _distance(number, base, fmt: Format):
-    """Sign, significand, right shift and whether the number is beyond any range."""
+    """Sign, significand and right shift of a number, and whether it is beyond any range."""
     field, bits = significand(number)
     shift = base - field
     limited = Mux(shift > fmt.bits + 2, fmt.bits + 2, shift)[:bits_for(fmt.bits + 2)]
@@ -164,18 +164,18 @@ def _distance(number, base, fmt: Format):
 
 
 def align(sign, bits, shift, beyond, fmt, unsigned):
-    """A number with 12 fraction bits."""
+    """The number, shifted to 12 fraction bits."""
     return sign, Cat(Const(0, fmt.bits + 2), bits) >> shift, beyond
 
 
 def nearest(sign, value, beyond, fmt, unsigned):
-    """The magnitude to the nearest integer, ties to even, and the limit of its sign."""
-    up = value[11] & (value[:11].any() | value[12])
+    """The magnitude, rounded to the nearest integer, ties to even, and the limit for its sign."""
+    round_up = value[11] & (value[:11].any() | value[12])
     below, above = Mux(unsigned, 0, -fmt.lowest), Mux(unsigned, fmt.levels, fmt.highest)
-    return sign, value[12:] + up, beyond, Mux(sign, below, above)
+    return sign, value[12:] + round_up, beyond, Mux(sign, below, above)
 
 
 def clip(sign, magnitude, beyond, limit, fmt, unsigned):
-    """The mantissa."""
+    """The mantissa, clipped to its limit."""
     clipped = Mux(beyond | (magnitude > limit), limit, magnitude)
     return ((clipped[:fmt.bits] ^ sign.replicate(fmt.bits)) + sign - Mux(unsigned, fmt.zero, 0))[:fmt.bits]

@@ -1,4 +1,4 @@
-"""Which word of the totals goes to the converter when."""
+"""Selects the words of totals that go to the converter."""
 
 from amaranth import *
 from amaranth.lib import stream, wiring
@@ -12,18 +12,18 @@ __all__ = ["ResultSequencer"]
 
 
 class ResultSequencer(wiring.Component):
-    """Pick up the words of each row of tiles when its totals are there.
+    """Reads the words of each row of tiles as soon as its totals are complete.
 
     Args:
         config: The machine.
-        depth:  Rows of tiles that may be under way.
+        depth:  Number of rows of tiles that may wait for their totals.
 
     Members:
-        i: In(stream row_tile).
-        totals: In(1). Pulse: those of the next row of tiles can be picked up from the next cycle on.
-        select: Out(range). Word of the totals.
-        address: Out(range). Its start values in BiasRf.
-        o: Out {valid, bias, integer, out_scale, lanes}. For the converter, one cycle after the other two.
+        i: In(stream row_tile). Describes each row of tiles.
+        totals: In(1). Pulse: the totals of the next row of tiles can be read from the next cycle on.
+        select: Out(range). Word of the totals to read.
+        address: Out(range). Address of its start values in BiasRf.
+        o: Out {valid, bias, integer, out_scale, lanes}. Settings for the converter, one cycle after the other two.
 
     Timing:
         One word a cycle; the first one cycle after `totals`.
@@ -32,7 +32,7 @@ class ResultSequencer(wiring.Component):
     def __init__(self, config: Config, depth: int):
         self.config, self.depth = config, depth
         super().__init__({
-            "i": In(stream.Signature(row_tile(config))), "totals": In(1), "select": Out(range(config.words)),
+            "i": In(stream.Signature(row_tile(config))), "totals": In(1), "select": Out(range(config.vector_words)),
             "address": Out(range(config.bias_words)), "o": Out(conversion(config))})
 
     def elaborate(self, platform):

@@ -1,4 +1,4 @@
-"""A product taken apart: rows of tiles, and within each the steps that the tile engines take side by side."""
+"""Divides a product into rows of tiles, and each row into the steps of the tile engines."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -9,44 +9,44 @@ from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 
 __all__ = ["RowTiles", "column_step", "row_tile"]
 
-Place = data.StructLayout({  # of the walk; of a row of tiles its first tile
+Place = data.StructLayout({  # position within a product, from its rows of tiles to its columns
     "row_base": ADDRESS_BITS, "tile": ADDRESS_BITS, "step": REGISTER_BITS, "columns_left": REGISTER_BITS,
     "words_left": REGISTER_BITS, "rows_left": REGISTER_BITS, "row_tiles_left": REGISTER_BITS,
     "iterations_left": REGISTER_BITS, "bias_address": ADDRESS_BITS})
 
 
 def column_step(config: Config) -> data.StructLayout:
-    """Tiles that lie side by side in one row of tiles, one for each engine.
+    """A step: neighbouring tiles in one row of tiles, one for each engine.
 
-    tile: the first one; step: its place in the row of tiles; columns: how many there are, and needed: how many of the
-    operand must be whole. last: of the row of tiles; iteration, product: the last of the iteration, of the product.
-    words, rows: what the row of tiles yields.
+    `tile` is the first of them, `step` the number of the step in its row of tiles, and `columns` the number of tiles.
+    `needed` columns of the operand must be complete. `last`, `iteration` and `product` mark the last step of the row of
+    tiles, of the iteration and of the product. The row of tiles yields `words` words and `rows` rows.
     """
     columns = range(config.operand_columns + 1)
     return data.StructLayout({
         "tile": range(config.matrix_tiles), "step": range(-(-config.operand_columns // config.tile_engines)),
         "columns": range(config.tile_engines + 1), "needed": columns, "last": 1, "iteration": 1,
-        "product": 1, "integer": 1, "words": range(config.words + 1), "rows": range(config.native_dim + 1)})
+        "product": 1, "integer": 1, "words": range(config.vector_words + 1), "rows": range(config.native_dim + 1)})
 
 
 def row_tile(config: Config) -> data.StructLayout:
-    """What becomes of the sums of one row of tiles."""
+    """Settings for the totals of one row of tiles."""
     return data.StructLayout({
-        "words": range(config.words + 1), "rows": range(config.native_dim + 1), "integer": 1, "out_scale": signed(6),
-        "bias": 1, "bias_address": range(config.bias_words)})
+        "words": range(config.vector_words + 1), "rows": range(config.native_dim + 1), "integer": 1,
+        "out_scale": signed(6), "bias": 1, "bias_address": range(config.bias_words)})
 
 
 class RowTiles(wiring.Component):
-    """Walk through a product: iterations, rows of tiles, then columns, tile_engines at a time.
+    """Walks through a product: its iterations, their rows of tiles, and their columns, `tile_engines` at a time.
 
     Args:
         config: The machine.
 
     Members:
         product: In(stream Product). One `mv_mul`; taken when the walk begins.
-        step: Out(stream column_step).
-        row_tile: Out(stream row_tile). One for each row of tiles, not later than its last step.
-        active: Out(1). There is a product.
+        step: Out(stream column_step). Steps in order.
+        row_tile: Out(stream row_tile). Describes each row of tiles, not later than its last step.
+        active: Out(1). A product is being walked through.
 
     Timing:
         One step a cycle, products in a row included; the first one cycle after `product` is taken. A row of tiles' last
@@ -72,7 +72,7 @@ class RowTiles(wiring.Component):
             step.last.eq(place.columns_left <= engines),
             step.iteration.eq(step.last & (place.row_tiles_left == 1)),
             step.product.eq(step.iteration & (place.iterations_left == 1)),
-            step.words.eq(_least(place.words_left, config.words)),
+            step.words.eq(_least(place.words_left, config.vector_words)),
             step.rows.eq(_least(place.rows_left, config.native_dim)),
             result.words.eq(step.words), result.rows.eq(step.rows), result.integer.eq(p.integer),
             result.out_scale.eq(p.out_scale), result.bias.eq(p.bias), result.bias_address.eq(place.bias_address),
@@ -100,10 +100,10 @@ class RowTiles(wiring.Component):
         below = place.row_base + p.columns
         m.d.sync += [
             place.row_base.eq(below), place.tile.eq(below), place.step.eq(0), place.columns_left.eq(p.columns),
-            place.words_left.eq(place.words_left - self.config.words),
+            place.words_left.eq(place.words_left - self.config.vector_words),
             place.rows_left.eq(place.rows_left - self.config.native_dim),
             place.row_tiles_left.eq(place.row_tiles_left - 1),
-            place.bias_address.eq(place.bias_address + self.config.words)]
+            place.bias_address.eq(place.bias_address + self.config.vector_words)]
 
     def _iteration(self, m, p, place):
         """Go to the first step of an iteration of p."""

@@ -1,4 +1,4 @@
-"""One tile engine: a lane group of every row times an operand, aligned to the accumulator's grid."""
+"""One tile engine, which multiplies a lane group of every row by an operand and aligns the sums."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -13,11 +13,11 @@ from concord.spec.formats import Format
 __all__ = ["TileEngine", "adder_tree", "result_bits"]
 
 ADDERS = 1  # adders in a row in one cycle; synthesis turns several into slower and larger carry-save adders
-SHIFTS = 3  # levels of a shifter in one cycle
+_SHIFTS = 3  # levels of the shifter in one cycle
 
 
 class TileEngine(wiring.Component):
-    """o[r] = sum over lanes of weights[r] * operand, times 2**(alignment + both stored exponents) but in integer mode.
+    """o[r] = sum over lanes of weights[r] * operand, in block mode times 2**(alignment + both stored exponents).
 
     A weight is cut into digits of two bits. The multiples 0, 1, 2 and 3 of an operand (-2 and -1 for the highest digit)
     are made once for all rows, and a digit chooses one of them: that takes fewer gates than a multiplier. The digits of
@@ -27,8 +27,8 @@ class TileEngine(wiring.Component):
         config: The machine.
 
     Members:
-        operand: In {mantissas, exponent}.
-        integer: In(1). With the operand.
+        operand: In {mantissas, exponent}. One lane group of the vector.
+        integer: In(1). Integer mode; it comes with the operand.
         weights: In. One record for each row, `weights_after` cycles after the operand.
         o: Out. Results of all rows.
 
@@ -47,12 +47,12 @@ class TileEngine(wiring.Component):
 
     @property
     def digits(self) -> int:
-        """Digits of a weight."""
+        """Number of digits of a weight."""
         return -(-self.config.weights.bits // 2)
 
     @property
     def shift_bits(self) -> int:
-        """Bits of the sum of two stored exponents."""
+        """Number of bits of the sum of two stored exponents."""
         fmts = self.config.weights, self.config.activations
         return bits_for(sum(fmt.e_max - fmt.e_min for fmt in fmts))
 
@@ -65,7 +65,7 @@ class TileEngine(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from operand to result: multiples, digits, their sum, alignment."""
-        return 2 + self.tree + -(-self.shift_bits // SHIFTS)
+        return 2 + self.tree + -(-self.shift_bits // _SHIFTS)
 
     def elaborate(self, platform):
         m = Module()
@@ -80,7 +80,7 @@ class TileEngine(wiring.Component):
         return m
 
     def _multiples(self, m, x):
-        """Those of lower digits, then those of the highest one, by digit; one cycle later."""
+        """Multiples of an operand for lower digits and for the highest digit, by digit; one cycle later."""
         fmt = self.config.activations
         thrice = _within(x + x.shift_left(1), 3 * fmt.lowest, 3 * fmt.highest)
         minus = _within(-x, -fmt.lowest, -fmt.highest)
@@ -91,7 +91,7 @@ class TileEngine(wiring.Component):
         return (zero, once, once.shift_left(1), thrice), (zero, once, minus.shift_left(1), minus)
 
     def _dot(self, m, weights, choices):
-        """Sum of one row's products, 1 + tree cycles later."""
+        """Sum of the products of one row, 1 + tree cycles later."""
         fmts = self.config.weights, self.config.activations
         places = []
         for place in range(self.digits):
@@ -103,15 +103,15 @@ class TileEngine(wiring.Component):
         return _within(adder_tree(m, places), *ends)
 
     def _aligned(self, m, value, amount, integer):
-        """The sum on the accumulator's grid."""
+        """The sum, shifted to the grid of the accumulator."""
         if self.config.alignment:
             value = Mux(integer, value, value.shift_left(self.config.alignment))
         while len(amount):
-            for k in range(min(SHIFTS, len(amount))):
+            for k in range(min(_SHIFTS, len(amount))):
                 place = 1 << self.shift_bits - len(amount) + k
                 value = Mux(amount[k], value.shift_left(place), value)[:self.width].as_signed()
             value = delay(m, value, 1)
-            amount = delay(m, amount[SHIFTS:], 1) if len(amount) > SHIFTS else ()
+            amount = delay(m, amount[_SHIFTS:], 1) if len(amount) > _SHIFTS else ()
         return value
 
 
@@ -121,7 +121,7 @@ def _extremes(fmt: Format) -> tuple[int, int]:
 
 
 def result_bits(config: Config) -> int:
-    """Bits of a result: where overflows are counted all, else no more than an accumulator has."""
+    """Number of bits of a result: all if overflows are counted, else at most those of the accumulator."""
     fmts = config.weights, config.activations
     largest = config.lanes * fmts[0].lowest * fmts[1].lowest << config.alignment + sum(f.e_max - f.e_min for f in fmts)
     exact = largest.bit_length() + 1
@@ -129,23 +129,23 @@ def result_bits(config: Config) -> int:
 
 
 def choice(digit, multiples):
-    """The multiple that a digit of one or two bits selects; of one bit, which is a sign, none or -1."""
+    """The multiple that a digit selects. A digit of one bit is a sign and selects 0 or -1."""
     if len(digit) == 1:
         return Mux(digit, multiples[3], multiples[0])
     return Mux(digit[1], Mux(digit[0], multiples[3], multiples[2]), Mux(digit[0], multiples[1], multiples[0]))
 
 
 def _within(value, *ends: int):
-    """A signed value in no more bits than the integers that it lies between."""
+    """A signed value, reduced to the bits that the integers in `ends` need."""
     bits = max(end.bit_length() if end >= 0 else (~end).bit_length() for end in ends) + 1
     return value[:bits].as_signed()
 
 
 def adder_tree(m: Module, places):
-    """Sum of all terms, those of place k times 4**k, with ADDERS additions in a row in one cycle.
+    """Sum of all terms, where those of place k count 4**k; each cycle has ADDERS additions in series.
 
     Args:
-        places: Lists of signed terms, as many in each place, a power of two.
+        places: One list of signed terms for each place; all lists have the same length, a power of two.
     """
     levels, spacing = 0, 2
     while len(places) > 1 or len(places[0]) > 1:

@@ -1,4 +1,4 @@
-"""The source of a chain, word by word: a vector memory or a queue."""
+"""Reads the source of a chain word by word, from a vector memory or a queue."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -12,7 +12,7 @@ __all__ = ["AddressGenerator", "read_request", "walk"]
 
 
 def walk(config: Config) -> data.StructLayout:
-    """Where the words of a chain's source lie."""
+    """Addresses of the words of a chain's source."""
     bits = address_bits(config)
     return data.StructLayout({
         "valid": 1, "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS,
@@ -20,23 +20,24 @@ def walk(config: Config) -> data.StructLayout:
 
 
 def read_request(config: Config) -> data.StructLayout:
-    """A word wanted from a vector memory; its data come one cycle after the grant."""
+    """Read request to a vector memory; the word arrives one cycle after the grant."""
     return data.StructLayout({"valid": 1, "memory": range(len(VRFS)), "address": address_bits(config)})
 
 
 class AddressGenerator(wiring.Component):
-    """Walks a chain's source and takes its words as soon as no older chain may still write them.
+    """Reads the words of a chain's source, each as soon as no older chain may still write it.
 
     Members:
-        job: In(`walk`). The chain at hand; held until `last` is taken.
+        job: In(`walk`). The present chain; held until `last` is taken.
         hold: In(1). The pipeline cannot take a word now.
-        mfu, copy: In(`progress`). How far the writing pipelines are.
-        request, grant, data: A read of a vector memory, whether it is served, and its word one cycle later.
-        net, pop: In(stream word). NetQ and MvmQ.
+        mfu, copy: In(`progress`). Progress of the two pipelines that write vector memories.
+        request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
+        net, pop: In(stream word). Words from NetQ and from MvmQ.
         go: Out(1). A word is taken in this cycle. word: Out. That word, one cycle later.
-        index, iteration, last_word, last_iteration, last: Out. The place of the word at hand: within its iteration,
-            its iteration, the last of the iteration, of the last iteration, the last of the chain.
-        starved: Out(1). A queue is empty. waits: Out(1). A word is not there, or still to be written.
+        index, iteration: Out. Number of the present word within its iteration, and number of the iteration.
+        last_word, last_iteration, last: Out(1). The word is the last of its iteration; the iteration is the last one;
+            the word is the last of the chain.
+        starved: Out(1). The queue is empty. waits: Out(1). The word is missing, or an older chain must still write it.
 
     Timing:
         One word a cycle.
@@ -80,11 +81,11 @@ class AddressGenerator(wiring.Component):
         return m
 
     def walk(self, job) -> list:
-        """Statements that bring the fields of a job to `job`; its `valid` is left to the pipeline."""
+        """Statements that drive the fields of `job` from a job; the pipeline drives its `valid`."""
         return [self.job[name].eq(job[name]) for name in self.job.shape().members if name != "valid"]
 
     def _offset(self, m):
-        """Offset of the word at hand from the source's first address."""
+        """Offset of the present word from the first address of the source."""
         job, bits = self.job, address_bits(self.config)
         offset, along_x, along_y = Signal(bits), Signal(bits), Signal(bits)
         x = Signal(REGISTER_BITS)

@@ -1,4 +1,4 @@
-"""The copy pipeline: words that need no arithmetic, round the multi-function units, and tiles to MatrixRf."""
+"""The copy pipeline, which moves words past the multi-function units, and native tiles to MatrixRf."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -17,16 +17,20 @@ __all__ = ["Copy"]
 
 
 class Copy(wiring.Component):
-    """Moves chains without arithmetic from source to memories, and native tiles from NetQ to the matrix quantiser.
+    """Copies the words of chains without arithmetic, and moves native tiles from NetQ to the matrix quantiser.
 
     Members:
-        job, write_job: In(stream copy_job, write_job). The latter for chains other than `m_rd`.
-        mfu: In(`progress`). fetch, product: In. Chains whose vectors and tiles have been read.
-        request, grant, data, net: As in `AddressGenerator`.
-        writes, free, out: As `writes`, `free`, `net` of `Writeback`.
-        load: Out(stream {tile, integer}), matrix_word: Out(stream word), load_done: In(1). The matrix quantiser.
-        progress: Out. As `Writeback.progress`; loads count as chains.
-        busy, waits, starved: Out(1). For the counters. reads: Out(1). A word of a chain is read.
+        job, write_job: In(stream copy_job, write_job). Sources and writes of chains; `m_rd` has no write_job.
+        mfu: In(`progress`). Progress of the multi-function units. fetch, product: In. Tickets of the last chain whose
+            vectors, and of the last chain whose tiles, have been read.
+        request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
+        net: In(stream word). Words from NetQ.
+        writes: Out. One request for each vector memory. free: In. Memories that can take a write now.
+        out: Out(stream {word, remaining}). Words for the host.
+        load: Out(stream {tile, integer}). Tile that the matrix quantiser is to load. matrix_word: Out(stream word).
+            Words of that tile. load_done: In(1). Pulse: a tile has been loaded.
+        progress: Out. Number of finished chains, loads included, and position within the present one.
+        busy, waits, starved: Out(1). Activity for the counters. reads: Out(1). A word of a chain is read.
 
     Timing:
         One word a cycle. A load starts when all earlier copies have landed, and ends before the next chain starts.
@@ -54,7 +58,7 @@ class Copy(wiring.Component):
         job = self.job.p
         loaded, loads, ending = Signal(TICKET), Signal(REGISTER_BITS), Signal()
 
-        # A tile is announced with its first word.
+        # The first word of a tile also sends its load request.
         first = self.job.valid & job.matrix & (source.index == 0)
         wiring.connect(m, wiring.flipped(self.net), source.net)
         m.d.comb += source.walk(job)

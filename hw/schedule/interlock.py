@@ -1,4 +1,4 @@
-"""Hands checked chains to the pipelines, with what each has to wait for."""
+"""The interlock, which gives checked chains to the pipelines with the tickets that they must wait for."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -26,28 +26,28 @@ from concord.spec.memories import VRFS
 
 __all__ = ["PIPES", "Done", "Interlock", "ProductJob", "copy_job", "fetch_job", "issue_job", "write_job"]
 
-EPOCH = 16  #: Chains between two looks at how far all pipelines are; keeps tickets in use within 2**(TICKET - 1).
+EPOCH = 16  #: Chains of an epoch, after which all pipelines are checked; keeps tickets in use within 2**(TICKET - 1).
 
 
 def _walk(config: Config) -> dict:
-    """The fields of `walk`, which begin a job that reads a source."""
+    """The fields of `walk`; every job that reads a source begins with them."""
     return {name: shape for name, shape in walk(config).members.items() if name != "valid"}
 
 
 def fetch_job(config: Config) -> data.StructLayout:
-    """Operand fetch: the source of one `mv_mul`. `own`: iterations wait for this chain's earlier writes."""
+    """Job of operand fetch: the source of one `mv_mul`. `own`: iterations wait for earlier writes of the chain."""
     return data.StructLayout({
         **_walk(config),
         "integer": 1, "unsigned": 1, "mfu": Wait, "copy": Wait, "own": Wait})
 
 
-#: One product, and the load whose tiles it may read.
+#: One product, and the ticket of the load whose tiles it may read.
 ProductJob = data.StructLayout({"product": Product, "copy": Wait})
 
 
 def issue_job(config: Config) -> data.StructLayout:
-    """What enters the multi-function units. `targets`: its writes to the operands' memories. `serial`: each word waits
-    for the one before it to land."""
+    """Job of issue: a chain for the multi-function units. `targets`: its writes to memories of operands. `serial`: each
+    word waits until the word before it has landed."""
     return data.StructLayout({
         **_walk(config),
         "stride_out": address_bits(config), "operands": data.ArrayLayout(reader(config), len(OPERANDS)),
@@ -56,7 +56,7 @@ def issue_job(config: Config) -> data.StructLayout:
 
 
 def write_job(config: Config) -> data.StructLayout:
-    """What a pipeline's last stage writes."""
+    """Job of the last stage of a pipeline: the writes of a chain."""
     return data.StructLayout({
         "words": REGISTER_BITS, "tail": range(config.mfu_lanes), "iterations": REGISTER_BITS,
         "stride_out": address_bits(config),
@@ -64,7 +64,7 @@ def write_job(config: Config) -> data.StructLayout:
 
 
 def copy_job(config: Config) -> data.StructLayout:
-    """What enters the copy pipeline; `matrix`: native tiles from `tile` on, to MatrixRf."""
+    """Job of the copy pipeline. With `matrix`, it loads native tiles to MatrixRf, from `tile` on."""
     return data.StructLayout({
         **_walk(config),
         "matrix": 1, "tile": ADDRESS_BITS, "integer": 1, "serial": 1, "fetch": Wait, "mfu": Wait, "product": Wait})
@@ -72,25 +72,26 @@ def copy_job(config: Config) -> data.StructLayout:
 
 PIPES = ("fetch", "product", "mfu", "copy")  #: Pipelines that chains wait for.
 
-Done = data.StructLayout(dict.fromkeys(PIPES, TICKET))  #: Chains that each pipeline has finished.
+Done = data.StructLayout(dict.fromkeys(PIPES, TICKET))  #: Number of chains that each pipeline has finished.
 
 
 class Interlock(wiring.Component):
-    """Finds, for each chain, the older chains it must not overtake, and puts it into the queues of its pipelines.
+    """Finds the older chains that each chain must not overtake, and puts the chain into the queues of its pipelines.
 
-    Every pipeline works in order, so "wait for that chain" is a ticket: its number within its pipeline. Of the writes
-    to a memory that are under way in a pipeline, one range that holds them all and the youngest chain's ticket are
-    kept. A reader takes a copy and compares every address with it: a word that is written, or lies outside, does not
-    wait. A writer waits as a whole for older readers and writers of its memories in other pipelines.
+    Every pipeline works in order, so a chain waits for a ticket, the number of another chain within its pipeline. For
+    each memory and pipeline, the interlock keeps one address range that holds all unfinished writes, and the ticket of
+    the youngest writer. A reader gets a copy and compares every address with it: a word outside the range, or already
+    written, does not wait. A writer waits, with its first word, for older readers and writers of its memories in other
+    pipelines.
 
     Members:
-        i: In(stream `chain`).
+        i: In(stream `chain`). Checked chains.
         fetch, product, issue, write, copy, copy_write: Out(stream). Jobs of the pipelines.
-        done: In. Chains finished by: operand fetch, products (tiles read), multi-function units, copy.
-        idle: Out(1). All chains handed out are done.
+        done: In. Number of chains that operand fetch, products (tiles read), MFUs and copy have finished.
+        idle: Out(1). All chains are finished.
 
     Timing:
-        One chain a cycle at most, stalls with the fullest queue.
+        At most one chain in each cycle. A full queue of a pipeline that the chain needs stalls it.
     """
 
     def __init__(self, config: Config):
@@ -105,7 +106,7 @@ class Interlock(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # One register stage: the checked chain rests here while its hazards are looked up.
+        # One register stage holds the checked chain while its hazards are looked up.
         c, held = Signal(chain(self.config)), Signal()
         sent = Signal()
         m.d.comb += self.i.ready.eq(~held | sent)
@@ -137,7 +138,7 @@ class Interlock(wiring.Component):
         return m
 
     def _within_epoch(self, m, sent):
-        """High unless a chain of the epoch before the last is still under way."""
+        """Low while a chain of the epoch before the last one is unfinished."""
         count = Signal(range(EPOCH))
         marks = {pipe: Signal(TICKET, name=f"mark_{pipe}") for pipe in PIPES}
         behind = Cat((mark - self.done[p])[:TICKET].as_signed() > 0 for p, mark in marks.items()).any()
@@ -148,7 +149,7 @@ class Interlock(wiring.Component):
         return (count != EPOCH - 1) | ~behind
 
     def _track(self, m, c, uses, sent):
-        """For each memory and pipeline: the youngest reader, the youngest writer, the range of writes under way."""
+        """Track the youngest reader, the youngest writer and the range of unfinished writes, by memory and pipeline."""
         config = self.config
         self.reads, self.writes, self.net_reads, self.net_writes = {}, {}, {}, {}
         for pipe in ("fetch", "mfu", "copy"):
@@ -182,7 +183,7 @@ class Interlock(wiring.Component):
         return waiting(wait, self.done[pipe])
 
     def _last(self, m, name, pipe, now):
-        """The youngest chain of a pipeline for which `now` was high, until it is done."""
+        """Ticket of the youngest chain of a pipeline for which `now` was high, valid until that chain is finished."""
         last = Signal(Wait, name=name)
         with m.If(~self._undone(last, pipe)):
             m.d.sync += last.valid.eq(0)
@@ -192,7 +193,7 @@ class Interlock(wiring.Component):
 
     @staticmethod
     def _youngest(m, name, candidates):
-        """Of (wait, condition) pairs of one pipeline, the youngest that holds."""
+        """The youngest ticket whose condition holds, from (wait, condition) pairs of one pipeline."""
         best = None
         for k, (wait, condition) in enumerate(candidates):
             this = Signal(Wait, name=f"{name}{k}")
@@ -207,7 +208,7 @@ class Interlock(wiring.Component):
         return best
 
     def _waits(self, m, c, pipe, name, *, reads_net):
-        """What a chain that writes waits for in another pipeline before its first word."""
+        """Ticket of another pipeline that a writing chain must wait for before its first word."""
         candidates = []
         for k in range(len(VRFS)):
             write = c.writes[k]
@@ -222,7 +223,7 @@ class Interlock(wiring.Component):
         return self._youngest(m, name, candidates)
 
     def _own_reads(self, c):
-        """Whether words of the chain may read what other words of it wrote: (source, operands)."""
+        """Whether words of the chain may read results of earlier words of the same chain: (source, operands)."""
         once = c.iterations == 1
 
         def meets(read, write):
@@ -234,7 +235,7 @@ class Interlock(wiring.Component):
         return source, operands
 
     def _reader(self, m, target, read, memory):
-        """Fill a job's reader: the range's start, and the older writes to its memory."""
+        """Fill the reader of a job: the start of its range, and the older writes to its memory."""
         m.d.comb += [target.valid.eq(read.valid), target.lo.eq(read.lo), target.inc.eq(read.inc)]
         for pipe in ("mfu", "copy"):
             if isinstance(memory, int):
@@ -248,8 +249,8 @@ class Interlock(wiring.Component):
     def _jobs(self, m, c):
         own_source, own_operands = self._own_reads(c)
         net = c.memory == NET
-        tile_words = self.config.native_dim * self.config.words
-        lengths = c.vector_words, c.words, Mux(c.matrix, tile_words, c.words)
+        tile_words = self.config.native_dim * self.config.vector_words
+        lengths = c.operand_words, c.words, Mux(c.matrix, tile_words, c.words)
         for job, words in zip((self.fetch.p, self.issue.p, self.copy.p), lengths, strict=True):
             m.d.comb += job.words.eq(words)
             m.d.comb += [job[name].eq(c[name]) for name in

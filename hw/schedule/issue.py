@@ -1,4 +1,4 @@
-"""Lets words into the multi-function units."""
+"""Issues words to the multi-function units."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -15,29 +15,31 @@ __all__ = ["Issue"]
 
 
 class Issue(wiring.Component):
-    """Takes the words of each chain of the multi-function units, when all they need is there.
+    """Issues the words of each chain to the multi-function units, as soon as all operands are certain.
 
-    The units behind never stall: a word goes in once its source, its operands and its place in NetQ are certain. An
-    operand is certain when its write will have landed by the time its stage reads it.
+    The units never stall, so a word is issued only when its source, its operands and its space in NetQ are certain. An
+    operand is certain if its write will have landed by the time at which its stage reads it.
 
     Args:
-        latency: Cycles from a word's `go` to its write.
-        due: For each operand, cycles from `go` to its read.
+        latency: Cycles from the `go` of a word to its write.
+        due: Cycles from `go` to the read of each operand.
 
     Members:
-        job: In(stream issue_job).
-        mfu, copy: In(`progress`). fetch: In. Vectors of how many chains have been fetched.
-        request, grant, data, net, pop: As in `AddressGenerator`.
-        net_room: In(1). NetQ has room for one more word.
+        job: In(stream issue_job). Chains.
+        mfu, copy: In(`progress`). Progress of both writing pipelines. fetch: In. Number of chains that operand
+            fetch has finished.
+        request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
+        net, pop: In(stream word). Words from NetQ and from MvmQ.
+        net_room: In(1). NetQ has space for one more word.
         landed: In(1). A word has left the units and is written.
-        go: Out(1). A word goes in. word: Out. That word, one cycle later.
-        control: Out. What the units do to it. addresses: Out. Its operands' addresses. Both in the cycle of `go`.
-        stages, reads: Out. Stages it is not bypassed by, operands it reads; in the cycle of `go`.
-        to_net: Out(1). The word is for NetQ. popped: Out(1). It is the word of a `v_rd MvmQ`.
-        waits_operand, waits_output, starved: Out(1). For the counters.
+        go: Out(1). A word is issued. word: Out. That word, one cycle later.
+        control: Out. Operations of the units on it. addresses: Out. Addresses of its operands. Both with `go`.
+        stages, reads: Out. Stages that process the word, and operands that it reads; both with `go`.
+        to_net: Out(1). The word is written to NetQ. popped: Out(1). The word comes from MvmQ.
+        waits_operand, waits_output, starved: Out(1). Activity for the counters.
 
     Timing:
-        One word a cycle, no gap between chains that do not depend on each other.
+        One word in each cycle, without a gap between chains that do not depend on each other.
     """
 
     def __init__(self, config: Config, *, latency: int, due: tuple[int, ...]):
@@ -81,7 +83,7 @@ class Issue(wiring.Component):
         return m
 
     def _operands(self, m, source):
-        """The operands' addresses. Returns whether all of the word's operands will be written when they are read."""
+        """Drive the addresses of the operands. Returns whether all operands will be written when they are read."""
         job = self.job.p
         moved = Signal(address_bits(self.config))
         with m.If(source.go & source.last_word):
@@ -103,7 +105,7 @@ class Issue(wiring.Component):
         return Cat(written).all()
 
     def _progress(self, m, issued, low, cycles):
-        """How far the writes of one memory will be, as far ahead as an operand's read is behind its `go`."""
+        """Progress of the writes of one memory at the time at which an operand is read, after its `go`."""
         state = Signal(data.StructLayout({"done": TICKET, "low": address_bits(self.config)}))
         m.d.comb += [state.done.eq(issued), state.low.eq(low)]
         for _ in range(cycles):  # reset with the tickets, unlike the data in `delay`

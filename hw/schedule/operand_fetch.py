@@ -1,4 +1,4 @@
-"""Brings the vectors of products to the quantiser."""
+"""Reads the vectors of products for the quantiser."""
 
 from amaranth import *
 from amaranth.lib import stream, wiring
@@ -16,12 +16,13 @@ class OperandFetch(wiring.Component):
     """Reads the source of each `mv_mul`, all native vectors of all iterations, in program order.
 
     Members:
-        job: In(stream fetch_job).
-        mfu, copy: In(`progress`). How far the writing pipelines are.
-        request, grant, data, net: As in `AddressGenerator`.
-        o: Out(stream operand_word). `last`: the last word of an iteration.
-        done: Out. Chains whose source has been read.
-        busy, waits, starved, queue: Out(1). A word moves; the chain at hand waits; NetQ is empty; the word is NetQ's.
+        job: In(stream fetch_job). Sources of products.
+        mfu, copy: In(`progress`). Progress of the two pipelines that write vector memories.
+        request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
+        net: In(stream word). Words from NetQ.
+        o: Out(stream operand_word). Words of the vectors; `last` marks the last word of an iteration.
+        done: Out. Number of chains whose source has been read.
+        busy, waits, starved, queue: Out(1). A word moves; the chain waits; NetQ is empty; the word is from NetQ.
     """
 
     def __init__(self, config: Config):
@@ -38,7 +39,7 @@ class OperandFetch(wiring.Component):
         m.submodules.source = source = AddressGenerator(self.config)
         m.submodules.ahead = ahead = ReadAhead(self.config, 3)
         job = self.job.p
-        # The writes of this chain's own earlier iterations, where a later one may read them.
+        # Writes of earlier iterations of this chain, which a later iteration may read.
         own = (job.own.ticket - self.mfu.done)[:TICKET].as_signed()
         landed = (own <= 0) | ((own == 1) & (self.mfu.iteration >= source.iteration))
         wiring.connect(m, wiring.flipped(self.net), source.net)

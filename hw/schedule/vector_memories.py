@@ -1,4 +1,4 @@
-"""The vector memories and who may use them when."""
+"""The vector memories and the arbitration of their ports."""
 
 from amaranth import *
 from amaranth.lib import data, memory, stream, wiring
@@ -12,22 +12,22 @@ from concord.spec.memories import VRFS, depth
 
 __all__ = ["VectorMemories"]
 
-READERS = ("fetch", "issue", "copy", "host")  #: In falling order of precedence: tile engines are kept busy first.
+READERS = ("fetch", "issue", "copy", "host")  #: In falling priority: the tile engines are to be busy first.
 
 
 class VectorMemories(wiring.Component):
     """Each vector memory has one source port and one write port. Those that feed a stage have an operand port as well.
 
     Members:
-        fetch, issue, copy, host: In(`read_request`). AddressGenerator words wanted.
-        grants: Out(4). Which of these four are served. words: Out. For each the word it asked for, one cycle later.
-        addresses: In. Operand addresses. operands: Out. Their words, one cycle later.
-        mfu: In. Writes of the multi-function units, always done.
-        copies: In. Writes of the copy pipeline. free: Out. Memories that take one now.
+        fetch, issue, copy, host: In(`read_request`). Requests to the source ports.
+        grants: Out(4). Readers served now. words: Out. Word for each reader, one cycle later.
+        addresses: In. Addresses of operands. operands: Out. Words of operands, one cycle later.
+        mfu: In. Writes of the multi-function units, always taken.
+        copies: In. Writes of the copy pipeline. free: Out. Memories that take a copy now.
         load: In(stream). Words from the host, while no program runs.
 
     Timing:
-        Reads take one cycle; a word is readable in the cycle after its write. Reset leaves the words as they are.
+        Reads take one cycle. A word can be read in the cycle after its write. Reset does not change the memories.
     """
 
     def __init__(self, config: Config):
@@ -57,7 +57,7 @@ class VectorMemories(wiring.Component):
         return m
 
     def _source_ports(self, m, reads):
-        """One source port a memory, for the first reader that wants it."""
+        """Give the source port of each memory to the first reader that requests it."""
         wants = [getattr(self, reader) for reader in READERS]
         for k, want in enumerate(wants):
             taken = Cat(other.valid & (other.memory == want.memory) for other in wants[:k]).any()
@@ -74,7 +74,7 @@ class VectorMemories(wiring.Component):
                     m.d.comb += read.addr.eq(want.address)
 
     def _write_port(self, m, v, write):
-        """Multi-function units before copies before the host."""
+        """Write for the multi-function units first, then for the copy pipeline, then for the host."""
         mfu, copy, load = self.mfu[v], self.copies[v], self.load.p
         m.d.comb += [self.free[v].eq(~mfu.valid), write.addr.eq(load.address), write.data.eq(load.word),
                      write.en.eq(mfu.valid | copy.valid | (self.load.valid & (load.memory == VRFS[v])))]

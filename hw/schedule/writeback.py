@@ -1,4 +1,4 @@
-"""The last stage of a pipeline: words into memories and the output queue."""
+"""The last stage of a pipeline, which writes words to the vector memories and the output queue."""
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
@@ -15,28 +15,29 @@ __all__ = ["Writeback", "results", "write_request"]
 
 
 def results(config: Config) -> data.StructLayout:
-    """The values of one word of a chain: the last, and its taps."""
+    """Values of one word of a chain: its final value, and its taps."""
     return data.StructLayout({"value": word(config), "taps": data.ArrayLayout(word(config), TAPS)})
 
 
 def write_request(config: Config) -> data.StructLayout:
-    """A word for one vector memory."""
+    """Write request to one vector memory."""
     return data.StructLayout({"valid": 1, "address": address_bits(config), "word": word(config)})
 
 
 class Writeback(wiring.Component):
-    """Writes each word of a chain to up to three places, with +0 in the lanes beyond Rows.
+    """Writes each word of a chain to up to three memories, with +0 in the lanes beyond Rows.
 
     Members:
-        job: In(stream write_job). Present before the chain's first word.
-        i: In(stream `results`).
-        writes: Out. One request for each vector memory. free: In. That memory takes a word now.
-        net: Out(stream {word, remaining}). NetQ; `remaining` words of the message are left, this one included.
-        progress: Out. Chains landed, and how far the one at hand is.
-        landed: Out(1). A word of the chain at hand has been written.
+        job: In(stream write_job). Writes of each chain, which arrive before the first word of the chain.
+        i: In(stream `results`). Words of the chain.
+        writes: Out. One request for each vector memory. free: In. Memories that can take a write now.
+        net: Out(stream {word, remaining}). Words for the host; `remaining` counts the words left in the message, this
+            one included.
+        progress: Out. Number of finished chains, and position within the present one.
+        landed: Out(1). A word of the present chain has been written.
 
     Timing:
-        A word is written in the cycle in which it is taken. One word a cycle.
+        A word is written in the cycle in which it is taken, one in each cycle.
     """
 
     def __init__(self, config: Config):
@@ -63,7 +64,7 @@ class Writeback(wiring.Component):
 
         able = self.i.valid & self.job.valid
         fits = Cat(~w.valid | free for w, free in zip(job.writes, self.free, strict=True)).all()
-        sent = Signal()  # NetQ has taken the word before the memories did
+        sent = Signal()  # NetQ has taken the word, but the memories have not
         fire = able & fits & (~job.net | self.net.ready | sent)
         m.d.comb += [self.i.ready.eq(fire), self.job.ready.eq(fire & last_word & last_iteration), self.landed.eq(fire)]
         for k, w in enumerate(job.writes):

@@ -7,8 +7,8 @@ from concord.golden.lib import float16
 from concord.golden.mvm import quantizer
 from concord.spec.formats import Format
 
-#: No format has a larger exponent.
-LARGEST_EXPONENT = 16
+#: Largest exponent of any format.
+_LARGEST_EXPONENT = 16
 
 
 def product(
@@ -16,14 +16,14 @@ def product(
 ) -> np.ndarray:
     """The exact sum over all blocks of all parts, rounded once: uint16[samples, rows].
 
-    Sums of blocks move left to the smallest exponent of all, so that nothing is dropped; Python integers take over
-    where 62 bits do not hold them.
+    The sums of blocks are shifted left to the smallest exponent, so that no bit is dropped. Where 62 bits do not hold
+    them, they are Python integers.
 
     Args:
         parts:          For each part mantissas[rows, columns], exponents[rows, blocks] and uint16[samples, columns].
         weights_format: Format of the mantissas.
         input_format:   Format that the inputs are quantised to.
-        block:          Elements of a block.
+        block:          Number of elements of a block.
     """
     sums, weights = [], []
     for mantissas, exponents, x in parts:
@@ -41,12 +41,12 @@ def product(
 
 
 def places(weights_format: Format, input_format: Format) -> int:
-    """Binary places of a product of two mantissas whose exponents are 0."""
+    """Number of fraction bits of a product of two mantissas whose exponents are 0."""
     return (weights_format.bits - 1) + (input_format.bits - 1)
 
 
 def aligned(mantissas: np.ndarray, exponents: np.ndarray) -> tuple[np.ndarray, int]:
-    """Mantissas moved left to the smallest exponent of all that are not 0, and that exponent."""
+    """Mantissas, shifted left to the smallest exponent of the mantissas that are not 0; and that exponent."""
     mantissas, exponents = mantissas.astype(np.int64), exponents.astype(np.int64)
-    lowest = int(exponents.min(initial=LARGEST_EXPONENT, where=mantissas != 0))
+    lowest = int(exponents.min(initial=_LARGEST_EXPONENT, where=mantissas != 0))
     return mantissas << np.maximum(exponents - lowest, 0), lowest

@@ -1,4 +1,4 @@
-"""Products of integer weights and integer codes: exact sums, and the bound of a sum."""
+"""Products of integer weights and integer codes: exact sums, and bounds of sums."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,14 @@ FLOAT64_EXACT = 1 << 53  #: Integers below it are exact in float64.
 
 
 def codes(x: np.ndarray, fmt: Format, *, unsigned: bool = False, scale=None, offset=None) -> np.ndarray:
-    """Integer codes int64[...] of x * scale + offset, as they travel to the product.
+    """Integer codes int64[...] of x * scale + offset, as they enter the product.
 
     Args:
         x:        uint16[...], binary16 patterns.
         fmt:      Format of the codes.
-        unsigned: Codes are clipped to 0..levels and travel lowered by `fmt.zero`.
-        scale:    Binary16 patterns; None where x already arrives in steps of the code.
-        offset:   Binary16 patterns; None where there is nothing to add.
+        unsigned: Whether codes are clipped to 0..levels and then lowered by `fmt.zero`.
+        scale:    Binary16 patterns; None if x is already in steps of the code.
+        offset:   Binary16 patterns; None for no offset.
     """
     if scale is not None:
         x = float16.mul(x, scale)
@@ -29,7 +29,7 @@ def codes(x: np.ndarray, fmt: Format, *, unsigned: bool = False, scale=None, off
 
 
 def largest_sum(weights: np.ndarray, start: np.ndarray, largest_code: int) -> int:
-    """sum|w| * max|code| + |start| of the row where it is largest: no sum of a row is larger, whatever the input.
+    """Bound of all sums for any input: sum|w| * max|code| + |start| of the row in which it is largest.
 
     Args:
         weights:      Integers[..., rows, columns].
@@ -41,17 +41,17 @@ def largest_sum(weights: np.ndarray, start: np.ndarray, largest_code: int) -> in
 
 
 def exact_type(largest: int) -> type:
-    """The fastest numpy type that holds every sum of magnitudes up to `largest`; Python integers where none does."""
+    """The fastest numpy type that is exact for integers up to `largest`; object (Python integers) if none is."""
     return np.float32 if largest < FLOAT32_EXACT else np.float64 if largest < FLOAT64_EXACT else object
 
 
 def exact_product(weights: np.ndarray, columns: np.ndarray, largest: int) -> np.ndarray:
-    """columns @ weights.T, exactly: int64[..., samples, rows], or Python integers where float64 would not be exact.
+    """Compute columns @ weights.T exactly: int64[..., samples, rows], or Python integers if float64 is not exact.
 
     Args:
         weights: Integers[..., rows, columns].
         columns: Integers[..., samples, columns].
-        largest: No sum of magnitudes is above it.
+        largest: Upper bound of every sum of magnitudes.
     """
     dtype = exact_type(largest)
     sums = columns.astype(dtype) @ np.swapaxes(weights.astype(dtype), -1, -2)
@@ -63,10 +63,10 @@ class IntegerProduct:
     """One product of a layer in integer mode: binary16((start + weights @ codes) * 2**-p).
 
     Attributes:
-        name:         Name of the layer, followed by that of the matrix where the layer has two.
-        weights:      int16[groups, rows, columns]; the groups see different codes.
+        name:         Name of the layer, followed by the name of the matrix if the layer has two.
+        weights:      int16[groups, rows, columns]; each group has its own codes.
         start:        int64[groups, rows], added to the sums.
-        p:            Binary places that the sum is moved right.
+        p:            Number of bits by which the sum is shifted right.
         input_format: Format of the codes.
     """
 
@@ -78,20 +78,20 @@ class IntegerProduct:
 
     @property
     def largest(self) -> int:
-        """No sum has a larger magnitude, whatever the input. Codes count as they travel, unsigned ones lowered."""
+        """Bound of the magnitude of every sum, for any input; unsigned codes count after they are lowered."""
         return largest_sum(self.weights, self.start, -self.input_format.lowest)
 
     @property
     def bits(self) -> int:
-        """Accumulator bits, sign included, that hold every sum whatever the input."""
+        """Number of accumulator bits, sign included, that hold every sum for any input."""
         return self.largest.bit_length() + 1
 
     def totals(self, columns: np.ndarray) -> np.ndarray:
-        """start + weights @ codes, exactly: int64[groups, samples, rows] of codes[groups, samples, columns]."""
+        """Exact totals start + weights @ codes: int64[groups, samples, rows] of codes[groups, samples, columns]."""
         return exact_product(self.weights, columns, self.largest) + self.start[:, None]
 
     def rounded(self, totals: np.ndarray) -> np.ndarray:
-        """Totals as binary16: uint16[samples, groups * rows]."""
+        """Totals, rounded to binary16: uint16[samples, groups * rows]."""
         groups, samples, rows = totals.shape
         side_by_side = np.moveaxis(totals, 0, 1).reshape(samples, groups * rows)
         return float16.from_integer(side_by_side, self.p)

@@ -1,19 +1,19 @@
-"""Windows of images: what each place of a convolution or a pooling layer sees."""
+"""Windows of images, the inputs of each place of a convolution or pooling layer."""
 
 import numpy as np
 from concord.model.arithmetic.integer import exact_product, exact_type
 
 
 def windows(x: np.ndarray, size: tuple[int, int], stride: int) -> np.ndarray:
-    """What each place sees of x[samples, channels, rows, columns]: a view [samples, channels, *places, *size]."""
+    """The window of each place in x[samples, channels, rows, columns]: a view [samples, channels, *places, *size]."""
     return np.lib.stride_tricks.sliding_window_view(x, size, (2, 3))[:, :, ::stride, ::stride]
 
 
 def patches(x: np.ndarray, size: tuple[int, int], stride: int, groups: int) -> np.ndarray:
-    """Each place of x[samples, channels, rows, columns] as one row for each group of channels.
+    """The windows of x[samples, channels, rows, columns], each as one row for each group of channels.
 
     Returns:
-        [groups, samples * places, columns]; the columns lie channel by channel, each row by row.
+        [groups, samples * places, columns]; the columns are ordered by channel, then by row.
     """
     seen = windows(x, size, stride)
     samples, channels, down, across = seen.shape[:4]
@@ -22,14 +22,14 @@ def patches(x: np.ndarray, size: tuple[int, int], stride: int, groups: int) -> n
 
 
 def convolve(weights: np.ndarray, codes: np.ndarray, stride: int, groups: int, largest: int) -> np.ndarray:
-    """Exact sums [samples * places, outputs]: int64, or Python integers where float64 would not be exact.
+    """Exact sums [samples * places, outputs], as int64, or as Python integers if float64 is not exact.
 
     Args:
         weights: Integers[outputs, channels / groups, rows, columns].
-        codes:   Integers[samples, channels, rows, columns], padding among them.
-        stride:  Distance of neighbouring places.
-        groups:  Neighbouring channels that only see each other.
-        largest: No sum of magnitudes is above it.
+        codes:   Integers[samples, channels, rows, columns], including the padding.
+        stride:  Distance between neighbouring places.
+        groups:  Number of groups of neighbouring channels, each with its own outputs.
+        largest: Upper bound of every sum of magnitudes.
     """
     columns = patches(codes.astype(exact_type(largest)), weights.shape[2:], stride, groups)
     sums = exact_product(weights.reshape(groups, len(weights) // groups, -1), columns, largest)

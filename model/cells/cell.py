@@ -80,7 +80,7 @@ class Operations(ABC, Generic[Value]):
 Formula = Callable[..., tuple]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Cell:
     """A recurrent cell.
 

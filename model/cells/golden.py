@@ -8,6 +8,7 @@ from concord.golden.lib import float16
 from concord.golden.mfu import activation
 from concord.model.arithmetic import block, integer
 from concord.model.cells.cell import Operations
+from concord.model.cells.operands import operands
 
 
 class GoldenOperations(Operations[np.ndarray]):
@@ -45,13 +46,14 @@ class GoldenOperations(Operations[np.ndarray]):
     def curve(self, kind, value):
         return activation.apply(kind, value)
 
-    def _gate(self, what: str, gate: str, operand: np.ndarray, product) -> np.ndarray:
+    def _gate(self, what: str, gate: str, operand: np.ndarray, product, gates=None) -> np.ndarray:
         """One gate of a tall product, which is computed once for all gates that multiply the same operand."""
+        gates = [one.name for one in self.layer.cell.gates] if gates is None else gates
         seen, tall = self._made.get(what, (None, None))
         if seen is not operand:
-            tall = product().reshape(len(operand), len(self.layer.cell.gates), self.layer.outputs)
+            tall = product().reshape(len(operand), len(gates), self.layer.outputs)
             self._made[what] = operand, tall
-        return tall[:, self.layer.cell.index(gate)]
+        return tall[:, gates.index(gate)]
 
 
 class IntegerOperations(GoldenOperations):
@@ -70,17 +72,18 @@ class IntegerOperations(GoldenOperations):
 
     def input_product(self, gate):
         layer, k = self.layer, self.layer.cell.index(gate)
-        a = self._gate("input", gate, self.x, lambda: self._product("input", self.x, layer.input_quant_scale))
+        a = self._gate("input", gate, self.x, lambda: self._product(
+            layer.input_product(), self.x, layer.input_quant_scale))
         return float16.add(float16.mul(a, layer.input_scale[k]), layer.bias[k])
 
     def recurrent_product(self, gate, operand):
         layer, k = self.layer, self.layer.cell.index(gate)
-        scale = layer.hidden_quant_scale
-        a = self._gate("recurrent", gate, operand, lambda: self._product("recurrent", operand, scale))
+        gates = next(gates for gates in operands(layer.cell) if gate in gates)
+        a = self._gate("recurrent", gate, operand, lambda: self._product(
+            layer.recurrent_product(gates), operand, layer.hidden_quant_scale), gates)
         return float16.mul(a, layer.recurrent_scale[k])
 
-    def _product(self, matrix, operand, scale):
-        product = self.layer.product(matrix)
+    def _product(self, product, operand, scale):
         codes = integer.codes(operand, self.layer.input_format, scale=scale)
         return product.rounded(self._sums(product, codes[None]))
 

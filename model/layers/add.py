@@ -15,8 +15,8 @@ class Add(Layer):
     """The sum of two tensors, rounded.
 
     Attributes:
-        name:       Unique in its model.
-        inputs:     Elements of each tensor.
+        name:       Name of the layer, unique in its model.
+        inputs:     Number of elements of each tensor.
         activation: Activation function of the result.
     """
 

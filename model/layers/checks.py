@@ -1,4 +1,4 @@
-"""Checks of a layer's fields; each error names the layer, the field and what to do."""
+"""Checks of the fields of layers. Each error names the layer and the field, and says what to do."""
 
 import numpy as np
 from concord.spec.formats import Format
@@ -21,7 +21,7 @@ def gates_shape(layer, name: str) -> tuple[int, int, int]:
 
 
 def vectors(layer, name: str, keys: tuple[str, ...], size: int):
-    """Refuse a mapping of vectors that lacks one, has another, or holds what is no uint16[size] of finite numbers."""
+    """Refuse a mapping in which a vector is missing or unknown, or is not uint16[size] of finite numbers."""
     found = getattr(layer, name)
     if set(found) != set(keys):
         raise ValueError(f"layer {layer.name!r}, {name}: {', '.join(keys) or 'nothing'} is needed, not "
@@ -31,28 +31,28 @@ def vectors(layer, name: str, keys: tuple[str, ...], size: int):
 
 
 def block_count(layer, columns: int) -> int:
-    """How many blocks the columns make."""
+    """Number of blocks of a row."""
     if layer.block < 1:
         raise ValueError(f"layer {layer.name!r}, block: a native dimension is 1 or more, not {layer.block}")
     return -(-columns // layer.block)
 
 
 def image_shape(layer) -> int:
-    """Check the channels, rows and columns of an image layer's input; its channels."""
+    """Check the channels, rows and columns of an image layer's input; returns the number of channels."""
     if len(layer.shape) != 3 or min(layer.shape) < 1:
         raise ValueError(f"layer {layer.name!r}, shape: channels, rows and columns are needed, not {layer.shape}")
     return layer.shape[0]
 
 
 def counts(layer, size: tuple[int, int]) -> tuple[int, int]:
-    """Places of windows, down and across."""
+    """Number of places of the window, vertically and horizontally."""
     return tuple(
         (along + 2 * layer.padding - window) // layer.stride + 1
         for along, window in zip(layer.shape[1:], size, strict=True))
 
 
 def windows(layer, size: tuple[int, int]):
-    """Refuse windows that have no place in the input."""
+    """Refuse windows that do not fit in the input."""
     if layer.stride < 1 or layer.padding < 0 or min(size) < 1 or min(counts(layer, size)) < 1:
         raise ValueError(
             f"layer {layer.name!r}: windows of {size[0]} x {size[1]}, stride {layer.stride}, padding {layer.padding} "
@@ -60,7 +60,7 @@ def windows(layer, size: tuple[int, int]):
 
 
 def kernels(layer, name: str) -> tuple[int, int, int, int]:
-    """Check the kernels of a convolution, its groups and its windows; the shape that its kernels must have."""
+    """Check the kernels, groups and windows of a convolution; returns the shape that the kernels must have."""
     channels, shape = image_shape(layer), np.shape(getattr(layer, name))
     if len(shape) != 4 or 0 in shape:
         raise ValueError(f"layer {layer.name!r}, {name}: [outputs, channels, rows, columns] is needed, not the "
@@ -100,13 +100,13 @@ def _array(where, value, dtype, shape, mantissas: Format | None = None, exponent
 
 
 def places(layer, name):
-    """Refuse a shift that the OutScale register cannot hold."""
+    """Refuse a shift that register OutScale cannot hold."""
     if not -32 <= getattr(layer, name) <= 31:
         raise ValueError(f"layer {layer.name!r}, {name}: {getattr(layer, name)} does not fit 6 signed bits (-32..31)")
 
 
 def real(layer):
-    """Refuse recorded real numbers and ranges that are not numbers."""
+    """Refuse recorded values and ranges that are not numbers."""
     for key, value in layer.real.items():
         if value.dtype not in (np.float32, np.float64) or not np.isfinite(value).all():
             raise ValueError(f"layer {layer.name!r}, real.{key}: finite float32 or float64 is needed; export again")

@@ -1,4 +1,4 @@
-"""Concatenations: tensors one behind the other, or sequences whose vectors do so at each time step."""
+"""Concatenations of tensors, or of the vectors of sequences at each time step."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ from concord.model.layers.layer import Layer, Trace
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Concat(Layer):
-    """Tensors one behind the other.
+    """Concatenates tensors.
 
     Attributes:
-        name:  Unique in its model.
-        sizes: Elements of each tensor.
+        name:  Name of the layer, unique in its model.
+        sizes: Number of elements of each tensor.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Concat(Layer):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SequenceConcat(Concat):
-    """Sequences, the vectors of one time step one behind the other. Its result is that of each sample's last step."""
+    """Concatenates the vectors of sequences at each time step. Its result is the vector of each sample's last step."""
 
     title = "concatenation of sequences"
     sequence = True

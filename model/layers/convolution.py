@@ -1,4 +1,4 @@
-"""Convolutions: each row of weights meets the input in many places."""
+"""Convolutions, in which each row of weights is multiplied by the input at many places."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,22 +13,22 @@ from concord.model.layers.windowed import Kernels
 
 
 class Along(StrEnum):
-    """What lies in one block."""
+    """Direction of a block."""
 
-    CHANNELS = "channels"  #: neighbouring channels of one pixel
-    PATCH = "patch"  #: neighbouring elements of a patch: row by row, pixel by pixel, their channels together
+    CHANNELS = "channels"  #: a block holds neighbouring channels of one pixel
+    PATCH = "patch"  #: a block holds neighbouring elements of a patch, ordered by row, pixel and channel
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Conv(Kernels, IntegerRows):
-    """Integer convolution: at each place what a `Dense` layer does to the patch there; the rest is `IntegerRows`.
+    """Integer convolution, which applies a `Dense` layer to the patch of each place; `IntegerRows` describes the rest.
 
     Attributes:
         shape:   Channels, rows and columns of the input.
-        stride:  Distance of neighbouring places.
-        padding: Rows and columns put around the input, before its quantiser.
-        groups:  Number of groups of neighbouring channels that only see each other.
-        border:  Binary16 pattern of the padding: zero in the unit in which the input arrives.
+        stride:  Distance between neighbouring places.
+        padding: Number of rows and columns of padding around the input, before its quantiser.
+        groups:  Number of groups of neighbouring channels, each with its own outputs.
+        border:  Binary16 pattern of the padding: zero in the unit of the input.
         weights: int16[outputs, channels / groups, rows, columns].
     """
 
@@ -51,18 +51,18 @@ class Conv(Kernels, IntegerRows):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BlockConv(Kernels, BlockRows):
-    """Block floating point convolution: at each place what `BlockDense` does to the native vectors there.
+    """Block floating point convolution, which applies `BlockDense` to the native vectors of each place.
 
-    Along channels, a pixel is ceil(channels / block) native vectors, and a place meets those of all its pixels: an
-    image is quantised once, whatever the windows. A row of a grouped convolution has zeros where it sees no channel.
-    Along a patch, a place is one vector of rows * columns * channels elements, quantised anew for each place.
+    Along channels, a pixel is ceil(channels / block) native vectors, and a place reads those of all its pixels, so an
+    image is quantised once. A row of a grouped convolution has zero weights for channels of other groups. Along a
+    patch, a place is one vector of rows * columns * channels elements, which is quantised anew for each place.
 
     Attributes:
-        along:     What lies in one block.
+        along:     Direction of a block.
         shape:     Channels, rows and columns of the input.
-        stride:    Distance of neighbouring places.
-        padding:   Rows and columns of +0 put around the input, before its quantiser.
-        groups:    Number of groups of neighbouring channels that only see each other; 1 along a patch.
+        stride:    Distance between neighbouring places.
+        padding:   Number of rows and columns of +0 around the input, before its quantiser.
+        groups:    Number of groups of neighbouring channels, each with its own outputs; 1 along a patch.
         mantissas: int16[outputs, channels / groups, rows, columns].
         exponents: int8[outputs, rows, columns, ceil(channels / block)], E, of all channels of the image; along a patch
             int8[outputs, 1, 1, ceil(rows * columns * channels / block)].
@@ -98,14 +98,14 @@ class BlockConv(Kernels, BlockRows):
     def multiplied(self, x):
         if self.along is Along.CHANNELS:
             return self._along_channels(x)
-        # The elements of a patch lie pixel by pixel here, and channel by channel in windows.patches.
+        # The elements of a patch are ordered by pixel here, and by channel in windows.patches.
         seen = windows.windows(x, self.window, self.stride).transpose(0, 2, 3, 4, 5, 1)
         columns = seen.reshape(len(x) * seen.shape[1] * seen.shape[2], -1)
         mantissas = np.moveaxis(self.mantissas, 1, -1).reshape(self.channels, -1)
         return self.row_product(columns, mantissas, self.exponents[:, 0, 0])
 
     def _along_channels(self, x: np.ndarray) -> np.ndarray:
-        """All blocks under one exponent, so that a convolution of integers gives the exact sums."""
+        """Product along channels: all blocks are brought to one exponent, so a convolution of integers is exact."""
         channels = self.shape[0]
         mantissas, exponents = quantizer.quantize_block(
             quantizer.split(np.moveaxis(x, 1, -1), self.block), self.input_format)
@@ -121,12 +121,12 @@ class BlockConv(Kernels, BlockRows):
 
 
 def native(channels: int, window: tuple[int, int], along: Along) -> tuple[int, int, int]:
-    """Rows, columns and channels of a place, as its blocks see it: a patch is one pixel of many channels."""
+    """Rows, columns and channels of a place in blocks; along a patch, it is one pixel of many channels."""
     rows, columns = window
     return (rows, columns, channels) if along is Along.CHANNELS else (1, 1, rows * columns * channels)
 
 
 def seen(outputs: int, channels: int, groups: int) -> np.ndarray:
-    """int64[outputs, channels / groups]: the channels that each row sees."""
+    """int64[outputs, channels / groups], the channels that each row reads."""
     each = channels // groups
     return np.arange(outputs)[:, None] // (outputs // groups) * each + np.arange(each)

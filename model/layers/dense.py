@@ -1,4 +1,4 @@
-"""Dense layers: each row of weights meets the whole input once."""
+"""Dense layers, in which each row of weights is multiplied by the whole input once."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from concord.model.layers.rows import BlockRows, IntegerRows
 
 
 class OnePlace:
-    """The geometry of a dense layer. Its weights are [outputs, inputs], a block is `block` neighbours of a row."""
+    """Geometry of a dense layer. Weights are [outputs, inputs]; a block is `block` neighbouring weights of a row."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class OnePlace:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Dense(OnePlace, IntegerRows):
-    """Integer dense layer: weights int16[outputs, inputs], R and O uint16[inputs]; the rest is `IntegerRows`."""
+    """Integer dense layer with weights int16[outputs, inputs], R and O uint16[inputs], as `IntegerRows` describes."""
 
     title = "dense, integer"
 
@@ -62,8 +62,8 @@ class Dense(OnePlace, IntegerRows):
 class BlockDense(OnePlace, BlockRows):
     """Block floating point dense layer: mantissas int16[outputs, inputs], exponents int8[outputs, blocks].
 
-    One block is `block` neighbouring weights of a row (the last one may be shorter), and as many neighbouring inputs.
-    The rest is `BlockRows`.
+    A block is `block` neighbouring weights of a row (the last block may be shorter), and the same number of inputs.
+    `BlockRows` describes the rest.
     """
 
     title = "dense, block floating point"

@@ -1,4 +1,4 @@
-"""Pooling: each window of a channel becomes one value."""
+"""Pooling, which reduces each window of a channel to one value."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,12 +14,12 @@ from concord.model.layers.layer import Layer, Trace
 from concord.model.layers.windowed import Windows
 from concord.spec.activation import Activation
 
-#: Minus infinity: a maximum sees nothing of the padding.
-LOWEST = np.uint16(0xFC00)
+#: Minus infinity, so that a maximum ignores the padding.
+_LOWEST = np.uint16(0xFC00)
 
 
 class Reduction(StrEnum):
-    """What a window becomes."""
+    """How a window is reduced."""
 
     MAX = "max"
     AVERAGE = "average"
@@ -27,15 +27,15 @@ class Reduction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Pool(Windows, Layer):
-    """The largest value of each window, or their sum in row order times binary16(1 / elements), each rounded.
+    """Gives the largest value of each window, or the sum in row order times binary16(1 / elements), each step rounded.
 
     Attributes:
-        name:       Unique in its model.
-        reduction:  What a window becomes.
+        name:       Name of the layer, unique in its model.
+        reduction:  How a window is reduced.
         shape:      Channels, rows and columns of the input.
         size:       Rows and columns of a window.
-        stride:     Distance of neighbouring windows.
-        padding:    Rows and columns around the input that no maximum sees; 0 for averages.
+        stride:     Distance between neighbouring windows.
+        padding:    Number of rows and columns of padding, which a maximum ignores; 0 for averages.
         activation: Activation function of the result.
     """
 
@@ -67,7 +67,7 @@ class Pool(Windows, Layer):
         return self.shape[0]
 
     def run(self, x, lengths, sums=IntegerProduct.totals):
-        seen = windows.windows(self.bordered(x[0], LOWEST), self.window, self.stride)
+        seen = windows.windows(self.bordered(x[0], _LOWEST), self.window, self.stride)
         elements = list(np.moveaxis(seen.reshape(*seen.shape[:4], -1), -1, 0))
         if self.reduction is Reduction.MAX:
             y = reduce(float16.maximum, elements)

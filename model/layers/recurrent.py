@@ -7,6 +7,7 @@ import numpy as np
 from concord.model.arithmetic.integer import IntegerProduct
 from concord.model.cells.cell import Cell
 from concord.model.cells.golden import BlockOperations, IntegerOperations
+from concord.model.cells.operands import operands
 from concord.model.cells.real import RealOperations
 from concord.model.layers import checks
 from concord.model.layers.layer import Layer, Sums, Trace, no_integers
@@ -159,17 +160,25 @@ class IntegerRecurrent(Recurrent):
         return IntegerOperations(self, x, sums)
 
     def products(self):
-        return self.product("input"), self.product("recurrent")
+        return self.input_product(), *map(self.recurrent_product, operands(self.cell))
 
-    def product(self, matrix: str) -> IntegerProduct:
-        """The product of all gates with "input" (W) or "recurrent" (R) weights."""
-        weights = getattr(self, f"{matrix}_weights")
+    def input_product(self) -> IntegerProduct:
+        """W x of all gates."""
+        return self._product("input", self.input_weights, self.input_p)
+
+    def recurrent_product(self, gates: tuple[str, ...]) -> IntegerProduct:
+        """R of the gates that multiply the same vector."""
+        chosen = [self.cell.index(gate) for gate in gates]
+        name = "recurrent" if len(gates) == len(self.cell.gates) else f"recurrent {' '.join(gates)}"
+        return self._product(name, self.recurrent_weights[chosen], self.recurrent_p)
+
+    def _product(self, name: str, weights: np.ndarray, p: int) -> IntegerProduct:
         tall = weights.reshape(1, -1, weights.shape[-1])
         return IntegerProduct(
-            name=f"{self.name}, {matrix}",
+            name=f"{self.name}, {name}",
             weights=tall,
             start=np.zeros(tall.shape[:2], np.int64),
-            p=getattr(self, f"{matrix}_p"),
+            p=p,
             input_format=self.input_format,
         )
 

@@ -1,4 +1,4 @@
-"""The kinds of layers, by the names that model files have for them."""
+"""The kinds of layers, by their names in model files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,15 +19,15 @@ class Kind:
     """A kind of layer.
 
     Attributes:
-        layer: Its class.
-        fixed: Values of the fields that the kind decides.
+        layer: Class of the layer.
+        fixed: Values of the fields that the kind determines.
     """
 
     layer: type[Layer]
     fixed: Mapping[str, Cell] = field(default_factory=dict)
 
 
-#: Each kind by its name in model files. A recurrent layer is called by its cell.
+#: The kinds by their names in model files. A recurrent layer has the name of its cell.
 KINDS = {
     **{layer.__name__: Kind(layer=layer) for layer in (
         Dense, BlockDense, Conv, BlockConv, Pool, Add, Concat, SequenceConcat)},

@@ -1,13 +1,13 @@
-"""Layers whose rows of weights meet the input at one place or at many: the arithmetic, whatever the geometry.
+"""Arithmetic of layers whose rows of weights are multiplied by the input at one place or at many places.
 
-A geometry (one place for a dense layer, windows for a convolution) is a class beside these that has
+A geometry (one place for a dense layer, windows for a convolution) is a second base class, which has
 
-- `groups`, groups of neighbouring channels that only see each other,
+- `groups`, the number of groups of neighbouring channels, each with its own outputs,
 - `bordered(x, value)`, the input with its padding,
-- `per_channel(v)`, a vector of parameters as it lies along the bordered input,
+- `per_channel(v)`, a vector of parameters in the shape of the bordered input,
 - `at_places(x)`, the bordered input as [groups, samples * places, columns],
 - `placed(y)`, results [samples * places, rows] as [samples, outputs],
-- `weights_shape(name)`, `exponents_shape(weights)` and `channels_in`, what the arrays of parameters must look like,
+- `weights_shape(name)`, `exponents_shape(weights)` and `channels_in`, the shapes of the arrays of parameters,
 - `border`, the binary16 pattern of the padding in integer mode.
 """
 
@@ -27,7 +27,7 @@ from concord.spec.formats import Format
 
 
 class Rows(Layer):
-    """What both arithmetics share."""
+    """Members that both arithmetics share."""
 
     __slots__ = ()
 
@@ -49,25 +49,25 @@ class Rows(Layer):
 class IntegerRows(Rows):
     """Integer mode: y = activation(a * scale + offset), a = binary16((start + weights @ q) * 2**-p).
 
-    q are the codes of x * quant_scale + quant_offset; where those two are None, x already arrives in steps of the code.
+    q are the codes of x * quant_scale + quant_offset. If both are None, x is already in steps of the code.
 
     Attributes:
-        name:           Unique in its model.
-        weights_format: The weights are mantissas of this format.
-        input_format:   The codes q are mantissas of this format; unsigned ones travel lowered by `input_format.zero`.
-        unsigned:       Codes are clipped to 0..levels, else to lowest..highest.
-        weights:        int16[rows, ...], in the shape that the geometry asks for.
-        start:          int64[rows], added to the product; `zero * sum(weights)` where codes are unsigned.
-        p:              Binary places that the sum is moved right, -32..31 (OutScale).
+        name:           Name of the layer, unique in its model.
+        weights_format: Format of the weights, which are mantissas.
+        input_format:   Format of the codes q, which are mantissas; unsigned codes are lowered by `input_format.zero`.
+        unsigned:       Whether codes are clipped to 0..levels instead of lowest..highest.
+        weights:        int16[rows, ...], in the shape of the geometry.
+        start:          int64[rows], added to the product; it includes `zero * sum(weights)` for unsigned codes.
+        p:              Number of bits by which the sum is shifted right, -32..31 (OutScale).
         scale:          uint16[rows], S.
         offset:         uint16[rows], T.
         quant_scale:    uint16[channels], R, or None.
         quant_offset:   uint16[channels], O, or None; None as well where it would be zero.
         activation:     Activation function of the result.
-        ranges:         Smallest and largest value seen in calibration: "input", "output", in real units.
-        real:           Real numbers for people and retraining, which the machine does not need: what the lowering
-            started from ("gain", "constant", "input" and "output" as [step, offset]), and the FP32 network's
-            "fp32_weights" and "fp32_bias".
+        ranges:         Smallest and largest calibration values of "input" and "output", in real units.
+        real:           Real numbers for people and retraining, which the machine does not need: the arguments of the
+            lowering ("gain", "constant", "input" and "output" as [step, offset]), and "fp32_weights" and "fp32_bias"
+            of the FP32 network.
     """
 
     name: str
@@ -104,7 +104,7 @@ class IntegerRows(Rows):
 
     @property
     def product(self) -> IntegerProduct:
-        """The layer's one product."""
+        """The only product of the layer."""
         rows = len(self.weights) // self.groups
         return IntegerProduct(
             name=self.name,
@@ -125,7 +125,7 @@ class IntegerRows(Rows):
         return Trace(outputs=outputs, codes=codes.reshape(len(codes), -1))
 
     def codes(self, x: np.ndarray) -> np.ndarray:
-        """The integer codes that enter the product, padding among them, of uint16[samples, inputs]."""
+        """The integer codes of uint16[samples, inputs] that enter the product, including the padding."""
         scale, offset = (None if v is None else self.per_channel(v) for v in (self.quant_scale, self.quant_offset))
         bordered = self.bordered(x, np.uint16(self.border))
         return integer.codes(bordered, self.input_format, unsigned=self.unsigned, scale=scale, offset=offset)
@@ -136,16 +136,16 @@ class BlockRows(Rows):
     """Block floating point: y = activation(binary16(weights @ x) + bias).
 
     Attributes:
-        name:           Unique in its model.
-        weights_format: Format of the weights; the geometry says which of them lie in one block.
+        name:           Name of the layer, unique in its model.
+        weights_format: Format of the weights; the geometry divides them into blocks.
         input_format:   Format that the input is quantised to, in the same blocks.
-        block:          Elements of a block: the native dimension that the weights were quantised for.
-        mantissas:      int16[rows, ...], in the shape that the geometry asks for.
+        block:          Number of elements of a block, the native dimension that the weights were quantised for.
+        mantissas:      int16[rows, ...], in the shape of the geometry.
         exponents:      int8[rows, ..., blocks], E.
         bias:           uint16[rows].
         activation:     Activation function of the result.
-        ranges:         As in `IntegerRows`.
-        real:           The FP32 network's "fp32_weights" and "fp32_bias".
+        ranges:         Smallest and largest calibration values of "input" and "output", in real units.
+        real:           "fp32_weights" and "fp32_bias" of the FP32 network.
     """
 
     name: str

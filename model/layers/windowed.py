@@ -1,6 +1,6 @@
-"""Layers that see an image through windows.
+"""Geometry of layers that read an image through windows.
 
-An image is uint16[samples, channels * rows * columns] of binary16 patterns, channel by channel, row by row.
+An image is uint16[samples, channels * rows * columns] of binary16 patterns, ordered by channel, then by row.
 """
 
 from math import prod

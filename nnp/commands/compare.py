@@ -41,7 +41,8 @@ def compare(
     ] = Path("compare.png"),
 ):
     """Draw accuracy against epoch for QAT that starts from FP32, min-max and PTQ, over seeds (needs PyTorch)."""
-    from concord.nnp.lib.files import check_writable, write_all
+    from concord.golden.lib.whole_files import write_all
+    from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.training import followed, needing_torch
     from rich.console import Console
 
@@ -53,9 +54,10 @@ def compare(
         raise ValueError("--weights-bits 32 and --input-bits 32 leave nothing to quantise: give one of them fewer")
     check_writable(out)
     check_writable(numbers)
-    starts = needing_torch("concord.train.runs.starts")
+    starts = needing_torch("concord.train.runs.compare_starts")
     from concord.nnp.lib import curves
-    from concord.train.runs.compare import Images, Setting
+    from concord.train.runs.compare_starts import Setting
+    from concord.train.runs.image_training import Images
 
     setting = Setting(network=network, weights=None if given.weights == FP32 else given.weights,
                       inputs=None if given.inputs == FP32 else given.inputs)
@@ -75,7 +77,7 @@ def compare(
 
 def _summary(title: str, found: dict[str, list[list[float]]]) -> "Table":
     """A table of accuracies before training, after the first epoch, and at the end."""
-    from concord.train.runs.compare import band
+    from concord.train.runs.compare_starts import band
     from rich.table import Table
 
     table = Table("start", "epoch 0", "epoch 1", "end", title=title, title_justify="left")

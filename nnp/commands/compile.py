@@ -33,4 +33,4 @@ def compile_model(
         typer.echo(compiled.firmware.text)
     console = Console()
     console.print(usage_table(compiled), bound_table(compiled))
-    console.print(f"{output}: {len(compiled.firmware.words)} instructions for {name}")
+    console.print(f"{output}: {len(compiled.firmware.instruction_words)} instructions for {name}")

@@ -89,7 +89,8 @@ def mlp(
         _train("mlp", out, log, checkpoint, seed=seed, folder=data, methods=methods, accumulator=accumulator, **chosen)
     elif checkpoint:
         raise ValueError(
-            "bfp-lazy keeps no checkpoints: leave out --checkpoint, or use `python -m concord.train.bfp.run`")
+            "bfp-lazy keeps no checkpoints: leave out --checkpoint, or use "
+            "`python -m concord.train.runs.data_parallel`")
     elif (methods, accumulator) == (Methods(), None):
         _train("lazy_mlp", out, log, None, seed=seed, folder=data, **_lazy_formats(preset))
     else:

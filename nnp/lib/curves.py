@@ -8,7 +8,7 @@ import io
 from collections.abc import Mapping, Sequence
 
 import matplotlib
-from concord.train.runs.compare import band
+from concord.train.runs.compare_starts import band
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 

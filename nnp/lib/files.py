@@ -1,8 +1,7 @@
-"""Read text files, and write files atomically."""
+"""Read text files, and check files and folders that a command will write, before slow work."""
 
 import os
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -42,19 +41,3 @@ def check_writable(path: Path, folder: bool = False):
         tempfile.TemporaryFile(dir=near if near.is_dir() else near.parent).close()
     except OSError as error:
         raise ValueError(f"{path}: {near} cannot be written; name another place") from error
-
-
-def write_all(folder: Path, contents: Mapping[str, str | bytes]):
-    """Write files into `folder`, which is created if needed. No file appears before all have been written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = {}
-    try:
-        for name, content in contents.items():
-            part = parts[name] = folder / f"{name}.part"
-            part.write_bytes(content if isinstance(content, bytes) else content.encode())
-    except OSError:
-        for part in parts.values():
-            part.unlink(missing_ok=True)
-        raise
-    for name, part in parts.items():
-        part.replace(folder / name)

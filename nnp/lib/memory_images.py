@@ -83,7 +83,7 @@ def assembled(name: str, config: Config, text: str, words: Sequence[int], images
                          f"{(given - 1) * lanes + 1} to {given * lanes} numbers")
     return Firmware(
         name=name, config=config, data="none", classes=(), inputs=inputs, outputs=outputs, loop=None, text=text,
-        words=np.array(words, np.uint64), sections=(), vectors=vectors, tiles=tiles, biases=biases,
+        instruction_words=np.array(words, np.uint64), sections=(), vectors=vectors, tiles=tiles, biases=biases,
         input_words=taken)
 
 
@@ -174,7 +174,7 @@ def _moved(config: Config, words: Sequence[int], tiles: Tiles) -> tuple[int, int
     for chain in islice(chains, FOLLOWED):
         writes = sum(1 for step in chain.instructions if step.op == Op.V_WR and step.mem == Mem.NET_Q)
         taken += chain.source_words * chain.registers.iterations * (chain.source.mem == Mem.NET_Q)
-        given += chain.words * chain.registers.iterations * writes
+        given += chain.result_words * chain.registers.iterations * writes
     if next(chains, None):
         raise ValueError(f"one run executes more than {FOLLOWED:,} chains; use fewer repetitions")
     return taken, given

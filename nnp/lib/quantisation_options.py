@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from concord.spec import config
 from concord.spec.formats import Format
-from concord.train.bfp.recipe import BlockRecipe
+from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.methods import (
     ActivationMethod,
     ActivationTraining,

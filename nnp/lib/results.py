@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from concord.golden.lib.whole_files import write_all
 from concord.model import network
 from concord.model.dataset import Samples
-from concord.nnp.lib.files import write_all
 
 
 def line(index: int, outputs: np.ndarray, classes: Sequence[str], samples: Samples, place: int) -> str:

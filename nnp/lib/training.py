@@ -58,7 +58,7 @@ def followed(
     for path in log, checkpoint and checkpoint / "phase":
         if path:
             check_writable(path, folder=path is log and path.suffix != ".csv")
-    keeper = Checkpoints(checkpoint, settings or {}) if checkpoint else None
+    checkpoints = Checkpoints(checkpoint, settings or {}) if checkpoint else None
     kept = opened(log) if log else None
     try:
         with Progress() as bars:
@@ -69,7 +69,7 @@ def followed(
                     tasks[phase] = bars.add_task(phase, total=steps)
                 bars.update(tasks[phase], completed=step, description=f"{phase} {note}")
 
-            yield Observer(show, kept, keeper)
+            yield Observer(show, kept, checkpoints)
     finally:
         if kept:
             kept.close()

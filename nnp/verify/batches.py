@@ -1,12 +1,11 @@
 """Run samples on machines, in batches on all cores."""
 
-import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
+from concord.golden.lib.processes import calls
 from concord.model.dataset import Samples
 from concord.nnp.verify.session import Session
 from concord.spec.memories import Mem
@@ -75,20 +74,13 @@ def run_all(
     """
     count = len(samples)
     size = min(50, -(-count // 4))
-    context = multiprocessing.get_context("spawn")
+    parts = [(first, [one_sample(samples, index) for index in range(first, min(count, first + size))])
+             for first in range(0, count, size)]
     batches = {kind: [] for kind in kinds}
-    with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(firmware,)) as pool:
-        futures: dict[Future, str] = {}
-        for first in range(0, count, size):
-            part = [one_sample(samples, index) for index in range(first, min(count, first + size))]
-            futures |= {pool.submit(run_batch, kind, part, first): kind for kind in kinds}
-        try:
-            for future in as_completed(futures):
-                batches[futures[future]].append(future.result())
-                progress(futures[future], len(future.result().outputs))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    for (kind, *_), batch in calls(
+            run_batch, [(kind, part, first) for first, part in parts for kind in kinds], jobs, _begin, (firmware,)):
+        batches[kind].append(batch)
+        progress(kind, len(batch.outputs))
     return {kind: _joined(sorted(done, key=lambda batch: batch.first)) for kind, done in batches.items()}
 
 

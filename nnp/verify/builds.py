@@ -1,10 +1,10 @@
 """Build simulated machines in parallel, before they are used."""
 
-import multiprocessing
 from collections.abc import Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from typing import Self
 
+from concord.golden.lib.processes import workers
 from concord.sim.machines.host import machine
 from concord.spec.config import Config
 
@@ -22,7 +22,7 @@ class Builds:
 
     def __init__(self, kind: str, configs: Iterable[Config]):
         distinct = list(dict.fromkeys(configs))
-        self._pool = ProcessPoolExecutor(len(distinct), multiprocessing.get_context("spawn"))
+        self._pool = workers(len(distinct))
         self._done: dict[Config, Future] = {config: self._pool.submit(build, kind, config) for config in distinct}
 
     def wait(self, config: Config):

@@ -58,13 +58,13 @@ class Cut:
     """A program that stops after some chains.
 
     Attributes:
-        words: Instruction words of the program.
+        instruction_words: Instruction words of the program.
         first: Address of the last chain's first instruction in the whole program; -1 if there is no chain.
         end:   Address of that chain's `end_chain` in the whole program.
         step:  Time step of that chain, or None.
     """
 
-    words: list[int]
+    instruction_words: list[int]
     first: int
     end: int
     step: int | None
@@ -109,10 +109,10 @@ class Cutter:
     def _behind(self, head: list[int], start: int, index: int, step: int | None) -> Cut:
         """The program `head`, followed by the instructions from `start` to the end of the chain with this index."""
         if index < 0:
-            return Cut(words=[END], first=-1, end=-1, step=None)
+            return Cut(instruction_words=[END], first=-1, end=-1, step=None)
         end = self._ends[index]
         words = [*head, *self._words[start : end + 1], END]
-        return Cut(words=words, first=self._sources[index], end=end, step=step)
+        return Cut(instruction_words=words, first=self._sources[index], end=end, step=step)
 
 
 def first_difference(golden: Session, other: Session, sample: np.ndarray, index: int) -> Difference | None:
@@ -131,7 +131,7 @@ def first_difference(golden: Session, other: Session, sample: np.ndarray, index:
     cutter = Cutter(firmware, len(sample) if firmware.recurrent else 1)
 
     def states(chains: int):
-        words = cutter.cut(chains).words
+        words = cutter.cut(chains).instruction_words
         if len(words) > firmware.config.instructions:
             raise ValueError(f"a program cut inside the loop has {len(words)} instructions, too many to run")
         return golden.probe(words, sample), other.probe(words, sample)
@@ -157,7 +157,7 @@ def first_difference(golden: Session, other: Session, sample: np.ndarray, index:
         first=cut.first,
         layer=firmware.layer_at(cut.first),
         address=address,
-        instruction=disassemble_word(int(firmware.words[address])),
+        instruction=disassemble_word(int(firmware.instruction_words[address])),
         memory=MEMORY_NAMES[mem],
         word=word,
         lane=lane,
@@ -181,7 +181,7 @@ def _partings(left: dict[Mem, np.ndarray], right: dict[Mem, np.ndarray]) -> list
 def _writer(firmware: Firmware, cut: Cut, mem: Mem) -> int:
     """Address of the chain's `v_wr` to `mem`; address of its end if the chain does not write `mem`."""
     for address in range(cut.first, cut.end):
-        instruction = decode(int(firmware.words[address]))
+        instruction = decode(int(firmware.instruction_words[address]))
         if instruction.op == Op.V_WR and instruction.mem == mem:
             return address
     return cut.end

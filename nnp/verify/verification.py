@@ -222,7 +222,7 @@ def _describe(preset: str, compiled: Compiled) -> str:
     tiles, available = compiled.usage["MatrixRf"]
     proven = all(bound.proven for bound in compiled.bounds)
     return (
-        f"for {preset}: {len(compiled.firmware.words)} instructions, {tiles} of {available} tiles, "
+        f"for {preset}: {len(compiled.firmware.instruction_words)} instructions, {tiles} of {available} tiles, "
         f"{'no sum can wrap' if proven else 'a sum may wrap'}"
     )
 

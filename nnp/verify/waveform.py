@@ -27,7 +27,7 @@ def write_waveform(kind: MachineKind, firmware: Firmware, sample: np.ndarray, di
         path:       File to write.
     """
     cutter = Cutter(firmware, len(sample) if firmware.recurrent else 1)
-    before, whole = (cutter.cut(chains).words for chains in (difference.chain, difference.chain + 1))
+    before, whole = (cutter.cut(chains).instruction_words for chains in (difference.chain, difference.chain + 1))
     start = _first_cycle(kind, firmware, sample, before, whole) if kind == MachineKind.LIBRARY else 0
     options = {"trace_from": start} if start else {}
     with machine(kind, firmware.config, trace=path, **options) as traced:

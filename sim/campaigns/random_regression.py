@@ -6,14 +6,13 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
+from concord.golden.lib.processes import calls
 from concord.sim.campaigns.shrink import shrink
 from concord.sim.machines.host import MachineTimeout, build, machine
 from concord.sim.machines.scoreboard import compare
@@ -142,12 +141,11 @@ def run_programs(configs: Iterable[str], programs: int, *, seed: int = 1, proces
     for config in configs:
         build("library", preset(config))
     share = -(-programs // len(configs))
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        chunks = [pool.submit(chunk, config, seed, range(first, min(first + CHUNK, share)))
-                  for first in range(0, share, CHUNK) for config in configs]
-        for done in as_completed(chunks):
-            total.add(done.result())
-            progress(done.result().programs)
+    jobs = [(config, seed, range(first, min(first + CHUNK, share)))
+            for first in range(0, share, CHUNK) for config in configs]
+    for _, done in calls(chunk, jobs, processes):
+        total.add(done)
+        progress(done.programs)
     return total
 
 

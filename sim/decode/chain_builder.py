@@ -24,14 +24,14 @@ def values(chain: Chain) -> dict[str, int]:
     """The scalar registers of a chain, and the values derived from them."""
     r = chain.registers
     return {name: getattr(r, name) for name in r.__slots__} | {
-        "words": CONFIG.words_of(r.rows), "vector_words": r.columns * CONFIG.words,
+        "words": CONFIG.words_of(r.rows), "operand_words": r.columns * CONFIG.vector_words,
         "row_tiles": CONFIG.vectors_of(r.rows),
         "span_source": (r.iterations_x - 1) * r.stride_x + (r.iterations // r.iterations_x - 1) * r.stride_y}
 
 
 def end(chain: Chain, instruction) -> int:
     """Address after the last word that an operand or a write touches."""
-    return instruction.a + chain.words + chain.offset(instruction, chain.registers.iterations - 1)
+    return instruction.a + chain.result_words + chain.offset(instruction, chain.registers.iterations - 1)
 
 
 async def build(dut, rng, chain: Chain):

@@ -27,8 +27,8 @@ from concord.spec.rules import Violation
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "total > self.config.mvmq_words", "new": "total >= self.config.mvmq_words"},
     {"file": "hw/decode/chain_builder.py", "old": "v.stride_out >= v.words", "new": "v.stride_out > v.words"},
-    {"file": "hw/decode/instruction_check.py", "old": "p.position > s.position",
-     "new": "p.position > s.position + 1"},
+    {"file": "hw/decode/instruction_check.py", "old": "place.position > s.position",
+     "new": "place.position > s.position + 1"},
 )
 
 CONFIG = from_text(os.environ["CONFIG"])

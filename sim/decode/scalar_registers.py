@@ -30,8 +30,8 @@ def derived(r: Registers) -> dict[str, int]:
     if 0 in (r.rows, r.columns, r.iterations, r.iterations_x):
         return plain | {"zero": 1}
     chain = Chain.resolve(CONFIG, 0, CHAIN, r)
-    plain |= {"words": chain.words, "row_tiles": chain.row_tiles, "vector_words": chain.source_words,
-              "tiles": len(chain.tiles), "total_words": chain.words * r.iterations,
+    plain |= {"words": chain.result_words, "row_tiles": chain.row_tiles, "operand_words": chain.source_words,
+              "tiles": len(chain.tiles), "total_words": chain.result_words * r.iterations,
               "span_out": chain.offset(chain.target, r.iterations - 1), "zero": 0,
               "divides": int(r.iterations % r.iterations_x == 0)}
     return plain | ({"span_source": chain.source_offset(r.iterations - 1)} if plain["divides"] else {})

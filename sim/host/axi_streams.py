@@ -47,7 +47,7 @@ def words(**arrays) -> list[dict]:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def matches_golden(dut, stall):
-    """Blocks go in as packets; each part of an answer comes out in bytes of its own."""
+    """Tensors go in as packets; each part of an answer comes out in bytes of its own."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     ends = {}
     for seed, (kind, name) in enumerate(((AxiStreamSource, "s_axis_block"), (AxiStreamSource, "s_axis_i"),
@@ -70,4 +70,4 @@ async def matches_golden(dut, stall):
         packet = from_bytes(lazy_parameters(FMT, LANES), bytes((await ends["m_axis_o"].recv()).tdata))
         assert packet == words(mantissas=done.mantissas, residuals=done.residuals)
         (answer,) = from_bytes(pass_answer(FMT), bytes((await ends["m_axis_answer"].recv()).tdata))
-        assert answer == {"ask": done.ask, "change": done.change} | {name: getattr(done, name) for name in COUNTS}
+        assert answer == {"repeat": done.repeat, "change": done.change} | {name: getattr(done, name) for name in COUNTS}

@@ -37,7 +37,7 @@ async def answers(dut, stall):
         count = min(count, depth(CONFIG, mem) - address)
         source.put(READ.join({"memory": mem, "address": address, "count": count}))
         for k in range(count):
-            words = Record(message_payloads.reply(CONFIG).members["word"]).of(vectors.words[INDEX[mem]][address + k])
+            words = Record(message_payloads.reply(CONFIG).members["word"]).of(vectors.contents[INDEX[mem]][address + k])
             wanted.append({"word": words, "memory": mem, "address": address, "remaining": count - k})
     cycles = 0
     while len(sink.queue) < len(wanted):

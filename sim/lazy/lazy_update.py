@@ -19,7 +19,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"file": "hw/lazy/lazy_step.py", "old": 'limited = e["above"] | (e["full"] & half)', "new": 'limited = e["above"]'},
     {"file": "hw/lazy/lazy_step.py", "old": 'half & (~v[-1] | e["rounded"])', "new": "half"},
     {"old": "first.eq(self.i.p.last)", "new": "first.eq(0)"},
-    {"file": "hw/lazy/exponent_search.py", "old": "p.updated & ~p.changes & ", "new": "~p.changes & "},
+    {"file": "hw/lazy/exponent_search.py", "old": "summary.updated & ~summary.changes\n", "new": "~summary.changes\n"},
     {"file": "hw/lazy/rounding.py", "old": "(~value[-1] | value[:places - 1].any())", "new": "~value[-1]"},
 )
 
@@ -74,7 +74,7 @@ class Bench:
                              residual=given.old.residuals, update=given.update, **header)
                 assert not flat[size:].any(), f"{name} behind the last element are not zero"
             told = unpack(pass_answer(FMT), [await self.answer.get()])
-            for name in ("ask", "change", *COUNTS):
+            for name in ("repeat", "change", *COUNTS):
                 assert_equal(f"answer {name}", told[name][0], getattr(want, name), elements=size, **header)
 
     def totals(self) -> dict[str, int]:
@@ -92,7 +92,7 @@ def headers(passes: list[Given]) -> list[int]:
 
 
 def elements(given: Given) -> list[int]:
-    """Payloads of the element stream: the words of a block."""
+    """Payloads of the element stream: the words of a tensor."""
     def words(values):
         return np.pad(values, (0, -len(values) % LANES)).reshape(-1, LANES)
 
@@ -105,7 +105,7 @@ def elements(given: Given) -> list[int]:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[(0.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.6, 0.6), (0.0, 0.3, 0.3, 0.9)])
 async def matches_golden(dut, stall):
-    """Blocks of all kinds in as many passes as golden asks for; totals count only the last pass of a block."""
+    """Tensors of all kinds in as many passes as golden asks for; totals count only the last pass of a tensor."""
     bench, rng = Bench(dut, stall=stall), np.random.default_rng(cocotb.RANDOM_SEED)
     await bench.start()
     met, totals = Counter(), dict.fromkeys(TOTALS, 0)
@@ -118,9 +118,9 @@ async def matches_golden(dut, stall):
         for pair in pairs:
             met.update({name: int(hit) for name, hit in bins(*pair).items()})
         for given, done in pairs:
-            for name in TOTALS if not done.ask else ():
+            for name in TOTALS if not done.repeat else ():
                 totals[name] += given.change != 0 if name == "changes" else getattr(done, name)
-        passes = [again(done, given) for given, done in pairs if done.ask]
+        passes = [again(done, given) for given, done in pairs if done.repeat]
     await ClockCycles(dut.clk, 2)
     assert bench.totals() == totals
     assert all(met.values()), f"no example of {', '.join(name for name, hits in met.items() if not hits)}"
@@ -132,7 +132,7 @@ async def matches_golden(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(long=[False, True])
 async def takes_and_gives_a_word_every_cycle(dut, long):
-    """Blocks in a row leave no idle cycle: short ones without, and longer ones with an exponent search in each pass."""
+    """Tensors in a row leave no idle cycle: short ones without, longer ones with an exponent search in each pass."""
     rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 40
     size = LANES * (SEARCH if long else 4)
     passes = [overflowing(rng, FMT, size) if long else still(rng, size) for _ in range(count)]

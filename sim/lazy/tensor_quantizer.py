@@ -23,7 +23,7 @@ SUM_BITS, LANES, LATENCY = (int(os.environ[name]) for name in ("SUM_BITS", "LANE
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One pass over a block: it measures, or it converts under `exponent`."""
+    """One pass over a tensor: it measures, or it converts under `exponent`."""
 
     sums: np.ndarray
     lsb: int
@@ -31,13 +31,13 @@ class Given:
     exponent: int | None = None
 
     @property
-    def words(self) -> np.ndarray:
-        """The sums as words of LANES, padded with zeros after the last sum."""
+    def sum_words(self) -> np.ndarray:
+        """The sums in words of LANES elements, the last word padded with zeros."""
         return np.pad(self.sums, (0, -len(self.sums) % LANES)).reshape(-1, LANES)
 
 
-def random_block(rng, size: int) -> list[Given]:
-    """Make a random block: a pass that measures it, and a pass that converts it, mostly under the measured exponent."""
+def random_tensor(rng, size: int) -> list[Given]:
+    """Make a random tensor: a pass that measures it, and one that converts it, mostly under the measured exponent."""
     top = 1 << SUM_BITS - 1
     anything = rng.integers(-top + 1, top, size)
     powers = rng.choice([-1, 1], size) << rng.integers(0, SUM_BITS - 1, size)
@@ -85,8 +85,9 @@ class Bench:
             "convert": [given.exponent is not None for given in passes],
             "exponent": [(E_MIN if given.exponent is None else given.exponent) - E_MIN for given in passes]}))
         for given in passes:
-            count = len(given.words)
-            self.i.put(*pack(block_sums(SUM_BITS, LANES), {"sums": given.words, "last": np.arange(count) == count - 1}))
+            count = len(given.sum_words)
+            beats = {"sums": given.sum_words, "last": np.arange(count) == count - 1}
+            self.i.put(*pack(block_sums(SUM_BITS, LANES), beats))
 
     async def check(self, passes: list[Given]):
         """Receive the results of passes and compare them with golden."""
@@ -96,21 +97,21 @@ class Bench:
                 assert_equal("exponent", exponent + E_MIN, measure(given.sums, given.lsb).item(), sums=given.sums,
                              lsb=given.lsb)
                 continue
-            count = len(given.words)
+            count = len(given.sum_words)
             got = unpack(block_mantissas(LANES), await self.o.receive(count))
-            want = requantise(given.words, given.lsb, WIDTHS[given.code], exponent=given.exponent).mantissas
-            assert_equal("mantissas", got["mantissas"], want, sum=given.words, lsb=given.lsb, bits=WIDTHS[given.code],
-                         exponent=given.exponent)
+            want = requantise(given.sum_words, given.lsb, WIDTHS[given.code], exponent=given.exponent).mantissas
+            assert_equal("mantissas", got["mantissas"], want, sum=given.sum_words, lsb=given.lsb,
+                         bits=WIDTHS[given.code], exponent=given.exponent)
             assert_equal("last", got["last"], np.arange(count) == count - 1)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[(0.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.8, 0.6), (0.0, 0.3, 0.9, 0.3)])
 async def matches_golden(dut, stall):
-    """Blocks of all kinds, measured and converted."""
+    """Tensors of all kinds, measured and converted."""
     bench, rng = Bench(dut, stall=stall), np.random.default_rng(cocotb.RANDOM_SEED)
     await start(dut)
-    passes = [given for _ in range(500) for given in random_block(rng, int(rng.integers(1, 5 * LANES + 1)))]
+    passes = [given for _ in range(500) for given in random_tensor(rng, int(rng.integers(1, 5 * LANES + 1)))]
     bench.send(passes)
     await bench.check(passes)
     missing = {name for given in passes for name in bins(given)}
@@ -121,12 +122,12 @@ async def matches_golden(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(convert=[False, True])
 async def takes_and_gives_a_word_every_cycle(dut, convert):
-    """Blocks in a row leave no idle cycle, even blocks of one word."""
+    """Tensors in a row leave no idle cycle, even tensors of one word."""
     rng, bench = np.random.default_rng(cocotb.RANDOM_SEED), Bench(dut)
     await start(dut)
-    passes = [random_block(rng, LANES)[convert] for _ in range(100)]
+    passes = [random_tensor(rng, LANES)[convert] for _ in range(100)]
     bench.send(passes)
-    checking, count = cocotb.start_soon(bench.check(passes)), sum(len(given.words) for given in passes)
+    checking, count = cocotb.start_soon(bench.check(passes)), sum(len(given.sum_words) for given in passes)
     taken, given = [], []
     for cycle in range(2 * count + 100):
         await RisingEdge(dut.clk)

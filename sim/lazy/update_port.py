@@ -22,7 +22,7 @@ EVENTS = Record(UpdatePort(CONFIG).events.shape())
 
 
 def blocks(rng, count: int):
-    """UPDATE messages of blocks of all sizes; some ask for a change of the exponent."""
+    """UPDATE messages of tensors of all sizes; some ask for a change of the exponent."""
     for _ in range(count):
         size = int(rng.integers(1, 6 * CONFIG.mfu_lanes))
         old = Parameters(rng.integers(-128, 128, size) >> rng.integers(0, 8), rng.integers(-(1 << 14), 1 << 14, size),
@@ -45,7 +45,7 @@ def items(message) -> list[int]:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def matches_golden(dut, stall):
-    """The UPDATED words, and the events of each block's last pass, are golden's."""
+    """The UPDATED words, and the events of each tensor's last pass, are golden's."""
     rng, seed = np.random.default_rng(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
     source, sink = Source(dut, "i", seed=seed, stall=stall), Sink(dut, "o", seed=seed, stall=stall)
     await start(dut)
@@ -68,8 +68,8 @@ async def matches_golden(dut, stall):
         assert_equal("word", got["word"], words_of(CONFIG, reply))
         assert_equal("exponents", got["exponents"], np.full(len(got["exponents"]), message.address))
         assert_equal("remaining", got["remaining"], np.arange(reply.count, 0, -1))
-        kinds.add((int(done.ask), change != 0))
-        if not done.ask:
+        kinds.add((int(done.repeat), change != 0))
+        if not done.repeat:
             for name in ("steps", "rounded", "saturations"):
                 expected[name] += getattr(done, name)
             expected["changes"] += change != 0

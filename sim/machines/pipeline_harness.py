@@ -49,24 +49,24 @@ class Port:
         return next((np.dtype(f"u{n}") for n in (1, 2, 4, 8) if self.width <= 8 * n), np.dtype("u4"))
 
     @property
-    def words(self) -> int:
+    def limbs(self) -> int:
         return -(-self.width // (8 * self.dtype.itemsize))
 
     @property
     def bytes(self) -> int:
-        return self.words * self.dtype.itemsize
+        return self.limbs * self.dtype.itemsize
 
     def pack(self, records) -> np.ndarray:
         """Convert records to Verilator's storage, with the bits beyond the port's width cleared."""
         records = np.asarray(records)
-        if records.ndim == 1 and self.words == 1:
+        if records.ndim == 1 and self.limbs == 1:
             packed = records.astype(self.dtype)[:, None]
         else:
             row = np.ascontiguousarray(records).reshape(len(records), -1).view(np.uint8)
             packed = np.zeros((len(records), self.bytes), np.uint8)
             packed[:, : row.shape[1]] = row
             packed = packed.view(self.dtype)
-        packed[:, -1] &= self.dtype.type((1 << self.width - 8 * self.dtype.itemsize * (self.words - 1)) - 1)
+        packed[:, -1] &= self.dtype.type((1 << self.width - 8 * self.dtype.itemsize * (self.limbs - 1)) - 1)
         return packed
 
 
@@ -109,9 +109,9 @@ class PipelineHarness:
             raise ValueError(f"{self.name} takes equally many records at all inputs, not {sorted(counts)}")
         count = counts.pop()
         driven = [port.pack(records[port.name]) for port in self.inputs]
-        taken = [np.zeros((count, port.words), port.dtype) for port in self.outputs]
+        taken = [np.zeros((count, port.limbs), port.dtype) for port in self.outputs]
         self._stream(_pointers(driven), _pointers(taken), count, self.dut.latency)
-        return {port.name: words if port.words > 1 else words[:, 0]
+        return {port.name: words if port.limbs > 1 else words[:, 0]
                 for port, words in zip(self.outputs, taken, strict=True)}
 
     @cached_property

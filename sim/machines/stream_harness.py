@@ -108,7 +108,7 @@ class StreamHarness:
         """
         rows = [pack_rows(self.shapes[port.name], brought[port.name]) for port in self.inputs]
         driven = [port.pack(row) for port, row in zip(self.inputs, rows, strict=True)]
-        taken = [np.zeros((wanted[port.name], port.words), port.dtype) for port in self.outputs]
+        taken = [np.zeros((wanted[port.name], port.limbs), port.dtype) for port in self.outputs]
         sides = (function(arrays) for arrays in (driven, taken) for function in (_pointers, _lengths))
         self.cycles = self._move(*sides, int(256 * pause))
         if self.cycles < 0:

@@ -37,13 +37,13 @@ async def matches_golden(dut, gap):
 
     async def step():
         nonlocal totals, picked, count, excess, cycle
-        select = int(rng.integers(CONFIG.words))
+        select = int(rng.integers(CONFIG.vector_words))
         dut.select.value = select
         await RisingEdge(dut.clk)
         cycle += 1
         if picked is not None:
             assert_equal("o", unpack(WORD, [int(dut.o.value)])[0], picked)
-        picked = None if totals is None else totals.reshape(CONFIG.words, -1)[select].tolist()
+        picked = None if totals is None else totals.reshape(CONFIG.vector_words, -1)[select].tolist()
         told = bool(due) and due[0][0] == cycle
         assert bool(dut.totals.value) == told
         if told:

@@ -154,11 +154,11 @@ class Run:
             "tile": tile, "columns": columns, "row_tiles": row_tiles, "words": words, "rows": rows,
             "iterations": iterations, "integer": integer, "unsigned": unsigned, "out_scale": out_scale, "bias": bias,
             "bias_address": address}.items()}))
-        count = iterations * columns * CONFIG.words
+        count = iterations * columns * CONFIG.vector_words
         self.sources["operand"].put(*pack(operand_word(lanes), {
             "word": operand.reshape(count, lanes), "integer": np.full(count, integer),
             "unsigned": np.full(count, unsigned),
-            "last": np.arange(1, count + 1) % (columns * CONFIG.words) == 0}))
+            "last": np.arange(1, count + 1) % (columns * CONFIG.vector_words) == 0}))
         where = slice(tile, tile + row_tiles * columns)
         shape = row_tiles, columns, n
         bits, overflow = multiply(
@@ -210,7 +210,7 @@ async def matches_golden(dut, stall, slow, begin):
         want = []
         for _ in range(4):
             columns = int(rng.integers(1, min(CONFIG.operand_columns, half) + 1))
-            row_tiles = int(rng.integers(1, min(half // columns, CONFIG.bias_words // CONFIG.words) + 1))
+            row_tiles = int(rng.integers(1, min(half // columns, CONFIG.bias_words // CONFIG.vector_words) + 1))
             rows = row_tiles * CONFIG.native_dim - int(rng.integers(CONFIG.native_dim))
             tile = there + int(rng.integers(half - row_tiles * columns + 1))
             want.append(run.multiply(tile, rows, columns, int(rng.integers(1, 4)), integer))
@@ -244,8 +244,8 @@ async def engines_never_wait(dut):
     run = Run(dut=dut, stall=0.0, slow=0.0, rng=np.random.default_rng(cocotb.RANDOM_SEED))
     await run.begin()
     # So many columns that the converter keeps up, so many rows of tiles that the next operand arrives in time.
-    columns = CONFIG.tile_engines * max(1, CONFIG.words // CONFIG.groups)
-    row_tiles = max(1, CONFIG.words * CONFIG.tile_engines // CONFIG.groups)
+    columns = CONFIG.tile_engines * max(1, CONFIG.vector_words // CONFIG.groups)
+    row_tiles = max(1, CONFIG.vector_words * CONFIG.tile_engines // CONFIG.groups)
     await run.load_packed(0, row_tiles * columns, False, full=True)
     want = [run.multiply(0, row_tiles * CONFIG.native_dim, columns, 3, False) for _ in range(5)]
     for each in want:

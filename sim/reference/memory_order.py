@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from concord.hw.lib.payloads import INDEX
-from concord.sim.stimulus.chains import words
+from concord.sim.stimulus.chains import chain_words
 from concord.spec.chain import Chain
 from concord.spec.isa import Op
 from concord.spec.memories import Mem
@@ -24,7 +24,7 @@ def steps(number: int, chain: Chain) -> Iterator[tuple[tuple, list, list]]:
         for iteration, tile in enumerate(chain.tiles):
             yield (number, iteration, "tile"), [NET_IN], [NET_IN, ("tile", tile)]
         return
-    for word in words(chain):
+    for word in chain_words(chain):
         if chain.product and word.index == 0:
             first = source.a + chain.source_offset(word.iteration)
             operands = [NET_IN] if net else [(INDEX[source.mem], first + k) for k in range(chain.source_words)]

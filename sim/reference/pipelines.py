@@ -6,7 +6,7 @@ from collections import deque
 from concord.hw.lib.payloads import INDEX, NET, OPERANDS, TICKET
 from concord.sim.reference.hazards import ahead, blocked, waiting
 from concord.sim.reference.memory_order import NET_IN, NET_OUT, Order
-from concord.sim.stimulus.chains import Word, words
+from concord.sim.stimulus.chains import Word, chain_words
 from concord.spec.chain import Chain
 from concord.spec.memories import VRFS
 
@@ -103,7 +103,7 @@ class Machine:
         if self._waits(job, "copy") or not self.operands:
             return
         self.order.read((number, self.at["product"], "tiles"), [("tile", tile) for tile in chain.tiles])
-        self.operands, self.results = self.operands - 1, self.results + chain.words
+        self.operands, self.results = self.operands - 1, self.results + chain.result_words
         self.count["product"] += self._advance("product", chain.registers.iterations)
 
     def issue(self):
@@ -120,7 +120,7 @@ class Machine:
             return
         self.results -= job["pop"]
         self._enter(self.mfu, (number, word.iteration, word.index), word, pops=job["memory"] == NET and not job["pop"])
-        self._advance("issue", chain.words * chain.registers.iterations)
+        self._advance("issue", chain.result_words * chain.registers.iterations)
 
     def copy(self):
         number, chain, job = self.jobs["copy"][0]
@@ -136,7 +136,7 @@ class Machine:
         if word.source and self._blocked(job["source"], word.source):
             return
         self._enter(self.copies, (number, word.iteration, word.index), word, pops=job["memory"] == NET)
-        self._advance("copy", chain.words * chain.registers.iterations)
+        self._advance("copy", chain.result_words * chain.registers.iterations)
 
     def _enter(self, writer: Writer, tag: tuple, word: Word, *, pops: bool):
         """Read a word and put it in flight."""
@@ -146,7 +146,7 @@ class Machine:
         writer.flight.append((tag, word))
 
     def _word(self, name: str, chain: Chain) -> Word:
-        return words(chain)[self.at[name]]
+        return chain_words(chain)[self.at[name]]
 
     def _advance(self, name: str, size: int) -> bool:
         """Make one step in the first job of a pipeline, and return whether the job has ended."""

@@ -22,14 +22,14 @@ class Vectors:
         stall: Probability that a cycle grants no read, or that a memory takes no write.
 
     Attributes:
-        words: Words of each memory; they are random at the start.
-        reads: Pairs (memory, address) of the words that have been read.
+        contents: Words of each memory, random at the start.
+        reads:    (memory, address) of each word read.
     """
 
     def __init__(self, dut, config: Config, *, seed: int, stall: float):
         self.dut, self.stall, self.random = dut, stall, random.Random(f"vectors {seed}")
         self.word, self.bits = Record(word(config)), word(config).size
-        self.words = [[self.random.getrandbits(self.bits) for _ in range(depth(config, mem))] for mem in VRFS]
+        self.contents = [[self.random.getrandbits(self.bits) for _ in range(depth(config, mem))] for mem in VRFS]
         self.reads: list[tuple[int, int]] = []
         self.request = Record(read_request(config))
         self.write = Record(data.ArrayLayout(write_request(config), len(VRFS))) if hasattr(dut, "writes") else None
@@ -44,7 +44,7 @@ class Vectors:
             dut.data.value = self.random.getrandbits(self.bits)
             if request["valid"] and dut.grant.value and not dut.rst.value:
                 self.reads.append((request["memory"], request["address"]))
-                dut.data.value = self.words[request["memory"]][request["address"]]
+                dut.data.value = self.contents[request["memory"]][request["address"]]
             dut.grant.value = int(self.random.random() >= self.stall)
             if self.write:
                 self._take_writes()
@@ -54,5 +54,5 @@ class Vectors:
         for memory, write in self.write.of(int(self.dut.writes.value)).items():
             if write["valid"]:
                 assert free >> memory & 1, f"memory {memory} was written while it was not free"
-                self.words[memory][write["address"]] = self.word.join(write["word"])
+                self.contents[memory][write["address"]] = self.word.join(write["word"])
         self.dut.free.value = sum((self.random.random() >= self.stall) << k for k in range(len(VRFS)))

@@ -41,7 +41,7 @@ class Bench:
         """The job of a chain: its source, and dependencies on older writes near it."""
         record, names = fields(CONFIG, chain), ("memory", "iterations", "iterations_x", "stride_x", "stride_y")
         job = {name: record[name] for name in names} | {
-            "valid": 1, "words": record["vector_words" if chain.product else "words"], "source": {"valid": 0}}
+            "valid": 1, "words": record["operand_words" if chain.product else "words"], "source": {"valid": 0}}
         if chain.random_source:
             job["source"] = {"valid": 1, "lo": chain.source.a, "inc": chain.source.inc,
                              **{name: pipe.dependency(chain.source.a) for name, pipe in self.pipes.items()}}
@@ -68,7 +68,7 @@ class Bench:
                                for name, pipe in self.pipes.items())
                 assert REQUEST.of(int(dut.request.value)) == {
                     "valid": active and free, "memory": memory, "address": address}
-                there, value = free and bool(dut.grant.value), self.vectors.words[memory][address]
+                there, value = free and bool(dut.grant.value), self.vectors.contents[memory][address]
             assert bool(dut.go.value) == (active and there)
             assert bool(dut.waits.value) == (active and not there)
             assert bool(dut.starved.value) == (active and not there and memory == NET)

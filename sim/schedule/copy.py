@@ -14,7 +14,7 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.hazards import Pipeline, Writers, ahead, blocked, waiting
 from concord.sim.reference.vector_memory import Vectors
-from concord.sim.stimulus.chains import feeds_itself, fields, pipelines, random_chains, words
+from concord.sim.stimulus.chains import chain_words, feeds_itself, fields, pipelines, random_chains
 from concord.spec.chain import Chain
 from concord.spec.memories import Mem
 
@@ -26,7 +26,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 CONFIG = from_text(os.environ["CONFIG"])
 JOB, WRITE_JOB, LOAD = Record(copy_job(CONFIG)), Record(write_job(CONFIG)), Record(Load)
 WORD, PROGRESS = word(CONFIG).size, Record(progress(CONFIG))
-TILE = CONFIG.native_dim * CONFIG.words
+TILE = CONFIG.native_dim * CONFIG.vector_words
 
 
 class Bench:
@@ -35,7 +35,7 @@ class Bench:
     def __init__(self, dut, stall: float):
         self.dut, self.random, seed = dut, random.Random(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
-        self.memories = [list(words) for words in self.vectors.words]  # contents that are expected at the end
+        self.memories = [list(words) for words in self.vectors.contents]  # contents that are expected at the end
         self.sources = {name: Source(dut, name, seed=seed, stall=stall) for name in ("job", "write_job", "net")}
         self.sinks = {name: Sink(dut, name, seed=seed, stall=stall) for name in ("out", "load", "matrix_word")}
         self.want = {name: [] for name in self.sinks}
@@ -64,11 +64,11 @@ class Bench:
                 WRITE_JOB.join({name: value for name, value in record.items() if name in WRITE_JOB.parts}))
         self.writers.add(record["writes"], self.done)
         self.execute(chain, record)
-        self.queue.append((job, deque(words(chain))))
-        self.landing.append(chain.registers.iterations * (1 if chain.loads else chain.words))
+        self.queue.append((job, deque(chain_words(chain))))
+        self.landing.append(chain.registers.iterations * (1 if chain.loads else chain.result_words))
 
     def execute(self, chain, record):
-        for each in words(chain):
+        for each in chain_words(chain):
             if each.source:
                 value = self.memories[each.source[0]][each.source[1]]
             else:
@@ -78,11 +78,11 @@ class Bench:
                 self.want["matrix_word"].append(value)
                 self.want["load"] += [LOAD.join({"tile": record["product"]["tile"] + each.iteration,
                                                  "integer": record["product"]["integer"]})] * (each.index == 0)
-            value &= (1 << 16 * (chain.last_lanes if each.index == chain.words - 1 else CONFIG.mfu_lanes)) - 1
+            value &= (1 << 16 * (chain.last_lanes if each.index == chain.result_words - 1 else CONFIG.mfu_lanes)) - 1
             for memory, address in each.writes.items():
                 self.memories[memory][address] = value
             if record.get("net"):
-                self.want["out"].append(value | (chain.words - each.index) << WORD)
+                self.want["out"].append(value | (chain.result_words - each.index) << WORD)
 
     async def cycle(self):
         """Check that the word taken in this cycle may be taken, and count what lands."""
@@ -131,7 +131,7 @@ async def as_if_in_order(dut, stall):
     for _ in range(4):
         await RisingEdge(dut.clk)
     assert PROGRESS.of(int(dut.progress.value))["done"] == len(chains)
-    assert bench.vectors.words == bench.memories
+    assert bench.vectors.contents == bench.memories
     for name, want in bench.want.items():
         assert await bench.sinks[name].receive(len(want)) == want, name
     assert Mem.NET_Q in {chain.source.mem for chain in chains}

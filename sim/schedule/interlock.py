@@ -13,7 +13,7 @@ from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.pipelines import Machine
-from concord.sim.stimulus.chains import fields, pipelines, random_chains, words
+from concord.sim.stimulus.chains import chain_words, fields, pipelines, random_chains
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "once & (write.lo <= read.lo)", "new": "write.lo <= read.lo"},
@@ -60,7 +60,7 @@ class Bench:
             assert job[field] == record[field], f"{field} of {name}"
         if name in ("write", "copy_write"):
             writer = self.machine.mfu if name == "write" else self.machine.copies
-            writer.jobs.append((number, job, deque(words(chain))))
+            writer.jobs.append((number, job, deque(chain_words(chain))))
             return
         self.given[name if name != "issue" else "mfu"] += 1
         if name == "product":
@@ -70,8 +70,8 @@ class Bench:
                                    *((each, record["operands"][k]) for k, each in job.get("operands", {}).items())):
                 assert {key: reader[key] for key in ("valid", "lo", "inc")} == {
                     key: access[key] for key in ("valid", "lo", "inc")}
-            assert job["words"] == (chain.source_words if name == "fetch" else CONFIG.native_dim * CONFIG.words
-                                    if chain.loads else chain.words)
+            assert job["words"] == (chain.source_words if name == "fetch" else CONFIG.native_dim * CONFIG.vector_words
+                                    if chain.loads else chain.result_words)
         self.machine.jobs[name].append((number, chain, job))
 
     async def cycle(self) -> int:

@@ -16,7 +16,7 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
 from concord.sim.reference.hazards import Pipeline, Writers, blocked, waiting
 from concord.sim.reference.memory_order import Order
-from concord.sim.stimulus.chains import Word, feeds_itself, fields, pipelines, random_chains, words
+from concord.sim.stimulus.chains import Word, chain_words, feeds_itself, fields, pipelines, random_chains
 from concord.spec.chain import Chain
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -93,11 +93,11 @@ class Bench:
         self.sources["job"].put(JOB.join(job))
         if pop or job["memory"] == NET:
             queue = self.sources["pop" if pop else "net"]
-            queue.put(*(self.random.getrandbits(queue.width) for _ in words(chain)))
+            queue.put(*(self.random.getrandbits(queue.width) for _ in chain_words(chain)))
         self.units.order.plan(self.writers.count, chain)
         writes = {k: w for k, w in record["writes"].items() if w["valid"]}
-        self.unfinished.append((deque(words(chain)), writes, job))
-        self.jobs.append((self.writers.count, deque(words(chain)), job))
+        self.unfinished.append((deque(chain_words(chain)), writes, job))
+        self.jobs.append((self.writers.count, deque(chain_words(chain)), job))
         self.writers.add(writes, self.done)
 
     def check(self, number: int, word, job: dict):

@@ -38,7 +38,7 @@ class Bench:
         """The job of a chain: its record, with dependencies on older chains and their writes."""
         record = fields(CONFIG, chain)
         job = {name: record[name] for name in ("memory", "iterations", "iterations_x", "stride_x", "stride_y")}
-        job |= {"words": record["vector_words"], "integer": chain.product.integer, "unsigned": chain.product.unsigned}
+        job |= {"words": record["operand_words"], "integer": chain.product.integer, "unsigned": chain.product.unsigned}
         if self.dependent:
             job |= {name: pipe.wait() for name, pipe in self.pipes.items()}
             job["own"] = self.pipes["mfu"].wait()
@@ -89,7 +89,7 @@ async def brings_vectors_in_order(dut, stall, dependent):
                 value = bench.vectors.random.getrandbits(bench.vectors.bits)
                 bench.net.put(value)
             else:
-                value = bench.vectors.words[job["memory"]][address]
+                value = bench.vectors.contents[job["memory"]][address]
             wanted.append((value, job["integer"], job["unsigned"], index == job["words"] - 1))
             await bench.word(job, iteration, address)
     for value, *flags in wanted:

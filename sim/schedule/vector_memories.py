@@ -35,7 +35,7 @@ class Bench:
 
     def __init__(self, dut):
         self.dut, self.random = dut, random.Random(cocotb.RANDOM_SEED)
-        self.words: list[dict[int, int]] = [{} for _ in VRFS]
+        self.contents: list[dict[int, int]] = [{} for _ in VRFS]
         self.reads, self.operands, self.written, self.checked = {}, {}, {}, 0
 
     def address(self, memory: int) -> int:
@@ -76,8 +76,8 @@ class Bench:
 
     def expected(self, places: dict[int, tuple[int, int]]) -> dict[int, int]:
         """The words that must come in the next cycle."""
-        return {k: self.words[v][address] for k, (v, address) in places.items()
-                if address in self.words[v] and (v, address) not in self.written}
+        return {k: self.contents[v][address] for k, (v, address) in places.items()
+                if address in self.contents[v] and (v, address) not in self.written}
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -99,5 +99,5 @@ async def everything_at_once(dut):
         assert dut.load__ready.value
         words, found = bench.expected(bench.reads), bench.expected(bench.operands)
         for (memory, address), value in bench.written.items():
-            bench.words[memory][address] = value
+            bench.contents[memory][address] = value
     assert bench.checked > 10000

@@ -63,11 +63,11 @@ class Word:
         return [self.source] * (self.source is not None) + list(self.operands.items())
 
 
-def words(chain: Chain) -> list[Word]:
+def chain_words(chain: Chain) -> list[Word]:
     """The words of all iterations of a chain, in order."""
     found, source = [], chain.source
     for iteration in range(chain.registers.iterations):
-        for index in range(chain.words):
+        for index in range(chain.result_words):
             at = {"operands": {}, "writes": {}}
             for i in chain.instructions[1:]:
                 mem, kind = (i.mem, "writes") if i.op == Op.V_WR else (SPECS[i.op].operand, "operands")
@@ -82,7 +82,7 @@ def words(chain: Chain) -> list[Word]:
 def feeds_itself(chain: Chain) -> bool:
     """Whether a word reads what an earlier word of the same chain wrote."""
     written = set()
-    for word in words(chain):
+    for word in chain_words(chain):
         if not written.isdisjoint(word.reads):
             return True
         written.update(word.writes.items())
@@ -95,7 +95,7 @@ def fields(config: Config, chain: Chain) -> dict:
     words, address = config.words_of(r.rows), (1 << address_bits(config)) - 1
     record = {
         "mv_mul": bool(product), "push": bool(chain.pushes), "matrix": chain.loads,
-        "vector_words": r.columns * config.words & 0xFFFF, "words": words, "tail": r.rows % config.mfu_lanes,
+        "operand_words": r.columns * config.vector_words & 0xFFFF, "words": words, "tail": r.rows % config.mfu_lanes,
         "iterations": r.iterations, "iterations_x": r.iterations_x, "stride_x": r.stride_x & address,
         "stride_y": r.stride_y & address, "stride_out": r.stride_out & address, "memory": INDEX[source.mem],
         "control": {0: {}, 1: {}}, "operands": {}, "writes": {}}
@@ -132,7 +132,7 @@ def _operations(chain, record):
             record["control"][spec.mfu][spec.stage.name.lower()] = spec.operation.code
         if spec.operand is not None:
             record["operands"][OPERANDS.index(INDEX[spec.operand])] = _access(
-                instruction, chain.words, _reach(chain, instruction))
+                instruction, chain.result_words, _reach(chain, instruction))
 
 
 def _writes(chain, record):
@@ -151,8 +151,8 @@ def _writes(chain, record):
     for mem, instruction, place in places:
         select = {"tapped": place != passed, "tap": taps.index(place) if place != passed else 0}
         if mem in VRFS:
-            rising = instruction.inc and chain.registers.stride_out >= chain.words
-            record["writes"][INDEX[mem]] = _access(instruction, chain.words, _reach(chain, instruction)) | {
+            rising = instruction.inc and chain.registers.stride_out >= chain.result_words
+            record["writes"][INDEX[mem]] = _access(instruction, chain.result_words, _reach(chain, instruction)) | {
                 "rising": rising, "select": select}
         if mem == Mem.NET_Q:
             record |= {"net": 1, "net_select": select}

@@ -14,7 +14,7 @@ _COPY = "v_rd NetQ\nv_wr NetQ\nend_chain\n"
 def errors(config: Config) -> tuple[Error, ...]:
     """The errors with which a program of this machine may stop."""
     # A native vector of one word is always aligned. MESSAGE comes from messages, not from programs.
-    absent = {Error.NONE, Error.MESSAGE} | ({Error.ALIGN} if config.words == 1 else set())
+    absent = {Error.NONE, Error.MESSAGE} | ({Error.ALIGN} if config.vector_words == 1 else set())
     return tuple(error for error in Error if error not in absent)
 
 
@@ -94,10 +94,10 @@ def _word(op, mem):
 
 def _align(generator):
     config = generator.config
-    step = int(generator.rng.integers(1, config.words))
+    step = int(generator.rng.integers(1, config.vector_words))
     product = f"mv_mul {_product(generator)}\nv_wr NetQ\nend_chain"
     return [f"v_rd InitialVrf, {step}\n{product}", f"s_wr StrideX, {step}\nv_rd_inc AddSubVrf0, 0\n{product}",
-            f"s_wr StrideY, {step + config.words}\nv_rd_inc MultiplyVrf1, 0\n{product}"]
+            f"s_wr StrideY, {step + config.vector_words}\nv_rd_inc MultiplyVrf1, 0\n{product}"]
 
 
 def _range(generator):
@@ -107,6 +107,7 @@ def _range(generator):
     operations = [f"{op.name.lower()} {depth(config, spec.operand)}" for op, spec in SPECS.items() if spec.operand]
     operation = operations[rng.integers(len(operations))]
     tiles, biases = config.matrix_tiles, config.bias_words
+    last = (size // config.vector_words - 1) * config.vector_words
     return [
         f".word {_word(Op.V_RD, rng.integers(max(Mem) + 1, 256))}", f".word {_word(Op.V_WR, 0)}",
         f"v_rd {name}, {size}\nv_wr NetQ\nend_chain", f"v_rd NetQ\nv_wr {name}, {size}\nend_chain",
@@ -115,7 +116,7 @@ def _range(generator):
         f"set_iterations 3\ns_wr StrideOut, {size // 2 + 1}\nv_rd NetQ\nv_wr_inc {name}, 0\nend_chain",
         f"v_rd NetQ\n{operation}\nv_wr NetQ\nend_chain", f"v_rd NetQ\nmv_mul {tiles}\nv_wr NetQ\nend_chain",
         f"s_wr Columns, 2\nv_rd NetQ\nmv_mul {tiles - 1}\nv_wr NetQ\nend_chain",
-        f"s_wr Columns, 2\nv_rd {name}, {(size // config.words - 1) * config.words}\nmv_mul 0\nv_wr NetQ\nend_chain",
+        f"s_wr Columns, 2\nv_rd {name}, {last}\nmv_mul 0\nv_wr NetQ\nend_chain",
         f"v_rd NetQ\nmv_mul 0, integer, bias {biases}\nv_wr NetQ\nend_chain",
         f"set_iterations 2\nm_rd NetQ\nm_wr MatrixRf, {tiles - 1}\nend_chain",
     ]

@@ -165,7 +165,7 @@ def _within(chain: Chain) -> Iterator[str]:
         for reading, read, places in uses:
             if read.op == Op.V_WR or (read.mem or SPECS[read.op].operand) != write.mem:
                 continue
-            step = chain.words if chain.product and reading == 0 else 1
+            step = chain.result_words if chain.product and reading == 0 else 1
             reads = np.arange(len(places)) * step
             p, q = np.nonzero((written[:, None, None] == places.reshape(len(reads), -1)).any(-1))
             if (p < reads[q]).any():

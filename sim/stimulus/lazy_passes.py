@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.lazy.lazy_update import Parameters, Pass, one_pass
-from concord.spec.training import E_MAX, E_MIN, Ask, LazyFormat
+from concord.spec.training import E_MAX, E_MIN, LazyFormat, Repeat
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The inputs of one pass: a block, an update int64[n] with its E, and the change of the block's exponent."""
+    """The inputs of one pass: a tensor, an update int64[n] with its E, and the change of the tensor's exponent."""
 
     old: Parameters
     update: np.ndarray
@@ -31,8 +31,8 @@ def random_pass(rng, fmt: LazyFormat, size: int) -> Given:
 
 
 def again(done: Pass, given: Given) -> Given:
-    """The next pass that a result asks for; a block of zeros first gets the exponent of its update."""
-    if done.ask & Ask.FRESH:
+    """The next pass that a result asks for; a tensor of zeros first gets the exponent of its update."""
+    if done.repeat & Repeat.FRESH:
         old = Parameters(given.old.mantissas, given.old.residuals, given.update_exponent, given.old.fmt)
         return Given(old, given.update, given.update_exponent)
     return Given(given.old, given.update, given.update_exponent, done.change)
@@ -51,11 +51,12 @@ def bins(given: Given, done: Pass) -> dict[str, bool]:
     shift = fmt.alignment(old.exponent, given.update_exponent)
     return {
         "zero block": not old.mantissas.any() and not old.residuals.any(), "zero update": not given.update.any(),
-        "fresh exponent": bool(done.ask & Ask.FRESH), "exponent rises": done.change > 0, "it falls": done.change < 0,
+        "fresh exponent": bool(done.repeat & Repeat.FRESH),
+        "exponent rises": done.change > 0, "it falls": done.change < 0,
         "it rises by several": done.change > 1, "shift to the left": shift < 0, "shift to the right": shift > 0,
         "no shift": shift == 0, "beyond guard": shift < -fmt.limit.bit_length(), "all shifted out": shift > fmt.update,
         "change to the left": given.change < 0, "change to the right": given.change > 0, "rounded": done.rounded > 0,
-        "stays": not done.ask, "limited": done.saturations > 0, "lowest exponent": old.exponent == E_MIN,
+        "stays": not done.repeat, "limited": done.saturations > 0, "lowest exponent": old.exponent == E_MIN,
         "highest exponent": old.exponent == E_MAX, "out of exponents": old.exponent == E_MAX and done.saturations > 0,
         "several units": not given.change and bool((abs(done.mantissas - old.mantissas) > 1).any()),
         "power of two": bool((old.mantissas == fmt.lowest).any()), "one element": len(given.update) == 1}

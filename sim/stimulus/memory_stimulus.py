@@ -10,7 +10,7 @@ _SPECIAL = np.array([
     0xFBFF, 0x7C00, 0xFC00, 0x7C01, 0x7E00, 0xFE55, 0x7FFF], np.uint16)  # zeros, subnormals, powers of two, ends, NaNs
 
 
-def words(config: Config, rng: np.random.Generator, count: int, *, wild: bool) -> np.ndarray:
+def random_words(config: Config, rng: np.random.Generator, count: int, *, wild: bool) -> np.ndarray:
     """Random words uint16[count, M], some all zero. If `wild`, words hold any bit pattern, infinities and NaNs too."""
     shape = count, config.mfu_lanes
     scale = 2.0 ** rng.integers(-3, 6, (count, 1))
@@ -54,7 +54,7 @@ def modes(config: Config, rng: np.random.Generator) -> list[bool]:
 
 def memory_messages(config: Config, rng: np.random.Generator, tile_modes: list[bool], *, wild: bool) -> list[bytes]:
     """Messages that fill every memory."""
-    messages = [write_message(config, mem, words(config, rng, depth(config, mem), wild=wild)) for mem in VRFS]
+    messages = [write_message(config, mem, random_words(config, rng, depth(config, mem), wild=wild)) for mem in VRFS]
     cuts = [t for t in range(1, config.matrix_tiles) if tile_modes[t] != tile_modes[t - 1]]
     for first, last in zip([0, *cuts], [*cuts, config.matrix_tiles], strict=True):
         messages.append(packed_message(config, *tiles(config, rng, last - first), first, integer=tile_modes[first]))

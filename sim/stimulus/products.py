@@ -27,10 +27,10 @@ def row_tiles(config: Config, product: dict[str, int]) -> Iterator[dict[str, int
     """The rows of tiles of all iterations, as `hw.mvm.row_tiles.row_tile`; without a bias, its address is 0."""
     for _ in range(product["iterations"]):
         for r in range(product["row_tiles"]):
-            yield {"words": min(product["words"] - r * config.words, config.words),
+            yield {"words": min(product["words"] - r * config.vector_words, config.vector_words),
                    "rows": min(product["rows"] - r * config.native_dim, config.native_dim),
                    "integer": product["integer"], "out_scale": product["out_scale"], "bias": product["bias"],
-                   "bias_address": product["bias"] * (product["bias_address"] + r * config.words)}
+                   "bias_address": product["bias"] * (product["bias_address"] + r * config.vector_words)}
 
 
 def steps(config: Config, product: dict[str, int]) -> Iterator[dict[str, int]]:

@@ -61,7 +61,7 @@ class ProgramGenerator:
         """
         moved = 0
         for chain in Sequencer(self.config, program, list(self.modes)).walk():
-            moved += (chain.source_words + chain.words) * chain.registers.iterations
+            moved += (chain.source_words + chain.result_words) * chain.registers.iterations
             if moved > self.budget:
                 break
         return moved
@@ -111,7 +111,7 @@ class ProgramGenerator:
     def _shape(self, most_words: int, step: int = 1) -> Registers:
         """Random registers of a chain of at most `most_words` words; source strides are multiples of `step`."""
         rng, lanes = self.rng, self.config.mfu_lanes
-        words = int(rng.integers(1, max(1, min(most_words, 3 * self.config.words + 2)) + 1))
+        words = int(rng.integers(1, max(1, min(most_words, 3 * self.config.vector_words + 2)) + 1))
         rows = words * lanes - int(rng.integers(lanes) if rng.random() < 0.5 else 0)
         iterations = int(rng.integers(2, 7)) if rng.random() < 0.4 else 1
         divisors = [x for x in range(1, iterations + 1) if iterations % x == 0]
@@ -156,7 +156,7 @@ class ProgramGenerator:
 
     def _multiply(self, most_words: int) -> tuple[list[Instruction], Registers]:
         config, rng = self.config, self.rng
-        shape = self._shape(most_words, config.words)
+        shape = self._shape(most_words, config.vector_words)
         rows = min(shape.rows, config.accumulator_rows)
         row_tiles = config.vectors_of(rows)
         columns = int(rng.integers(1, min(config.operand_columns, 4, max(1, config.matrix_tiles // row_tiles)) + 1))
@@ -170,7 +170,8 @@ class ProgramGenerator:
         product = Instruction(
             op=Op.MV_MUL, a=tile, integer=int(integer), unsigned=int(integer and rng.random() < 0.4), bias=int(bias),
             b=int(rng.integers(config.bias_words - words + 1)) if bias else 0)
-        return [self._source(shape, (*VRFS, Mem.NET_Q), columns * config.words, config.words), product], shape
+        size = config.vector_words
+        return [self._source(shape, (*VRFS, Mem.NET_Q), columns * size, size), product], shape
 
     def _source(self, shape: Registers, mems, words: int | None = None, step: int = 1) -> Instruction:
         mem = mems[self.rng.integers(len(mems))]

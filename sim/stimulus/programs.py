@@ -126,5 +126,5 @@ def random_illegal(config: Config, rng: np.random.Generator, error: Error | None
 def _case(config, rng, modes, program) -> Case:
     wild = bool(rng.random() < 0.4)
     memory = memory_stimulus.memory_messages(config, rng, modes, wild=wild)
-    pool = memory_stimulus.words(config, rng, taken(config, tuple(program), tuple(modes)), wild=wild)
+    pool = memory_stimulus.random_words(config, rng, taken(config, tuple(program), tuple(modes)), wild=wild)
     return Case(config=config, program=tuple(program), modes=tuple(modes), memory=tuple(memory), pool=pool)

@@ -216,7 +216,7 @@ def test_an_unsupported_layer(tmp_path):
     # The kind of the last layer in the header is replaced by another word of the same length.
     path.write_bytes(text[::-1].replace(b"Dense"[::-1], b"Gated"[::-1], 1)[::-1])
     message = refused("compile", path, "--preset", "ulx3s")
-    assert "layer 'output' (Gated): there is no such layer on this machine: use dense or LSTM layers" in message
+    assert "layer 'output' (Gated): there is no such layer on this machine: use dense or recurrent layers" in message
 
 
 def test_a_network_too_large(tmp_path):
@@ -380,7 +380,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 
 def test_training_without_torch(monkeypatch):
-    for name in [name for name in sys.modules if name == "train" or name.startswith("train.")]:
+    for name in [name for name in sys.modules if name.startswith("concord.train.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert "training needs PyTorch: pip install torch==2.13.0" in refused("train", "mlp")

@@ -65,7 +65,7 @@ def test_cut_programs_run_as_many_chains_as_they_say(recurrent):
     assert cutter.total == whole.machine.counter(Counter.CHAINS)
     for chains in range(cutter.total + 1):
         part = session(recurrent)
-        part.probe(cutter.cut(chains).words, sample)
+        part.probe(cutter.cut(chains).instruction_words, sample)
         assert part.machine.counter(Counter.CHAINS) == chains
 
 
@@ -74,7 +74,7 @@ def test_the_whole_program_is_its_own_last_cut(recurrent):
     cutter = Cutter(recurrent, len(sample))
     whole = session(recurrent)
     outputs = whole.infer(sample)
-    left = session(recurrent).probe(cutter.cut(cutter.total).words, sample)
+    left = session(recurrent).probe(cutter.cut(cutter.total).instruction_words, sample)
     np.testing.assert_array_equal(left[Mem.NET_Q].reshape(-1)[: len(outputs)], outputs)
 
 
@@ -82,8 +82,8 @@ def test_a_network_without_a_loop():
     firmware = compile_network(networks.mlp(np.random.default_rng(5), TINY, [9, 9, 9], block=True), TINY).firmware
     cutter = Cutter(firmware, 1)
     assert cutter.total == 2
-    assert decode(cutter.cut(1).words[-1]).op == Op.END
-    assert cutter.cut(2).words == firmware.program()
+    assert decode(cutter.cut(1).instruction_words[-1]).op == Op.END
+    assert cutter.cut(2).instruction_words == firmware.program()
 
 
 def test_a_waveform_of_the_last_chain_alone(tmp_path):
@@ -94,7 +94,7 @@ def test_a_waveform_of_the_last_chain_alone(tmp_path):
     assert found.chain > 0
     write_waveform(MachineKind.LIBRARY, firmware, sample, found, tmp_path / "fault.vcd")
     with machine("library", TINY, trace=tmp_path / "whole.vcd") as traced:
-        Session(traced, firmware).execute(Cutter(firmware, 1).cut(found.chain + 1).words, sample)
+        Session(traced, firmware).execute(Cutter(firmware, 1).cut(found.chain + 1).instruction_words, sample)
     (first, last), (_, end) = (moments(tmp_path / name) for name in ("fault.vcd", "whole.vcd"))
     assert last == end
     chain = last - first - MARGIN

@@ -175,7 +175,7 @@ def counted() -> Firmware:
         mantissas=np.ones((1, 8, 8), np.int16), exponents=np.zeros((1, 8), np.int8), integer=np.zeros(1, bool))
     return Firmware(
         name="counted", config=TINY, data="none", classes=(), inputs=8, outputs=8, loop=1, text=COUNTED,
-        words=np.array(assemble(COUNTED), np.uint64), sections=(Section(layer="gates", first=1, last=6),),
+        instruction_words=np.array(assemble(COUNTED), np.uint64), sections=(Section(layer="gates", first=1, last=6),),
         vectors={Mem.INITIAL_VRF: np.zeros((1, 2), np.uint16)}, tiles=tiles, biases=np.zeros((0, 2), np.int32))
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 from concord.train.lib import data
-from concord.train.runs import compare, image
+from concord.train.runs import compare_starts, image
 
 OWN = """
 from torch import nn
@@ -61,7 +61,8 @@ def too_late(monkeypatch):
     def reached(*_, **__):
         raise AssertionError("too late")
 
-    for module, name in ((data, "fashion_mnist"), (data, "japanese_vowels"), (image, "trained"), (compare, "trained")):
+    places = ((data, "fashion_mnist"), (data, "japanese_vowels"), (image, "trained"), (compare_starts, "trained"))
+    for module, name in places:
         monkeypatch.setattr(module, name, reached)
 
 

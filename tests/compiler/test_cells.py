@@ -137,7 +137,7 @@ def test_an_error_behind_kept_states_has_its_own_address():
     (sample,) = networks.inputs(rng, 1, 4, 3)
     session.infer(sample)
     before = session.firmware.loop
-    session.firmware.words[before + 2] = 0  # this word is no instruction
+    session.firmware.instruction_words[before + 2] = 0  # this word is no instruction
     with pytest.raises(RuntimeError, match=f"layer rnn0: the program stopped at instruction {before + 2}, .* opcode"):
         session.infer(sample, keep_state=True)
 

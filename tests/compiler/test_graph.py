@@ -59,7 +59,7 @@ def test_sources_change_the_program():
     config = roomy("tiny")
     samples = networks.inputs(np.random.default_rng(1), 3, 8)
     agree(config, branched, samples)
-    words = [compile_network(model, config).firmware.words.tolist() for model in (straight, branched)]
+    words = [compile_network(model, config).firmware.instruction_words.tolist() for model in (straight, branched)]
     assert words[0] != words[1]
     outputs = [network.outputs(model, samples) for model in (straight, branched)]
     assert (outputs[0] != outputs[1]).any()

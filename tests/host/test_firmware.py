@@ -190,5 +190,5 @@ def test_an_output_of_another_length(firmware):
 
 def test_layers_of_addresses(firmware):
     assert firmware.layer_at(firmware.loop + 1) == "lstm0"
-    assert firmware.layer_at(len(firmware.words) - 2) == "dense"
-    assert firmware.layer_at(len(firmware.words) - 1) == ""
+    assert firmware.layer_at(len(firmware.instruction_words) - 2) == "dense"
+    assert firmware.layer_at(len(firmware.instruction_words) - 1) == ""

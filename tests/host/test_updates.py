@@ -4,43 +4,43 @@ import numpy as np
 import pytest
 from concord.golden.host.messages import update_message, updated_of
 from concord.golden.lazy.lazy_update import Counts, Parameters, lazy_update
-from concord.golden.lazy.tensor import Block
+from concord.golden.lazy.tensor import TrainingTensor
 from concord.sim.machines.host import machine
 from concord.spec.config import preset
 from concord.spec.messages import MessageKind, unpack
 from concord.spec.registers import Counter
-from concord.spec.training import E_MIN, Ask, LazyFormat
+from concord.spec.training import E_MIN, LazyFormat, Repeat
 
 CONFIG = preset("tiny")
 FULL = LazyFormat()
 
 
-def updated(nnp, old: Parameters, update: Block) -> Parameters:
-    """Do what a host does: send a block as many times as the unit asks for."""
+def updated(nnp, old: Parameters, update: TrainingTensor) -> Parameters:
+    """Do what a host does: send a tensor as many times as the unit asks for."""
     exponent, change = update.exponent.item(), 0
     for _ in range(3):
         nnp.send(update_message(nnp.config, old, update.mantissas, exponent, change))
         (reply,) = (unpack(nnp.config, data, to_machine=False) for data in nnp.receive())
         assert reply.kind == MessageKind.UPDATED
-        mantissas, residuals, ask, wanted = updated_of(nnp.config, reply, len(old.mantissas))
-        if not ask:
+        mantissas, residuals, repeat, wanted = updated_of(nnp.config, reply, len(old.mantissas))
+        if not repeat:
             return Parameters(mantissas, residuals, old.exponent + change, FULL)
-        if ask & Ask.FRESH:
+        if repeat & Repeat.FRESH:
             old = Parameters(old.mantissas, old.residuals, exponent, FULL)
-        elif ask & Ask.CHANGE:
+        elif repeat & Repeat.CHANGE:
             change = wanted
-    raise AssertionError("a block asks for a fourth pass")
+    raise AssertionError("a tensor asks for a fourth pass")
 
 
 def blocks(rng):
-    """Blocks of all sizes, some of zeros, with updates from negligible to far too large."""
+    """Tensors of all sizes, some of zeros, with updates from negligible to far too large."""
     size = int(rng.integers(1, 40))
     zero = rng.random() < 0.15
     old = Parameters(
         np.where(zero, 0, rng.integers(-128, 128, size) >> rng.integers(0, 7)),
         np.where(zero, 0, rng.integers(-(1 << 14), (1 << 14) + 1, size)), int(rng.integers(-60, 60)), FULL)
     update = rng.integers(-(1 << 31), 1 << 31, size) >> rng.integers(0, 16)
-    return old, Block(update, np.array([old.exponent + int(rng.integers(-24, 16))]), FULL.update)
+    return old, TrainingTensor(update, np.array([old.exponent + int(rng.integers(-24, 16))]), FULL.update)
 
 
 @pytest.mark.parametrize("kind", ["golden", "library"])

@@ -7,8 +7,8 @@ from math import floor
 import numpy as np
 import pytest
 from concord.golden.lazy import tensor_layers, tensor_network, tensor_training
-from concord.golden.lazy.lazy_update import start
-from concord.golden.lazy.tensor import Block, quantise
+from concord.golden.lazy.lazy_update import initial_parameters
+from concord.golden.lazy.tensor import TrainingTensor, quantise
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual
 from concord.spec.training import E_MAX, E_MIN, LazyFormat
@@ -18,13 +18,13 @@ def half_away(x: Fraction) -> int:
     return floor(x + Fraction(1, 2)) if x >= 0 else -floor(-x + Fraction(1, 2))
 
 
-def real(block: Block) -> np.ndarray:
-    """The values of a block as an array of fractions."""
-    scale = Fraction(2) ** int(block.lsb.item())
-    return np.array([int(m) * scale for m in block.mantissas.ravel()], object).reshape(block.mantissas.shape)
+def real(tensor: TrainingTensor) -> np.ndarray:
+    """The values of a tensor as an array of fractions."""
+    scale = Fraction(2) ** int(tensor.lsb.item())
+    return np.array([int(m) * scale for m in tensor.mantissas.ravel()], object).reshape(tensor.mantissas.shape)
 
 
-def requantised(values: np.ndarray, bits: int) -> Block:
+def requantised(values: np.ndarray, bits: int) -> TrainingTensor:
     """The definition of requantisation, in fractions."""
     largest = max((abs(v) for v in values.ravel()), default=0)
     exponent = E_MIN
@@ -37,7 +37,7 @@ def requantised(values: np.ndarray, bits: int) -> Block:
     return whole(np.array(mantissas, np.int64).reshape(values.shape), exponent, bits)
 
 
-def equal(got: Block, want: Block):
+def equal(got: TrainingTensor, want: TrainingTensor):
     assert got.bits == want.bits
     assert got.exponent.item() == want.exponent.item()
     assert np.array_equal(got.mantissas, want.mantissas)
@@ -165,7 +165,8 @@ def test_zero_weights_leave_the_bias():
 def test_update_and_momentum():
     rng = np.random.default_rng(6)
     rates = tensor_training.Rates(learning_rate=0.01, momentum=0.9)
-    learning_rate, momentum = (Fraction(float(r.values[0])) for r in (rates.learning_rate_block, rates.momentum_block))
+    tensors = rates.learning_rate_tensor, rates.momentum_tensor
+    learning_rate, momentum = (Fraction(float(tensor.values[0])) for tensor in tensors)
     assert abs(float(learning_rate) - 0.01) < 0.01 * 2**-14
     v = tensor_training.no_momentum((20,), rates)
     for exponent in (-3, -3, 4, -9, -2):
@@ -213,7 +214,7 @@ def test_gradients_of_a_network_are_those_of_real_arithmetic():
         values[f"{name}.weight"] = rng.normal(size=layer.shape) / np.sqrt(np.prod(layer.shape[1:]))
         values[f"{name}.bias"] = rng.normal(size=layer.outputs) / 10
     assert list(values)[2] == "3.body.0.weight"
-    parameters = {name: start(value, LazyFormat()) for name, value in values.items()}
+    parameters = {name: initial_parameters(value, LazyFormat()) for name, value in values.items()}
     seen = {name: p.values for name, p in parameters.items()}
     x, labels = quantise(rng.random((16, 1, 8, 8)), 8), rng.integers(0, 3, 16)
     logits, tape = tensor_network.forward(SMALL, parameters, x)
@@ -239,8 +240,8 @@ def test_training_lowers_the_loss_without_any_wider_copy():
     parameters = {}
     for name, layer in tensor_network.named(SMALL):
         scale = np.sqrt(2 / np.prod(layer.shape[1:]))
-        parameters[f"{name}.weight"] = start(rng.normal(size=layer.shape) * scale, LazyFormat())
-        parameters[f"{name}.bias"] = start(np.zeros(layer.outputs), LazyFormat())
+        parameters[f"{name}.weight"] = initial_parameters(rng.normal(size=layer.shape) * scale, LazyFormat())
+        parameters[f"{name}.bias"] = initial_parameters(np.zeros(layer.outputs), LazyFormat())
     x, labels = quantise(rng.random((30, 1, 8, 8)), 8), np.arange(30) % 3
     rates, momenta, losses = tensor_training.Rates(learning_rate=0.05, momentum=0.9), {}, []
     for _ in range(40):

@@ -47,13 +47,13 @@ def compare(verilated: StreamHarness, passes: list[Given], *, pause: float = 0.0
         want = np.concatenate([words(getattr(done, name), lanes) for done in golden])
         assert_equal(name, got["o"][name], want, **joined)
     assert_equal("last", got["o"]["last"], last)
-    for name in ("ask", "change", *COUNTS):
+    for name in ("repeat", "change", *COUNTS):
         assert_equal(f"answer {name}", got["answer"][name], [getattr(done, name) for done in golden], **block)
     return golden
 
 
 def at_shift(shift: int, fmt: LazyFormat) -> tuple[int, int]:
-    """Exponents of a block and of an update that is shifted right by `shift` bits."""
+    """Exponents of a tensor and of an update that is shifted right by `shift` bits."""
     return 0, fmt.alignment(0, 0) - shift
 
 
@@ -72,14 +72,14 @@ def test_every_step(fmt):
 
 @pytest.mark.parametrize("fmt", SMALL.values(), ids=SMALL)
 def test_answers_of_single_elements(fmt):
-    """Answers for blocks of one element, in which no larger neighbour hides an element."""
+    """Answers for tensors of one element, in which no larger neighbour hides an element."""
     rng = np.random.default_rng(fmt.bits)
     compare(unit(fmt, 8), [random_pass(rng, fmt, 1) for _ in range(10_000)], pause=0.2)
 
 
 @pytest.mark.parametrize("lanes", [3, 8])
 def test_a_million_random_steps(lanes):
-    """At the real widths, blocks of one to thousands of elements reach every bin."""
+    """At the real widths, tensors of one to thousands of elements reach every bin."""
     fmt, rng, met = LazyFormat(), np.random.default_rng(lanes), set()
     steps = 0
     while steps < 600_000:
@@ -91,7 +91,7 @@ def test_a_million_random_steps(lanes):
 
 
 def test_words_follow_each_other_across_blocks():
-    """In the steady state, a block takes as many cycles as it has words."""
+    """In the steady state, a tensor takes as many cycles as it has words."""
     rng, fmt, lanes = np.random.default_rng(3), LazyFormat(), 8
     verilated = unit(fmt, lanes)
     search, latency = verilated.dut.search, verilated.dut.latency

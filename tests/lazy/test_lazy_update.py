@@ -6,9 +6,17 @@ from math import floor
 
 import numpy as np
 import pytest
-from concord.golden.lazy.lazy_update import Counts, Parameters, align, lazy_update, next_change, one_pass, start
-from concord.golden.lazy.tensor import Block
-from concord.spec.training import E_MAX, E_MIN, Ask, LazyFormat
+from concord.golden.lazy.lazy_update import (
+    Counts,
+    Parameters,
+    align,
+    initial_parameters,
+    lazy_update,
+    next_change,
+    one_pass,
+)
+from concord.golden.lazy.tensor import TrainingTensor
+from concord.spec.training import E_MAX, E_MIN, LazyFormat, Repeat
 
 FULL = LazyFormat()
 SMALL = [LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2), LazyFormat(bits=5, residual=3, shift=2, update=5),
@@ -34,8 +42,8 @@ def parameters(mantissas, residuals, exponent=0, fmt=FULL):
     return Parameters(np.atleast_1d(np.int64(mantissas)), np.atleast_1d(np.int64(residuals)), exponent, fmt)
 
 
-def block(mantissas, exponent, fmt=FULL):
-    return Block(np.atleast_1d(np.int64(mantissas)), np.int64([exponent]), fmt.update)
+def tensor(mantissas, exponent, fmt=FULL):
+    return TrainingTensor(np.atleast_1d(np.int64(mantissas)), np.int64([exponent]), fmt.update)
 
 
 def exponent_of_update(shift: int, exponent: int, fmt: LazyFormat) -> int:
@@ -45,7 +53,7 @@ def exponent_of_update(shift: int, exponent: int, fmt: LazyFormat) -> int:
 
 @pytest.mark.parametrize("fmt", SMALL, ids=["3-5", "5-3", "3-5-2"])
 def test_every_step(fmt):
-    """Every w, r, update, alignment and change, in blocks of one element, against fractions."""
+    """Every w, r, update, alignment and change, in tensors of one element, against fractions."""
     every = [range(-(1 << bits - 1), 1 << bits - 1) for bits in (fmt.bits, fmt.residual, fmt.update)]
     w, r, u = (np.array(x).ravel() for x in np.meshgrid(*every, indexing="ij"))
     for shift in range(-fmt.guard - fmt.shift - fmt.bits - 2, fmt.update + 2):
@@ -60,7 +68,7 @@ def test_every_step(fmt):
         out = (done.mantissas == fmt.highest) | (done.mantissas == fmt.lowest)
         assert (inside | out & (done.residuals == 0)).all()
         assert (np.abs(done.residuals) <= 1 << fmt.shift - 1).all()
-        assert bool(done.ask & Ask.CHANGE) == (done.change != 0)
+        assert bool(done.repeat & Repeat.CHANGE) == (done.change != 0)
         for change in set(fmt.changes) - {0}:
             changed = one_pass(old, u, exponent_of_update(shift, 0, fmt), change)
             new = all_scaled(joint, change)
@@ -73,7 +81,7 @@ def test_every_step(fmt):
 
 @pytest.mark.parametrize("fmt", SMALL, ids=["3-5", "5-3", "3-5-2"])
 def test_every_pair_settles(fmt):
-    """For every block of two elements, one change of the exponent suffices, and an update of zero does not undo it."""
+    """For every tensor of two elements, one change of the exponent suffices, and an update of zero does not undo it."""
     reach = [range(-(1 << bits - 1), 1 << bits - 1) for bits in (fmt.bits, fmt.residual)]
     rng = np.random.default_rng(1)
     for (w, r), shift in product(product(*reach), range(-fmt.guard - 2, 4)):
@@ -81,12 +89,12 @@ def test_every_pair_settles(fmt):
         update = rng.integers(-(1 << fmt.update - 1), 1 << fmt.update - 1, 2)
         counts = Counts()
         new = lazy_update(parameters([w, other[0]], [r, other[1]], 0, fmt),
-                          block(update, exponent_of_update(shift, 0, fmt), fmt), counts)
+                          tensor(update, exponent_of_update(shift, 0, fmt), fmt), counts)
         assert (new.mantissas >= fmt.lowest).all()
         assert (new.mantissas <= fmt.highest).all()
         changes = [new.exponent]
         for _ in range(fmt.bits + fmt.shift + 2):
-            new = lazy_update(new, block([0, 0], new.exponent, fmt))
+            new = lazy_update(new, tensor([0, 0], new.exponent, fmt))
             changes.append(new.exponent)
         moves = np.sign(np.diff(changes))
         assert (moves <= 0).all(), "an update of zero raised the exponent"
@@ -111,7 +119,7 @@ def test_random_blocks_keep_the_joint_value():
         if not E_MIN <= exponent <= E_MAX:
             continue
         before = counts.saturations
-        new = lazy_update(old, block(update, exponent), counts)
+        new = lazy_update(old, tensor(update, exponent), counts)
         if counts.saturations == before:
             change = new.exponent - old.exponent
             directions.add(np.sign(change))
@@ -126,15 +134,15 @@ def test_updates_add_up():
     old = parameters([100, -100], [0, 0])
     new = old
     for _ in range(1000):
-        new = lazy_update(new, block([1 << 20, -(1 << 20)], exponent_of_update(16, 0, FULL)))
+        new = lazy_update(new, tensor([1 << 20, -(1 << 20)], exponent_of_update(16, 0, FULL)))
     assert (new.joint == old.joint - np.array([16000, -16000])).all()
 
 
 def test_update_of_many_units():
-    new = lazy_update(parameters([100, 3], [0, 0]), block([-(5 << 24), 0], 0))
+    new = lazy_update(parameters([100, 3], [0, 0]), tensor([-(5 << 24), 0], 0))
     assert new.exponent == 0
     assert new.mantissas.tolist() == [105, 3]
-    new = lazy_update(parameters([100, 3], [0, 0]), block([-(1 << 30), 0], 3))  # -512 units
+    new = lazy_update(parameters([100, 3], [0, 0]), tensor([-(1 << 30), 0], 3))  # -512 units
     assert new.exponent == 3
     assert new.mantissas.tolist() == [77, 0]  # 76.5 and 0.375
     assert (new.joint / 2**15).tolist() == [76.5, 0.375]
@@ -142,10 +150,10 @@ def test_update_of_many_units():
 
 def test_zero_block_takes_the_exponent_of_its_update():
     for exponent in (E_MIN, -40, 0, 90):
-        new = lazy_update(parameters([0, 0], [0, 0], E_MIN), block([-(1 << 30), 77], exponent))
+        new = lazy_update(parameters([0, 0], [0, 0], E_MIN), tensor([-(1 << 30), 77], exponent))
         assert new.exponent == exponent
         assert new.mantissas.tolist() == [64, 0]
-    still = lazy_update(parameters([0, 0], [0, 0], E_MIN), block([0, 0], E_MIN))
+    still = lazy_update(parameters([0, 0], [0, 0], E_MIN), tensor([0, 0], E_MIN))
     assert still.exponent == E_MIN
     assert not still.mantissas.any()
 
@@ -154,7 +162,7 @@ def test_zero_mantissas_sink_to_their_residuals():
     """If all mantissas are zero and residuals are not, the exponent falls by one in each update until they show."""
     new = parameters([0, 0], [1000, -400], 10)
     for _ in range(40):
-        new = lazy_update(new, block([0, 0], 0))
+        new = lazy_update(new, tensor([0, 0], 0))
     assert FULL.small <= np.abs(new.mantissas).max() <= FULL.highest
     assert new.joint.tolist() == [-1000 << 10 - new.exponent, 400 << 10 - new.exponent]
 
@@ -167,10 +175,10 @@ def test_the_exponent_falls_only_where_all_mantissas_are_small():
 
 def test_range_of_exponents_ends():
     counts = Counts()
-    new = lazy_update(parameters([127, 0], [0, 0], E_MAX), block([-(1 << 30), 0], E_MAX), counts)
+    new = lazy_update(parameters([127, 0], [0, 0], E_MAX), tensor([-(1 << 30), 0], E_MAX), counts)
     assert (new.exponent, new.mantissas[0], new.residuals[0]) == (E_MAX, 127, 0)
     assert counts.saturations == 1
-    new = lazy_update(parameters([1, 0], [0, 0], E_MIN), block([0, 0], E_MIN))
+    new = lazy_update(parameters([1, 0], [0, 0], E_MIN), tensor([0, 0], E_MIN))
     assert (new.exponent, new.mantissas[0]) == (E_MIN, 1)
 
 
@@ -178,13 +186,13 @@ def test_start_keeps_what_mantissas_cut_off():
     rng = np.random.default_rng(3)
     for scale in (1e-30, 1e-3, 1.0, 7.0, 1e20):
         values = rng.normal(size=1000) * scale
-        begun = start(values, FULL)
+        begun = initial_parameters(values, FULL)
         error = np.abs(begun.joint * 2.0 ** (begun.exponent - 7 - 15) - values)
         assert error.max() <= 2.0 ** (begun.exponent - 7 - 15)
         assert np.abs(begun.residuals).max() <= 1 << 14
-    top = start(np.array([1.0, -1.0, 0.25]), FULL)
+    top = initial_parameters(np.array([1.0, -1.0, 0.25]), FULL)
     assert (top.exponent, top.mantissas.tolist(), top.residuals.tolist()) == (1, [64, -64, 16], [0, 0, 0])
-    assert start(np.zeros(3), FULL).exponent == E_MIN
+    assert initial_parameters(np.zeros(3), FULL).exponent == E_MIN
 
 
 @pytest.mark.parametrize("wrong", [{"bits": 2}, {"shift": 16}, {"shift": 0}, {"guard": 0}, {"update": 33}])

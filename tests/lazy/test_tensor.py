@@ -5,7 +5,7 @@ from math import floor
 
 import numpy as np
 import pytest
-from concord.golden.lazy.tensor import Block, ceil_log2, measure, quantise, requantise, round_shift
+from concord.golden.lazy.tensor import TrainingTensor, ceil_log2, measure, quantise, requantise, round_shift
 from concord.spec.training import E_MAX, E_MIN
 
 WIDTHS = (8, 16, 32)
@@ -16,7 +16,7 @@ def half_away(x: Fraction) -> int:
 
 
 def by_the_book(values: list[Fraction], bits: int) -> tuple[list[int], int]:
-    """Mantissas and E of one block by the definition."""
+    """Mantissas and E of one tensor by the definition."""
     largest = max(map(abs, values))
     exponent = E_MIN
     if largest:
@@ -27,9 +27,9 @@ def by_the_book(values: list[Fraction], bits: int) -> tuple[list[int], int]:
     return [max(-top - 1, min(top, m)) for m in mantissas], exponent
 
 
-def same(block: Block, want: tuple[list[int], int]):
-    assert block.mantissas.tolist() == want[0]
-    assert block.exponent.item() == want[1]
+def same(tensor: TrainingTensor, want: tuple[list[int], int]):
+    assert tensor.mantissas.tolist() == want[0]
+    assert tensor.exponent.item() == want[1]
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
@@ -37,7 +37,7 @@ def test_real_numbers(bits):
     rng = np.random.default_rng(bits)
     for _ in range(150):
         values = rng.normal(size=rng.integers(1, 6)) * 2.0 ** rng.integers(-150, 150, 1)
-        values = np.where(rng.random(values.shape) < 0.2, 2.0 ** rng.integers(-20, 20), values)  # exact powers of two
+        values = np.where(rng.random(values.shape) < 0.2, 2.0 ** rng.integers(-20, 20), values)  # powers of two
         values = np.where(rng.random(values.shape) < 0.2, 0.0, values)
         same(quantise(values, bits), by_the_book([Fraction(v) for v in values.tolist()], bits))
 
@@ -56,9 +56,9 @@ def test_exact_sums(bits):
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_halves_go_away_from_zero_and_powers_of_two_saturate(bits):
     top = (1 << bits - 1) - 1
-    block = quantise(np.array([1.0, -1.0, 2.0**-bits, -(2.0**-bits), 2.0 ** -(bits + 1)]), bits)
-    assert block.mantissas.tolist() == [top, -top - 1, 1, -1, 0]
-    assert block.exponent.item() == 0
+    tensor = quantise(np.array([1.0, -1.0, 2.0**-bits, -(2.0**-bits), 2.0 ** -(bits + 1)]), bits)
+    assert tensor.mantissas.tolist() == [top, -top - 1, 1, -1, 0]
+    assert tensor.exponent.item() == 0
 
 
 def test_ends_of_the_exponents():
@@ -74,16 +74,16 @@ def test_ends_of_the_exponents():
 def test_blocks_along_any_axes(axes):
     rng = np.random.default_rng(3)
     values = rng.normal(size=(3, 4, 5)) * 2.0 ** rng.integers(-9, 9, (3, 4, 5))
-    block = quantise(values, 8, axes)
+    tensor = quantise(values, 8, axes)
     inside = {None: (0, 1, 2)}.get(axes, (axes,) if isinstance(axes, int) else axes)
     outside = [axis for axis in range(3) if axis not in inside]
-    assert block.exponent.shape == tuple(1 if axis in inside else values.shape[axis] for axis in range(3))
+    assert tensor.exponent.shape == tuple(1 if axis in inside else values.shape[axis] for axis in range(3))
     for place in np.ndindex(*(values.shape[axis] for axis in outside)):
         where = tuple(place[outside.index(axis)] if axis in outside else slice(None) for axis in range(3))
         alone = quantise(values[where], 8)
-        assert (block.mantissas[where] == alone.mantissas).all()
-        assert (block.exponent[where] == alone.exponent.item()).all()
-    assert np.abs(block.values - values).max() <= 2.0 ** block.lsb.max()
+        assert (tensor.mantissas[where] == alone.mantissas).all()
+        assert (tensor.exponent[where] == alone.exponent.item()).all()
+    assert np.abs(tensor.values - values).max() <= 2.0 ** tensor.lsb.max()
 
 
 def test_shifts_and_logarithms():

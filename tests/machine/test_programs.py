@@ -103,7 +103,7 @@ def test_a_seed_gives_one_case():
 
 
 def word_by_word(chain):
-    total = chain.words * chain.registers.iterations
+    total = chain.result_words * chain.registers.iterations
     return Plan(addresses=plan(chain).addresses, spans=tuple((k, k + 1) for k in range(total)))
 
 

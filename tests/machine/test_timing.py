@@ -114,6 +114,6 @@ def test_products_follow_each_other_without_a_gap():
 
 def test_dependent_lstm_step():
     """At N/M = 8, a step takes its 32 word slots and at most 80 more cycles."""
-    assert CONFIG.words == 8
-    steps = [cycles(LSTM.format(steps=n), n * CONFIG.words) for n in (10, 30)]
-    assert (steps[1] - steps[0]) / 20 <= 4 * CONFIG.words + 80
+    assert CONFIG.vector_words == 8
+    steps = [cycles(LSTM.format(steps=n), n * CONFIG.vector_words) for n in (10, 30)]
+    assert (steps[1] - steps[0]) / 20 <= 4 * CONFIG.vector_words + 80

@@ -233,7 +233,7 @@ def test_what_a_chain_resolves_to():
     text = "s_wr Rows, 13\ns_wr Columns, 3\nset_iterations 6, 3\ns_wr StrideX, 4\ns_wr StrideY, 20\n"
     text += chain("v_rd_inc InitialVrf, 4", "mv_mul 2", "vv_add0_inc 1", "v_wr NetQ")
     (chain_,) = Sequencer(TINY, assemble(text), [False] * 32).walk()
-    assert (chain_.source_words, chain_.words, chain_.row_tiles, chain_.last_lanes) == (12, 7, 2, 1)
+    assert (chain_.source_words, chain_.result_words, chain_.row_tiles, chain_.last_lanes) == (12, 7, 2, 1)
     assert chain_.tiles == range(2, 8)
     assert [chain_.source_offset(t) for t in range(6)] == [0, 4, 8, 20, 24, 28]
     assert [chain_.offset(chain_.instructions[2], t) for t in range(3)] == [0, 4, 8]

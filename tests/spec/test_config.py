@@ -97,7 +97,7 @@ def test_hardware_can_be_every_preset_but_the_published_shape():
 @pytest.mark.parametrize("name", PRESETS)
 def test_words_and_vectors_of_elements(name):
     config = preset(name)
-    assert config.words_of(config.native_dim) == config.words
+    assert config.words_of(config.native_dim) == config.vector_words
     for count, size in ((config.words_of, config.mfu_lanes), (config.vectors_of, config.native_dim)):
         assert [count(n) for n in (0, 1, size, size + 1, 3 * size)] == [0, 1, 1, 2, 3]
 

@@ -7,7 +7,7 @@ import pytest
 from concord.golden.lazy import lazy_update, tensor_layers, tensor_network, tensor_training
 from concord.golden.lazy import tensor as golden_tensor
 from concord.golden.lazy.lazy_update import Counts
-from concord.golden.lazy.tensor import Block, quantise
+from concord.golden.lazy.tensor import TrainingTensor, quantise
 from concord.golden.lazy.tensor_layers import whole
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual
 from concord.golden.lazy.tensor_training import Rates
@@ -29,9 +29,9 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-def same(got, want: Block):
+def same(got, want: TrainingTensor):
     assert (got.lsb, got.bits) == (want.lsb.item(), want.bits)
-    assert np.array_equal(got.block().mantissas, want.mantissas)
+    assert np.array_equal(got.golden().mantissas, want.mantissas)
 
 
 def test_requantising_is_goldens():
@@ -71,7 +71,7 @@ def test_branches_add_as_golden():
     same(got, tensor_layers.add_gradients(wide, short))
 
 
-def compare(old, update: Block, counts):
+def compare(old, update: TrainingTensor, counts):
     """Make one update in PyTorch and in golden, compare, and return the new parameters."""
     new = lazy.lazy_update(lazy.from_golden(old), tensor.exact(update, torch.empty(0)), counts[0])
     want = lazy_update.lazy_update(old, update, counts[1])
@@ -119,7 +119,7 @@ def test_every_lazy_step_of_small_widths(fmt):
         counts = Counts(), Counts()
         compare(lazy_update.Parameters(w, r, 0, fmt), whole(u, exponent, fmt.update), counts)
         stays = np.abs(lazy_update.one_pass(lazy_update.Parameters(w, r, 0, fmt), u, exponent).mantissas) < fmt.highest
-        top = np.full(1, fmt.highest)  # with this element, a block need not change its exponent
+        top = np.full(1, fmt.highest)  # beside it a tensor need not change its exponent
         for part in np.array_split(np.flatnonzero(stays), 4):
             old = [np.append(a[part], b) for a, b in ((w, top), (r, 0))]
             compare(lazy_update.Parameters(*old, 0, fmt), whole(np.append(u[part], 0), exponent, fmt.update), counts)
@@ -147,7 +147,7 @@ def agree(net, parameters, momenta):
         assert np.array_equal(got.residuals, want.residuals), name
         if name in momenta:
             assert kept.momentum.lsb == momenta[name].lsb.item()
-            assert np.array_equal(kept.momentum.block().mantissas, momenta[name].mantissas)
+            assert np.array_equal(kept.momentum.golden().mantissas, momenta[name].mantissas)
 
 
 @pytest.mark.parametrize("kernels", [onednn.Integer8, Floating])
@@ -158,7 +158,8 @@ def test_steps_of_training_are_goldens(layers, momentum, kernels):
         pytest.skip("this CPU has no exact 8-bit kernels")
     rng = np.random.default_rng(3)
     rates = Rates(learning_rate=0.05, momentum=momentum)
-    parameters = {name: lazy_update.start(value, FULL) for name, value in networks.start(layers, 0).items()}
+    values = networks.initial_values(layers, 0)
+    parameters = {name: lazy_update.initial_parameters(value, FULL) for name, value in values.items()}
     net = networks.Network(layers, {name: Lazy(p, rates) for name, p in parameters.items()}, products=kernels())
     momenta, counts = {}, Counts()
     for _ in range(6):
@@ -176,13 +177,13 @@ def test_steps_of_training_are_goldens(layers, momentum, kernels):
 
 @pytest.mark.parametrize("rate", [1e-4, 30.0])
 def test_small_and_exploding_steps_are_goldens(rate):
-    """Blocks of zeros, values of very different magnitudes, and exponents that rise in every step."""
+    """Tensors of zeros, values of very different magnitudes, and exponents that rise in every step."""
     rng = np.random.default_rng(4)
     for trial, layers in enumerate((SMALL, DEEP, OVERLAPPING)):
         rates = Rates(learning_rate=rate, momentum=0.9, momentum_bits=8)
         values = {name: value * 10.0 ** rng.integers(-3, 3) * (rng.random() < 0.8)
-                  for name, value in networks.start(layers, trial).items()}
-        parameters = {name: lazy_update.start(value, FULL) for name, value in values.items()}
+                  for name, value in networks.initial_values(layers, trial).items()}
+        parameters = {name: lazy_update.initial_parameters(value, FULL) for name, value in values.items()}
         net, momenta = networks.Network(layers, {name: Lazy(p, rates) for name, p in parameters.items()}), {}
         for _ in range(8):
             x, labels = data(rng, 5, 16)

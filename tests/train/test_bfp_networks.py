@@ -9,7 +9,7 @@ from concord.model.layers.dense import BlockDense
 from concord.model.model_file import load_model
 from concord.nnp.main import app
 from concord.spec.formats import Format, Rule
-from concord.train.bfp.recipe import BlockRecipe
+from concord.train.lib.block_recipe import BlockRecipe
 from typer.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")

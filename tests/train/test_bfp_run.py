@@ -1,4 +1,4 @@
-"""Training runs in block floating point: checkpoints, update methods, and several processes."""
+"""Training runs in block floating point: checkpoints, update rules, and several processes."""
 
 import json
 import os
@@ -18,13 +18,14 @@ torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group 
 networks = pytest.importorskip("concord.train.bfp.tensor_network")
 fitting = pytest.importorskip("concord.train.bfp.tensor_fit")
 checkpoint = pytest.importorskip("concord.train.bfp.tensor_checkpoint")
-arms = pytest.importorskip("concord.train.bfp.parameters")
+parameters = pytest.importorskip("concord.train.bfp.parameters")
 parallel = pytest.importorskip("concord.train.bfp.parallel")
 
 ROOT = Path(__file__).parents[2]
 LAYERS = (Conv(1, 4, 3, 2, 1), Relu(), MaxPool(2, 2), Residual((Conv(4, 4, 3, padding=1),)), AveragePool(3, 2), Relu(),
           Dense(36, 10))
-BLOCK_ARMS = [arm for arm in arms.Arm if arm is not arms.Arm.FP32]
+UpdateRule = parameters.UpdateRule
+TENSOR_RULES = [rule for rule in UpdateRule if rule is not UpdateRule.FP32]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,10 +39,10 @@ def samples():
     return networks.inputs(fitting.images(found)), found.labels
 
 
-def begin(arm, rates=None):
+def begin(rule, rates=None):
     rates = rates or Rates(learning_rate=0.05, momentum=0.9)
-    state = checkpoint.Checkpoint(layers=LAYERS, arm=arm, rates=rates, epochs=0, seed=5)
-    return networks.network(LAYERS, arm, rates, seed=1), state
+    state = checkpoint.Checkpoint(layers=LAYERS, rule=rule, rates=rates, epochs=0, seed=5)
+    return networks.network(LAYERS, rule, rates, seed=1), state
 
 
 def train(net, samples, epochs, done=0):
@@ -53,9 +54,9 @@ def content(net, state, path) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("arm", BLOCK_ARMS)
-def test_training_resumes_to_the_bit(arm, samples, tmp_path):
-    net, state = begin(arm)
+@pytest.mark.parametrize("rule", TENSOR_RULES)
+def test_training_resumes_to_the_bit(rule, samples, tmp_path):
+    net, state = begin(rule)
     train(net, samples, 2)
     checkpoint.save(net, state, tmp_path / "half")
     train(net, samples, 4, done=2)
@@ -64,13 +65,13 @@ def test_training_resumes_to_the_bit(arm, samples, tmp_path):
     train(again, samples, 4, done=2)
     assert content(net, state, tmp_path / "one") == content(again, state, tmp_path / "other")
     assert net.counts() == again.counts()
-    whole, _ = begin(arm)
+    whole, _ = begin(rule)
     train(whole, samples, 4)
     assert content(whole, state, tmp_path / "whole") == content(net, state, tmp_path / "one")
 
 
 def test_a_checkpoint_holds_no_wider_copy_of_parameters(samples, tmp_path):
-    net, state = begin(arms.Arm.LAZY)
+    net, state = begin(UpdateRule.LAZY)
     train(net, samples, 1)
     checkpoint.save(net, state, tmp_path / "file")
     kinds = {key.partition(":")[2]: value.dtype for key, value in load_file(tmp_path / "file").items()}
@@ -78,7 +79,7 @@ def test_a_checkpoint_holds_no_wider_copy_of_parameters(samples, tmp_path):
 
 
 def test_wrong_checkpoints_are_clear_errors(samples, tmp_path):
-    net, state = begin(arms.Arm.LAZY)
+    net, state = begin(UpdateRule.LAZY)
     path = tmp_path / "file"
     with pytest.raises(ValueError, match="there is no such checkpoint file"):
         checkpoint.load(path)
@@ -98,14 +99,14 @@ def test_wrong_checkpoints_are_clear_errors(samples, tmp_path):
         checkpoint.load(written(header | {"parameters": {}}, arrays))
     with pytest.raises(ValueError, match=r"0.weight, mantissas: \(3,\) where the layer has \(4, 1, 3, 3\)"):
         checkpoint.load(written(header, arrays | {"0.weight:mantissas": np.zeros(3, np.int8)}))
-    with pytest.raises(ValueError, match="is not a valid Arm"):
+    with pytest.raises(ValueError, match="is not a valid UpdateRule"):
         checkpoint.load(written(header | {"arm": "other"}, arrays))
 
 
 def test_starting_from_an_fp32_model(samples):
     real = networks.float_network(LAYERS)
     values = {name: value.detach().double().numpy() for name, value in real.named_parameters()}
-    net = networks.network(LAYERS, arms.Arm.LAZY, Rates(learning_rate=0.01), values=values)
+    net = networks.network(LAYERS, UpdateRule.LAZY, Rates(learning_rate=0.01), values=values)
     for name, value in values.items():
         kept = net.parameters[name].kept.golden()
         unit = 2.0 ** (kept.exponent - 7 - 15)
@@ -115,41 +116,42 @@ def test_starting_from_an_fp32_model(samples):
 def test_what_arms_lose():
     """Of many tiny updates, the lazy update keeps all; rounding them into mantissas loses all."""
     values = np.array([100.0, -100.0]) / 128
-    update = arms.Exact(torch.tensor([1 << 24, -(1 << 24)]).double(), -40, 32)  # this is 1/128 of one unit
+    update = parameters.Exact(torch.tensor([1 << 24, -(1 << 24)]).double(), -40, 32)  # this is 1/128 of one unit
     ends = {}
-    for arm in (arms.Arm.LAZY, arms.Arm.NONE, arms.Arm.FROZEN, arms.Arm.RESIDUAL8, arms.Arm.STOCHASTIC):
-        kept = arms.parameter(arm, values, Rates(learning_rate=1.0))
+    for rule in (UpdateRule.LAZY, UpdateRule.NONE, UpdateRule.FROZEN, UpdateRule.RESIDUAL8, UpdateRule.STOCHASTIC):
+        kept = parameters.parameter(rule, values, Rates(learning_rate=1.0))
         for _ in range(1000):
             kept.subtract(update)
-        ends[arm] = (kept.mantissas * 2.0**kept.lsb * 128).tolist()
+        ends[rule] = (kept.mantissas * 2.0**kept.lsb * 128).tolist()
     exact = 100 - 1000 * 2.0 ** (24 - 40) * 128
-    assert ends[arms.Arm.NONE] == [100, -100]
-    for arm in (arms.Arm.LAZY, arms.Arm.FROZEN):
-        assert np.abs(np.abs(ends[arm]) - exact).max() <= 0.5
-    assert np.abs(np.abs(ends[arms.Arm.STOCHASTIC]) - exact).max() < 6
+    assert ends[UpdateRule.NONE] == [100, -100]
+    for rule in (UpdateRule.LAZY, UpdateRule.FROZEN):
+        assert np.abs(np.abs(ends[rule]) - exact).max() <= 0.5
+    assert np.abs(np.abs(ends[UpdateRule.STOCHASTIC]) - exact).max() < 6
 
 
-@pytest.mark.parametrize("arm", [arm for arm in BLOCK_ARMS if arm is not arms.Arm.NONE])
-def test_arms_that_lose_no_updates_learn(arm, samples):
-    net, _ = begin(arm)
+@pytest.mark.parametrize("rule", [rule for rule in TENSOR_RULES if rule is not UpdateRule.NONE])
+def test_rules_that_lose_no_updates_learn(rule, samples):
+    net, _ = begin(rule)
     train(net, samples, 12)
     assert fitting.accuracy(net, *samples) > 0.4
 
 
 def test_bytes_of_state():
     plain, momentum = Rates(learning_rate=0.1), Rates(learning_rate=0.1, momentum=0.9)
-    state = {arm: (arms.state_bytes(arm, plain)["all"], arms.state_bytes(arm, momentum)["all"]) for arm in arms.Arm}
+    state = {rule: tuple(parameters.state_bytes(rule, rates)["all"] for rates in (plain, momentum))
+             for rule in UpdateRule}
     assert state == {"fp32": (4, 8), "master": (5, 9), "lazy": (3, 5), "none": (1, 3), "stochastic": (1, 3),
                      "frozen": (3, 5), "residual8": (2, 4)}
 
 
 def test_fp32_is_refused_where_blocks_are_trained():
     with pytest.raises(ValueError, match="train it with torch's own layers"):
-        networks.network(LAYERS, arms.Arm.FP32, Rates(learning_rate=0.1))
+        networks.network(LAYERS, UpdateRule.FP32, Rates(learning_rate=0.1))
 
 
 def test_too_small_a_batch_for_its_processes(samples):
-    net, _ = begin(arms.Arm.LAZY)
+    net, _ = begin(UpdateRule.LAZY)
     net.group = type("Seven", (parallel.Alone,), {"size": 7})
     with pytest.raises(ValueError, match="a batch of 6 samples for 7 processes"):
         train(net, samples, 1)
@@ -171,7 +173,7 @@ def test_two_processes_train_to_the_bits_of_one(tmp_path):
         source = (dataset.DATA / "fashion-mnist" / f"t10k-{kind}-ubyte.gz").read_bytes()
         (folder / f"train-{kind}-ubyte.gz").write_bytes(source)
     options = "--folder", str(folder), "--samples", "152", "--epochs", "1", "--batch-size", "37"  # unequal shares
-    program = [sys.executable, "-m", "concord.train.bfp.run"]
+    program = [sys.executable, "-m", "concord.train.runs.data_parallel"]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     runs = [subprocess.Popen([*program, str(tmp_path / "two"), *options], cwd=ROOT,
                              env=os.environ | shared | {"RANK": str(rank)}) for rank in (0, 1)]

@@ -11,7 +11,7 @@ from concord.train.lib.factory import build
 from concord.train.lib.networks import perceptron
 from concord.train.qat.check import check
 from concord.train.qat.graph import Unsupported
-from concord.train.runs import compare, image
+from concord.train.runs import image, image_training
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -119,8 +119,9 @@ def test_a_network_of_ones_own_is_trained(tmp_path):
     net = build("own_nets:build", 3)
     assert torch.equal(net[1].weight, build("own_nets:build", 3)[1].weight)
     assert not torch.equal(net[1].weight, build("own_nets:build", 4)[1].weight)
-    images = compare.Images(torch.rand(20, 1, 28, 28), torch.arange(20) % 10, torch.rand(4, 1, 28, 28), torch.arange(4))
-    made = compare.trained("own_nets:build", images, 3, 1, None)
+    images = image_training.Images(
+        torch.rand(20, 1, 28, 28), torch.arange(20) % 10, torch.rand(4, 1, 28, 28), torch.arange(4))
+    made = image_training.trained("own_nets:build", images, 3, 1, None)
     assert len(made) == 4
 
 

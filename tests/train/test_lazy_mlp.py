@@ -12,7 +12,7 @@ from concord.model import dataset, network
 from concord.model.model_file import load_model
 from concord.spec.config import preset
 from concord.spec.training import LazyFormat
-from concord.train.bfp.parameters import Arm
+from concord.train.bfp.parameters import UpdateRule
 from concord.train.bfp.tensor_network import network as build
 from concord.train.runs import lazy_mlp
 
@@ -27,7 +27,7 @@ def one_thread():
 
 def test_mantissas_of_training_are_those_of_the_model():
     rng, plan = np.random.default_rng(0), lazy_mlp.layers((20, 9, 3))
-    net = build(plan, Arm.LAZY, Rates(learning_rate=0.05, momentum=0.9), seed=1)
+    net = build(plan, UpdateRule.LAZY, Rates(learning_rate=0.05, momentum=0.9), seed=1)
     images, labels = torch.from_numpy(rng.random((60, 20), np.float32)), rng.integers(0, 3, 60)
     lazy_mlp.train_network(net, images, labels, epochs=3, rate=0.05, seed=0, progress=lambda *_: None)
     assert net.counts().steps > 0

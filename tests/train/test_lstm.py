@@ -17,10 +17,10 @@ from concord.sim.machines.host import machine
 from concord.spec.config import preset
 from concord.spec.formats import Format
 from concord.tests import networks
-from concord.train import ptq
 from concord.train.lib import export
 from concord.train.lib.methods import Gates, InitialState
 from concord.train.ptq import gates as scales
+from concord.train.ptq import quantise as ptq
 from concord.train.recurrent.float_layer import FloatRecurrent, initial_state
 from concord.train.recurrent.integer_layer import QuantisedRecurrent
 from concord.train.runs import recurrent as lstm

@@ -11,7 +11,7 @@ from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.config import PRESETS
 from concord.tests import networks
-from concord.train.bfp.recipe import BlockRecipe
+from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.methods import Methods, Recipe, WeightMethod
 from safetensors.numpy import load_file
 
@@ -23,9 +23,10 @@ from concord.train.lib.export import patterns
 from concord.train.lib.networks import NETWORKS, Residual, convolution
 from concord.train.qat.block import BlockNetwork
 from concord.train.qat.network import QuantisedNetwork
-from concord.train.runs import compare
-from concord.train.runs.compare import STARTS, Images, Setting
+from concord.train.runs import compare_starts, image_training
+from concord.train.runs.compare_starts import STARTS, Setting
 from concord.train.runs.image import train_image
+from concord.train.runs.image_training import Images
 from torch import nn
 
 
@@ -41,7 +42,7 @@ def images():
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_equal_golden(name, images, tmp_path):
-    net = compare.trained(name, images, 0, 1, tmp_path)
+    net = image_training.trained(name, images, 0, 1, tmp_path)
     x = images.x[:6]
     quantised = QuantisedNetwork(net, images.x[:50], Recipe(weights_bits=3, input_bits=3))
     layers, sources = quantised.lower()
@@ -55,19 +56,20 @@ def test_networks_equal_golden(name, images, tmp_path):
 
 
 def test_an_fp32_network_is_trained_once(images, tmp_path):
-    first = compare.trained("mlp", images, 3, 1, tmp_path)
+    first = image_training.trained("mlp", images, 3, 1, tmp_path)
     (path,) = tmp_path.iterdir()
     assert path.name == "mlp-200-1-3.safetensors"
-    again = compare.trained("mlp", images, 3, 1, tmp_path)
+    again = image_training.trained("mlp", images, 3, 1, tmp_path)
     assert all((p == q).all() for p, q in zip(first.parameters(), again.parameters(), strict=True))
     assert load_file(path).keys() == first.state_dict().keys()
 
 
 def test_curves_begin_before_training(images, tmp_path):
-    net = compare.trained("mlp", images, 0, 8, tmp_path)
+    net = image_training.trained("mlp", images, 0, 8, tmp_path)
     setting = Setting(network="mlp", weights=4, inputs=4)
     assert str(setting) == "mlp W4/A4"
-    found = {name: compare.curve(net, setting.recipe(**options), images, 0, 2) for name, options in STARTS.items()}
+    found = {name: compare_starts.curve(net, setting.recipe(**options), images, 0, 2)
+             for name, options in STARTS.items()}
     assert all(len(curve) == 3 for curve in found.values())
     quantised = QuantisedNetwork(net, images.x, setting.recipe())
     assert found["PTQ"][0] == images.accuracy(quantised)
@@ -77,11 +79,11 @@ def test_curves_begin_before_training(images, tmp_path):
 
 
 def test_bands_hold_the_mean():
-    mean, half = compare.band([[1.0, 2.0], [3.0, 2.0], [5.0, 2.0]])
+    mean, half = compare_starts.band([[1.0, 2.0], [3.0, 2.0], [5.0, 2.0]])
     assert mean.tolist() == [3.0, 2.0]
     assert half[0] == pytest.approx(4.303 * 2 / 3**0.5)
     assert half[1] == 0
-    assert compare.band([[1.0]])[1].tolist() == [0.0]
+    assert compare_starts.band([[1.0]])[1].tolist() == [0.0]
 
 
 def test_an_image_model(tmp_path, monkeypatch):

@@ -21,8 +21,9 @@ from concord.train.overflow.factors import MARGIN, Factors, Room
 from concord.train.overflow.predictor import Predictor, settled
 from concord.train.overflow.ranges import enlarge_inputs, enlarge_parameters, weights_used
 from concord.train.overflow.record import LayerRecord, Record
+from concord.train.qat.dorefa import DoReFa
 from concord.train.qat.network import QuantisedNetwork
-from concord.train.qat.weights import DoReFa, Wrpn
+from concord.train.qat.wrpn import Wrpn
 from concord.train.runs import mlp
 from typer.testing import CliRunner
 

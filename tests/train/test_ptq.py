@@ -5,13 +5,13 @@ from itertools import product
 import numpy as np
 import pytest
 from concord.spec.formats import Format
-from concord.train import ptq
 from concord.train.lib.methods import ActivationMethod, WeightMethod
+from concord.train.ptq import quantise as ptq
 from concord.train.ptq.divergence import BINS, divergence
 from concord.train.ptq.gaussian import gaussian, unit_step
 from concord.train.ptq.grid import Grid
 from concord.train.ptq.kmeans import kmeans
-from concord.train.ptq.search import search
+from concord.train.ptq.search import quantised, search
 
 
 @pytest.mark.parametrize("fmt", [Format(bits=2), Format(bits=2, symmetric=True), Format(bits=3)])
@@ -49,7 +49,7 @@ def test_saturation_search_is_the_best_of_its_two_grids(levels):
     assert offset == samples.min(axis=1).mean()
 
     def error(b):
-        return sum(np.mean([(x - ptq.quantised(x, b, offset, levels)) ** 2 for x in row]) for row in samples)
+        return sum(np.mean([(x - quantised(x, b, offset, levels)) ** 2 for x in row]) for row in samples)
 
     top = samples.max() - offset
     coarse = min((top * k / 40 for k in range(1, 41)), key=error)

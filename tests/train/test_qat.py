@@ -19,14 +19,14 @@ from concord.train.lib.methods import (
 )
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
-from concord.train import ptq
 from concord.train.lib.export import patterns
 from concord.train.lib.fit import fit
 from concord.train.lib.straight_through import Codes
-from concord.train.qat.activations import Activations
+from concord.train.ptq import quantise as ptq
+from concord.train.qat.activations import activations
 from concord.train.qat.graph import Unsupported, nodes
 from concord.train.qat.network import QuantisedNetwork
-from concord.train.qat.weights import grid_of, weights
+from concord.train.qat.weights import weights
 from torch import nn
 
 PAIRS = list(product(WeightTraining, ActivationTraining))
@@ -133,7 +133,7 @@ def test_training_starts_from_the_integers_of_ptq(of_weights, method, unrounded)
         for shared, parts in (1, None), (0, np.zeros(4, int)), (2, np.array([0, 0, 1, 1])), (3, np.array([0, 0, 0, 1])):
             recipe = Recipe(weights=of_weights, methods=Methods(weights=method, rows=shared), unrounded=unrounded)
             made = weights(rows, bits, recipe)
-            grid = grid_of(of_weights, bits, True)
+            grid = of_weights.load().integers(bits, True)
             codes, scales = ptq.weights(rows, grid, method, parts)
             integers, gain = (part.detach().numpy() for part in made())
             assert np.array_equal(integers, codes)
@@ -254,7 +254,7 @@ def test_gradients_of_weights(of_weights, fold):
 def test_gradients_of_activations(kind):
     """Gradients below, inside and above the range equal the published ones."""
     seen = np.random.default_rng(0).random((5, 100)) * 4
-    made = Activations(seen, 3, Recipe(activations=kind))
+    made = activations(seen, 3, Recipe(activations=kind))
     x = torch.tensor([-1.0, 0.3, 1.7, 9.0], requires_grad=True)
     step_, offset = made.step, made.offset.double()
     y = ((x - offset) / step_).float()
@@ -390,3 +390,11 @@ def test_weights_that_stay_leave_the_rest_to_be_trained(net, images):
     quantised(images).sum().backward()
     assert layer.weights.weight.grad is layer.weights.change.grad is None
     assert layer.constant.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(("table", "room"), [
+    (WeightMethod, "ptq"), (ActivationMethod, "ptq"), (WeightTraining, "qat"), (ActivationTraining, "qat")])
+def test_the_tables_of_methods_name_what_is_there(table, room):
+    for method in table:
+        assert method.load().__module__.startswith(f"concord.train.{room}.")
+        assert method.summary

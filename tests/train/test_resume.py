@@ -13,8 +13,8 @@ from concord.train.lib import data
 from concord.train.lib.checkpoints import Checkpoints
 from concord.train.lib.fit import fit
 from concord.train.lib.logs import CsvLog, TensorBoardLog, opened
-from concord.train.lib.observer import Observer, Row
-from concord.train.runs import compare, image, mlp, recurrent
+from concord.train.lib.observer import EpochRecord, Observer
+from concord.train.runs import image, image_training, mlp, recurrent
 from torch import nn
 
 PHASES = ("FP32 training", "QAT", "QAT, lowered")
@@ -65,10 +65,10 @@ def test_stopped_training_ends_with_the_same_bytes(train, tmp_path):
     for phase in PHASES:
         folder = tmp_path / phase
         with pytest.raises(Stopped):
-            train(folder / "m", progress=Observer(stopping(phase, 2), keeper=Checkpoints(folder, settings)))
+            train(folder / "m", progress=Observer(stopping(phase, 2), checkpoints=Checkpoints(folder, settings)))
         assert not (folder / "m").exists()
         told = []
-        again = Observer(lambda *call, told=told: told.append(call), keeper=Checkpoints(folder, settings))
+        again = Observer(lambda *call, told=told: told.append(call), checkpoints=Checkpoints(folder, settings))
         train(folder / "m", progress=again)
         assert (folder / "m").read_bytes() == wanted
         steps = {call[1] for call in told if call[0] == phase}
@@ -107,15 +107,15 @@ def test_every_place_to_stop(place, tmp_path):
     """Training resumes after a stop in the middle of an epoch, and after one at its end."""
     wanted = run(lambda *call: None)
     with pytest.raises(Stopped):
-        run(Observer(stopping("phase", place), keeper=Checkpoints(tmp_path, {})))
-    got = run(Observer(keeper=Checkpoints(tmp_path, {})))
+        run(Observer(stopping("phase", place), checkpoints=Checkpoints(tmp_path, {})))
+    got = run(Observer(checkpoints=Checkpoints(tmp_path, {})))
     assert wanted.keys() == got.keys()
     assert all(torch.equal(wanted[name], got[name]) for name in wanted)
     assert [path.name for path in tmp_path.iterdir()] == ["phase.checkpoint"]
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path):
-    run(Observer(keeper=Checkpoints(tmp_path, {"seed": "0", "network": "mlp"})))
+    run(Observer(checkpoints=Checkpoints(tmp_path, {"seed": "0", "network": "mlp"})))
     with pytest.raises(ValueError, match=r"it is of another training, with seed 0, not 1; give the same command, or"):
         Checkpoints(tmp_path, {"seed": "1", "network": "mlp"})
     with pytest.raises(ValueError, match="of another training, with network mlp, not None"):
@@ -130,16 +130,16 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
 
 
 def test_a_checkpoint_of_another_network_is_refused(tmp_path):
-    run(Observer(keeper=Checkpoints(tmp_path, {})))
+    run(Observer(checkpoints=Checkpoints(tmp_path, {})))
     net = nn.Linear(2, 2)
     with pytest.raises(ValueError, match=r"phase.checkpoint: it does not fit the network \(.*Missing key"):
         fit(phase="phase", net=net, loss=lambda index: net(torch.ones(1, 2)).sum(), count=2, batch=1, epochs=1, seed=0,
-            optimiser=torch.optim.SGD(net.parameters(), lr=1), progress=Observer(keeper=Checkpoints(tmp_path, {})))
+            optimiser=torch.optim.SGD(net.parameters(), lr=1), progress=Observer(checkpoints=Checkpoints(tmp_path, {})))
 
 
 def test_a_log_is_whole_after_going_on(tmp_path):
     def logged(name, progress=lambda *call: None):
-        run(Observer(progress, log=CsvLog(tmp_path / name), keeper=Checkpoints(tmp_path / "kept", {})),
+        run(Observer(progress, log=CsvLog(tmp_path / name), checkpoints=Checkpoints(tmp_path / "kept", {})),
             accuracy=lambda: 0.5)
 
     with pytest.raises(Stopped):
@@ -147,10 +147,10 @@ def test_a_log_is_whole_after_going_on(tmp_path):
     logged("second.csv")
     with (tmp_path / "second.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["phase"], row["epoch"], row["step"]) for row in rows] == [
+    assert [(record["phase"], record["epoch"], record["step"]) for record in rows] == [
         ("phase", str(epoch), str(60 * epoch)) for epoch in (1, 2, 3, 4)]
-    assert all(float(row["accuracy"]) == 0.5 and float(row["loss"]) > 0 for row in rows)
-    rates = [float(row["learning rate"]) for row in rows]
+    assert all(float(record["accuracy"]) == 0.5 and float(record["loss"]) > 0 for record in rows)
+    rates = [float(record["learning rate"]) for record in rows]
     assert rates == sorted(rates, reverse=True)
     assert 0 < rates[-1] < rates[0] < 0.01
     assert (tmp_path / "first.csv").read_text() in (tmp_path / "second.csv").read_text()
@@ -158,20 +158,21 @@ def test_a_log_is_whole_after_going_on(tmp_path):
 
 def test_measuring_changes_no_bit(tmp_path):
     """Measuring accuracy in evaluation mode between epochs does not change the training of an image network."""
-    images = compare.Images.load(100)
-    plain = compare.trained("mobilenet", images, 0, 2, None).state_dict()
-    logged = compare.trained("mobilenet", images, 0, 2, None, Observer(log=CsvLog(tmp_path / "a.csv"))).state_dict()
+    images = image_training.Images.load(100)
+    plain = image_training.trained("mobilenet", images, 0, 2, None).state_dict()
+    observer = Observer(log=CsvLog(tmp_path / "a.csv"))
+    logged = image_training.trained("mobilenet", images, 0, 2, None, observer).state_dict()
     assert all(torch.equal(plain[name], logged[name]) for name in plain)
     train_image(tmp_path / "a" / "m")
     train_image(tmp_path / "b" / "m", progress=Observer(log=CsvLog(tmp_path / "log.csv")))
     assert (tmp_path / "a" / "m").read_bytes() == (tmp_path / "b" / "m").read_bytes()
     with (tmp_path / "log.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["phase"] for row in rows] == [phase for phase in PHASES for _ in range(3)]
-    assert all(0 <= float(row["accuracy"]) <= 1 for row in rows)
+    assert [record["phase"] for record in rows] == [phase for phase in PHASES for _ in range(3)]
+    assert all(0 <= float(record["accuracy"]) <= 1 for record in rows)
 
 
-ROW = Row(phase="QAT, lowered", epoch=1, step=4, rate=0.1, loss=2.0, accuracy=0.5)
+ROW = EpochRecord(phase="QAT, lowered", epoch=1, step=4, rate=0.1, loss=2.0, accuracy=0.5)
 
 
 def test_tensorboard_events(tmp_path):

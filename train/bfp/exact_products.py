@@ -1,4 +1,4 @@
-"""Sums over products of integers, exact, by whatever floating point or 8-bit kernel holds them.
+"""Exact sums over products of integers, by kernels whose floating point type holds them.
 
 x holds int8, w float32 integers of 8 bits, g integers of 16 bits for the gradient of an input and of up to 32 bits for
 that of weights, of any type. Convolutions take w[outputs, channels, *size]; dense layers are matrices.
@@ -7,7 +7,7 @@ that of weights, of any type. Convolutions take w[outputs, channels, *size]; den
 import torch
 from torch.nn import functional
 
-#: Integers below these are exact.
+#: Integers below these are exact in float32 and in float64.
 FLOAT32_EXACT, FLOAT64_EXACT = 1 << 24, 1 << 53
 _BACK = torch.ops.aten.convolution_backward
 LOW_BITS = 16
@@ -25,25 +25,26 @@ class Floating:
     """Kernels in float32 where a bound on the sums shows that they are exact, else in float64."""
 
     def prepare(self, g, top: int):
-        """What the other methods take for a gradient.
+        """A gradient in the form that the other methods take.
 
         Args:
-            top: -top - 1 <= g <= top.
+            g:   The gradient, of integers.
+            top: Bound of the gradient: -top - 1 <= g <= top.
         """
         return g
 
     def convolve(self, x, w, bias, stride: int, padding: int):
-        """Sums, and what `convolve_weight` needs of x.
+        """Sums of a convolution, and the form of x that `convolve_weight` takes.
 
         Args:
-            bias: float64[outputs], integers in the sums' unit.
+            bias: float64[outputs], integers in the unit of the sums.
         """
         dtype = _type(float(w.abs().sum((1, 2, 3)).max()) * _top(x) + _top(bias))
         with torch.backends.cudnn.flags(enabled=False):
             return functional.conv2d(x.to(dtype), w.to(dtype), bias.to(dtype), stride, padding), x
 
     def convolve_input(self, g, w, shape, stride: int, padding: int):
-        """Gradient of the input of this shape."""
+        """Gradient of the input, which has this shape."""
         row, like = float(w.abs().sum((0, 2, 3)).max()), torch.empty(shape, device=g.device)
 
         def sums(part, dtype):
@@ -64,7 +65,7 @@ class Floating:
         return _limbs(g, x, g[:, 0].numel(), sums), g.double().sum((0, 2, 3)).long()
 
     def dense(self, x, w, bias):
-        """x @ w.T + bias, and what `dense_weight` needs of x."""
+        """x @ w.T + bias, and the form of x that `dense_weight` takes."""
         dtype = _type(float(w.abs().sum(1).max()) * _top(x) + _top(bias))
         return functional.linear(x.to(dtype), w.to(dtype), bias.to(dtype)), x
 
@@ -88,7 +89,7 @@ class Floating:
 
 
 def _limbs(g, x, terms: int, sums):
-    """Sums of `terms` products with g, in two parts where float64 does not hold them."""
+    """Sums of `terms` products with g. They are computed in two parts if float64 does not hold them."""
     bound = terms * _top(g) * _top(x)
     if bound < FLOAT64_EXACT:
         return sums(g, _type(bound))

@@ -1,4 +1,4 @@
-"""The lazy update in PyTorch: the bits of `golden.lazy.lazy_update`, which takes over where a tensor passes twice."""
+"""The lazy update in PyTorch, with the bits of `golden.lazy.lazy_update`, which computes tensors that pass twice."""
 
 from dataclasses import dataclass
 
@@ -14,13 +14,13 @@ UNEVEN = ROUNDED[torch.float64][1]
 
 @dataclass(slots=True)
 class Parameters:
-    """One block of parameters, as `golden.lazy.lazy_update.Parameters`.
+    """A tensor of parameters, see `golden.lazy.lazy_update.Parameters`.
 
     Attributes:
         mantissas, residuals: float64[...] of integers.
         exponent:             E of the mantissas.
-        fmt:                  Widths.
-        zero:                 Whether it may be a block of zeros, which has no exponent yet.
+        fmt:                  Widths of mantissas, residuals and updates.
+        zero:                 Whether all may be zero. A tensor of zeros has no exponent yet.
     """
 
     mantissas: torch.Tensor
@@ -30,27 +30,27 @@ class Parameters:
     zero: bool = True
 
     def golden(self) -> golden.Parameters:
-        """The same in numpy."""
+        """The same parameters in NumPy."""
         arrays = (t.cpu().to(torch.int64).numpy() for t in (self.mantissas, self.residuals))
         return golden.Parameters(*arrays, self.exponent, self.fmt)
 
 
 def from_golden(made: golden.Parameters, device: str = "cpu") -> Parameters:
-    """Golden's parameters as tensors."""
+    """Parameters of the golden model as PyTorch tensors."""
     tensors = (torch.from_numpy(a).to(device, torch.float64) for a in (made.mantissas, made.residuals))
     return Parameters(*tensors, made.exponent, made.fmt, not made.mantissas.any())
 
 
 def lazy_update(old: Parameters, update: Exact, counts: Counts) -> Parameters:
-    """Subtract an update.
+    """Subtract an update from parameters.
 
     Args:
-        old:    The block.
-        update: Of `fmt.update` bits.
-        counts: To which what happens is added.
+        old:    The parameters.
+        update: Update, with mantissas of `fmt.update` bits.
+        counts: Counts of events, to which those of this update are added.
     """
     fmt = old.fmt
-    shift = fmt.alignment(old.exponent, update.lsb + fmt.update - 1) - update.up
+    shift = fmt.alignment(old.exponent, update.lsb + fmt.update - 1) - update.left_shift
     aligned = update.values.double() * (2.0**-shift * (UNEVEN if shift > 0 else 1))
     if shift > 0:
         aligned.round_()

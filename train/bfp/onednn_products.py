@@ -1,4 +1,4 @@
-"""Exact sums over products by the CPU's 8-bit integer kernels, some times faster than float32 ones.
+"""Exact sums over products by the CPU's 8-bit integer kernels, which are several times faster than float32 ones.
 
 A kernel multiplies unsigned bytes by signed ones into 32 bits. A gradient of more than 8 bits goes in *digits*, signed
 bytes d with g = d0 + 256 * d1 + ..: with 128 added at the place of every digit but the last, the bytes of g are those
@@ -13,18 +13,19 @@ import torch
 from concord.train.bfp.exact_products import FLOAT32_EXACT, Floating
 from torch.nn.functional import pad
 
-#: What a signed byte is raised by, to be an unsigned one.
+#: Number that makes an unsigned byte of a signed one when it is added.
 ZERO = 128
-#: Pixels whose 8 x 8-bit products an int32 holds.
+#: Most pixels of which an int32 holds the sum of 8 x 8-bit products.
 PIXELS = 1 << 14
-#: Elements that are worked on at once, so that what lies between stays in the cache.
+#: Number of elements that are computed at once, so that intermediate results stay in the cache.
 PIECE = 1 << 18
-#: Largest sum of magnitudes of weights with which 16-bit gradients give sums in float32 (by bytes) and int32.
+#: Bound of the sum of the magnitudes of weights: with it, products with 16-bit gradients, byte by byte, have sums that
+#: float32 and int32 hold.
 LARGEST_ROW = 1 << 16
 
 
 def _convolution(w: torch.Tensor, zero: int, stride: int, padding: int):
-    """A function of unsigned bytes x, and a bias or None: float32 sums over (x - zero) * w of signed bytes w."""
+    """A function of unsigned bytes x and a bias, or None, that returns float32 sums over (x - zero) * w."""
     ones, zeros = torch.ones(len(w)), torch.zeros(len(w), dtype=torch.int64)
     where = [stride] * 2, [padding] * 2, [1, 1], 1
     packed = torch.ops.onednn.qconv_prepack(w, ones, 1.0, zero, *where, None)
@@ -38,7 +39,7 @@ def _convolution(w: torch.Tensor, zero: int, stride: int, padding: int):
 
 @cache
 def available() -> bool:
-    """Whether the kernels are there and exact at the ends of their range."""
+    """Whether this machine has the kernels, and they are exact at the ends of their range."""
     try:
         x = torch.full((1, 64, 4, 4), 255, dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
         w = torch.full((16, 64, 3, 3), 127, dtype=torch.int8)
@@ -54,8 +55,8 @@ class Digits:
     """A gradient in digits.
 
     Attributes:
-        values:  The gradient.
-        shifted: Of int16, int32 or int64: 128 added at the place of every digit but the last.
+        values:  The gradient as integers.
+        shifted: The gradient as int16, int32 or int64, with 128 added at the place of every digit but the last.
     """
 
     values: torch.Tensor
@@ -63,23 +64,23 @@ class Digits:
 
     @property
     def count(self) -> int:
-        """How many digits there are."""
+        """Number of digits."""
         return self.shifted.itemsize
 
     def rows(self, part: slice) -> torch.Tensor:
-        """int8[pixels, outputs * count] of some samples: digits of one output side by side, low ones first."""
+        """int8[pixels, outputs * count]: digits of some samples. Those of an output lie together, low ones first."""
         whole = self.shifted[part] ^ _places(self.count)
         whole = whole.permute(0, 2, 3, 1).contiguous() if whole.ndim == 4 else whole.contiguous()
         return whole.view(torch.int8).reshape(-1, whole.shape[-1] * self.count)
 
 
 def _places(count: int) -> int:
-    """128 at the place of every digit but the last."""
+    """The number that has 128 at the place of every digit but the last."""
     return sum(ZERO << 8 * place for place in range(count - 1))
 
 
 class Integer8(Floating):
-    """8-bit kernels where they are exact; what does not fit them goes the way of `Floating`."""
+    """8-bit kernels where they are exact. `Floating` computes all other products."""
 
     def prepare(self, g, top):
         dtype = next(t for t in (torch.int16, torch.int32, torch.int64) if top + _places(t.itemsize) < _limit(t))
@@ -147,8 +148,9 @@ def _limit(dtype: torch.dtype) -> int:
 
 
 def _spread(shifted: torch.Tensor, stride: int, size: list[int]) -> torch.Tensor:
-    """Two digits, unsigned, as twice the samples, channels last: low ones first, with stride - 1 zeros between
-    neighbours and behind them up to `size`.
+    """Both digits of a gradient as unsigned bytes, in a tensor of twice as many samples with channels last.
+
+    Low digits come first. Between neighbours lie stride - 1 zeros, and zeros fill each image to `size`.
     """
     samples, channels = shifted.shape[:2]
     made = torch.empty if stride == 1 else partial(torch.full, fill_value=ZERO)
@@ -159,7 +161,7 @@ def _spread(shifted: torch.Tensor, stride: int, size: list[int]) -> torch.Tensor
 
 
 def _columns(x: torch.Tensor, size: int, stride: int, padding: int, shape) -> list[torch.Tensor]:
-    """Bytes[pixels, size * channels] that the outputs see through each row of a kernel, or all rows in one."""
+    """Bytes[pixels, size * channels] that each row of a kernel multiplies; for one channel all rows in one tensor."""
     samples, channels = x.shape[:2]
     padded = pad(x.permute(0, 2, 3, 1), (0, 0, padding, padding, padding, padding)).contiguous()
     rows, columns = padded.shape[1:3]
@@ -177,7 +179,7 @@ def _columns(x: torch.Tensor, size: int, stride: int, padding: int, shape) -> li
 
 
 def _products(rows: torch.Tensor, columns: list[torch.Tensor], count: int) -> torch.Tensor:
-    """int64: g[pixels, outputs].T @ [columns side by side], from the digits of g."""
+    """int64: g[pixels, outputs].T @ columns, all of them side by side, from the digits of g."""
     sums = torch.cat([torch._int_mm(rows.T, column) for column in columns], 1).long()
     digits = sums.view(-1, count, sums.shape[1])
     return sum(digits[:, place] << 8 * place for place in range(count))

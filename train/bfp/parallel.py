@@ -1,7 +1,7 @@
-"""Data parallel training: several processes that share each block, and get the bits of one process.
+"""Data parallel training: several processes share each training tensor, and have the bits of one process.
 
-Blocks are measured over all processes; gradients are exchanged as exact integers in one unit, so that no order of
-arrival can change a bit.
+The exponent of a tensor is measured over all processes. Gradients are exchanged as exact integers in one unit, so that
+no order of arrival can change a bit.
 
 Source: S2.i.
 """
@@ -11,13 +11,13 @@ from torch import distributed
 
 
 class Alone:
-    """One process."""
+    """Training in one process, which shares nothing."""
 
     size, rank = 1, 0
 
     @staticmethod
     def largest(value: int) -> int:
-        """The largest of all processes' values."""
+        """The largest value over all processes."""
         return value
 
     @staticmethod
@@ -27,7 +27,7 @@ class Alone:
 
     @staticmethod
     def total_float(value: float) -> float:
-        """The sum over all processes of what is only reported."""
+        """The sum over all processes of a number that is only reported."""
         return value
 
 
@@ -35,10 +35,10 @@ class Group:
     """The processes of `torch.distributed`, which must have been initialised: gloo on CPUs, nccl on GPUs.
 
     Args:
-        device: Where tensors to be exchanged must live.
+        device: Device on which tensors are exchanged.
 
     Raises:
-        RuntimeError: it has not been initialised.
+        RuntimeError: `torch.distributed` has not been initialised.
     """
 
     def __init__(self, device: str = "cpu"):

@@ -1,6 +1,6 @@
-"""What training keeps of a tensor of parameters: the lazy update, and what it is compared with.
+"""Parameters under training in block floating point: the lazy update, and the rules that it is compared with.
 
-Every arm but FP32 shares the forward and backward pass in block floating point; they differ in what an update does.
+All rules but FP32 share the forward and the backward pass in block floating point. They differ in what an update does.
 """
 
 from enum import StrEnum
@@ -15,17 +15,17 @@ from concord.golden.lazy.tensor_training import Rates
 from concord.spec.training import LazyFormat, Width
 from concord.train.bfp import lazy_update
 from concord.train.bfp.tensor import Exact, exact, requantise
-from concord.train.bfp.tensor import add as add_blocks
+from concord.train.bfp.tensor import add as add_tensors
 
 
-class Arm(StrEnum):
-    """What is kept of a parameter."""
+class UpdateRule(StrEnum):
+    """What training keeps of a parameter, and so what an update does to it."""
 
-    FP32 = "fp32"  #: FP32, everything in it
+    FP32 = "fp32"  #: FP32 parameters, and training in FP32
     MASTER = "master"  #: an FP32 master copy behind 8-bit mantissas
     LAZY = "lazy"  #: 8-bit mantissas and 16-bit residuals: the lazy update
-    NONE = "none"  #: 8-bit mantissas, updates rounded straight into them
-    STOCHASTIC = "stochastic"  #: the same, rounded up or down by chance
+    NONE = "none"  #: 8-bit mantissas, into which updates are rounded
+    STOCHASTIC = "stochastic"  #: 8-bit mantissas, into which updates are rounded up or down by chance
     FROZEN = "frozen"  #: the lazy update under the exponent of the start
     RESIDUAL8 = "residual8"  #: the lazy update with 8-bit residuals
 
@@ -34,40 +34,41 @@ SHORT = LazyFormat(residual=8, shift=7)
 FLOAT_BYTES = 4
 
 
-def state_bytes(arm: Arm, rates: Rates) -> dict[str, int]:
-    """Bytes of training state for each parameter; exponents, one byte a tensor, not counted."""
-    fmt = SHORT if arm is Arm.RESIDUAL8 else LazyFormat()
-    real = arm in (Arm.FP32, Arm.MASTER)
+def state_bytes(rule: UpdateRule, rates: Rates) -> dict[str, int]:
+    """Bytes of training state for each parameter, by kind. Exponents, one byte for each tensor, are not counted."""
+    fmt = SHORT if rule is UpdateRule.RESIDUAL8 else LazyFormat()
+    real = rule in (UpdateRule.FP32, UpdateRule.MASTER)
     found = {
-        "parameter": FLOAT_BYTES if arm is Arm.FP32 else fmt.bits // 8,
-        "residual": fmt.residual // 8 if arm in (Arm.LAZY, Arm.FROZEN, Arm.RESIDUAL8) else 0,
-        "master": FLOAT_BYTES if arm is Arm.MASTER else 0,
+        "parameter": FLOAT_BYTES if rule is UpdateRule.FP32 else fmt.bits // 8,
+        "residual": fmt.residual // 8 if rule in (UpdateRule.LAZY, UpdateRule.FROZEN, UpdateRule.RESIDUAL8) else 0,
+        "master": FLOAT_BYTES if rule is UpdateRule.MASTER else 0,
         "momentum": (FLOAT_BYTES if real else rates.momentum_bits // 8) if rates.momentum else 0,
     }
     return found | {"all": sum(found.values())}
 
 
 class Lazy:
-    """A block of parameters under the lazy update.
+    """A tensor of parameters under the lazy update.
 
     Args:
-        begun: From `golden.lazy.lazy_update.start`, or from a checkpoint.
-        rates: Learning rate and momentum.
+        begun:  Parameters from `golden.lazy.lazy_update.initial_parameters`, or from a checkpoint.
+        rates:  Learning rate and momentum.
+        device: Device of the tensors.
 
     Attributes:
         kept:     Mantissas and residuals.
-        momentum: None before the first step, and under plain SGD.
-        counts:   What has happened.
+        momentum: Momentum, or None before the first step and under plain SGD.
+        counts:   Counts of events.
     """
 
     def __init__(self, begun: golden.Parameters, rates: Rates, device: str = "cpu"):
         self.rates, self.momentum, self.counts = rates, None, Counts()
-        self.learning_rate, self.decay = rates.learning_rate_block, rates.momentum_block
+        self.learning_rate, self.decay = rates.learning_rate_tensor, rates.momentum_tensor
         self.kept = lazy_update.from_golden(begun, device)
 
     @property
     def mantissas(self) -> torch.Tensor:
-        """float32[...]."""
+        """The mantissas, float32[...]."""
         return self.kept.mantissas.float()
 
     @property
@@ -76,32 +77,32 @@ class Lazy:
         return self.kept.exponent - (self.kept.fmt.bits - 1)
 
     def update(self, found: Exact):
-        """Take a step along exact sums of a gradient."""
+        """Take a training step, from the exact sums of a gradient."""
         direction = requantise(found, Width.LINEAR)
         if self.rates.momentum:
             direction = self.momentum = self._next_momentum(direction)
         self.subtract(requantise(_product(self.learning_rate, direction), Width.LINEAR))
 
     def subtract(self, update: Exact):
-        """Subtract 32-bit mantissas."""
+        """Subtract an update with 32-bit mantissas."""
         self.kept = lazy_update.lazy_update(self.kept, update, self.counts)
 
     def _next_momentum(self, gradient: Exact) -> Exact:
         old = self.momentum
         if old is None:
             old = exact(tensor_training.no_momentum(tuple(gradient.shape), self.rates), gradient.values)
-        return add_blocks(_product(self.decay, old), gradient, self.rates.momentum_bits)
+        return add_tensors(_product(self.decay, old), gradient, self.rates.momentum_bits)
 
 
 def _product(rate, x: Exact) -> Exact:
-    """Exact product with a block of one mantissa."""
+    """Exact product with a training tensor of one mantissa."""
     mantissa = int(rate.mantissas.item())
     top = None if x.top is None else x.top * mantissa
-    return Exact(x.values.double() * float(mantissa), x.lsb + int(rate.lsb.item()), 0, x.up, top)
+    return Exact(x.values.double() * float(mantissa), x.lsb + int(rate.lsb.item()), 0, x.left_shift, top)
 
 
-class Nothing(Lazy):
-    """Updates rounded into the mantissas: what does not reach half a unit is lost."""
+class WithoutResiduals(Lazy):
+    """Parameters without residuals: updates are rounded into the mantissas, and less than half a unit is lost."""
 
     def subtract(self, update: Exact):
         super().subtract(update)
@@ -109,10 +110,10 @@ class Nothing(Lazy):
 
 
 class Stochastic(Lazy):
-    """Mantissas rounded up with the probability of what they do not show.
+    """Parameters without residuals: mantissas are rounded up with the probability of the fraction that is cut off.
 
     Args:
-        seed: Of the noise.
+        seed: Seed of the random numbers that decide.
     """
 
     def __init__(self, begun, rates: Rates, seed: int, device: str = "cpu"):
@@ -128,15 +129,15 @@ class Stochastic(Lazy):
 
 
 class Frozen(Lazy):
-    """The exponent stays: mantissas that leave their range saturate. Only a block of zeros may take an exponent."""
+    """Parameters whose exponent stays, so that mantissas saturate. Only a tensor of zeros takes an exponent."""
 
     def subtract(self, update: Exact):
         old = self.kept.golden()
-        block = Exact(update.values, update.lsb, Width.LINEAR, update.up).block()
-        exponent = int(block.exponent.item())
+        step = Exact(update.values, update.lsb, Width.LINEAR, update.left_shift).golden()
+        exponent = int(step.exponent.item())
         if not old.mantissas.any() and not old.residuals.any():
             old = golden.Parameters(old.mantissas, old.residuals, exponent, old.fmt)
-        done = golden.one_pass(old, block.mantissas, exponent)
+        done = golden.one_pass(old, step.mantissas, exponent)
         self.counts.steps += done.steps
         self.counts.saturations += done.saturations
         made = golden.Parameters(done.mantissas, done.residuals, old.exponent, old.fmt)
@@ -147,7 +148,7 @@ class Master:
     """An FP32 master copy, quantised to 8-bit mantissas for every step.
 
     Args:
-        values: float64[...], where it starts.
+        values: float64[...], the initial parameters.
     """
 
     def __init__(self, values: np.ndarray, rates: Rates, device: str = "cpu"):
@@ -160,9 +161,9 @@ class Master:
         self.mantissas, self.lsb = made.values, made.lsb
 
     def update(self, found: Exact):
-        """Take a step along exact sums of a gradient."""
+        """Take a training step, from the exact sums of a gradient."""
         gradient = requantise(found, Width.LINEAR)
-        direction = (gradient.values * 2.0 ** (gradient.lsb + gradient.up)).float()
+        direction = (gradient.values * 2.0 ** (gradient.lsb + gradient.left_shift)).float()
         if self.rates.momentum:
             self.momentum = direction if self.momentum is None else self.momentum * self.rates.momentum + direction
             direction = self.momentum
@@ -172,20 +173,21 @@ class Master:
         self.counts.changes += self.lsb != lsb
 
 
-def parameter(arm: Arm, values: np.ndarray, rates: Rates, seed: int = 0, device: str = "cpu"):
-    """What an arm keeps of real numbers."""
-    if arm is Arm.MASTER:
+def parameter(rule: UpdateRule, values: np.ndarray, rates: Rates, seed: int = 0, device: str = "cpu"):
+    """Parameters under a rule, from real numbers."""
+    if rule is UpdateRule.MASTER:
         return Master(values, rates, device)
-    if arm is Arm.FP32:
-        raise ValueError("the arm fp32 has no parameters in block floating point; train it with torch's own layers")
-    made = restored(arm, golden.start(values, SHORT if arm is Arm.RESIDUAL8 else LazyFormat()), rates, device, seed)
-    if arm in (Arm.NONE, Arm.STOCHASTIC):
+    if rule is UpdateRule.FP32:
+        raise ValueError("the rule fp32 has no parameters in block floating point; train it with torch's own layers")
+    fmt = SHORT if rule is UpdateRule.RESIDUAL8 else LazyFormat()
+    made = restored(rule, golden.initial_parameters(values, fmt), rates, device, seed)
+    if rule in (UpdateRule.NONE, UpdateRule.STOCHASTIC):
         made.kept.residuals.zero_()
     return made
 
 
-def restored(arm: Arm, kept: golden.Parameters, rates: Rates, device: str = "cpu", seed: int = 0) -> Lazy:
-    """What an arm keeps, from mantissas and residuals."""
-    if arm is Arm.STOCHASTIC:
+def restored(rule: UpdateRule, kept: golden.Parameters, rates: Rates, device: str = "cpu", seed: int = 0) -> Lazy:
+    """Parameters under a rule, from mantissas and residuals."""
+    if rule is UpdateRule.STOCHASTIC:
         return Stochastic(kept, rates, seed, device)
-    return {Arm.NONE: Nothing, Arm.FROZEN: Frozen}.get(arm, Lazy)(kept, rates, device)
+    return {UpdateRule.NONE: WithoutResiduals, UpdateRule.FROZEN: Frozen}.get(rule, Lazy)(kept, rates, device)

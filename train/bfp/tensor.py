@@ -1,4 +1,4 @@
-"""Training blocks in PyTorch: exact integers in floating point tensors, with the bits of `golden.lazy.tensor`.
+"""Training tensors in PyTorch: exact integers in floating point tensors, with the bits of `golden.lazy.tensor`.
 
 The quick way holds where nothing leaves the range of exponents and what a tensor's type holds exactly; everywhere else
 golden itself computes. Half away from zero is one product and one rounding to even: for integers n of at most B bits,
@@ -11,30 +11,30 @@ import numpy as np
 import torch
 from concord.golden.lazy import tensor as golden_tensor
 from concord.golden.lazy import tensor_layers
-from concord.golden.lazy.tensor import Block
+from concord.golden.lazy.tensor import TrainingTensor
 from concord.spec.training import E_MAX, E_MIN, Width
 from concord.train.bfp.parallel import Alone
 
-#: For each type: integers below the first are rounded in it as described; a factor of the second makes ties uneven.
+#: For each type: the bound below which integers are rounded in it as described, and the factor that makes ties uneven.
 ROUNDED = {torch.float32: (1 << 22, 1 + 2.0**-23), torch.float64: (1 << 50, 1 + 2.0**-52)}
 
 
 @dataclass(slots=True)
 class Exact:
-    """A tensor of one block: its mantissas are values * 2**up, in units of 2**lsb.
+    """A training tensor: its mantissas are values * 2**left_shift, in units of 2**lsb.
 
     Attributes:
-        values: Integers: int8 or int16 for mantissas of as many bits, else whatever type holds them.
-        lsb:    As golden's blocks have it.
-        bits:   Of a mantissa; 0 of exact sums.
-        up:     0 or more: bits that nobody had to write down.
-        top:    max |value| over all processes, where it is known.
+        values:     Integers: int8 or int16 for mantissas of 8 or 16 bits, else of a type that holds them exactly.
+        lsb:        Exponent of one unit, as in `golden.lazy.tensor.TrainingTensor`.
+        bits:       Bits of a mantissa; 0 for exact sums, which have no fixed width.
+        left_shift: Number of zero bits below the values that are not stored, 0 or more.
+        top:        max |value| over all processes, or None where it is not known.
     """
 
     values: torch.Tensor
     lsb: int
     bits: int = 0
-    up: int = 0
+    left_shift: int = 0
     top: int | None = None
 
     @property
@@ -43,33 +43,33 @@ class Exact:
 
     def integers(self) -> np.ndarray:
         """int64[...]: the mantissas."""
-        return self.values.cpu().to(torch.int64).numpy() << self.up
+        return self.values.cpu().to(torch.int64).numpy() << self.left_shift
 
-    def block(self) -> Block:
-        """Golden's form of it."""
+    def golden(self) -> TrainingTensor:
+        """The same tensor in golden's form."""
         return tensor_layers.whole(self.integers(), self.lsb + self.bits - 1, self.bits)
 
 
-def exact(made: Block, like: torch.Tensor) -> Exact:
-    """A golden block as a tensor on the device of another."""
+def exact(made: TrainingTensor, like: torch.Tensor) -> Exact:
+    """One of golden's training tensors, on the device of another tensor."""
     values = torch.from_numpy(made.mantissas).to(like.device, _type(made.bits))
     return Exact(values, int(made.lsb.item()), made.bits)
 
 
 def widen(gradient: Exact) -> Exact:
-    """`golden.lazy.tensor_layers.widen`."""
+    """The gradient with 32-bit mantissas: see `golden.lazy.tensor_layers.widen`."""
     by = Width.LINEAR - gradient.bits
-    return Exact(gradient.values, gradient.lsb - by, Width.LINEAR, gradient.up + by, gradient.top)
+    return Exact(gradient.values, gradient.lsb - by, Width.LINEAR, gradient.left_shift + by, gradient.top)
 
 
-def sums(total: torch.Tensor, lsb: int, up: int) -> Exact:
-    """Exact sums of int64, in float64 where that holds them with room for rounding."""
+def sums(total: torch.Tensor, lsb: int, left_shift: int) -> Exact:
+    """Exact sums from int64, in float64 if it holds them with room for rounding."""
     top = largest(total)
-    return Exact(total.double() if top < ROUNDED[torch.float64][0] else total, lsb, 0, up, top)
+    return Exact(total.double() if top < ROUNDED[torch.float64][0] else total, lsb, 0, left_shift, top)
 
 
 def largest(values: torch.Tensor, group=Alone) -> int:
-    """max |value|, over all processes."""
+    """Largest magnitude of the values, over all processes."""
     if not values.numel():
         return group.largest(0)
     return group.largest(max(-int(values.amin()), int(values.amax())))
@@ -81,23 +81,23 @@ def ceil_log2(top: int) -> int:
 
 
 def requantise(x: Exact, bits: int, group=Alone, *, through: bool = False) -> Exact:
-    """`golden.lazy.tensor.requantise`.
+    """Bring exact sums to mantissas: see `golden.lazy.tensor.requantise`.
 
     Args:
         x:       Exact sums, which may be overwritten, or mantissas, which are not.
-        bits:    8, 16 or 32.
-        group:   The processes that share the block.
-        through: By way of 32 bits, as products are.
+        bits:    Bits of a mantissa: 8, 16 or 32.
+        group:   The processes that share the tensor.
+        through: Whether sums are brought to 32 bits first, as those of products are.
     """
     top = largest(x.values, group) if x.top is None else x.top
     if not top:
         return Exact(_zeros(x.values, bits), E_MIN - (bits - 1), bits, 0, 0)
-    size = ceil_log2(top) + x.up
+    size = ceil_log2(top) + x.left_shift
     exponent, shift = size + x.lsb, size - (bits - 1)
     quick = x.values.dtype != torch.int64 and top < ROUNDED[torch.float64][0] and E_MIN <= exponent <= E_MAX
-    if not quick or through and top << x.up >= 1 << Width.LINEAR - 1:
+    if not quick or through and top << x.left_shift >= 1 << Width.LINEAR - 1:
         return _by_golden(x, bits, top, through)
-    lsb, shift = exponent - (bits - 1), shift - x.up
+    lsb, shift = exponent - (bits - 1), shift - x.left_shift
     if shift <= 0 and top & (top - 1):  # nothing to round and nothing to clip
         return Exact(x.values.to(_type(bits)), lsb, bits, -shift, top)
     known = None if top & (top - 1) == 0 else top + (1 << shift - 1) >> shift
@@ -127,9 +127,9 @@ def _scaled(values: torch.Tensor, shift: int, bits: int, top: int, spare: bool) 
 
 
 def _by_golden(x: Exact, bits: int, top: int, through: bool) -> Exact:
-    if top << x.up >= 1 << 62:
-        raise ArithmeticError(f"a sum of {(top << x.up).bit_length()} bits does not fit 62; use smaller batches")
-    sums, lsb, top = x.integers(), x.lsb, np.int64(top << x.up)
+    if top << x.left_shift >= 1 << 62:
+        raise ArithmeticError(f"a sum of {top.bit_length() + x.left_shift} bits does not fit 62; use smaller batches")
+    sums, lsb, top = x.integers(), x.lsb, np.int64(top << x.left_shift)
     if through:
         exponent = golden_tensor.measure(top, lsb)
         wide = golden_tensor.requantise(sums, lsb, Width.LINEAR, exponent=exponent)
@@ -141,11 +141,11 @@ def _by_golden(x: Exact, bits: int, top: int, through: bool) -> Exact:
 
 
 def add(a: Exact, b: Exact, bits: int, group=Alone) -> Exact:
-    """`golden.lazy.tensor_layers.add` and `add_gradients`: the exact sum of two branches in `bits` bits."""
+    """The exact sum of two branches in `bits` bits: see `golden.lazy.tensor_layers.add` and `add_gradients`."""
     units = a.lsb, b.lsb
     low = max(min(units), max(units) - tensor_layers.REACH)
-    shared = min(a.lsb + a.up, b.lsb + b.up)
-    shifts = a.lsb + a.up - shared, b.lsb + b.up - shared
+    shared = min(a.lsb + a.left_shift, b.lsb + b.left_shift)
+    shifts = a.lsb + a.left_shift - shared, b.lsb + b.left_shift - shared
     bound = sum(largest(t.values) << s for t, s in zip((a, b), shifts, strict=True))
     if shared < low or bound >= ROUNDED[torch.float64][0]:
         one, other = (torch.from_numpy(golden_tensor.round_shift(t.integers(), low - t.lsb)) for t in (a, b))
@@ -156,6 +156,6 @@ def add(a: Exact, b: Exact, bits: int, group=Alone) -> Exact:
 
 
 def _lifted(values: torch.Tensor, shift: int, dtype: torch.dtype) -> torch.Tensor:
-    """A copy times 2**shift."""
+    """A copy of the values times 2**shift."""
     copy = values.to(dtype, copy=True)
     return copy.mul_(2.0**shift) if shift else copy

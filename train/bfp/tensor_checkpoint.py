@@ -1,7 +1,7 @@
-"""Checkpoints of block floating point training: safetensors that resume to the bit. No pickle.
+"""Checkpoints of block floating point training: safetensors from which training resumes to the bit. Nothing is pickled.
 
 A file holds what is kept of each parameter and nothing else: mantissas and residuals in their own widths, momentum in
-its own, exponents in the JSON header; the FP32 master copy where the arm has one; the noise generators' state.
+its own, exponents in the JSON header; the FP32 master copy where the rule has one; the noise generators' state.
 """
 
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ from concord.golden.lazy.tensor_training import Rates
 from concord.golden.lib import tensor_file
 from concord.spec.training import LazyFormat
 from concord.train.bfp.parallel import Alone
-from concord.train.bfp.parameters import Arm, Lazy, Master, Stochastic, restored
+from concord.train.bfp.parameters import Lazy, Master, Stochastic, UpdateRule, restored
 from concord.train.bfp.tensor import Exact
 from concord.train.bfp.tensor_network import Network
 
@@ -30,18 +30,18 @@ LAYERS = {kind.__name__: kind for kind in (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """Training as it stood.
+    """Settings and progress of a training.
 
     Attributes:
-        layers: As golden describes them.
-        arm:    What is kept of parameters.
+        layers: Layers of the network, as `golden.lazy.tensor_network` describes them.
+        rule:   What training keeps of parameters.
         rates:  Learning rate and momentum.
-        epochs: Done.
-        seed:   Of the batches.
+        epochs: Number of epochs that are done.
+        seed:   Seed of the order of samples.
     """
 
     layers: tuple[tensor_network.Layer, ...]
-    arm: Arm
+    rule: UpdateRule
     rates: Rates
     epochs: int
     seed: int
@@ -54,7 +54,7 @@ def save(net: Network, state: Checkpoint, path: Path):
         record, tensors = _pack_master(kept) if isinstance(kept, Master) else _pack_lazy(kept)
         records[name] = record | {"counts": asdict(kept.counts)}
         arrays |= {f"{name}:{key}": tensor.cpu().numpy() for key, tensor in tensors.items()}
-    header = {"layers": _pack_layers(state.layers), "arm": state.arm, "rates": asdict(state.rates),
+    header = {"layers": _pack_layers(state.layers), "arm": state.rule, "rates": asdict(state.rates),
               "epochs": state.epochs, "seed": state.seed, "parameters": records}
     tensor_file.write(KIND, path, header, arrays)
 
@@ -67,7 +67,7 @@ def load(path: Path, group=Alone, device: str = "cpu") -> tuple[Network, Checkpo
     """
     header, arrays = tensor_file.read(KIND, path)
     try:
-        state = Checkpoint(layers=_unpack_layers(header["layers"]), arm=Arm(header["arm"]),
+        state = Checkpoint(layers=_unpack_layers(header["layers"]), rule=UpdateRule(header["arm"]),
                            rates=Rates(**header["rates"]), epochs=header["epochs"], seed=header["seed"])
         tensor_network.check(state.layers)
         parameters = {name: _unpack(name, shape, header["parameters"], arrays, state, device)
@@ -91,7 +91,7 @@ def _pack_lazy(kept: Lazy) -> tuple[dict, dict]:
         tensors["residuals"] = made.residuals.to(torch.int16)
     record = {"format": asdict(made.fmt), "exponent": made.exponent}
     if kept.momentum is not None:
-        tensors["momentum"] = kept.momentum.values << kept.momentum.up
+        tensors["momentum"] = kept.momentum.values << kept.momentum.left_shift
         record["momentum"] = {"lsb": kept.momentum.lsb, "bits": kept.momentum.bits}
     if isinstance(kept, Stochastic):
         tensors["noise"] = kept.noise.get_state()
@@ -106,18 +106,18 @@ def _unpack(name: str, shape: tuple[int, ...], records: dict, arrays: dict[str, 
             device: str):
     record = records[name]
     tensors = {key.removeprefix(f"{name}:"): a for key, a in arrays.items() if key.startswith(f"{name}:")}
-    main = tensors["master" if state.arm is Arm.MASTER else "mantissas"]
+    main = tensors["master" if state.rule is UpdateRule.MASTER else "mantissas"]
     for key, tensor in tensors.items():
         if key != "noise" and tensor.shape != tuple(shape):
             raise ValueError(f"{name}, {key}: {tensor.shape} where the layer has {tuple(shape)}")
     momentum = tensors.get("momentum")
-    if state.arm is Arm.MASTER:
+    if state.rule is UpdateRule.MASTER:
         made = Master(main, state.rates, device)
         made.momentum = None if momentum is None else torch.from_numpy(momentum).to(device)
     else:
         residuals = tensors.get("residuals", np.zeros(shape)).astype(np.int64)
         begun = golden.Parameters(main.astype(np.int64), residuals, record["exponent"], LazyFormat(**record["format"]))
-        made = restored(state.arm, begun, state.rates, device)
+        made = restored(state.rule, begun, state.rates, device)
         if momentum is not None:
             made.momentum = Exact(torch.from_numpy(momentum).to(device), **record["momentum"])
         if isinstance(made, Stochastic):

@@ -1,4 +1,4 @@
-"""Training loops in block floating point and in FP32, alike but for the arithmetic."""
+"""Training loops in block floating point and in FP32, which differ in their arithmetic only."""
 
 import numpy as np
 import torch
@@ -12,12 +12,12 @@ from concord.train.lib.fit import Progress, batches, cross_entropy, share, silen
 #: A classifier of 28 x 28 pixels with 29,083 parameters.
 CLASSIFIER = (Conv(1, 8, 3, padding=1), MaxPool(2, 2), Relu(), Conv(8, 16, 3, padding=1), MaxPool(2, 2), Relu(),
               Dense(784, 35), Relu(), Dense(35, 10))
-#: Samples that are measured at once.
+#: Number of samples that are measured at once.
 MEASURED = 1000
 
 
 def images(samples: Samples) -> np.ndarray:
-    """float32[samples, 1, 28, 28] of Fashion-MNIST."""
+    """Images of Fashion-MNIST, float32[samples, 1, 28, 28]."""
     return floats(samples.inputs).numpy().reshape(-1, 1, 28, 28)
 
 
@@ -26,13 +26,13 @@ def fit(net: Network, x: Exact, labels: np.ndarray, *, epochs: int, batch_size: 
     """Train on random batches at a constant learning rate.
 
     Args:
-        net:        Its group shares each batch: a process takes its part of the same random batch.
-        x:          All training inputs, one block.
+        net:        Network. The processes of its group share each batch: each takes its part of the same batch.
+        x:          All training inputs, under one exponent.
         labels:     int[samples].
-        epochs:     How often each sample is seen.
-        batch_size: Samples of a step, over all processes.
-        seed:       Of the batches.
-        done:       Epochs of them that are behind a checkpoint.
+        epochs:     Number of epochs in all.
+        batch_size: Number of samples of a step, over all processes.
+        seed:       Seed of the order of samples.
+        done:       Number of epochs that a checkpoint has behind it.
         progress:   Called once an epoch.
 
     Raises:
@@ -53,7 +53,7 @@ def fit(net: Network, x: Exact, labels: np.ndarray, *, epochs: int, batch_size: 
 
 
 def predictions(net: Network, x: Exact) -> np.ndarray:
-    """int64[samples]: the first of the largest outputs of each."""
+    """The predicted classes, int64[samples]: of several largest outputs the first counts."""
     parts = torch.arange(len(x.values)).split(MEASURED)
     return np.concatenate([net.forward(batch(x, index)).values.argmax(1).cpu().numpy() for index in parts])
 
@@ -65,7 +65,7 @@ def accuracy(net: Network, x: Exact, labels: np.ndarray) -> float:
 
 def fit_float(net, x: torch.Tensor, labels: np.ndarray, *, epochs: int, batch_size: int, seed: int,
               learning_rate: float, momentum: float = 0.0, progress: Progress = silent):
-    """Train an FP32 network by SGD on the same batches. Arguments as for `fit` and `Rates`."""
+    """Train an FP32 network by SGD on the same batches. Arguments are those of `fit` and of `Rates`."""
     optimiser = torch.optim.SGD(net.parameters(), lr=learning_rate, momentum=momentum)
     generator, targets = torch.Generator().manual_seed(seed), torch.from_numpy(np.asarray(labels, np.int64))
     for epoch in range(epochs):

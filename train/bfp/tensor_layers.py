@@ -1,4 +1,4 @@
-"""Layers of block floating point training: the bits of `golden.lazy.tensor_layers`, at PyTorch's speed.
+"""Layers of training in block floating point, with the bits of `golden.lazy.tensor_layers` and the speed of PyTorch.
 
 A layer keeps from its forward pass what its backward pass needs. Those with parameters leave the exact sums of their
 own gradients in `found`, to be added up over processes.
@@ -18,12 +18,12 @@ class Products:
     """A convolution or dense layer.
 
     Args:
-        layer:      As golden describes it.
-        name:       Of its parameters.
-        parameters: By name, with `mantissas` and `lsb`.
-        kernels:    Of `exact_products`.
-        group:      The processes that share each block.
-        wanted:     Whether the gradient of its input is.
+        layer:      Layer of `golden.lazy.tensor_network`.
+        name:       Name of the layer, with which the names of its parameters begin.
+        parameters: Parameters by name, each with `mantissas` and `lsb`.
+        kernels:    Kernels of `exact_products`.
+        group:      Processes that share each training tensor.
+        wanted:     Whether the gradient of the layer's input is wanted.
     """
 
     def __init__(self, layer, name: str, parameters: dict, kernels, group=Alone, wanted: bool = True):
@@ -38,7 +38,7 @@ class Products:
     def linear(self, x: Exact) -> Exact:
         """Exact sums with the bias, before they are brought to 32 bits."""
         self.shape, self.unit = x.shape, x.lsb
-        values = x.values << x.up if x.up else x.values
+        values = x.values << x.left_shift if x.left_shift else x.values
         lsb = x.lsb + self.weight.lsb
         low = max(lsb, self.bias.lsb - tensor_layers.REACH)
         bias = _rounded(self.bias.mantissas.double(), low - self.bias.lsb)
@@ -66,8 +66,8 @@ class Products:
         else:
             weight, bias = self.kernels.dense_weight(prepared, self.seen)
         self.seen = None
-        self.found = {f"{self.name}.weight": sums(self.group.total(weight), wide.lsb + self.unit, wide.up),
-                      f"{self.name}.bias": sums(self.group.total(bias), wide.lsb, wide.up)}
+        self.found = {f"{self.name}.weight": sums(self.group.total(weight), wide.lsb + self.unit, wide.left_shift),
+                      f"{self.name}.bias": sums(self.group.total(bias), wide.lsb, wide.left_shift)}
         return sent
 
     def _inputs(self, narrow: Exact, wide: Exact, prepared) -> Exact:
@@ -79,7 +79,7 @@ class Products:
                 prepared, self.weight.mantissas, self.shape, self.layer.stride, self.layer.padding)
         else:
             total = self.kernels.dense_input(prepared, self.weight.mantissas).view(self.shape)
-        products = Exact(total, narrow.lsb + self.weight.lsb, 0, narrow.up)
+        products = Exact(total, narrow.lsb + self.weight.lsb, 0, narrow.left_shift)
         return requantise(products, Width.GRADIENT, self.group, through=True)
 
 
@@ -89,7 +89,7 @@ def _rounded(values: torch.Tensor, shift: int) -> torch.Tensor:
 
 
 def _places(outputs, size: int, stride: int):
-    """For each element of a window, row by row: where all windows have it."""
+    """For each element of a window, row by row: the slices of an image with that element of all windows."""
     across = [slice(None), slice(None)]
     for i in range(size):
         for j in range(size):
@@ -101,7 +101,7 @@ def _outputs(shape, size: int, stride: int) -> list[int]:
 
 
 class MaxPool:
-    """The largest of each window; the first of several equal ones takes the gradient."""
+    """Maximum pooling. Of several equal maxima the first takes the gradient."""
 
     def __init__(self, layer: tensor_network.MaxPool, group=Alone):
         self.size, self.stride, self.group = layer.size, layer.stride, group
@@ -111,7 +111,7 @@ class MaxPool:
         places = _places(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
         largest = reduce(torch.maximum, (x.values[place] for place in places))
         self.x, self.y = x.values, largest
-        return Exact(largest, x.lsb, x.bits, x.up)
+        return Exact(largest, x.lsb, x.bits, x.left_shift)
 
     def backward(self, gradient: Exact) -> Exact:
         wide, overlap = widen(gradient), self.stride < self.size
@@ -127,12 +127,12 @@ class MaxPool:
                 total[place] = part
         self.x = self.y = None
         if overlap:
-            return requantise(Exact(total, wide.lsb, 0, wide.up), Width.LINEAR, self.group)
-        return Exact(total, wide.lsb, wide.bits, wide.up)
+            return requantise(Exact(total, wide.lsb, 0, wide.left_shift), Width.LINEAR, self.group)
+        return Exact(total, wide.lsb, wide.bits, wide.left_shift)
 
 
 class AveragePool:
-    """Means of windows."""
+    """Average pooling."""
 
     def __init__(self, layer: tensor_network.AveragePool, group=Alone):
         self.size, self.stride, self.group = layer.size, layer.stride, group
@@ -142,7 +142,7 @@ class AveragePool:
         self.shape = x.shape
         places = _places(_outputs(x.shape, self.size, self.stride), self.size, self.stride)
         total = sum(x.values[place].float() for place in places)
-        means = self._divided(Exact(total, x.lsb - tensor_layers.MEAN_BITS, 0, x.up + tensor_layers.MEAN_BITS))
+        means = self._divided(Exact(total, x.lsb - tensor_layers.MEAN_BITS, 0, x.left_shift + tensor_layers.MEAN_BITS))
         return requantise(means, Width.ACTIVATION, self.group)
 
     def backward(self, gradient: Exact) -> Exact:
@@ -150,16 +150,16 @@ class AveragePool:
         total = wide.values.new_zeros(self.shape, dtype=torch.float64)
         for place in _places(wide.shape[2:], self.size, self.stride):
             total[place] += wide.values
-        made = self._divided(Exact(total, wide.lsb, 0, wide.up))
-        return Exact(made.values, made.lsb, Width.LINEAR, made.up)
+        made = self._divided(Exact(total, wide.lsb, 0, wide.left_shift))
+        return Exact(made.values, made.lsb, Width.LINEAR, made.left_shift)
 
     def _divided(self, x: Exact) -> Exact:
-        """round(x / window), half away."""
+        """round(x / window), half away from zero."""
         area = self.size**2
         down = area.bit_length() - 1
-        if area == 1 << down and down <= x.up:
-            return Exact(x.values, x.lsb, 0, x.up - down)
-        whole = x.values.long() << x.up
+        if area == 1 << down and down <= x.left_shift:
+            return Exact(x.values, x.lsb, 0, x.left_shift - down)
+        whole = x.values.long() << x.left_shift
         divided = torch.div(2 * whole.abs() + area, 2 * area, rounding_mode="floor").mul_(whole.sign())
         return Exact(divided.double(), x.lsb)
 
@@ -172,20 +172,21 @@ class Relu:
 
     def forward(self, x: Exact) -> Exact:
         self.y = x.values.clamp_min(0)
-        return Exact(self.y, x.lsb, x.bits, x.up)
+        return Exact(self.y, x.lsb, x.bits, x.left_shift)
 
     def backward(self, gradient: Exact) -> Exact:
         wide = widen(gradient)
         passed = wide.values * self.y.clamp(max=1)
         self.y = None
-        return Exact(passed, wide.lsb, wide.bits, wide.up)
+        return Exact(passed, wide.lsb, wide.bits, wide.left_shift)
 
 
 class Residual:
     """The sum of two branches.
 
     Args:
-        body, shortcut: Layers.
+        body:     Layers of the first branch.
+        shortcut: Layers of the second branch.
     """
 
     def __init__(self, body: list, shortcut: list, group=Alone):
@@ -206,20 +207,20 @@ def _forward(layers: list, x: Exact) -> Exact:
 
 
 def backward(layers: list, gradient: Exact | None) -> Exact | None:
-    """Send a gradient through layers that have gone forward."""
+    """Send a gradient backward through layers, whose forward pass has run."""
     for layer in reversed(layers):
         gradient = layer.backward(gradient)
     return gradient
 
 
 def forward(layers: list, x: Exact) -> Exact:
-    """Linear values of the network's last layer, 32 bits."""
+    """Linear values of the last layer of a network, 32 bits."""
     last = layers[-1]
     return requantise(last.linear(_forward(layers[:-1], x)), Width.LINEAR, last.group)
 
 
 def build(layers, parameters: dict, kernels, group=Alone, prefix: str = "", wanted: bool = False) -> list:
-    """Layers that golden describes; arguments as for `Products`."""
+    """Layers as golden describes them. Arguments are those of `Products`."""
     made = []
     for place, layer in enumerate(layers):
         name = f"{prefix}{place}"
@@ -252,6 +253,6 @@ def gradients(layers: list) -> dict[str, Exact]:
 
 
 def initial(layer, generator: torch.Generator) -> torch.Tensor:
-    """He's start of weights: float64, normal, variance 2 / inputs."""
+    """Initial weights by He et al.: float64, normal, of variance 2 / inputs."""
     fan = math.prod(layer.shape[1:])
     return torch.randn(layer.shape, generator=generator, dtype=torch.float64) * math.sqrt(2 / fan)

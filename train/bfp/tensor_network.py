@@ -13,18 +13,18 @@ from concord.train.bfp import tensor_layers
 from concord.train.bfp.exact_products import Floating
 from concord.train.bfp.onednn_products import Integer8, available
 from concord.train.bfp.parallel import Alone
-from concord.train.bfp.parameters import Arm, parameter
+from concord.train.bfp.parameters import UpdateRule, parameter
 from concord.train.bfp.tensor import Exact, exact
 from torch import nn
 
 
 def kernels(device: str = "cpu"):
-    """The quickest exact kernels of this machine."""
+    """The fastest exact kernels of this machine."""
     return Integer8() if device == "cpu" and available() else Floating()
 
 
-def start(layers: Sequence[tensor_network.Layer], seed: int) -> dict[str, np.ndarray]:
-    """He's start: float64 weights and zero biases by name."""
+def initial_values(layers: Sequence[tensor_network.Layer], seed: int) -> dict[str, np.ndarray]:
+    """Initial weights by He et al. and zero biases: float64 by name."""
     generator, values = torch.Generator().manual_seed(seed), {}
     for name, layer in tensor_network.named(layers):
         values[f"{name}.weight"] = tensor_layers.initial(layer, generator).numpy()
@@ -36,11 +36,11 @@ class Network:
     """Forward, backward and update in block floating point.
 
     Args:
-        layers:     As golden describes them.
-        parameters: By name: of `block_parameters`.
-        group:      The processes that share each batch.
-        products:   Kernels, see `exact_products`; the quickest by default.
-        device:     Where the parameters are.
+        layers:     Layers of `golden.lazy.tensor_network`.
+        parameters: Parameters by name, see `train.bfp.parameters`.
+        group:      Processes that share each batch.
+        products:   Kernels, see `exact_products`. The fastest ones by default.
+        device:     Device of the parameters.
     """
 
     def __init__(self, layers, parameters: dict, group=Alone, products=None, device: str = "cpu"):
@@ -58,10 +58,10 @@ class Network:
         return tensor_layers.gradients(self.layers)
 
     def step(self, x: Exact, labels: np.ndarray) -> float:
-        """Train on a batch, or a process' share of one, and give its mean loss."""
+        """Train on a batch, or on the share of a process, and return the mean loss of the batch."""
         logits = self.forward(x)
         count = self.group.total(torch.tensor(len(labels), dtype=torch.int64))
-        loss, real = tensor_training.loss_gradient(logits.block().values, labels, int(count))
+        loss, real = tensor_training.loss_gradient(logits.golden().values, labels, int(count))
         for name, found in self.backward(self._quantised(real, logits.values)).items():
             self.parameters[name].update(found)
         return self.group.total_float(loss)
@@ -75,7 +75,7 @@ class Network:
         return Exact(mantissas, int(made.lsb.item()), Width.GRADIENT)
 
     def counts(self) -> Counts:
-        """What has happened to all parameters."""
+        """Counts of events of all parameters together."""
         found = Counts()
         for kept in self.parameters.values():
             for key in ("steps", "changes", "rounded", "saturations"):
@@ -83,36 +83,37 @@ class Network:
         return found
 
 
-def network(layers, arm: Arm, rates: Rates, *, seed: int = 0, values: dict[str, np.ndarray] | None = None,
+def network(layers, rule: UpdateRule, rates: Rates, *, seed: int = 0, values: dict[str, np.ndarray] | None = None,
             group=Alone, device: str = "cpu") -> Network:
-    """A network at its start.
+    """A network before training.
 
     Args:
-        layers: As golden describes them.
-        arm:    What is kept of parameters.
+        layers: Layers of `golden.lazy.tensor_network`.
+        rule:   What training keeps of parameters.
         rates:  Learning rate and momentum.
-        seed:   Of the start, where `values` are not given, and of stochastic rounding.
-        values: Real parameters by name: those of an FP32 model.
-        group:  The processes that share each batch.
+        seed:   Seed of the initial parameters, if `values` are not given, and of stochastic rounding.
+        values: Real initial parameters by name, such as those of an FP32 model.
+        group:  Processes that share each batch.
+        device: Device of the parameters.
     """
-    values = start(layers, seed) if values is None else values
-    made = {name: parameter(arm, value, rates, seed + place, device)
+    values = initial_values(layers, seed) if values is None else values
+    made = {name: parameter(rule, value, rates, seed + place, device)
             for place, (name, value) in enumerate(values.items())}
     return Network(layers, made, group, device=device)
 
 
 def inputs(values, device: str = "cpu") -> Exact:
-    """Real inputs, quantised as an activation: all of them are one block, so that batches share its exponent."""
+    """Real inputs, quantised as an activation: all of them share one exponent, so that every batch has it."""
     return exact(quantise(np.asarray(values), Width.ACTIVATION), torch.empty(0, device=device))
 
 
 def batch(x: Exact, index: torch.Tensor) -> Exact:
-    """Some samples of a block."""
-    return Exact(x.values[index], x.lsb, x.bits, x.up)
+    """Some samples of a training tensor."""
+    return Exact(x.values[index], x.lsb, x.bits, x.left_shift)
 
 
 class FloatResidual(nn.Module):
-    """Two branches in FP32."""
+    """The sum of two branches in FP32."""
 
     def __init__(self, body: nn.Module, shortcut: nn.Module):
         super().__init__()
@@ -143,7 +144,7 @@ def float_network(layers) -> nn.Sequential:
 
 
 class FlatLinear(nn.Linear):
-    """A dense layer that takes images, too."""
+    """A dense layer whose input may be images."""
 
     def forward(self, x):
         return super().forward(x.flatten(1))

@@ -1,6 +1,6 @@
-"""Checkpoints of training in PyTorch: safetensors that it goes on from, to the bit. No pickle.
+"""Checkpoints of training in PyTorch, from which it resumes to the bit. They are safetensors; nothing is pickled.
 
-A folder holds a file for each phase, as it was after its last whole epoch.
+A folder holds a file for each phase, with the state after the last whole epoch of the phase.
 """
 
 import re
@@ -10,23 +10,23 @@ from pathlib import Path
 
 import torch
 from concord.golden.lib import tensor_file
-from concord.train.lib.observer import Row, State
+from concord.train.lib.observer import EpochRecord, State
 
 KIND = tensor_file.Kind(
     key="concord training state", version=1, name="checkpoint", remedy="remove it, or name another folder",
     command="`nnp train` with --checkpoint")
-#: Of the files.
+#: Ending of the names of checkpoints.
 SUFFIX = ".checkpoint"
-#: PyTorch's own random numbers.
+#: Name of PyTorch's own generator of random numbers.
 GLOBAL = "PyTorch"
 
 
 class Checkpoints:
-    """A folder of the phases of one training.
+    """A folder with the phases of one training.
 
     Args:
-        folder:   It is made when the first epoch is done.
-        settings: All that decides the result, by name: what is kept of another training is refused.
+        folder:   Folder of the checkpoints. It is made when the first epoch is done.
+        settings: Everything that decides the result, by name. Checkpoints with other settings are refused.
 
     Raises:
         ValueError: the folder holds another training, or a file that is damaged.
@@ -37,8 +37,8 @@ class Checkpoints:
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             self._read(path)
 
-    def load(self, phase: str, state: State) -> list[Row]:
-        """Bring `state` to what is kept of a phase; the epochs behind it, none where nothing is kept.
+    def load(self, phase: str, state: State) -> list[EpochRecord]:
+        """Restore the state of a phase, and return the epochs behind it; an empty list if there is no checkpoint.
 
         Raises:
             ValueError: the file does not fit the network.
@@ -49,17 +49,17 @@ class Checkpoints:
         header, tensors = self._read(path)
         try:
             _restore(state, header, tensors)
-            return [Row(**row) for row in header["rows"]]
+            return [EpochRecord(**record) for record in header["rows"]]
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(f"{path}: it does not fit the network ({reason}); {KIND.remedy}") from error
 
-    def save(self, rows: list[Row], state: State):
-        """Keep `state` as it is after these epochs of a phase; the file appears whole or not at all."""
+    def save(self, records: list[EpochRecord], state: State):
+        """Keep the state that a phase has after these epochs; the file appears whole or not at all."""
         header, tensors = _packed(state)
-        header |= {"settings": self.settings, "rows": [asdict(row) for row in rows]}
+        header |= {"settings": self.settings, "rows": [asdict(record) for record in records]}
         header["scalars"] = [name for name, tensor in tensors.items() if tensor.dim() == 0]
-        tensor_file.write(KIND, self._path(rows[0].phase), header,
+        tensor_file.write(KIND, self._path(records[0].phase), header,
                           {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()})
 
     def _path(self, phase: str) -> Path:
@@ -78,7 +78,7 @@ class Checkpoints:
 
 
 def _packed(state: State) -> tuple[dict, dict[str, torch.Tensor]]:
-    """What JSON holds, and tensors."""
+    """The state as values for the JSON header, and as tensors by name."""
     optimiser = state.optimiser.state_dict()
     tensors = {f"net:{name}": tensor for name, tensor in state.net.state_dict().items()}
     values = {}

@@ -1,4 +1,4 @@
-"""Training data: where it comes from, and what to do where it is missing."""
+"""Training data: the places from which they come, and what to do if they are missing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ def fashion_mnist(folder: Path | None = None) -> Samples:
     """The 60,000 training images.
 
     Args:
-        folder: Of the four gzipped IDX files; the place of Debian's package by default.
+        folder: Folder of the four gzipped IDX files. By default it is that of Debian's package.
     """
     folder = Path(folder or FASHION)
     if not folder.is_dir():
@@ -35,7 +35,7 @@ def japanese_vowels(folder: Path | None = None) -> Samples:
     """The 270 training utterances.
 
     Args:
-        folder: Of JapaneseVowels_TRAIN.ts; that of the installed package aeon by default.
+        folder: Folder of JapaneseVowels_TRAIN.ts. By default it is that of the installed package aeon.
     """
     return pad(*transcript(_vowels_folder(folder) / "JapaneseVowels_TRAIN.ts"))
 
@@ -45,7 +45,7 @@ class Sets:
     """What a network is trained on, and what it is measured with.
 
     Attributes:
-        name:  Of the test set, as the model carries it: that of a shipped one, or "folder NAME".
+        name:  Name of the test set in the model: that of a shipped set, or "folder NAME".
         train: Training samples.
         test:  Test samples, of the same kind.
     """
@@ -59,7 +59,7 @@ def image_sets(folder: Path | None = None) -> Sets:
     """Training images and the test images that belong to them.
 
     Args:
-        folder: Of train and t10k files; by default the training images come from Debian's package.
+        folder: Folder of the train and t10k files. By default the training images come from Debian's package.
 
     Raises:
         ValueError: files are missing or damaged, or training and test images do not fit each other.
@@ -72,8 +72,8 @@ def vowel_sets(folder: Path | None = None) -> Sets:
     """Training utterances and the test utterances that belong to them.
 
     Args:
-        folder: Of JapaneseVowels_TRAIN.ts and JapaneseVowels_TEST.ts; by default the training utterances come from the
-            installed package aeon.
+        folder: Folder of JapaneseVowels_TRAIN.ts and JapaneseVowels_TEST.ts. By default the training utterances come
+            from the installed package aeon.
 
     Raises:
         ValueError: files are missing or damaged, or training and test utterances do not fit each other.
@@ -83,7 +83,7 @@ def vowel_sets(folder: Path | None = None) -> Sets:
 
 
 def _sets(shipped: str, train: Samples, folder: Path | None, read: Callable[[], Samples]) -> Sets:
-    """Training samples with the shipped test set, where the folder is None or holds the same one, or with its own."""
+    """Training samples with the shipped test set, if the folder is None or has the same one, else with its own."""
     test = dataset.load(shipped)
     if folder is None:
         return Sets(name=shipped, train=train, test=test)

@@ -1,4 +1,4 @@
-"""From a trained network to a model file, measured in golden arithmetic."""
+"""Model files of trained networks, whose accuracy is measured in golden arithmetic."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,17 +14,17 @@ from concord.train.lib.fit import share
 
 
 def floats(bits: np.ndarray) -> torch.Tensor:
-    """Binary16 patterns as float32."""
+    """Bit patterns of binary16 numbers as float32 numbers."""
     return torch.from_numpy(bits.view(np.float16).astype(np.float32))
 
 
 def patterns(values: torch.Tensor) -> np.ndarray:
-    """Values that are binary16 already, as bit patterns."""
+    """Bit patterns of float32 numbers that are binary16 numbers already."""
     return values.numpy().astype(np.float16).view(np.uint16)
 
 
 def check_bits(outputs: np.ndarray, lowered: torch.Tensor):
-    """Compare golden outputs with the lowered network's in PyTorch.
+    """Compare golden outputs with the outputs of the lowered network in PyTorch.
 
     Raises:
         RuntimeError: they differ in a bit, which is a defect of this program.

@@ -1,4 +1,4 @@
-"""Networks by name: those of `networks`, and anybody's by the place of what makes them."""
+"""Networks by name: those of `networks`, and a user's own by module and function."""
 
 import importlib
 import sys
@@ -13,12 +13,12 @@ def build(name: str, seed: int = 0) -> nn.Module:
     """The FP32 network of a name, before training.
 
     Args:
-        name: Of `networks.NETWORKS`, or module:callable, where the callable takes nothing and returns an nn.Module; the
-            folder that one works in is searched first.
-        seed: Of its random weights.
+        name: A name in `networks.NETWORKS`, or module:callable, where the callable takes no arguments and returns an
+            nn.Module. The current folder is searched first.
+        seed: Seed of the random weights.
 
     Raises:
-        ValueError: there is no such network, or what should make it does not.
+        ValueError: there is no such network, or the callable fails.
     """
     made = NETWORKS.get(name) or _found(name)
     torch.manual_seed(seed)
@@ -33,10 +33,10 @@ def build(name: str, seed: int = 0) -> nn.Module:
 
 
 def _found(name: str):
-    """What `name` calls, from its module.
+    """The callable that a name of the form module:callable stands for.
 
     Raises:
-        ValueError: there is no such thing.
+        ValueError: there is no such module or callable.
     """
     module, _, member = name.partition(":")
     if not (module and member):

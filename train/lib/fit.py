@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
-from concord.train.lib.observer import Observer, Progress, Row, State, Stateful, silent
+from concord.train.lib.observer import EpochRecord, Observer, Progress, State, Stateful, silent
 from torch import nn
 
 
@@ -17,7 +17,7 @@ def reproducible(seed: int):
 
 
 def batches(count: int, size: int, generator: torch.Generator) -> Iterable[torch.Tensor]:
-    """One epoch of random batches of indices."""
+    """Random batches of indices, for one epoch."""
     return torch.randperm(count, generator=generator).split(size)
 
 
@@ -41,15 +41,21 @@ def fit(
     """Run an optimiser over `epochs` of random batches, its learning rates falling along a half cosine.
 
     Args:
-        net:         What is trained.
-        loss:        Mean loss of the samples with these indices.
-        count:       Training samples.
-        progress:    Where it is an `Observer` with checkpoints, training goes on from there, to the bit.
-        after_step:  Called when parameters have changed: keeps them in their bounds.
-        after_epoch: Called at the end of each epoch.
-        accuracy:    Share of the test set, measured after each epoch where a log wants it.
-        noise:       Random numbers that `loss` draws.
-        also:        What `after_epoch` changes beside `net`.
+        phase:       Name of the phase, for progress, log and checkpoints.
+        net:         Network under training.
+        loss:        Function that returns the mean loss of the samples with these indices.
+        optimiser:   Optimiser of the parameters.
+        count:       Number of training samples.
+        batch:       Number of samples in a batch.
+        epochs:      Number of epochs.
+        seed:        Seed of the order of samples.
+        progress:    Shows steps. If it is an `Observer` with checkpoints, training resumes from them, to the bit.
+        after_step:  Function called after each step, which keeps parameters in their bounds.
+        after_epoch: Function called after each epoch.
+        accuracy:    Function that measures the accuracy on the test set. It is called after each epoch if there is a
+            log.
+        noise:       Generator of the random numbers that `loss` draws.
+        also:        State that `after_epoch` changes beside `net`, by name.
 
     Raises:
         ValueError: training has diverged.
@@ -80,13 +86,13 @@ def fit(
                              "bits, a wider accumulator, or another seed")
         after_epoch()
         measured = _measured(net, accuracy) if accuracy and observer.measures else None
-        row = Row(phase=phase, epoch=epoch + 1, step=done, rate=rate, loss=total / count, accuracy=measured)
-        observer.end(row, state)
-        progress(phase, done, epochs * steps, f"loss {row.loss:.3f}")
+        record = EpochRecord(phase=phase, epoch=epoch + 1, step=done, rate=rate, loss=total / count, accuracy=measured)
+        observer.end(record, state)
+        progress(phase, done, epochs * steps, f"loss {record.loss:.3f}")
 
 
 def _measured(net: nn.Module, accuracy: Callable[[], float]) -> float:
-    """An accuracy; the network is left in the mode that it was in."""
+    """Measure an accuracy, and leave the network in the mode that it was in."""
     training = net.training
     found = accuracy()
     net.train(training)
@@ -94,17 +100,17 @@ def _measured(net: nn.Module, accuracy: Callable[[], float]) -> float:
 
 
 def check_epochs(epochs: Sequence[int]):
-    """Refuse phases of fewer epochs than none.
+    """Refuse negative numbers of epochs.
 
     Raises:
-        ValueError: there is one.
+        ValueError: a phase has fewer than 0 epochs.
     """
     if min(epochs) < 0:
         raise ValueError(f"epochs are {list(epochs)}: none of the phases can have fewer than 0")
 
 
 def share(predictions, labels) -> float:
-    """Share of predictions that are right."""
+    """Share of the predictions that equal their labels."""
     return float(np.mean(np.asarray(predictions) == np.asarray(labels)))
 
 

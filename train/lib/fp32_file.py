@@ -3,26 +3,23 @@
 from pathlib import Path
 
 import torch
+from concord.golden.lib import whole_files
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as save_tensors
 from torch import nn
 
-#: What names of pickled files end with.
+#: Endings of the names of pickled files.
 PICKLED = (".pt", ".pth", ".pkl", ".bin", ".ckpt")
 
 
 def save(net: nn.Module, path: Path):
     """Write the parameters of a network; the file appears whole or not at all."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(save_tensors({name: tensor.contiguous() for name, tensor in net.state_dict().items()}))
-    part.replace(path)
+    whole_files.write(path, save_tensors({name: tensor.contiguous() for name, tensor in net.state_dict().items()}))
 
 
 def load(net: nn.Module, path: Path):
-    """Bring a network to the parameters of a file.
+    """Load the parameters of a network from a file.
 
     Raises:
         ValueError: the file is missing, pickled or damaged, or is of another network.
@@ -46,7 +43,7 @@ def load(net: nn.Module, path: Path):
 
 
 def _misfits(wanted: dict[str, torch.Tensor], found: dict[str, torch.Tensor]) -> str:
-    """What does not fit, first of all; empty where all does."""
+    """The first difference between the parameters of a network and those of a file; empty if there is none."""
     for name in [*wanted, *found]:
         if name not in found:
             return f"it lacks {name}"

@@ -5,13 +5,13 @@ import importlib
 import re
 from pathlib import Path
 
-from concord.train.lib.observer import Log, Row
+from concord.train.lib.observer import EpochRecord, Log
 
 COLUMNS = ("phase", "epoch", "step", "learning rate", "loss", "accuracy")
 
 
 def opened(path: Path) -> Log:
-    """A CSV file where the name ends with .csv, else a folder of TensorBoard events.
+    """The log at a path: a CSV file if the name ends with .csv, else a folder of TensorBoard events.
 
     Raises:
         ValueError: the folder needs a package that is not there.
@@ -20,21 +20,21 @@ def opened(path: Path) -> Log:
 
 
 class CsvLog:
-    """A CSV file; each line is there as soon as its epoch is done.
+    """A CSV file, into which each line is written as soon as its epoch is done.
 
     Args:
-        path: A file that is there is written anew with the first epoch.
+        path: The file. If it exists, the first epoch replaces it.
     """
 
     def __init__(self, path: Path):
         self.path, self.begun = Path(path), False
 
-    def write(self, row: Row):
+    def write(self, record: EpochRecord):
         if not self.begun:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._append(COLUMNS, "w")
             self.begun = True
-        self._append((row.phase, row.epoch, row.step, row.rate, row.loss, row.accuracy), "a")
+        self._append((record.phase, record.epoch, record.step, record.rate, record.loss, record.accuracy), "a")
 
     def close(self):
         """Every line is written already."""
@@ -45,10 +45,10 @@ class CsvLog:
 
 
 class TensorBoardLog:
-    """Events in a folder, a scalar for each number of an epoch: `qat/loss` at its step.
+    """TensorBoard events in a folder: a scalar for each figure of an epoch, such as `qat/loss`, at its step.
 
     Args:
-        folder: Events that are there stay.
+        folder: The folder. Events that it holds already stay.
     """
 
     def __init__(self, folder: Path):
@@ -59,14 +59,14 @@ class TensorBoardLog:
             raise ValueError(f"{folder}: TensorBoard events need tensorboardX: pip install tensorboardX==2.6.5 "
                              "(dependency group logs), or name a file that ends with .csv") from error
 
-    def write(self, row: Row):
+    def write(self, record: EpochRecord):
         if not self.writer:
             self.writer = self.module.SummaryWriter(str(self.folder), flush_secs=5)
-        phase = re.sub(r"\W+", "-", row.phase.lower())
-        values = {"learning rate": row.rate, "loss": row.loss, "accuracy": row.accuracy}
+        phase = re.sub(r"\W+", "-", record.phase.lower())
+        values = {"learning rate": record.rate, "loss": record.loss, "accuracy": record.accuracy}
         for name, value in values.items():
             if value is not None:
-                self.writer.add_scalar(f"{phase}/{name.replace(' ', '-')}", value, row.step)
+                self.writer.add_scalar(f"{phase}/{name.replace(' ', '-')}", value, record.step)
 
     def close(self):
         if self.writer:

@@ -1,37 +1,70 @@
-"""How a network is quantised before training goes on: what there is to choose. Loads nothing, for the command line."""
+"""The choices of a quantised network: methods, widths and scales. The command line reads them without PyTorch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib import import_module
 
 from concord.spec.formats import Format
 
 
-class WeightMethod(StrEnum):
-    """How integers and scales are found."""
+class Method(StrEnum):
+    """A table of methods of one kind, a line for each: name, place, and what it does.
 
-    MMSE = "mmse"  #: least squared error
-    UNIFORM = "uniform"  #: the range, so that nothing clips
-    KMEANS = "kmeans"  #: clusters, then the grid
+    The place is a file below `concord.train` and a name in it. It is imported when the method is first used, so that
+    the command line can list all methods without loading NumPy or PyTorch. Options, checks and the tables of
+    docs/quantisation.md follow from these lines: a new method is its own file and one line here.
+
+    Attributes:
+        place:   File and name of what computes the method.
+        summary: What the method does, for docs/quantisation.md.
+    """
+
+    def __new__(cls, value: str, *_):
+        member = str.__new__(cls, value)
+        member._value_ = value
+        return member
+
+    def __init__(self, _: str, place: str, summary: str):
+        self.place, self.summary = place, summary
+
+    def load(self):
+        """What computes this method, from its own file."""
+        module, _, name = self.place.partition(":")
+        return getattr(import_module(f"concord.train.{module}"), name)
 
 
-class ActivationMethod(StrEnum):
-    """How saturation and offset are found."""
+class WeightMethod(Method):
+    """How post-training quantisation finds integers and scales of weights: each place holds a `WeightQuantiser`."""
 
-    SEARCH = "search"  #: least squared error
-    DIVERGENCE = "divergence"  #: least Kullback-Leibler divergence
-    GAUSSIAN = "gaussian"  #: least squared error for half of a normal distribution
-    UNIFORM = "uniform"  #: the range, so that nothing clips
+    MMSE = (
+        "mmse", "ptq.mmse:MMSE",
+        "minimises the squared error exactly: it tries every scale at which an integer changes")
+    UNIFORM = "uniform", "ptq.minmax:UNIFORM", "the range, so that nothing clips"
+    KMEANS = "kmeans", "ptq.kmeans:KMEANS", "finds as many clusters as there are integers, then the nearest integers"
+
+
+class ActivationMethod(Method):
+    """How post-training quantisation finds saturation and offset of activations: each place holds such a function."""
+
+    SEARCH = "search", "ptq.search:search", "b minimises the squared error; m is the mean of the samples' minima"
+    DIVERGENCE = (
+        "divergence", "ptq.divergence:divergence",
+        "b minimises the Kullback-Leibler divergence between the histograms before and after")
+    GAUSSIAN = (
+        "gaussian", "ptq.gaussian:gaussian",
+        "b minimises the squared error of a half-normal distribution with the samples' mean square")
+    UNIFORM = "uniform", "ptq.minmax:full_range", "the range, so that nothing clips"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Methods:
-    """How a network is quantised before training goes on.
+    """Methods of post-training quantisation, from which training starts.
 
     Attributes:
-        weights:     Integers and scales of weights.
-        rows:        Neighbours that share a scale at first: 1, a part of a matrix, or 0 for all of it.
-        activations: Saturations and offsets.
+        weights:     Method that finds integers and scales of weights.
+        rows:        Number of neighbouring rows that share a scale at the start; 0 gives the whole matrix one scale.
+        activations: Method that finds saturations and offsets of activations.
     """
 
     weights: WeightMethod = WeightMethod.MMSE
@@ -45,12 +78,13 @@ class Methods:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gates:
-    """How the weights of an LSTM's gates become integers, and their outputs.
+    """How the weights and the outputs of an LSTM's gates become integers.
 
     Attributes:
-        asymmetric: From the smallest weight to the largest, with an integer zero point, else symmetric about 0.
-        shared:     One scale for both matrices of a gate, as the source's claim has it, else one for each.
-        outputs:    Width of the gates' outputs, 2 to 9; 0 leaves them in binary16.
+        asymmetric: Whether integers cover the range from the smallest to the largest weight, with an integer zero
+            point. Otherwise they are symmetric about 0.
+        shared:     Whether both matrices of a gate share one scale, as the source claims. Otherwise each has its own.
+        outputs:    Bits of the gates' outputs, 2 to 9; 0 leaves them in binary16.
     """
 
     asymmetric: bool = False
@@ -62,7 +96,7 @@ class Gates:
             raise ValueError(f"outputs of gates have 2 to 9 bits, or 0 for binary16, not {self.outputs}")
 
     def travels_as(self, fmt: Format) -> Format:
-        """What the machine multiplies where weights are quantised to `fmt`: a zero point costs one bit.
+        """Format of the machine's operands for weights of the format `fmt`: a zero point costs one bit.
 
         Raises:
             ValueError: no machine has operands as wide.
@@ -80,40 +114,49 @@ class Gates:
 
 
 class InitialState(StrEnum):
-    """What h and c of an LSTM are before the first time step."""
+    """Values of h and c of an LSTM before the first time step."""
 
     ZERO = "zero"  #: all zero
     UNIFORM = "uniform"  #: random, evenly over -1..1
     NORMAL = "normal"  #: random, normal of standard deviation 0.1
 
 
-class WeightTraining(StrEnum):
-    """How weights are trained behind their quantiser."""
+class WeightTraining(Method):
+    """How weights are trained behind their quantiser: each place holds a class of `qat.weights.Weights`.
 
-    WRPN = "wrpn"  #: in shares of their range
-    DOREFA = "dorefa"  #: behind a tanh, to odd integers
-    UNIFORM = "uniform"  #: in real units, on a grid that stays
-    LSQ = "lsq"  #: in real units, on a grid whose step is learned
-    LSQ_ODD = "lsq-odd"  #: the same, to odd integers
+    Attributes:
+        least_bits: Fewest bits of weights that the method can train.
+    """
 
-    @property
-    def odd(self) -> bool:
-        """Whether there is no zero, and integers are a bit wider than the weights."""
-        return self in (WeightTraining.DOREFA, WeightTraining.LSQ_ODD)
+    def __init__(self, name: str, place: str, summary: str, least_bits: int = 2):
+        super().__init__(name, place, summary)
+        self.least_bits = least_bits
+
+    WRPN = "wrpn", "qat.wrpn:Wrpn", "round(w 2^(k-1)), clipped"
+    DOREFA = (
+        "dorefa", "qat.dorefa:DoReFa",
+        "the odd integer nearest to (2^k - 1) tanh(w) / c; c is fixed; needs k + 1 bits, k >= 1", 1)
+    UNIFORM = "uniform", "qat.uniform:Uniform", "round(w / s), clipped; the step s is fixed"
+    LSQ = "lsq", "qat.learned_step:LearnedStep", "round(w / s), clipped; the step s is learned (Esser et al., 2020)"
+    LSQ_ODD = (
+        "lsq-odd", "qat.learned_step:OddLearnedStep",
+        "the odd integer nearest to w / s; s is learned; needs k + 1 bits, k >= 1", 1)
 
 
-class ActivationTraining(StrEnum):
-    """What of a quantiser of activations is trained."""
+class ActivationTraining(Method):
+    """What is trained of a quantiser of activations: each place holds a class of `qat.activations.Activations`."""
 
-    UNIFORM = "uniform"  #: saturation and offset
-    PACT = "pact"  #: saturation
-    HWGQ = "hwgq"  #: nothing: saturations fit half of a normal distribution
-    WRPN = "wrpn"  #: nothing: clipped to a range that is 0..1 after scaling
-    LSQ = "lsq"  #: saturation, by the error of each value
+    UNIFORM = (
+        "uniform", "qat.activations:LearnedSaturationAndOffset",
+        "b, from the values above it, and m, from the values outside the range")
+    PACT = "pact", "qat.activations:LearnedSaturation", "b, from the values above it"
+    HWGQ = "hwgq", "qat.activations:Activations", "nothing"
+    WRPN = "wrpn", "qat.activations:Activations", "nothing"
+    LSQ = "lsq", "qat.learned_step:LearnedStepOfActivations", "b, from the rounding error of each value"
 
 
 class Start(StrEnum):
-    """Where training behind quantisers starts."""
+    """The network from which training behind quantisers starts."""
 
     PTQ = "ptq"  #: from the network after post-training quantisation
     FP32 = "fp32"  #: from FP32 weights with scale 1, and ranges of activations
@@ -124,22 +167,22 @@ class Recipe:
     """How a network is quantised and trained.
 
     Attributes:
-        weights_bits:    1 to 8, 16 or 24; None leaves weights in FP32.
-        input_bits:      Of what enters each layer; None leaves it in FP32.
-        symmetric:       Whether the integers of weights, and the codes of inputs, leave out the lowest one, so that
-            hardware may multiply magnitudes.
-        methods:         Of post-training quantisation.
+        weights_bits:    Bits of weights: 1 to 8, 16 or 24. None leaves weights in FP32.
+        input_bits:      Bits of the inputs of each layer: 1 to 8, 16 or 24. None leaves inputs in FP32.
+        symmetric:       Whether the integers of weights leave out the lowest one, and whether the codes of inputs do.
+            Hardware may then multiply magnitudes.
+        methods:         Methods of post-training quantisation.
         weights:         How weights are trained.
-        activations:     What of the quantisers of activations is.
-        start:           Where that starts.
-        unrounded:       Keep what rounding cuts off the weights: the same network at first, but small gradients move it
-            sooner.
-        frozen:          Leave FP32 weights as they are.
-        normalise:       Keep batch normalisation under training, by the statistics of each batch, where weights are
-            trained; else it is folded before.
-        input_kept:      Leave the range of the network's own input as it is found: that of images is known, and the
-            first layer's gradient by its input takes long.
-        bits:            (weights_bits, input_bits) of layers by name, where they differ.
+        activations:     Which parameters of the quantisers of activations are trained.
+        start:           The network from which training starts.
+        unrounded:       Whether trained weights keep the fraction that rounding cuts off. Their integers are the same
+            at first, but small gradients move them sooner.
+        frozen:          Whether FP32 weights are not trained.
+        normalise:       Whether batch normalisation stays under training, by the statistics of each batch, where
+            weights are trained. Otherwise it is folded before.
+        input_kept:      Whether the range of the network's own input is not trained. The range of images is known,
+            and the gradient of the first layer by its input takes long.
+        bits:            (weights_bits, input_bits) by name of the layers that differ.
     """
 
     weights_bits: int | None = 4
@@ -162,9 +205,10 @@ class Recipe:
                     raise ValueError(f"{value} bits: choose 1 to 8, 16 or 24, or None for FP32")
             if pair[1] == 1 and self.symmetric[1]:
                 raise ValueError("symmetric codes of 1 bit are all zero: use 2 bits, or full codes")
-            if pair[0] == 1 and not self.weights.odd:
-                raise ValueError(f"{self.weights} cannot train weights of 1 bit, which have no zero: use dorefa or "
-                                 "lsq-odd")
+            if pair[0] is not None and pair[0] < self.weights.least_bits:
+                able = " or ".join(method for method in WeightTraining if method.least_bits <= pair[0])
+                raise ValueError(f"{self.weights} cannot train weights of {pair[0]} bit, which have no zero: use "
+                                 f"{able}")
 
     def __str__(self) -> str:
         def width(bits):
@@ -182,5 +226,5 @@ class Recipe:
         )
 
     def bits_of(self, name: str) -> tuple[int | None, int | None]:
-        """Bits of a layer's weights and inputs."""
+        """Bits of the weights and of the inputs of a layer."""
         return self.bits.get(name, (self.weights_bits, self.input_bits))

@@ -1,11 +1,11 @@
-"""Small image classifiers for 28 x 28 pixels in FP32, after those that are named."""
+"""Small image classifiers for 28 x 28 pixels in FP32, after the networks whose names they have."""
 
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
 
-#: Of an input.
+#: Shape of an input.
 SHAPE = (1, 28, 28)
 CLASSES = 10
 
@@ -13,17 +13,18 @@ CLASSES = 10
 def convolution(
     inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1, relu: bool = True
 ) -> nn.Sequential:
-    """A convolution, its normalisation, and a relu where one is wanted."""
+    """A convolution, its batch normalisation, and a relu if `relu` is true."""
     layers = [nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False), nn.BatchNorm2d(outputs)]
     return nn.Sequential(*layers, *[nn.ReLU()] * relu)
 
 
 class Residual(nn.Module):
-    """What `body` makes, added to what `around` makes of the same.
+    """The sum of two branches with the same input.
 
     Args:
-        body, around: Modules; `around` may be nn.Identity().
-        relu:         Whether one follows.
+        body:   Module of the first branch.
+        around: Module of the second branch, which may be nn.Identity().
+        relu:   Whether a relu follows the sum.
     """
 
     def __init__(self, body: nn.Module, around: nn.Module, relu: bool):
@@ -36,7 +37,7 @@ class Residual(nn.Module):
 
 
 class Branches(nn.Module):
-    """What several modules make of the same, one behind the other."""
+    """The concatenation of several branches with the same input, along the channels."""
 
     def __init__(self, *branches: nn.Module):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What follows training as it goes on: progress, a log of its epochs, checkpoints."""
+"""Observation of training: progress, a log of epochs, and checkpoints."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from typing import Protocol
 import torch
 from torch import nn
 
-#: Called as progress(phase, step, steps, note): phase in words, steps done and in all, a note such as the loss.
+#: Function that is called as progress(phase, step, steps, note): name of the phase, number of steps done, number of all
+#: steps, and a note such as the loss.
 Progress = Callable[[str, int, int, str], None]
 
 
@@ -16,16 +17,16 @@ def silent(phase: str, step: int, steps: int, note: str):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
-    """One epoch.
+class EpochRecord:
+    """Figures of one epoch.
 
     Attributes:
-        phase:    In words.
-        epoch:    From 1 in each phase.
-        step:     Batches done in this phase.
-        rate:     Learning rate of the last of them, of the first group of parameters.
-        loss:     Mean over the samples.
-        accuracy: Share of the test set, where it was measured.
+        phase:    Name of the phase, in words.
+        epoch:    Number of the epoch, from 1 in each phase.
+        step:     Number of batches done in this phase.
+        rate:     Learning rate of the last batch, of the first group of parameters.
+        loss:     Mean loss of the training samples.
+        accuracy: Share of the test set that is classified correctly, or None where it was not measured.
     """
 
     phase: str
@@ -37,13 +38,13 @@ class Row:
 
 
 class Stateful(Protocol):
-    """What changes from epoch to epoch beside a network, in values that JSON has."""
+    """State that changes from epoch to epoch beside a network, in values that JSON has."""
 
     def state_dict(self) -> dict:
-        """All that is needed to go on."""
+        """The values from which training can go on."""
 
     def load_state_dict(self, state: dict):
-        """Go on from there."""
+        """Take over the values of `state_dict`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,11 +52,11 @@ class State:
     """Everything that a phase of training changes.
 
     Attributes:
-        net:        What is trained.
-        optimiser:  With its momentum.
-        schedule:   Of its learning rates.
-        generators: Random numbers, by name; PyTorch's own are kept too.
-        also:       What else changes, by name.
+        net:        Network under training.
+        optimiser:  Optimiser, with its momentum.
+        schedule:   Schedule of the learning rates.
+        generators: Generators of random numbers, by name. PyTorch's own generator is always kept.
+        also:       Everything else that changes, by name.
     """
 
     net: nn.Module
@@ -66,41 +67,41 @@ class State:
 
 
 class Log(Protocol):
-    """Where epochs are written to."""
+    """A log, to which epochs are written."""
 
-    def write(self, row: Row):
-        """Add an epoch."""
+    def write(self, record: EpochRecord):
+        """Write the figures of an epoch."""
 
     def close(self):
-        """Write what is not written yet."""
+        """Write everything that is still buffered, and close the log."""
 
 
-class Keeper(Protocol):
-    """Where a phase is kept, so that it can be gone on with."""
+class CheckpointStore(Protocol):
+    """A place where the state of each phase is kept, so that training can go on from it."""
 
-    def load(self, phase: str, state: State) -> list[Row]:
-        """Bring `state` to what is kept; the epochs behind it, none where nothing is kept."""
+    def load(self, phase: str, state: State) -> list[EpochRecord]:
+        """Restore the state of a phase, and return the epochs behind it; an empty list if nothing is kept."""
 
-    def save(self, rows: list[Row], state: State):
-        """Keep `state` as it is after these epochs of a phase."""
+    def save(self, records: list[EpochRecord], state: State):
+        """Keep the state that a phase has after these epochs."""
 
 
 class Observer:
-    """Progress that logs and keeps training, too. It may stand wherever a `Progress` may.
+    """A `Progress` that writes a log and checkpoints, too.
 
     Args:
-        progress: Shows steps.
-        log:      Or None.
-        keeper:   Or None.
+        progress:    Function that shows steps.
+        log:         Log of epochs, or None.
+        checkpoints: Place where phases are kept, or None.
     """
 
-    def __init__(self, progress: Progress = silent, log: Log | None = None, keeper: Keeper | None = None):
-        self.progress, self.log, self.keeper = progress, log, keeper
-        self.rows: list[Row] = []
+    def __init__(self, progress: Progress = silent, log: Log | None = None, checkpoints: CheckpointStore | None = None):
+        self.progress, self.log, self.checkpoints = progress, log, checkpoints
+        self.records: list[EpochRecord] = []
 
     @classmethod
     def of(cls, progress: Progress) -> "Observer":
-        """`progress` itself where it is one, else one that does no more."""
+        """`progress` itself if it is an observer, else an observer without log and checkpoints."""
         return progress if isinstance(progress, Observer) else cls(progress)
 
     def __call__(self, phase: str, step: int, steps: int, note: str):
@@ -108,24 +109,24 @@ class Observer:
 
     @property
     def measures(self) -> bool:
-        """Whether anyone wants to know accuracies."""
+        """Whether accuracies are to be measured, since a log shows them."""
         return self.log is not None
 
-    def begin(self, phase: str, state: State) -> list[Row]:
-        """The epochs of a phase that are done, to which `state` is brought."""
-        self.rows = self.keeper.load(phase, state) if self.keeper else []
-        for row in self.rows:
-            self.write(row)
-        return list(self.rows)
+    def begin(self, phase: str, state: State) -> list[EpochRecord]:
+        """Restore the state of a phase from its checkpoint, and return the epochs that are done."""
+        self.records = self.checkpoints.load(phase, state) if self.checkpoints else []
+        for record in self.records:
+            self.write(record)
+        return list(self.records)
 
-    def end(self, row: Row, state: State):
-        """An epoch is done."""
-        self.rows.append(row)
-        self.write(row)
-        if self.keeper:
-            self.keeper.save(self.rows, state)
+    def end(self, record: EpochRecord, state: State):
+        """Write the figures of an epoch that has ended, and keep the state."""
+        self.records.append(record)
+        self.write(record)
+        if self.checkpoints:
+            self.checkpoints.save(self.records, state)
 
-    def write(self, row: Row):
+    def write(self, record: EpochRecord):
         """Log an epoch."""
         if self.log:
-            self.log.write(row)
+            self.log.write(record)

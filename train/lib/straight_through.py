@@ -1,4 +1,4 @@
-"""Rounding that training can see through: the machine's values forward, the source's gradients backward."""
+"""Rounding with straight-through gradients: the machine's values forward, the gradients of the source backward."""
 
 from functools import cache
 
@@ -15,7 +15,7 @@ FLOAT32_EXACT = 1 << 24
 
 
 class Binary16(Function):
-    """Round once to binary16; the gradient passes."""
+    """Round once to binary16; the gradient passes unchanged."""
 
     @staticmethod
     def forward(ctx, x):
@@ -31,19 +31,19 @@ class Binary16(Function):
 
 
 def passed(gradient, x, lowest: float, highest: float):
-    """The gradient where lowest <= x <= highest, else 0."""
+    """The gradient where lowest <= x <= highest, and 0 elsewhere."""
     return torch.ops.aten.hardtanh_backward(gradient, x, *_around(lowest, highest))
 
 
 @cache
 def _around(lowest: float, highest: float) -> tuple[float, float]:
-    """The float32 next to a range on either side: the fused operation leaves its ends out."""
+    """The float32 numbers next to a range on either side: the fused operation excludes the ends of its range."""
     below, above = np.nextafter(np.float32([lowest, highest]), np.float32([-np.inf, np.inf]))
     return float(below), float(above)
 
 
 def inner(a, b):
-    """The sum of products, in one pass where both lie alike."""
+    """The sum of the products of two tensors, in one pass if both have the same layout in memory."""
     if a.dim() == 4 and a.is_contiguous(memory_format=torch.channels_last):
         a, b = a.permute(0, 2, 3, 1), b.permute(0, 2, 3, 1)
     alike = a.is_contiguous() and b.is_contiguous()
@@ -51,7 +51,7 @@ def inner(a, b):
 
 
 class Round(Function):
-    """Round to the nearest integer, ties to even, and clip; the gradient passes inside the range."""
+    """Round to the nearest integer, ties to even, and clip; the gradient passes inside the range only."""
 
     @staticmethod
     def forward(ctx, x, lowest, highest):
@@ -65,7 +65,7 @@ class Round(Function):
 
 
 class Damped(Function):
-    """The value itself; its gradient times a factor."""
+    """The value itself, whose gradient is multiplied by a factor."""
 
     @staticmethod
     def forward(ctx, x, factor):
@@ -125,17 +125,17 @@ def binary16(x):
 
 
 def plain(x):
-    """In place of `binary16` where training is in real numbers."""
+    """The values as float32: it takes the place of `binary16` where training is in real numbers."""
     return x.float()
 
 
 class Product:
-    """A layer's integer product and what follows it, by golden's own lowering.
+    """An integer product of a layer and its requantisation, by the lowering of the model.
 
     Args:
         weights:  Integer weights[rows, columns], with their gradient.
-        fmt:      Of the codes.
-        unsigned: As in `lowering.dense`.
+        fmt:      Format of the codes that the weights multiply.
+        unsigned: Whether the codes are unsigned before they are lowered by half their range, see `lowering.dense`.
         gain:     float64[rows].
         constant: float64[rows].
         units:    s_in, m_in, s_out and m_out of `lowering.requantisation`.

@@ -1,4 +1,4 @@
-"""How ranges are enlarged and shrunk, by kind of network.
+"""Default steps of the overflow predictor, by kind of network.
 
 Source: S3.c.
 """
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class NetworkKind(StrEnum):
-    """What a network is made of."""
+    """Kind of network, by its layers."""
 
     CNN = "cnn"  #: convolutions
     DNN = "dnn"  #: dense layers
@@ -19,18 +19,18 @@ class NetworkKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Steps:
-    """How ranges follow the overflow.
+    """How far ranges of a layer grow and shrink, and how often.
 
     Attributes:
-        threshold: Events of a layer on the calibration set that are tolerated.
-        inputs:    Share of the factor, as a power, that goes to the inputs where they can carry it: 0 enlarges ranges
-            of parameters only, 1 of inputs only.
-        step:      Growth that follows from a share of events of 1, where the factor by magnitude was not enough.
-        least:     Growth at least.
-        headroom:  Bits that stay free before a range counts as too large.
-        shrink:    Least factor of one shrinking.
-        rounds:    Counts of one layer at most, each time the predictor runs.
-        rows:      Each row of a matrix has a factor of its own, else the matrix has one.
+        threshold: Number of events of a layer on the calibration set that are tolerated.
+        inputs:    Share of the factor, as a power, that goes to the inputs if they can carry it: 0 enlarges only ranges
+            of parameters, 1 only those of inputs.
+        step:      Growth for a share of events of 1, after a round whose factor by magnitude was not enough.
+        least:     Smallest growth of one round.
+        headroom:  Number of bits that must stay free before a range counts as too large.
+        shrink:    Smallest factor of one round that shrinks.
+        rounds:    Most counts of one layer, each time the predictor runs.
+        rows:      Whether each row of a matrix has a factor of its own. Otherwise the matrix has one.
 
     Raises:
         ValueError: a sentence that names the attribute.
@@ -59,8 +59,9 @@ class Steps:
                 raise ValueError(f"{name} = {getattr(self, name)} must be {allowed}")
 
 
-#: The steps of a hidden vector are fixed, so that only parameters can follow, and in small steps, since a recurrence
-#: feeds their error back. Sums over neighbours in a graph vary with their number: more room, most of it of the inputs.
+#: The quantisation steps of a hidden vector are fixed, so only parameters of recurrent layers can follow. Their steps
+#: are small, since a recurrence feeds errors back. Sums over neighbours in a graph vary with the number of neighbours:
+#: they need more room, most of it from the inputs.
 STEPS = {
     NetworkKind.CNN: Steps(),
     NetworkKind.DNN: Steps(),
@@ -68,6 +69,6 @@ STEPS = {
     NetworkKind.RNN: Steps(inputs=0.0, step=0.1, shrink=0.8),
     NetworkKind.LSTM: Steps(inputs=0.0, step=0.1, shrink=0.8),
 }
-#: Steps of convolutions that have grown more than so many times, in the geometric mean, are learned by this share of a
-#: learning rate: the real weights behind them move further than others do.
+#: If the quantisation steps of convolutions have grown more than COARSE times, in the geometric mean, the learning rate
+#: is multiplied by SLOWER, since the real weights then move further in one training step.
 COARSE, SLOWER = 10.0, 0.3

@@ -1,4 +1,4 @@
-"""By how much the ranges of one layer must change, from what its sums did.
+"""Factors by which the ranges of one layer change, from the overflows of its sums.
 
 Source: S3, steps 203 and 205: by magnitude first, then by frequency; smaller where results stay far inside.
 """
@@ -9,18 +9,18 @@ import numpy as np
 from concord.model.layer_overflow import Count, Widths
 from concord.train.overflow.defaults import Steps
 
-MARGIN = 1.05  #: Ranges stay this much above those that overflowed; smaller shrinking is not worth a round.
+MARGIN = 1.05  #: Ranges stay larger by this factor than those that overflowed. Shrinking by less is not done.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Room:
-    """How far ranges can shrink until something clips that did not.
+    """How far ranges can shrink before more numbers clip.
 
     Attributes:
-        parameters: float64[rows], largest weight in steps over the largest integer that there is.
-        inputs:     Largest input code over the largest that there is.
-        lowered:    Codes are unsigned and travel lowered by half their range: partial sums follow the code 0, and only
-            totals follow the range of the inputs.
+        parameters: float64[rows], the largest weight of each row in steps, as a share of the largest integer.
+        inputs:     Largest code of the inputs in use, as a share of the largest code.
+        lowered:    Whether codes are unsigned, and lowered by half their range for the product. Partial sums then
+            depend on the code 0, and only totals depend on the range of the inputs.
     """
 
     parameters: np.ndarray
@@ -30,14 +30,14 @@ class Room:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Factors:
-    """Ranges of one layer, as multiples of those that it began with, and its memory of where it overflowed.
+    """Ranges of one layer, as multiples of its first ranges, and the ranges under which it overflowed.
 
     Attributes:
-        rows:       Of the layer.
-        parameters: float64[rows], a1.
-        inputs:     a2.
-        overflowed: float64[rows], a1 * a2 where a row last overflowed; no shrinking goes there again.
-        grown:      Rows that have grown since `begin`: they do not shrink before the next one.
+        rows:       Number of rows of the layer.
+        parameters: float64[rows], a1, the factor of the range of the weights of each row.
+        inputs:     a2, the factor of the range of the inputs.
+        overflowed: float64[rows], a1 * a2 with which each row last overflowed. No range shrinks to that again.
+        grown:      bool[rows], the rows that have grown since `begin`. They do not shrink before the next `begin`.
     """
 
     rows: int
@@ -51,11 +51,11 @@ class Factors:
         self.begin()
 
     def begin(self):
-        """The predictor runs again: weights have changed since."""
+        """Begin a run of the predictor, before which weights have changed."""
         self.grown = np.zeros(self.rows, bool)
 
     def change(self, count: Count, widths: Widths, room: Room, steps: Steps) -> tuple[np.ndarray, float] | None:
-        """Factors of the parameters[rows] and of the inputs for one round, which are remembered; None to stop.
+        """Factors of the parameters[rows] and of the inputs for one round, or None if nothing is left to change.
 
         A round never both grows and shrinks, and what has grown does not shrink before the next `begin`. Each range
         that overflowed bars all smaller ones for good, so growing and shrinking end.
@@ -108,7 +108,7 @@ class Factors:
 
 
 def _ratios(count: Count, widths: Widths) -> tuple[np.ndarray, np.ndarray]:
-    """How full the storage of partial sums and products, and that of totals, was: above 1 it overflowed."""
+    """Largest magnitudes as shares of the storage: of partial sums and products, and of totals. Above 1 is overflow."""
 
     def ratio(magnitude, bits):
         return (magnitude + 1) / 2.0 ** (bits - 1)

@@ -1,4 +1,4 @@
-"""The overflow predictor of a training loop: counts on the calibration set, and ranges that follow.
+"""The overflow predictor of a training loop: it counts overflows on the calibration set and changes ranges.
 
 Source: S3.b.
 """
@@ -14,25 +14,26 @@ from concord.model.lowering import start_values
 from concord.train.lib.fit import Progress, silent
 from concord.train.overflow.defaults import COARSE, SLOWER, STEPS, NetworkKind, Steps
 from concord.train.overflow.factors import Factors, Room
-from concord.train.overflow.ranges import enlarge_inputs, enlarge_parameters, in_real_units, weights_used
+from concord.train.overflow.ranges import enlarge_inputs, enlarge_parameters, weights_used
 from concord.train.overflow.record import LayerRecord, Record
 from concord.train.qat.network import QuantisedNetwork
 
-TOGETHER = 64  #: Samples that run at once: the patches of a convolution are many.
+TOGETHER = 64  #: Number of samples that run at once, since a convolution has many patches.
 
 
 class Predictor:
-    """Counts the overflow events of a network's layers, and enlarges or shrinks their ranges until there are none.
+    """Predictor that counts the overflow events of layers, and changes their ranges until there are none.
 
     Args:
-        network: Its layers have integer weights and inputs.
-        inputs:  The calibration set.
-        widths:  What the machine stores.
-        steps:   How ranges follow.
+        network: Network whose layers have integer weights and inputs.
+        inputs:  float32[samples, ...], the calibration set.
+        widths:  Widths of the machine's storage.
+        steps:   How far ranges grow and shrink.
 
     Attributes:
-        factors: Of each layer, by name.
-        record:  What the last `run` found and did, or None.
+        factors: Factors of the ranges of each layer, by name.
+        rounds:  Number of changes of each layer, by name.
+        record:  Results of the last `run`, or None.
 
     Raises:
         ValueError: a layer has no integers.
@@ -50,10 +51,12 @@ class Predictor:
         self.factors = {name: Factors(rows=len(layer.weights.scale)) for name, layer in network.layers.items()}
         self.rounds, self.record = dict.fromkeys(network.layers, 0), None
         for name, layer in network.layers.items():
-            layer.weights.weight.register_hook(_as_before(self.factors[name], in_real_units(layer.weights)))
+            layer.weights.weight.register_hook(_as_before(self.factors[name], layer.weights.in_real_units))
 
     def run(self) -> Record:
-        """Bring every layer to its threshold, in order: what is done to one does not change those before it.
+        """Change the ranges of every layer until it stays below its threshold, first layers first.
+
+        A change of one layer does not affect the layers before it.
 
         Raises:
             ValueError: a layer still overflows when the rounds are used up.
@@ -69,24 +72,24 @@ class Predictor:
         return self.record
 
     def rate(self, rate: float) -> float:
-        """A learning rate, or less of it where the steps of convolutions have become coarse."""
+        """A learning rate, which is reduced if the quantisation steps of convolutions have become coarse."""
         grown = np.concatenate([found.parameters for found in self.factors.values()])
         coarse = kind(self.network) is NetworkKind.CNN and np.log(grown).mean() > np.log(COARSE)
         return rate * SLOWER if coarse else rate
 
     def count(self, name: str, inputs: torch.Tensor | None = None) -> Count:
-        """Events of one layer, on the calibration set or on other inputs."""
+        """Count the events of one layer, on the calibration set or on other inputs."""
         return self._count(name, self._codes(name, self.inputs if inputs is None else inputs))
 
     def state_dict(self) -> dict:
-        """What it remembers of ranges that overflowed, and what it did."""
+        """Factors, ranges that overflowed, and the record of the last run."""
         factors = {name: {"parameters": found.parameters.tolist(), "inputs": found.inputs,
                           "overflowed": found.overflowed.tolist()} for name, found in self.factors.items()}
         done = None if self.record is None else [asdict(layer) for layer in self.record.layers]
         return {"factors": factors, "rounds": self.rounds, "record": done}
 
     def load_state_dict(self, state: dict):
-        """Go on from `state_dict`; the layers have been brought to what they were then."""
+        """Take over the values of `state_dict`, after the layers have been restored."""
         for name, kept in state["factors"].items():
             found = self.factors[name]
             found.parameters, found.overflowed = np.array(kept["parameters"]), np.array(kept["overflowed"])
@@ -96,7 +99,7 @@ class Predictor:
             LayerRecord(**{**layer, "parameters": tuple(layer["parameters"])}) for layer in done))
 
     def _settle(self, name: str) -> tuple[Count, Count]:
-        """Change one layer until nothing is left to change: its first count and its last."""
+        """Change one layer until nothing is left to change, and return its first count and its last."""
         layer, factors, codes = self.network.layers[name], self.factors[name], self._codes(name, self.inputs)
         factors.begin()
         first = found = self._count(name, codes)
@@ -121,7 +124,7 @@ class Predictor:
         return first, found
 
     def _count(self, name: str, codes: list[np.ndarray]) -> Count:
-        """Events of one layer for its codes."""
+        """Count the events of one layer for its codes."""
         layer = self.network.layers[name]
         with torch.no_grad():
             weights = layer.weights()[0].numpy().astype(np.int64)
@@ -135,23 +138,23 @@ class Predictor:
         return reduce(Count.__add__, map(of, codes))
 
     def _codes(self, name: str, inputs: torch.Tensor) -> list[np.ndarray]:
-        """int16[groups, samples * places, columns], as they travel, of some samples after others."""
+        """The codes that the machine multiplies, int16[groups, samples * places, columns], some samples at a time."""
         zero = self.network.layers[name].input_format.zero
         with torch.no_grad():
             return [(self.network.codes(name, part) - zero).to(torch.int16).numpy() for part in inputs.split(TOGETHER)]
 
 
 def kind(network: QuantisedNetwork) -> NetworkKind:
-    """Of a network with convolutions, or of dense layers alone."""
+    """Kind of a network: CNN if it has convolutions, DNN if all layers are dense."""
     return NetworkKind.DNN if all(layer.geometry.dense for layer in network.layers.values()) else NetworkKind.CNN
 
 
 def settled(
     network: QuantisedNetwork, inputs: torch.Tensor, widths: Widths, progress: Progress = silent
 ) -> Predictor:
-    """A predictor by the defaults of a network's kind, after its first run; what that did to each layer is told.
+    """A predictor with the default steps of a network's kind, after its first run, whose results are reported.
 
-    Rows that have scales of their own have factors of their own. Arguments and errors as of `Predictor`.
+    Rows that have scales of their own have factors of their own. Arguments and errors are those of `Predictor`.
     """
     steps = replace(STEPS[kind(network)], rows=network.recipe.methods.rows == 1)
     predictor = Predictor(network, inputs, widths, steps)
@@ -161,10 +164,10 @@ def settled(
 
 
 def _as_before(factors: Factors, in_real_units: bool) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Gradients of weights whose steps are a1 times as large, so that integers move as before: divided by a1, or times
-    a1 for weights in real units.
+    """A hook that scales the gradients of weights whose quantisation steps have become a1 times as large.
 
-    Real weights then move a1 times as far. Where they moved as before, coarse integers would hardly ever change.
+    Integers shall move as far as before. Gradients are therefore divided by a1, or multiplied by a1 for weights in real
+    units, which then move a1 times as far. Without that, coarse integers would hardly ever change.
     """
 
     def hook(gradient):

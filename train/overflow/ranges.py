@@ -6,32 +6,18 @@ Source: S3, first and second factor.
 import numpy as np
 import torch
 from concord.train.qat.layer import QuantisedLayer
-from concord.train.qat.weights import DoReFa, Uniform, Weights, Wrpn
 
 
 def enlarge_parameters(layer: QuantisedLayer, factor: np.ndarray):
-    """Enlarge the range of each row's weights by factor[rows]: the same real weights, in fewer steps.
+    """Enlarge the range of the weights of each row by factor[rows]. The real weights stay, in fewer steps.
 
-    Below 1 it shrinks, and the integers grow; weights still lie inside at `weights_used` or more.
+    A factor below 1 shrinks the range, and integers grow. No weight clips if the factor is `weights_used` or more.
     """
-    weights, factor = layer.weights, torch.from_numpy(np.asarray(factor, np.float64))
-    share = factor.to(weights.weight.dtype)[:, None]
-    with torch.no_grad():
-        weights.enlarge(factor)
-        match weights:
-            case Wrpn():
-                weights.weight.div_(share)
-            case DoReFa():
-                weights.weight.copy_(torch.atanh(torch.tanh(weights.weight) / share))
-
-
-def in_real_units(weights: Weights) -> bool:
-    """Whether what is trained are weights in real units, which stay where the range changes."""
-    return isinstance(weights, Uniform)
+    layer.weights.enlarge(torch.from_numpy(np.asarray(factor, np.float64)))
 
 
 def weights_used(layer: QuantisedLayer) -> np.ndarray:
-    """float64[rows]: the largest weight of each row, in steps, over the largest integer that there is."""
+    """float64[rows]: the largest weight of each row in steps, as a share of the largest integer."""
     with torch.no_grad():
         weights = layer.weights
         steps = weights.bent() * weights.per_weight(1 + weights.change.double())
@@ -39,6 +25,6 @@ def weights_used(layer: QuantisedLayer) -> np.ndarray:
 
 
 def enlarge_inputs(layer: QuantisedLayer, factor: float):
-    """Enlarge the range of the inputs: the same real inputs, in fewer steps. Below 1 it shrinks."""
+    """Enlarge the range of the inputs. The real inputs stay, in fewer steps. A factor below 1 shrinks the range."""
     with torch.no_grad():
         layer.inputs.saturation.mul_(factor)

@@ -1,4 +1,4 @@
-"""What the overflow predictor did, for a model's provenance."""
+"""Records of the overflow predictor, for the provenance of a model."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,16 @@ from concord.model.layer_overflow import Widths
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerRecord:
-    """One layer.
+    """Changes of one layer.
 
     Attributes:
-        name:       Its name.
-        parameters: Smallest and largest factor of its rows' ranges, since training began.
-        inputs:     Factor of its inputs' range, since training began.
-        rounds:     Changes, since training began.
-        before:     Events on the calibration set when the predictor last began.
-        after:      Events on the calibration set now.
-        bits:       Accumulator bits that the calibration set needs now.
+        name:       Name of the layer.
+        parameters: Smallest and largest factor of the ranges of its rows, since training began.
+        inputs:     Factor of the range of its inputs, since training began.
+        rounds:     Number of changes, since training began.
+        before:     Number of events on the calibration set when the predictor last began.
+        after:      Number of events on the calibration set now.
+        bits:       Bits of an accumulator that the calibration set needs now.
     """
 
     name: str
@@ -38,11 +38,11 @@ class LayerRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """What the predictor did to a network.
+    """Changes of all layers of a network.
 
     Attributes:
-        widths: What the machine stores.
-        layers: In order.
+        widths: Widths of the machine's storage.
+        layers: Records of the layers, in the order of the network.
     """
 
     widths: Widths
@@ -50,7 +50,7 @@ class Record:
 
     @property
     def events(self) -> int:
-        """Events on the calibration set, of all layers."""
+        """Number of events on the calibration set, of all layers together."""
         return sum(layer.after for layer in self.layers)
 
     def __str__(self) -> str:

@@ -5,17 +5,17 @@ Source: S0.b, minimisation of the Kullback-Leibler divergence.
 
 import numpy as np
 
-BINS = 2048  #: Of the histogram between the offset and the largest value.
+BINS = 2048  #: Number of bins of the histogram between the offset and the largest value.
 
 
 def divergence(samples: np.ndarray, levels: int, offset: float | None = None) -> tuple[float, float]:
     """The saturation whose quantised histogram diverges least from the histogram that it clips.
 
-    The histogram has 2,048 bins above the offset. For each saturation of whole bins,
-    what lies beyond goes to the last bin (p); the clipped bins, spread evenly over the filled ones that share a code,
-    are q. The least sum of p log(p / q) wins, the smaller saturation of two.
+    The histogram has 2,048 bins above the offset. Every saturation of a whole number of bins is tried. In p the values
+    above the saturation count in its last bin. In q the values of each code are spread evenly over the filled bins that
+    have the code. The saturation with the least sum of p log(p / q) wins, and of several the smallest.
 
-    Arguments and result as in `search`.
+    Arguments and result are those of `search.search`.
     """
     samples = np.asarray(samples, np.float64)
     offset = float(samples.min(axis=1).mean()) if offset is None else offset
@@ -29,7 +29,7 @@ def divergence(samples: np.ndarray, levels: int, offset: float | None = None) ->
 
 
 def diverging(counts: np.ndarray, bins: int, levels: int) -> float:
-    """The divergence where the first `bins` bins are kept."""
+    """The divergence where the saturation lies behind the first `bins` bins."""
     kept = counts[:bins]
     p = kept.copy()
     p[-1] += counts[bins:].sum()

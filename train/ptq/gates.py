@@ -6,9 +6,9 @@
                 q = clip(round(S x), -(2**(bits - 1) - 1), 2**(bits - 1) - 1)
     recovered   x' = (q + z) / S
 
-What multiplies on the machine is q + z, a signed integer that needs bits + 1 bits where z is not 0. `round` is to the
-nearest even integer everywhere, so that the zero point that is taken off is the one that comes back; a real 0 is then
-recovered as 0, and no error has a sign that time steps could add up.
+The machine multiplies q + z, a signed integer that needs bits + 1 bits where z is not 0. `round` goes to the nearest
+integer, ties to even, everywhere. The zero point that is subtracted is then the one that is added, and a real 0 is
+recovered as 0: otherwise the time steps of a sequence would add up an error of one sign.
 
 Source: S1.
 """
@@ -22,11 +22,13 @@ from concord.train.lib.methods import Gates
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Affine:
-    """What integers of one scale mean: x' = (q + zero) * step, lowest <= q <= highest.
+    """A scale of integers and its zero point: x' = (q + zero) * step, lowest <= q <= highest.
 
     Attributes:
-        step: 1 / S, the real value of one step.
-        zero: z, the zero point, already rounded.
+        step:    1 / S, the real value of one step.
+        lowest:  Smallest q.
+        highest: Largest q.
+        zero:    z, the zero point, an integer.
     """
 
     step: float
@@ -41,7 +43,7 @@ class Affine:
 
 
 def symmetric(values: np.ndarray, bits: int) -> Affine:
-    """The range about zero that holds all values; S = 1 where they are all 0."""
+    """The scale of the symmetric range that holds all values; S = 1 where all are 0."""
     _check(values, bits)
     highest = (1 << bits - 1) - 1
     largest = float(np.abs(values).max())
@@ -49,7 +51,7 @@ def symmetric(values: np.ndarray, bits: int) -> Affine:
 
 
 def asymmetric(values: np.ndarray, bits: int) -> Affine:
-    """The range from the smallest to the largest value, 0 included; S = 1 where they are all 0."""
+    """The scale of the range from the smallest to the largest value, 0 included; S = 1 where all are 0."""
     _check(values, bits)
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
     levels = (1 << bits) - 1
@@ -58,13 +60,13 @@ def asymmetric(values: np.ndarray, bits: int) -> Affine:
 
 
 def quantise(values: np.ndarray, affine: Affine) -> np.ndarray:
-    """q, int64. The clip is needed: the two roundings can differ by 2**bits, one more than the highest."""
+    """q, int64. It is clipped, since the two roundings can differ by 2**bits, which is one more than the highest q."""
     whole = np.rint(np.asarray(values, np.float64) / affine.step).astype(np.int64)
     return np.clip(whole - affine.zero, affine.lowest, affine.highest)
 
 
 def recover(codes: np.ndarray, affine: Affine) -> np.ndarray:
-    """x', float64."""
+    """The recovered values x', float64."""
     return (np.asarray(codes, np.int64) + affine.zero) * affine.step
 
 
@@ -77,7 +79,7 @@ def of_gate(matrices: Sequence[np.ndarray], bits: int, gates: Gates) -> list[Aff
 
 
 def biases(bias: np.ndarray, bits: int = 32) -> tuple[np.ndarray, np.ndarray]:
-    """Biases for a target without a floating-point unit, one symmetric scale a gate: bias' = integers * steps.
+    """Biases for a target without a floating-point unit, one symmetric scale for each gate: bias' = integers * steps.
 
     Args:
         bias: Real[gates, outputs].

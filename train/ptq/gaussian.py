@@ -1,4 +1,4 @@
-"""Saturation for what a relu leaves of a normal distribution.
+"""Saturation for the positive half of a normal distribution, which a relu leaves.
 
 Source: S0.c, half-wave Gaussian quantisation (Cai et al., 2017).
 """
@@ -7,14 +7,14 @@ from functools import cache
 
 import numpy as np
 
-REACH = 8.0  #: Standard deviations of the distribution that count.
-NODES = 20_000  #: Of the integral, evenly apart.
+REACH = 8.0  #: Number of standard deviations up to which the distribution is integrated.
+NODES = 20_000  #: Number of nodes of the integral, evenly apart.
 
 
 def gaussian(samples: np.ndarray, levels: int, offset: float | None = None) -> tuple[float, float]:
     """The saturation of least squared error for a half-wave normal distribution that has the samples' mean square.
 
-    Arguments and result as in `search`; the offset is 0 where it is not given.
+    Arguments and result are those of `search.search`; the offset is 0 where it is not given.
     """
     offset = 0.0 if offset is None else offset
     positive = np.maximum(np.asarray(samples, np.float64) - offset, 0)
@@ -24,7 +24,10 @@ def gaussian(samples: np.ndarray, levels: int, offset: float | None = None) -> t
 
 @cache
 def unit_step(levels: int) -> float:
-    """The step whose multiples 0..levels lose least of relu(N(0, 1)), by a grid and a finer one around its best."""
+    """The step whose multiples 0..levels have the least squared error for relu(N(0, 1)).
+
+    It is searched on a coarse grid, and then on a finer one around the best step.
+    """
     x = (np.arange(NODES) + 0.5) / NODES * REACH
     density = np.exp(-x * x / 2)
 

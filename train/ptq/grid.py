@@ -1,4 +1,4 @@
-"""The integers that weights may become."""
+"""Grids of integers, to which weights are quantised."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,12 @@ from concord.spec.formats import Format
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """lowest, lowest + step, .. highest.
+    """The integers lowest, lowest + step, .. highest.
 
     Attributes:
-        lowest, highest: Ends.
-        step:            1, or 2 for odd integers.
+        lowest:  Smallest integer.
+        highest: Largest integer.
+        step:    Distance of neighbours: 1, or 2 for odd integers.
     """
 
     lowest: int
@@ -21,25 +22,30 @@ class Grid:
 
     @classmethod
     def of(cls, fmt: Format) -> "Grid":
-        """All mantissas of a format."""
+        """The grid of all mantissas of a format."""
         return cls(fmt.lowest, fmt.highest)
 
     @classmethod
     def odd(cls, bits: int) -> "Grid":
-        """2**bits odd integers around zero, which take one bit more."""
+        """The grid of the 2**bits odd integers around zero, which need bits + 1 bits."""
         return cls(1 - (1 << bits), (1 << bits) - 1, 2)
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Number of integers."""
         return (self.highest - self.lowest) // self.step + 1
 
     @property
+    def bits(self) -> int:
+        """Bits of a two's complement number that holds the highest integer."""
+        return self.highest.bit_length() + 1
+
+    @property
     def least(self) -> int:
-        """The smallest magnitude."""
+        """Smallest magnitude of the integers."""
         return self.step - 1
 
     def nearest(self, values: np.ndarray) -> np.ndarray:
-        """int32[...]: ties to even multiples of the step."""
+        """int32[...]: the nearest integers of the grid; ties go to even multiples of the step."""
         codes = self.step * np.rint((values - self.least) / self.step) + self.least
         return np.clip(codes, self.lowest, self.highest).astype(np.int32)

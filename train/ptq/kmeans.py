@@ -1,18 +1,22 @@
-"""Clusters of weights, brought to the grid that training and the machine have.
+"""Clusters of weights, projected to the grid of integers that training and the machine have.
 
 Source: S0.a and S0.c, k-means with its centroids projected to the grid.
 """
 
 import numpy as np
 from concord.train.ptq.grid import Grid
-from concord.train.ptq.mmse import mmse
+from concord.train.ptq.mmse import mmse, searchable
+from concord.train.ptq.weight_quantiser import WeightQuantiser
 
-ROUNDS = 100  #: At most; Lloyd's iteration ends long before.
+ROUNDS = 100  #: Most rounds of Lloyd's iteration, which ends long before.
 
 
 def kmeans(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
-    """As many clusters as the grid has integers, found from quantiles on; then the integers and the scale of least
-    squared error of what the clusters make of the values. Arguments and result as in `mmse`."""
+    """The integers and the scale of least squared error for the centroids of the values.
+
+    There are as many clusters as the grid has integers, and the first centroids are quantiles. Arguments and result are
+    those of `mmse.mmse`.
+    """
     count = min(grid.count, len(np.unique(values)))
     centroids = np.quantile(values, (np.arange(count) + 0.5) / count)
     for _ in range(ROUNDS):
@@ -26,5 +30,8 @@ def kmeans(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
 
 
 def _nearest(values: np.ndarray, centroids: np.ndarray) -> np.ndarray:
-    """The centroid of each value, the lower of two as near."""
+    """Index of the nearest centroid of each value, the lower one of two at the same distance."""
     return np.searchsorted((centroids[1:] + centroids[:-1]) / 2, values)
+
+
+KMEANS = WeightQuantiser(find=kmeans, check=searchable)

@@ -5,8 +5,9 @@ Source: S0, post-training quantisation of weights.
 
 import numpy as np
 from concord.train.ptq.grid import Grid
+from concord.train.ptq.weight_quantiser import WeightQuantiser
 
-#: Steps of all magnitudes that are searched at most: 10 bits for a row of 100,000.
+#: Most steps, of all magnitudes together, that are searched: 10 bits for a row of 100,000 weights.
 MOST = 1 << 26
 
 
@@ -19,11 +20,11 @@ def mmse(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
     sums over the sorted steps try all.
 
     Args:
-        values: float64[n].
-        grid:   The integers.
+        values: float64[n], the weights.
+        grid:   The integers that they may become.
 
     Returns:
-        int32[n] integers, and the scale; zeros have scale 1, or 0 where 0 is no integer of the grid.
+        int32[n] integers, and the scale. If all values are 0, the scale is 1, or 0 where the grid has no 0.
 
     Raises:
         ValueError: the grid is too fine to be searched.
@@ -37,14 +38,23 @@ def mmse(values: np.ndarray, grid: Grid) -> tuple[np.ndarray, float]:
 
 
 def searchable(count: int, grid: Grid, where: str = ""):
-    """Refuse more weights that share a scale than `mmse` can search; `where` begins the sentence."""
+    """Refuse more weights that share a scale than `mmse` can search.
+
+    Args:
+        count: Number of weights that share a scale.
+        grid:  Their integers.
+        where: Beginning of the sentence, which names the layer.
+
+    Raises:
+        ValueError: the search would take too long.
+    """
     if count * (grid.highest // grid.step) > MOST:
         raise ValueError(f"{where}mmse cannot search {grid.count:,} integers for {count:,} weights that share a scale: "
                          "use fewer bits, a scale for each row, or uniform")
 
 
 def _best_scale(row: np.ndarray, grid: Grid) -> float:
-    """A scale under which `row` rounds to its best integers."""
+    """A scale under which a row of weights rounds to the integers of least error."""
     magnitude, most = np.abs(row)[:, None], np.where(row < 0, -grid.lowest, grid.highest)[:, None]
     j = np.arange(grid.least, max(-grid.lowest, grid.highest), grid.step)
     steps = np.broadcast_to(j < most, (row.size, j.size)) & (magnitude > 0)
@@ -60,3 +70,6 @@ def _best_scale(row: np.ndarray, grid: Grid) -> float:
     best = int(np.argmax(np.where(last & (square > 0), product**2 / np.maximum(square, 1), 0)))
     below = thresholds[best + 1] if best + 1 < len(thresholds) else 0.0
     return (thresholds[best] + below) / 2
+
+
+MMSE = WeightQuantiser(find=mmse, check=searchable)

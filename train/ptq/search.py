@@ -5,7 +5,7 @@ Source: S0, the search for (m*, b*).
 
 import numpy as np
 
-#: Ends of codes that are looked up at a time.
+#: Number of ends of codes that are looked up at once.
 TOGETHER = 1 << 20
 
 
@@ -18,14 +18,14 @@ def quantised(x, saturation: float, offset: float, levels: int):
 def search(samples: np.ndarray, levels: int, offset: float | None = None, steps: int = 200) -> tuple[float, float]:
     """The saturation b and offset m of least squared error.
 
-    b minimises the squared error over a grid of `steps` values up to the largest
-    one, and then over a grid as fine again between the best one's neighbours.
+    b minimises the squared error on a grid of `steps` values up to the largest one, and then on a finer grid of as many
+    steps between the neighbours of the best one.
 
     Args:
-        samples: Real[samples, elements], what enters the quantiser for a calibration set.
-        levels:  Its largest code.
-        offset:  m where it is given, else the mean of the samples' minima.
-        steps:   Of the grid.
+        samples: Real[samples, elements], the quantiser's inputs for a calibration set.
+        levels:  Largest code of the quantiser.
+        offset:  m, or None for the mean of the samples' minima.
+        steps:   Number of steps of each grid.
 
     Returns:
         b > 0 and m.
@@ -48,12 +48,12 @@ def search(samples: np.ndarray, levels: int, offset: float | None = None, steps:
 
 
 class _Errors:
-    """Squared errors for saturations: sums over the values of each code, by sums up to its ends, not value by value.
+    """Squared errors for saturations, as sums over the values of each code: differences of cumulative sums at its ends.
 
     Args:
-        values: float64[n], sorted, less the offset.
-        counts: Of each.
-        levels: The largest code.
+        values: float64[n], the distinct values less the offset, sorted.
+        counts: int[n], how often each value occurs.
+        levels: Largest code of the quantiser.
     """
 
     def __init__(self, values, counts, levels: int):

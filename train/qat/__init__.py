@@ -1,1 +1,0 @@
-"""Quantisation-aware training of networks that PyTorch modules describe."""

@@ -1,63 +1,82 @@
 """Quantisers of activations under training: saturation and offset, and the gradients of those that are learned.
 
-Source: S0, activations; S0.c; PACT (Choi et al., 2018); learned step size (Esser et al., 2020).
+Source: S0, activations; S0.c; PACT (Choi et al., 2018).
 """
 
 import numpy as np
 import torch
-from concord.train import ptq
-from concord.train.lib.methods import ActivationMethod, ActivationTraining, Recipe, Start
-from concord.train.lib.straight_through import Codes, Damped, Round
+from concord.train.lib.methods import ActivationMethod, Recipe, Start
+from concord.train.lib.straight_through import Codes
+from concord.train.ptq import quantise
 from torch import nn
 
 
 class Activations(nn.Module):
-    """Unsigned codes u = clip(round((x - m) / s), 0, levels), s = b / levels.
+    """Unsigned codes u = clip(round((x - m) / s), 0, levels), s = b / levels, whose saturation b and offset m stay.
 
     Args:
-        samples:  Real[samples, elements], what enters for a calibration set.
-        bits:     Of the codes.
-        recipe:   What is trained, and how saturation b and offset m are found: from the ends of the range, where
-            training starts from FP32.
+        samples: Real[samples, elements], the inputs of the layer for a calibration set.
+        bits:    Bits of a code.
+        recipe:  How b and m are found. Where training starts from FP32, they are the ends of the range of the samples.
 
     Attributes:
-        saturation: float32, b.
-        offset:     float32, m.
-        positive:   Nothing below 0 has entered: m stays at 0 or above, so that the clip at 0 is a relu.
+        learns_saturation: Whether b is trained.
+        learns_offset:     Whether m is trained.
+        learned_step:      Whether b is trained through the step s = b / levels, so that each value's rounding error
+            moves it. It then has the learning rate of weights.
+        damping:           Factor of the gradient of b.
+        levels:            Largest code.
+        saturation:        float32, b.
+        offset:            float32, m.
+        positive:          Whether all samples are 0 or above. Then m stays at 0 or above, so that the clip at 0 is a
+            relu.
     """
+
+    learns_saturation = learns_offset = learned_step = False
+    damping = 1.0
 
     def __init__(self, samples: np.ndarray, bits: int, recipe: Recipe):
         super().__init__()
-        self.levels, self.learned = (1 << bits) - 1 - recipe.symmetric[1], recipe.activations
-        self.learned_step = self.learned is ActivationTraining.LSQ
+        self.levels = (1 << bits) - 1 - recipe.symmetric[1]
         self.positive = bool(samples.min() >= 0)
-        kind, learned = ActivationTraining, self.learned
         method = recipe.methods.activations if recipe.start is Start.PTQ else ActivationMethod.UNIFORM
-        fixed = 0.0 if self.positive and learned is not kind.UNIFORM else None
-        saturation, offset = ptq.activations(samples, self.levels, method, fixed)
-        self.saturation = _parameter(saturation, learned in (kind.UNIFORM, kind.PACT, kind.LSQ))
-        self.offset = _parameter(offset, learned is kind.UNIFORM)
-        #: So that a learned step b / levels moves by its own gradient over sqrt(elements * levels).
-        self.damping = self.levels**2 * (samples.shape[1] * self.levels) ** -0.5 if self.learned_step else 1.0
+        fixed = 0.0 if self.positive and not self.learns_offset else None
+        saturation, offset = quantise.activations(samples, self.levels, method, fixed)
+        self.saturation = _parameter(saturation, self.learns_saturation)
+        self.offset = _parameter(offset, self.learns_offset)
 
     @property
     def step(self) -> torch.Tensor:
         """float64, the real value of one code."""
-        saturation = Damped.apply(self.saturation, self.damping) if self.learned_step else self.saturation
-        return saturation.double() / self.levels
+        return self.saturation.double() / self.levels
 
     def codes(self, y: torch.Tensor) -> torch.Tensor:
         """float32 codes of y = (x - m) / s."""
-        if self.learned_step:
-            return Round.apply(y, 0, self.levels)
         return Codes.apply(y, self.saturation, self.levels)
 
     def bound(self):
-        """Keep the parameters legal."""
+        """Keep saturation and offset in their ranges."""
         with torch.no_grad():
             if self.positive:
                 self.offset.clamp_(min=0)
             self.saturation.clamp_(min=1e-3)
+
+
+class LearnedSaturation(Activations):
+    """A quantiser whose saturation b is trained, by the gradients of the values above it."""
+
+    learns_saturation = True
+
+
+class LearnedSaturationAndOffset(LearnedSaturation):
+    """A quantiser whose saturation b is trained by the values above it, and m by those outside the range."""
+
+    learns_offset = True
+
+
+def activations(samples: np.ndarray, bits: int, recipe: Recipe) -> Activations:
+    """The quantiser that a recipe trains. Arguments are those of `Activations`."""
+    return recipe.activations.load()(samples, bits, recipe)
 
 
 def _parameter(value: float, learned: bool) -> nn.Parameter:

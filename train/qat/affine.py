@@ -1,6 +1,6 @@
-"""What a quantised layer computes under training in real numbers, as one function with gradients by hand.
+"""The forward pass of a quantised layer in real numbers, as one function with gradients by hand.
 
-The fifty small operations that PyTorch would record instead take longer than a small layer's products.
+PyTorch would record fifty small operations instead, which take longer than the products of a small layer.
 
 Source: S0 and its gradients; numerics.md of the specification, integer mode, item 4.
 """
@@ -19,7 +19,7 @@ from torch.autograd import Function
 
 @dataclass(slots=True)
 class Range:
-    """A quantiser's numbers: x = step * code + offset; those of real units by default."""
+    """The numbers of a quantiser: x = step * code + offset. By default there is no quantiser, and units are real."""
 
     levels: int | None = None
     saturation: float = 1.0
@@ -41,16 +41,16 @@ class Range:
 
 @dataclass(slots=True)
 class Place:
-    """Where a layer stands.
+    """What a layer has beside its parameters.
 
     Attributes:
-        geometry: How rows meet the input.
-        into:     The quantiser of its input.
-        out:      That in whose steps it answers.
-        in_steps: Whether its input arrives in steps of its code.
-        border:   The code of a real zero around the input.
-        norm:     By the statistics of the batch, where there is one.
-        rows:     What makes integers of the weights; None where they are used as they are.
+        geometry: Products of rows and inputs.
+        into:     Quantiser of the layer's input.
+        out:      Quantiser in whose steps the layer's result is.
+        in_steps: Whether the input arrives in steps of its code, rather than in real units.
+        border:   Code of a real zero, for the padding of the input.
+        norm:     Batch normalisation by the statistics of the batch, or None.
+        rows:     Quantiser of the weights, or None where weights stay in FP32.
     """
 
     geometry: Geometry
@@ -63,7 +63,7 @@ class Place:
 
 
 class Wanted(NamedTuple):
-    """Whether `Affine` has to find each gradient."""
+    """Which gradients `Affine` has to compute."""
 
     x: bool
     weight: bool
@@ -80,7 +80,8 @@ class Wanted(NamedTuple):
 class Affine(Function):
     """y = S * (integers x codes) + T: S = gain * s_in / s_out, T = (constant + gain * m_in * total - m_out) / s_out.
 
-    `total` sums a row's integers. With normalisation a batch's y has a deviation and a mean of its own instead.
+    `total` is the sum of the integers of a row. With normalisation, deviation and mean of y over a batch are prescribed
+    instead.
     """
 
     @staticmethod
@@ -88,8 +89,8 @@ class Affine(Function):
         """
         Args:
             x: float32[samples, ...], in real units or in steps.
-            weight, change: The parameters of `place.rows`; without it the weights as the layer has them, and None.
-            gain: float64[rows]; None for that of `place.rows`.
+            weight, change: The parameters of `place.rows`. Without it they are the FP32 weights of the layer, and None.
+            gain: float64[rows], or None for the gain of `place.rows`.
             constant: float32[rows].
             b_in, m_in, b_out, m_out: The parameters behind `place.into` and `place.out`, for their gradients.
         """
@@ -157,10 +158,10 @@ class Affine(Function):
 
 
 def _back(of_codes, y, codes, along, place: Place, needs):
-    """Gradients of what a quantiser takes, of its saturation and of its offset, those that are wanted.
+    """Gradients of the input of a quantiser, of its saturation and of its offset, or None for those not wanted.
 
-    Of its value Q = step * code + offset the source has dQ/dx = 1 inside the range, dQ/db = 1 above it, dQ/dm = 1
-    outside; a learned step has dQ/ds = code - y inside. `along` is what the sum's scale already has of dQ/ds.
+    For the value Q = step * code + offset, the source has dQ/dx = 1 inside the range, dQ/db = 1 above it and dQ/dm = 1
+    outside. A learned step has dQ/ds = code - y inside. `along` is the part of dQ/ds from the scale of the sum.
     """
     into = place.into
     if not into.levels:
@@ -181,17 +182,17 @@ def _back(of_codes, y, codes, along, place: Place, needs):
 
 
 def total(integers):
-    """[rows], the sum of each."""
+    """[rows], the sum of the integers of each row."""
     return integers.sum(tuple(range(1, integers.dim())))
 
 
 def _spread(rows, like):
-    """[rows] as what is added to every element of a row."""
+    """[rows] in a shape that adds each number to every element of its row."""
     return rows.to(like.dtype).view(-1, *[1] * (like.dim() - 1))
 
 
 def affine(x, weight, change, gain, constant, inputs: Activations | None, after: Activations | None, **place):
-    """`Affine` between two quantisers, or real units where there is none."""
+    """`Affine` between two quantisers. None stands for real units."""
     ranges = [value for part in (inputs, after) for value in (
         (part.saturation, part.offset) if part else (None, None))]
     place = Place(into=Range.of(inputs), out=Range.of(after), **place)

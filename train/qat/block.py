@@ -11,9 +11,9 @@ from concord.model.layers.convolution import Along, BlockConv, seen
 from concord.model.layers.dense import BlockDense
 from concord.model.lowering import recorded
 from concord.spec.activation import Activation
-from concord.train import ptq
-from concord.train.bfp.recipe import BlockRecipe
+from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.straight_through import binary16
+from concord.train.ptq import quantise
 from concord.train.qat.block_quantizer import Blocks
 from concord.train.qat.geometry import Geometry
 from concord.train.qat.graph import Node
@@ -31,17 +31,17 @@ class BlockLayer(nn.Module):
     The real weights are what is trained; each forward pass brings them to binary16 and to blocks.
 
     Args:
-        layer:   nn.Conv2d or nn.Linear, batch normalisation folded in.
-        samples: float32[samples, ...], its inputs for a calibration set.
-        recipe:  How it is quantised.
-        name:    For its bits, and for people.
+        layer:   nn.Conv2d or nn.Linear, with batch normalisation folded in.
+        samples: float32[samples, ...], the inputs of the layer for a calibration set.
+        recipe:  How the layer is quantised.
+        name:    Name of the layer, for its bits and for messages.
 
     Attributes:
-        relu: Applied to the result.
-        lost: What quantisation costs, in words.
+        relu: Whether a relu is applied to the result.
+        lost: Loss by quantisation, in words.
     """
 
-    #: Nothing is learned of a quantiser: exponents follow the numbers.
+    #: No quantiser has parameters, since exponents follow the numbers.
     inputs = None
 
     def __init__(self, layer: nn.Conv2d | nn.Linear, samples: torch.Tensor, recipe: BlockRecipe, name: str):
@@ -62,12 +62,13 @@ class BlockLayer(nn.Module):
     def _lost(self, samples):
         x = self._vectors(samples)
         y = Blocks.apply(x, self.input_format, self.block, 1)
-        yield f"weights {ptq.decibels(self.weight.numpy(), self._weights().view(self.weight.shape).numpy()):.1f} dB"
-        yield f"inputs {ptq.decibels(x.numpy(), y.numpy()):.1f} dB"
+        weights = self._weights().view(self.weight.shape).numpy()
+        yield f"weights {quantise.decibels(self.weight.numpy(), weights):.1f} dB"
+        yield f"inputs {quantise.decibels(x.numpy(), y.numpy()):.1f} dB"
         yield f"{(x.abs() >= 2.0**self.input_format.e_max).double().mean():.1%} beyond the exponents"
 
     def forward(self, x: torch.Tensor, lowered: bool = False):
-        """Real numbers behind every quantiser, or, `lowered`, the machine's."""
+        """The result in real numbers, or in the machine's arithmetic if `lowered`."""
         x = Blocks.apply(self._vectors(x), self.input_format, self.block, 1)
         weights = self._weights()
         if not lowered:
@@ -80,13 +81,13 @@ class BlockLayer(nn.Module):
         return torch.relu(y) + 0.0 if self.relu else y
 
     def _vectors(self, x):
-        """What blocks lie along, as axis 1."""
+        """The input with the elements of a block along axis 1."""
         if self.geometry.dense:
             return x.flatten(1)
         return self._patches(x) if self.patch else x
 
     def _patches(self, x):
-        """[samples, rows of a window * its columns * channels, *places]."""
+        """Patches of the input, [samples, rows of a window * columns of a window * channels, *places]."""
         size, stride, padding = self.weight.shape[2:], self.geometry.stride, self.geometry.padding
         places = [(along + 2 * padding - window) // stride + 1
                   for along, window in zip(x.shape[2:], size, strict=True)]
@@ -94,7 +95,7 @@ class BlockLayer(nn.Module):
         return found.unflatten(1, (x.shape[1], -1)).transpose(1, 2).flatten(1, 2).unflatten(2, places)
 
     def _weights(self):
-        """The weights in blocks: float32 of their own shape, along a patch [outputs, columns, 1, 1]."""
+        """The quantised weights: float32 in their own shape, or [outputs, columns, 1, 1] for blocks along a patch."""
         weights = binary16(self.weight)
         if self.patch:
             weights = weights.permute(0, 2, 3, 1).flatten(1)[:, :, None, None]
@@ -112,7 +113,7 @@ class BlockLayer(nn.Module):
         return self.geometry.product(x, weights, constant, 0.0)
 
     def _check(self, weights):
-        """Refuse sums that float64 may not hold: of the largest inputs, in the smallest units."""
+        """Refuse layers whose sums float64 may not hold, for the largest inputs and the smallest units."""
         unit = sum(fmt.e_min - (fmt.bits - 1) for fmt in (self.weights_format, self.input_format))
         with torch.no_grad():
             largest = weights.double().abs().flatten(1).sum(1).max().item() * 2.0**self.input_format.e_max
@@ -121,11 +122,11 @@ class BlockLayer(nn.Module):
                              "float64; use fewer bits or a smaller range of exponents")
 
     def parts(self) -> tuple[list, list]:
-        """What is trained: parameters of the layer, and of its quantiser."""
+        """Trained parameters: those of the layer; its quantisers have none."""
         return [self.weight, self.bias], []
 
     def lower(self, shape: tuple[int, ...]) -> BlockDense | BlockConv:
-        """The layer of the model, as `forward` computes it for inputs of this shape."""
+        """The layer of the model that computes what `forward` does, for inputs of this shape."""
         same = {
             "name": self.name, "weights": self.weight.detach().numpy(), "bias": self.bias.detach().numpy(),
             "weights_format": self.weights_format, "input_format": self.input_format, "block": self.block,
@@ -139,7 +140,7 @@ class BlockLayer(nn.Module):
 
 
 class BlockNetwork(QuantisedNetwork):
-    """A network whose layers are in block floating point. Arguments as for `QuantisedNetwork`, with a `BlockRecipe`."""
+    """A network whose layers are in block floating point. The recipe is a `BlockRecipe`; see `QuantisedNetwork`."""
 
     def _layer(self, node: Node, x: torch.Tensor, recipe: BlockRecipe) -> BlockLayer:
         return BlockLayer(node.module, x, recipe, node.name)

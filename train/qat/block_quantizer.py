@@ -1,4 +1,4 @@
-"""Numbers to blocks of mantissas under one exponent, as `golden.mvm.quantizer` has them, in float32.
+"""Quantisation of numbers to blocks of mantissas under one exponent, with the results of `golden.mvm.quantizer`.
 
 Source: numerics.md of the specification, block floating point.
 """
@@ -10,10 +10,10 @@ from torch.autograd import Function
 from torch.compiler import is_compiling
 from torch.nn import functional
 
-SIGNIFICAND = 23  #: Bits of a float32 below its exponent field.
+SIGNIFICAND = 23  #: Number of bits of a float32 below its exponent field.
 FIELD = 0xFF << SIGNIFICAND
 FIELD_OF_ONE = 127
-WIDEST = 11  #: Bits of a mantissa for which the largest binary16 and an infinity are the same.
+WIDEST = 11  #: Most bits of a mantissa for which the largest binary16 and an infinity give the same.
 
 
 def quantize_block(x: torch.Tensor, fmt: Format, block: int, axis: int = 1) -> torch.Tensor:
@@ -24,28 +24,28 @@ def quantize_block(x: torch.Tensor, fmt: Format, block: int, axis: int = 1) -> t
 
     Args:
         x:     float32[...]. A NaN counts as 0.
-        fmt:   Of a mantissa, of at most 11 bits.
-        block: Neighbours along the axis that share an exponent; the last ones may be fewer.
-        axis:  Counted from the first.
+        fmt:   Format of a mantissa, of at most 11 bits.
+        block: Number of neighbours along the axis that share an exponent. The last block may have fewer.
+        axis:  Axis along which blocks lie, 0 or more.
     """
     return _whole(_quantised(_cut(x, block, axis), fmt, axis + 1)[0], x, axis)
 
 
 def _cut(x: torch.Tensor, block: int, axis: int) -> torch.Tensor:
-    """Blocks, with zeros behind the last one."""
+    """The blocks of a tensor along an axis of their own; zeros fill the last one."""
     spare = -x.shape[axis] % block
     padded = functional.pad(x, (0, 0) * (x.dim() - 1 - axis) + (0, spare)) if spare else x
     return padded.unflatten(axis, (-1, block))
 
 
 def _whole(blocks: torch.Tensor, like: torch.Tensor, axis: int) -> torch.Tensor:
-    """What `_cut` has cut."""
+    """The tensor whose blocks `_cut` has made."""
     y, size = blocks.flatten(axis, axis + 1), like.shape[axis]
     return y if y.shape[axis] == size else y.narrow(axis, 0, size)
 
 
 def _quantised(blocks: torch.Tensor, fmt: Format, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Blocks along an axis, quantised, and 2**((bits - 1) - E)."""
+    """Quantised blocks along an axis, and the factor 2**((bits - 1) - E) of each."""
     if fmt.bits > WIDEST:
         raise ValueError(f"mantissas of {fmt.bits} bits: training in PyTorch takes at most {WIDEST}")
     if is_compiling():  # one loop for all, so that this costs little
@@ -60,7 +60,7 @@ def _numbers(x: torch.Tensor) -> torch.Tensor:
 
 
 def _rounded(blocks: torch.Tensor, fmt: Format, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`_quantised`, where a NaN stays one."""
+    """The results of `_quantised`, but a NaN stays a NaN."""
     below = FIELD_OF_ONE - 1  # 2**(E - 1) <= largest < 2**E
     fields = _fields(blocks, axis, fmt.rule).clamp(fmt.e_min + below << SIGNIFICAND, fmt.e_max + below << SIGNIFICAND)
     step = fields - (fmt.bits - 2 << SIGNIFICAND)
@@ -70,7 +70,7 @@ def _rounded(blocks: torch.Tensor, fmt: Format, axis: int) -> tuple[torch.Tensor
 
 
 def _fields(blocks: torch.Tensor, axis: int, rule: Rule) -> torch.Tensor:
-    """int32 exponent fields, in their place, of the largest magnitudes of blocks along an axis."""
+    """int32 exponent fields, in their bits of a float32, of the largest magnitudes of blocks along an axis."""
     size, neighbours = blocks.shape[axis], axis == blocks.dim() - 1
     if neighbours and is_compiling() and size < 32 and rule is Rule.FREXP:
         return _fields_by_sum(blocks)
@@ -86,7 +86,9 @@ def _fields(blocks: torch.Tensor, axis: int, rule: Rule) -> torch.Tensor:
 
 
 def _fields_by_sum(blocks: torch.Tensor) -> torch.Tensor:
-    """As `_fields` from 2**-25 to 2**25: 32**e is below a sum of fewer than 32 such powers, 32**(e + 1) above it.
+    """The results of `_fields` for magnitudes from 2**-25 to 2**25.
+
+    A sum of fewer than 32 powers 32**k, whose largest is 32**e, is at least 32**e and less than 32**(e + 1).
 
     Compiled, a sum of neighbours is faster than their maximum.
     """
@@ -97,7 +99,7 @@ def _fields_by_sum(blocks: torch.Tensor) -> torch.Tensor:
 
 
 class Blocks(Function):
-    """`quantize_block`; the gradient passes, except, if `stops`, to what is beyond the mantissas of its block."""
+    """`quantize_block` with a gradient, which passes. If `stops`, it is 0 for numbers that clip."""
 
     @staticmethod
     def forward(ctx, x, fmt, block, axis, stops=True):

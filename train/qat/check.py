@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 
 import torch
-from concord.train.bfp.recipe import BlockRecipe
-from concord.train.lib.methods import Recipe, Start, WeightMethod
-from concord.train.ptq.mmse import searchable
+from concord.train.lib.block_recipe import BlockRecipe
+from concord.train.lib.methods import Recipe, Start
 from concord.train.qat.graph import Kind, Node, nodes
-from concord.train.qat.weights import grid_of
 from torch import nn
 
 
 def layers(found: Sequence[Node], recipe: Recipe | BlockRecipe) -> dict[str, Node]:
-    """The nodes that get quantisers, by name.
+    """The nodes that get quantisers, by their names.
 
     Raises:
         ValueError: the recipe gives bits to a layer that is not there.
@@ -25,18 +23,19 @@ def layers(found: Sequence[Node], recipe: Recipe | BlockRecipe) -> dict[str, Nod
 
 def check(network: nn.Module, recipe: Recipe | BlockRecipe, shape: Sequence[int], classes: int | None = None, *,
           machine: bool = True):
-    """Refuse what would fail later.
+    """Refuse networks and recipes that would fail later.
 
     Args:
-        network: In FP32, trained or not.
-        shape:   Of one input.
-        classes: Of its answer, where that is known.
-        machine: Integers must be operands of a machine.
+        network: Network in FP32, trained or not.
+        recipe:  How it is to be quantised.
+        shape:   Shape of one input.
+        classes: Number of classes of its output, or None for any.
+        machine: Whether integers must be operands of a machine.
 
     Raises:
-        Unsupported: the network does what cannot be quantised.
-        ValueError: it does not take such inputs, it gives another number of classes, the recipe names a layer that
-            is not there, or a method cannot do a width.
+        Unsupported: an operation of the network cannot be quantised.
+        ValueError: the network does not take such inputs, it has another number of classes, the recipe names a layer
+            that is not there, or a method cannot do a width.
     """
     found = layers(nodes(network), recipe)
     for name, node in found.items() if isinstance(recipe, Recipe) else ():  # a BlockRecipe knows its own widths
@@ -47,20 +46,20 @@ def check(network: nn.Module, recipe: Recipe | BlockRecipe, shape: Sequence[int]
 def _check_bits(name: str, layer: nn.Module, recipe: Recipe, machine: bool):
     weights_bits, input_bits = recipe.bits_of(name)
     if weights_bits is not None:
-        grid = grid_of(recipe.weights, weights_bits, recipe.symmetric[0])
-        if machine and not 2 <= (width := grid.highest.bit_length() + 1) <= 16:
+        grid = recipe.weights.load().integers(weights_bits, recipe.symmetric[0])
+        if machine and not 2 <= (width := grid.bits) <= 16:
             raise ValueError(f"layer {name!r}: weights of {weights_bits} bits by {recipe.weights} multiply as integers "
                              f"of {width}, but a machine's operands have 2 to 16: choose another width")
-        if recipe.start is Start.PTQ and recipe.methods.weights is not WeightMethod.UNIFORM:
+        if recipe.start is Start.PTQ:
             shared = layer.weight[:recipe.methods.rows or None]
-            searchable(shared.numel(), grid, f"layer {name!r}: ")
+            recipe.methods.weights.load().check(shared.numel(), grid, f"layer {name!r}: ")
     if machine and input_bits is not None and not 2 <= input_bits <= 16:
         raise ValueError(f"layer {name!r}: inputs of {input_bits} bits, but a machine's operands have 2 to 16: choose "
                          "another width")
 
 
 def _check_shapes(network: nn.Module, shape: Sequence[int], classes: int | None):
-    """Whether the network takes such inputs; it is left in its mode."""
+    """Refuse inputs that the network does not take; the network is left in its mode."""
     training = network.training
     try:
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""How the rows of a convolution or dense layer meet its input, forward and back."""
+"""Products of a convolution or dense layer with its input, forward and backward."""
 
 from math import prod
 
@@ -11,10 +11,10 @@ _BACK, _NORM_BACK = torch.ops.aten.convolution_backward, torch.ops.aten.native_b
 
 
 class Geometry:
-    """The shape of a layer's work.
+    """The products of a layer: shape, stride, padding and groups.
 
     Args:
-        layer: nn.Conv2d or nn.Linear.
+        layer: The layer, nn.Conv2d or nn.Linear.
     """
 
     def __init__(self, layer: nn.Conv2d | nn.Linear):
@@ -23,17 +23,17 @@ class Geometry:
             self.stride, self.padding, self.groups = layer.stride[0], layer.padding[0], layer.groups
 
     def shaped(self, rows):
-        """Rows of weights as the layer's own; channels lie innermost, where convolutions are twice as fast."""
+        """Rows of weights in the layer's own shape. Channels lie innermost, where convolutions are twice as fast."""
         made = rows.view(self.shape)
         return made if self.dense else made.clone(memory_format=torch.channels_last)
 
     @property
     def columns(self) -> int:
-        """Products of a row."""
+        """Number of products of a row."""
         return prod(self.shape[1:])
 
     def product(self, x, weights, constant, border: float):
-        """Rows times inputs, plus a constant for each row; `border` lies around the input."""
+        """Rows times inputs, plus a constant for each row; the padding of the input has the value `border`."""
         if self.dense:
             return functional.linear(x, weights, constant)
         x, padding = self._bordered(x, border)
@@ -45,13 +45,13 @@ class Geometry:
         return x, self.padding
 
     def patches(self, x, border: float):
-        """What each place of a convolution sees, [groups, samples * places, columns]."""
+        """The patch of the input at each place of a convolution, [groups, samples * places, columns]."""
         padded = functional.pad(x, (self.padding,) * 4, value=border)
         seen = functional.unfold(padded, self.shape[2:], stride=self.stride)
         return seen.unflatten(1, (self.groups, -1)).permute(1, 0, 3, 2).flatten(1, 2)
 
     def product_back(self, gradient, x, weights, border: float, wanted: tuple[bool, bool, bool]):
-        """Gradients of the input, the weights and a constant for each row, those that are wanted."""
+        """Gradients of the input, of the weights and of the constant of each row, or None for those not wanted."""
         if self.dense:
             return (gradient @ weights if wanted[0] else None, gradient.T @ x if wanted[1] else None,
                     gradient.sum(0) if wanted[2] else None)
@@ -65,7 +65,7 @@ class Geometry:
     def scaled(self, x, weights, scale, constant, border: float, norm: Normalisation | None) -> tuple:
         """Rows times inputs times a scale for each row, plus a constant, and what `scaled_back` needs besides.
 
-        With `norm`, scale and constant are the deviation and mean that the batch's products are brought to.
+        With `norm`, the products of the batch are normalised: scale and constant are their new deviation and mean.
         """
         if norm:
             sums = self.product(x, weights, None, border)
@@ -79,7 +79,7 @@ class Geometry:
         return self.product(x, made, constant, border), made
 
     def scaled_back(self, gradient, x, weights, scale, border: float, norm: Normalisation | None, kept, wanted):
-        """Gradients of the input and the weights, where they are wanted, of the scale and of the constant."""
+        """Gradients of the input and of the weights, where they are wanted, of the scale and of the constant."""
         if norm:
             sums, *statistics = kept
             gradient, of_scale, of_constant = _NORM_BACK(

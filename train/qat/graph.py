@@ -1,4 +1,4 @@
-"""What a PyTorch network computes, as a list of the operations that can be quantised."""
+"""PyTorch networks as lists of operations that can be quantised."""
 
 import operator
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from torch import fx, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-#: What `Node.sources` calls the network's input.
+#: Name of the network's input in `Node.sources`.
 INPUT = ""
 
 
 class Kind(StrEnum):
-    """What a node does."""
+    """Operation of a node."""
 
     LAYER = "layer"  #: a convolution or dense layer
     RELU = "relu"
@@ -28,16 +28,16 @@ class Kind(StrEnum):
 
 @dataclass(slots=True)
 class Node:
-    """One operation.
+    """One operation of a network.
 
     Attributes:
-        name:    Unique; from the module or the operation.
-        kind:    What it does.
-        sources: Names of the nodes (or INPUT) that it takes.
-        module:  With its parameters, where it has some.
-        relu:    Whether a relu follows that nobody else precedes.
-        norm:    Mean and deviation, float64[rows], of what a layer makes, where batch normalisation told them.
-        fold:    float64[rows], by what batch normalisation multiplied the rows of a layer's weights.
+        name:    Unique name, from the module or the operation.
+        kind:    What the operation does.
+        sources: Names of the nodes, or INPUT, whose results are its inputs.
+        module:  Module with its parameters, or None for a function.
+        relu:    Whether a relu is the only reader of its result; the relu is then part of this node.
+        norm:    Mean and deviation, float64[rows], of a layer's results, if batch normalisation was folded into it.
+        fold:    float64[rows], the factor by which batch normalisation multiplied each row of the layer's weights.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Node:
 MODULES = {
     nn.Conv2d: Kind.LAYER, nn.Linear: Kind.LAYER, nn.ReLU: Kind.RELU, nn.MaxPool2d: Kind.MAX,
     nn.AvgPool2d: Kind.AVERAGE, nn.AdaptiveAvgPool2d: Kind.AVERAGE}
-#: In evaluation these pass their input on.
+#: Modules whose result is their input in evaluation.
 PASSING = (nn.Identity, nn.Dropout, nn.Dropout2d, nn.Flatten)
 FUNCTIONS = {
     functional.relu: Kind.RELU, torch.relu: Kind.RELU, "relu": Kind.RELU, operator.add: Kind.ADD,
@@ -61,17 +61,17 @@ FLATTENING = (torch.flatten, "flatten")
 
 
 class Unsupported(ValueError):
-    """Operations that cannot be quantised, a line for each."""
+    """A network has operations that cannot be quantised; the message has a line for each."""
 
 
 def nodes(network: nn.Module) -> list[Node]:
-    """The operations of a network: batch normalisation folded into the layer before it, relus joined to what is before.
+    """The operations of a network: batch normalisation is folded into the layer before it, and relus into their node.
 
     Args:
-        network: Its forward takes one tensor. It is left as it is.
+        network: Network whose forward takes one tensor. It is not changed.
 
     Raises:
-        Unsupported: it does what cannot be quantised; a sentence for each place, before any slow work starts.
+        Unsupported: some operations cannot be quantised; there is a sentence for each, before any slow work starts.
     """
     network = deepcopy(network).eval()
     modules = dict(network.named_modules())
@@ -91,7 +91,7 @@ def nodes(network: nn.Module) -> list[Node]:
 
 
 def _take(node: fx.Node, modules: dict, found: list[Node], passed: dict[str, str]) -> str | None:
-    """Put one traced node into `found`, or what it passes on into `passed`; what is in the way."""
+    """Add one traced node to `found`, or its source to `passed`; return why it cannot be quantised, or None."""
     sources = tuple(passed[source.name] for source in node.all_input_nodes)
     module = modules.get(node.target) if node.op == "call_module" else None
     name = str(node.target).replace(".", "_") if module is not None else node.name
@@ -122,7 +122,7 @@ def _unknown(node: fx.Node, module: nn.Module | None) -> str:
 
 
 def _function(node: fx.Node) -> Kind | None:
-    """What a function or method of tensors does."""
+    """The operation of a function or a method of tensors, or None if it has no quantised form."""
     if node.op not in ("call_function", "call_method"):
         return None
     kind = FUNCTIONS.get(node.target)
@@ -132,7 +132,7 @@ def _function(node: fx.Node) -> Kind | None:
 
 
 def _options(module: nn.Module | None) -> str | None:
-    """What of a module's options cannot be quantised."""
+    """Which options of a module cannot be quantised and what to use instead, or None."""
     match module:
         case nn.Conv2d():
             same = all(len(set(pair)) == 1 for pair in (module.stride, module.padding))
@@ -150,7 +150,7 @@ def _options(module: nn.Module | None) -> str | None:
 
 
 def _fold(node: fx.Node, norm: nn.Module, source: str, found: list[Node], passed: dict[str, str]) -> str | None:
-    """Batch normalisation becomes a part of the layer before it."""
+    """Fold batch normalisation into the layer before it; return why that cannot be done, or None."""
     before = next((other for other in found if other.name == source), None)
     users = len(node.all_input_nodes[0].users)
     if before is None or before.kind is not Kind.LAYER or users > 1:
@@ -166,10 +166,10 @@ def _fold(node: fx.Node, norm: nn.Module, source: str, found: list[Node], passed
 
 
 def _joined(found: list[Node]) -> list[Node]:
-    """Relus joined to what they follow.
+    """The nodes with each relu as part of the node before it.
 
     Raises:
-        Unsupported: a relu follows what is used without it too.
+        Unsupported: a node before a relu has another reader, too.
     """
     kept, renamed = [], {}
     for node in found:
@@ -185,5 +185,5 @@ def _joined(found: list[Node]) -> list[Node]:
 
 
 def users(found: Iterable[Node], name: str) -> list[Node]:
-    """The nodes that take what one makes."""
+    """The nodes that read the result of the node `name`."""
     return [node for node in found if name in node.sources]

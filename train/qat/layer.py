@@ -9,10 +9,11 @@ from concord.golden.mvm.overflow import wrap
 from concord.model import lowering
 from concord.model.arithmetic.integer import largest_sum
 from concord.spec.formats import Format
-from concord.train import ptq
 from concord.train.lib.methods import Recipe
 from concord.train.lib.straight_through import FLOAT32_EXACT, binary16
-from concord.train.qat.activations import Activations
+from concord.train.ptq import quantise
+from concord.train.ptq.search import quantised
+from concord.train.qat.activations import Activations, activations
 from concord.train.qat.affine import affine, total
 from concord.train.qat.geometry import Geometry
 from concord.train.qat.loss import Loss
@@ -22,24 +23,27 @@ from torch import nn
 
 
 class QuantisedLayer(nn.Module):
-    """gain * (weights x codes) + constant, from its input in real units or in steps of its code to real units, or to
-    the steps of the layer behind.
+    """gain * (weights x codes) + constant.
+
+    The input is in real units or in steps of the layer's code. The result is in real units or in steps of the code of
+    the next layer.
 
     Args:
-        layer:  nn.Conv2d or nn.Linear, batch normalisation folded in.
-        seen:   float32[samples, ...], its inputs for a calibration set.
-        recipe: How it is quantised.
-        name:   For its bits, and for people.
-        norm, fold: As in `graph.Node`.
+        layer:  nn.Conv2d or nn.Linear, with batch normalisation folded in.
+        seen:   float32[samples, ...], the inputs of the layer for a calibration set.
+        recipe: How the layer is quantised.
+        name:   Name of the layer, for its bits and for messages.
+        norm:   Mean and deviation of the layer's results, see `graph.Node`.
+        fold:   Factor of batch normalisation in each row of the weights, see `graph.Node`.
 
     Attributes:
-        weights:  None where they stay in FP32.
-        inputs:   None where they stay in FP32.
-        after:    The layer whose steps it answers in, or None for real units.
-        in_steps: Whether its input arrives in steps of its code.
-        relu:     Applied to the result in real units.
-        loss:     What quantisation costs.
-        sum_bits: Of an accumulator that wraps, in the machine's arithmetic; None for one that holds every sum.
+        weights:  Quantiser of the weights, or None where they stay in FP32.
+        inputs:   Quantiser of the inputs, or None where they stay in FP32.
+        after:    Layer in whose steps the result is, or None for real units.
+        in_steps: Whether the input arrives in steps of the code.
+        relu:     Whether a relu is applied to the result in real units.
+        loss:     Loss by quantisation.
+        sum_bits: Bits of an accumulator that wraps, in the machine's arithmetic; None for one that holds every sum.
     """
 
     def __init__(
@@ -56,7 +60,7 @@ class QuantisedLayer(nn.Module):
         weights_bits, input_bits = recipe.bits_of(name)
         rows, samples = real.flatten(1).numpy(), seen.flatten(1).numpy()
         self.weights = None if weights_bits is None else weights(rows, weights_bits, recipe, fold)
-        self.inputs = None if input_bits is None else Activations(samples, input_bits, recipe)
+        self.inputs = None if input_bits is None else activations(samples, input_bits, recipe)
         if self.weights is None:
             self.weight = nn.Parameter(real.float(), requires_grad=not recipe.frozen)
         self.constant = nn.Parameter(bias)
@@ -69,7 +73,7 @@ class QuantisedLayer(nn.Module):
 
     @property
     def lost(self) -> str:
-        """What quantisation costs, in words."""
+        """Loss by quantisation, in words."""
         return str(self.loss)
 
     def _loss(self, rows, samples) -> Loss:
@@ -77,21 +81,21 @@ class QuantisedLayer(nn.Module):
         if self.weights:
             integers, gain = (part.detach().numpy() for part in self.weights())
             made = gain[:, None] * integers
-            found["weights"] = ptq.decibels(rows, made)
+            found["weights"] = quantise.decibels(rows, made)
         if self.inputs:
             b, m = self.inputs.saturation.item(), self.inputs.offset.item()
-            found["inputs"] = ptq.decibels(samples, ptq.quantised(samples, b, m, self.inputs.levels))
+            found["inputs"] = quantise.decibels(samples, quantised(samples, b, m, self.inputs.levels))
             found["clipped"] = float(np.mean((samples < m) | (samples > m + b)))
         return Loss(**found)
 
     def answer_in(self, after: "QuantisedLayer"):
-        """Answer in the steps of the layer behind, whose clip at 0 is the relu."""
+        """Give results in steps of the next layer, whose clip at 0 is the relu."""
         self.relu = False
         object.__setattr__(self, "after", after)  # not a part of this module
         after.in_steps = True
 
     def forward(self, x: torch.Tensor, lowered: bool = False):
-        """Real numbers behind every quantiser, or, `lowered`, the machine's."""
+        """The result in real numbers, or in the machine's arithmetic if `lowered`."""
         if self.geometry.dense:
             x = x.flatten(1)
         return self._lowered(x) if lowered else self._real(x)
@@ -133,7 +137,7 @@ class QuantisedLayer(nn.Module):
         return torch.relu(y) + 0.0 if self.relu else y
 
     def _bounds(self, integers):
-        """start, p, and whether float32 holds every sum."""
+        """Start values and p of the lowering, and whether float32 holds every sum."""
         codes = integers.detach().flatten(1).numpy()
         fmt = self.input_format
         start = lowering.start_values(codes, fmt, True)
@@ -141,21 +145,21 @@ class QuantisedLayer(nn.Module):
             codes, start, lowering.largest_code(fmt, True)) < FLOAT32_EXACT
 
     def _behind(self):
-        """Step and offset of what the result is measured in."""
+        """Step and offset of the unit of the result."""
         return _units(self.after and self.after.inputs)
 
     def folded(self, gain: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Gain and constant of each row, normalisation folded in; `total` sums a row's integers."""
+        """Gain and constant of each row with normalisation folded in; `total` is the sum of the integers of a row."""
         return self.norm.fold(self.constant, total, *_units(self.inputs)) if self.norm else (gain, self.constant)
 
     def _rows(self):
-        """Integers, in the layer's own shape, and what they are worth in each row."""
+        """Integers in the layer's own shape, and the gain of each row."""
         integers, gain = self.weights() if self.weights else (
             self.weight, torch.ones(len(self.constant), dtype=torch.float64))
         return self.geometry.shaped(integers), gain
 
     def _codes(self, x):
-        """What enters the machine's product."""
+        """The codes that enter the machine's product."""
         if not self.in_steps:
             step, offset = self.inputs.step, self.inputs.offset
             x = binary16(x * binary16(1 / step))
@@ -164,7 +168,7 @@ class QuantisedLayer(nn.Module):
         return self.inputs.codes(x)
 
     def _border(self) -> float:
-        """What a real zero around the input becomes."""
+        """The code of a real zero in the padding of the input."""
         if self.geometry.dense or not self.geometry.padding or not self.inputs or self.inputs.offset == 0:
             return 0.0
         with torch.no_grad():
@@ -173,7 +177,7 @@ class QuantisedLayer(nn.Module):
 
     @property
     def input_format(self) -> Format:
-        """Of the codes.
+        """Format of the codes of the input.
 
         Raises:
             ValueError: no machine has operands as wide.
@@ -185,19 +189,19 @@ class QuantisedLayer(nn.Module):
 
     @property
     def weights_format(self) -> Format:
-        """Of the integers."""
+        """Format of the integers of the weights."""
         grid = self.weights.grid
-        return Format(bits=grid.highest.bit_length() + 1, symmetric=grid.lowest == -grid.highest)
+        return Format(bits=grid.bits, symmetric=grid.lowest == -grid.highest)
 
     def patches(self, x: torch.Tensor) -> torch.Tensor:
-        """Unsigned codes float32[groups, samples * places, columns] that rows meet in the machine, those of the border
-        among them, for an input of `forward`."""
+        """Unsigned codes float32[groups, samples * places, columns] that rows multiply in the machine, for an input of
+        `forward`. The codes of the padding are among them."""
         if self.geometry.dense:
             return self._codes(x.flatten(1))[None]
         return self.geometry.patches(self._codes(x), self._border())
 
     def parts(self) -> tuple[list, list]:
-        """What is trained: parameters of the layer, and those of its quantiser of inputs that want to go slowly."""
+        """Trained parameters: those of the layer, and those of its quantiser of inputs with a lower learning rate."""
         own_pace = self.inputs and not self.inputs.learned_step
         slow = [p for p in self.inputs.parameters() if p.requires_grad] if own_pace else []
         apart = {id(p) for p in slow}
@@ -205,7 +209,7 @@ class QuantisedLayer(nn.Module):
 
 
 def _units(quantiser: Activations | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Step and offset, float64, of a quantiser's codes; those of real units where there is none."""
+    """Step and offset, float64, of the codes of a quantiser; 1 and 0 where there is none."""
     if quantiser:
         return quantiser.step, quantiser.offset.double()
     return torch.ones((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What quantisation costs a layer before training."""
+"""The loss of a layer by quantisation, before training."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ class Loss:
     """Signal to quantisation noise in decibels, None for what stays in FP32.
 
     Attributes:
-        weights: Of the weights.
-        inputs:  Of what enters, on the calibration set.
-        clipped: Share of that which lies outside the quantiser's range.
+        weights: Signal to noise of the weights.
+        inputs:  Signal to noise of the layer's inputs, on the calibration set.
+        clipped: Share of those inputs that lie outside the quantiser's range.
     """
 
     weights: float | None = None

@@ -25,17 +25,17 @@ class QuantisedNetwork(nn.Module):
     """A network whose layers are behind quantisers.
 
     Args:
-        network: Of supported layers, trained in FP32; it is left as it is.
+        network: Network of supported layers, trained in FP32. It is not changed.
         images:  float32[samples, ...], the calibration set.
         recipe:  How layers are quantised.
 
     Attributes:
-        nodes:  Its operations.
-        layers: Those with quantisers, by name.
-        recipe: As given.
+        nodes:  Operations of the network.
+        layers: Layers with quantisers, by name.
+        recipe: How layers are quantised.
 
     Raises:
-        Unsupported: the network does what cannot be quantised.
+        Unsupported: an operation of the network cannot be quantised.
         ValueError: a method cannot do a width.
     """
 
@@ -56,14 +56,14 @@ class QuantisedNetwork(nn.Module):
         self._join()
 
     def _layer(self, node: Node, x: torch.Tensor, recipe: Recipe) -> nn.Module:
-        """What a convolution or dense layer becomes, for its inputs x."""
+        """The quantised layer of a convolution or dense layer, for its inputs x."""
         made = QuantisedLayer(node.module, x, recipe, node.name, node.norm, node.fold)
         if recipe.input_kept and INPUT in node.sources:
             made.inputs.requires_grad_(False)
         return made
 
     def _join(self):
-        """Let a layer answer in the steps of the one behind it, where nobody else reads it."""
+        """Let each layer give its result in steps of the next layer, if no other node reads it."""
         for node in self.nodes:
             if node.kind is not Kind.LAYER:
                 continue
@@ -81,8 +81,13 @@ class QuantisedNetwork(nn.Module):
         return self.trace(x, lowered)[self.nodes[-1].name]
 
     def trace(self, x: torch.Tensor, lowered: bool = False, before: str = "") -> dict[str, torch.Tensor]:
-        """What every node makes, by name; `lowered` as in `QuantisedLayer.forward`; only of those before one of them,
-        where it is named."""
+        """The result of every node, by name.
+
+        Args:
+            x:       float32[samples, ...], the network's input.
+            lowered: Whether to compute in the machine's arithmetic, rather than in real numbers.
+            before:  Name of the node before which to stop; empty for all nodes.
+        """
         made = {INPUT: x}
         for node in self.nodes:
             if node.name == before:
@@ -95,23 +100,23 @@ class QuantisedNetwork(nn.Module):
         return made
 
     def codes(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """What the rows of a layer meet in the machine, as `QuantisedLayer.patches` lays it out."""
+        """The codes that the rows of a layer multiply in the machine, see `QuantisedLayer.patches`."""
         (source,) = next(node.sources for node in self.nodes if node.name == name)
         return self.layers[name].patches(self.trace(x, True, before=name)[source])
 
     def bound(self):
-        """Keep the quantisers legal."""
+        """Keep the parameters of the quantisers in their ranges."""
         for layer in self.layers.values():
             if layer.inputs:
                 layer.inputs.bound()
 
     def groups(self, rate: float) -> list[dict]:
-        """Parameters with their learning rates."""
+        """Groups of parameters with their learning rates."""
         fast, slow = ([p for layer in self.layers.values() for p in layer.parts()[i]] for i in (0, 1))
         return [{"params": fast, "lr": rate}] + ([{"params": slow, "lr": rate * QUANTISER_RATE}] if slow else [])
 
     def lower(self, ranges: dict[str, dict] | None = None) -> tuple[tuple[Layer, ...], dict[str, tuple[str, ...]]]:
-        """The layers of the quantised model, and what enters those that do not just take the one before."""
+        """The layers of the quantised model, and the sources of those that do not just read the layer before them."""
         layers = tuple(self._lower(node, (ranges or {}).get(node.name, {})) for node in self.nodes)
         previous, sources = INPUT, {}
         for node in self.nodes:
@@ -130,7 +135,7 @@ class QuantisedNetwork(nn.Module):
 
 
 def lower_layer(layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> Dense | Conv:
-    """One layer of the model, as `QuantisedLayer.forward` computes it."""
+    """The layer of the model that computes what `QuantisedLayer.forward` does."""
     with torch.no_grad():
         integers, gain = layer.weights()
         s_out, m_out = layer._behind()
@@ -150,7 +155,7 @@ def lower_layer(layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> 
 
 
 def convolution(dense: Dense, geometry, shape: tuple[int, ...], border: int) -> Conv:
-    """A convolution whose patches meet a dense layer's rows."""
+    """The convolution whose rows are those of a dense layer."""
     per_channel = {name: None if getattr(dense, name) is None else np.full(shape[0], getattr(dense, name)[0])
                    for name in ("quant_scale", "quant_offset")}
     same = ("name", "weights_format", "input_format", "unsigned", "start", "p", "scale", "offset", "activation",

@@ -1,4 +1,4 @@
-"""Batch normalisation that stays under training, and folds into a row's scale and constant: integers stay as they are.
+"""Batch normalisation that stays under training. It folds into scale and constant of a row, and integers do not change.
 
 Source: S0; Ioffe and Szegedy, 2015.
 """
@@ -6,26 +6,25 @@ Source: S0; Ioffe and Szegedy, 2015.
 import torch
 from torch import nn
 
-#: Added to the variance of sums, which are of integers or of real weights.
+#: Added to the variance of the sums, which are sums of integers or of real weights.
 EPSILON = 1e-5
-#: Share of a batch in the running statistics.
+#: Weight of a batch in the running statistics.
 MOMENTUM = 0.1
 
 
 class Normalisation(nn.Module):
     """y = gain * (spread * (sum - mean) / deviation + centre) + constant, for sums of integer weights and codes.
 
-    Under training mean and deviation are those of a batch, which move the running ones.
+    Under training, mean and deviation are those of a batch, and the running statistics follow them. With the running
+    statistics from which training starts, y is gain * (step * sum + offset * total) + constant to the bit, which is the
+    result of the folded network.
 
-    With the running mean and deviation from which it starts, that is gain * (step * sum + offset * total) + constant to
-    the bit: what the folded network computes.
-
-    Its gain is a parameter of its own: a change of the integers' worth is normalised away.
+    The gain is a parameter of its own, since a change of the real value of an integer is normalised away.
 
     Args:
-        gain, constant, total: float64[rows] of the folded layer; `total` sums a row's integers.
-        step, offset:          Of the codes of its input.
-        mean, deviation:       float64[rows], of y over the data.
+        gain, constant, total: float64[rows] of the folded layer; `total` is the sum of the integers of a row.
+        step, offset:          Step and offset of the codes of the layer's input.
+        mean, deviation:       float64[rows], mean and deviation of y over the data.
     """
 
     def __init__(self, gain, constant, total, step: float, offset: float, mean, deviation):
@@ -41,7 +40,7 @@ class Normalisation(nn.Module):
 
     @property
     def gain(self) -> torch.Tensor:
-        """float64[rows], in place of that of a layer without normalisation."""
+        """float64[rows], which takes the place of the gain of a layer without normalisation."""
         return self.start * (1 + self.change.double())
 
     def _deviation(self):
@@ -50,7 +49,7 @@ class Normalisation(nn.Module):
     def fold(self, constant, total, step, offset) -> tuple[torch.Tensor, torch.Tensor]:
         """Gain and constant, float64[rows], of a layer without normalisation, by the running statistics.
 
-        Those were taken in the present step, so it has no gradient here.
+        The running statistics belong to the present step of the codes, so the step has no gradient here.
         """
         gain, step, offset = self.gain, step.detach(), offset.detach()
         folded = gain * (self.spread / (step * self._deviation()))

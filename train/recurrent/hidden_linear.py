@@ -8,8 +8,8 @@ import torch
 from concord.model import lowering
 from concord.model.layers.dense import Dense
 from concord.spec.formats import Format
-from concord.train import ptq
 from concord.train.lib.straight_through import Product, Round, binary16, plain
+from concord.train.ptq import quantise as ptq
 from torch import nn
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from concord.model.layer_overflow import Widths
 from concord.model.model import Model
-from concord.train.bfp.recipe import BlockRecipe
 from concord.train.lib import fp32_file
+from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.data import PIXELS
 from concord.train.lib.export import finish
 from concord.train.lib.factory import build
@@ -20,10 +20,10 @@ from concord.train.overflow.predictor import settled
 from concord.train.qat.block import BlockNetwork
 from concord.train.qat.check import check
 from concord.train.qat.network import QuantisedNetwork
-from concord.train.runs.compare import BATCH, CALIBRATION, Images, trained
+from concord.train.runs.image_training import BATCH, CALIBRATION, Images, trained
 from concord.train.runs.training import train_quantised
 
-#: All layers in 4 bits, from PTQ.
+#: Recipe with all layers in 4 bits, from PTQ.
 W4A4 = Recipe()
 
 
@@ -44,14 +44,14 @@ def train_image(
     """Train a network on images, quantise it, and write the model.
 
     Args:
-        network: Of `networks.NETWORKS`, or module:callable.
-        recipe:  How it is quantised.
-        epochs:  Of FP32 training, of QAT, and of QAT in the machine's arithmetic.
-        fp32:    Where the FP32 network's parameters are written to.
-        Others:  As in `train.runs.mlp.train_mlp`.
+        network: A name in `networks.NETWORKS`, or module:callable.
+        recipe:  How the network is quantised.
+        epochs:  Epochs of FP32 training, of QAT, and of QAT in the machine's arithmetic.
+        fp32:    File to which the parameters of the FP32 network are written, or None.
+        Others:  See `train.runs.mlp.train_mlp`.
 
     Raises:
-        Unsupported: the network does what cannot be quantised.
+        Unsupported: an operation of the network cannot be quantised.
         ValueError: the data are missing, a value left the range of binary16, a method cannot do a width, or a sum
             cannot be made to fit.
     """

@@ -18,12 +18,12 @@ from concord.model.lowering import binary16, recorded
 from concord.model.model import Model
 from concord.spec.activation import Activation
 from concord.spec.formats import Format
-from concord.train.bfp.parameters import Arm
-from concord.train.bfp.tensor_network import Network, batch, float_network, inputs, network, start
+from concord.train.bfp.parameters import UpdateRule
+from concord.train.bfp.tensor_network import Network, batch, float_network, initial_values, inputs, network
 from concord.train.lib import data
 from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, batches, cross_entropy, fit, reproducible, silent
-from concord.train.lib.observer import Observer, Row
+from concord.train.lib.observer import EpochRecord, Observer
 
 #: Operands of the preset `trainer`: mantissas as training leaves them.
 EIGHT_BITS = Format(bits=8, e_min=-11, e_max=4)
@@ -38,8 +38,10 @@ def layers(sizes: Sequence[int]) -> tuple[tensor_network.Layer, ...]:
 
 def block_dense(name: str, weight: Parameters, bias: Parameters, weights_format: Format, input_format: Format,
                 block: int, activation: Activation) -> BlockDense:
-    """A layer of the model: the mantissas of training, under the one exponent that they have. What they are worth is
-    recorded as its real numbers, so that a report can tell what activations lose.
+    """A layer of the model with the mantissas of training, under their one exponent.
+
+    The values of the mantissas are recorded as the real numbers of the layer, so that a report can tell the loss by
+    quantised activations.
 
     Raises:
         ValueError: the exponent is none of the format, or a bias is not a binary16 number.
@@ -47,27 +49,27 @@ def block_dense(name: str, weight: Parameters, bias: Parameters, weights_format:
     if not weights_format.e_min <= weight.exponent <= weights_format.e_max:
         raise ValueError(f"layer {name!r}: its weights ended with exponent {weight.exponent}, which the format "
                          f"{weights_format.e_min}..{weights_format.e_max} does not have; choose a wider format")
-    rows, columns = weight.mantissas.shape
+    records, columns = weight.mantissas.shape
     bits = binary16(bias.values, f"layer {name!r}, bias")
     if (bits.view(np.float16) != bias.values).any():
         raise ValueError(f"layer {name!r}: its biases are too small for binary16")
     return BlockDense(
         name=name, weights_format=weights_format, input_format=input_format, block=block,
         mantissas=weight.mantissas.astype(np.int16),
-        exponents=np.full((rows, -(-columns // block)), weight.exponent, np.int8), bias=bits, activation=activation,
+        exponents=np.full((records, -(-columns // block)), weight.exponent, np.int8), bias=bits, activation=activation,
         real=recorded({"weights": weight.values, "bias": bias.values}))
 
 
 def train_network(net: Network, images: torch.Tensor, labels: np.ndarray, *, epochs: int, rate: float, seed: int,
                   progress: Progress) -> None:
-    """Run batches through the network, the learning rate falling along a half cosine from epoch to epoch."""
+    """Train on batches, with a learning rate that falls along a half cosine from epoch to epoch."""
     x, generator = inputs(images), torch.Generator().manual_seed(seed)
     for epoch in range(epochs):
         now = Rates(learning_rate=rate * (1 + np.cos(np.pi * epoch / epochs)) / 2)
         for parameter in net.parameters.values():
-            parameter.learning_rate = now.learning_rate_block
+            parameter.learning_rate = now.learning_rate_tensor
         losses = [net.step(batch(x, index), labels[index.numpy()]) for index in batches(len(labels), BATCH, generator)]
-        Observer.of(progress).write(Row(
+        Observer.of(progress).write(EpochRecord(
             phase="lazy update", epoch=epoch + 1, step=(epoch + 1) * len(losses), rate=now.learning_rate,
             loss=float(np.mean(losses))))
         progress("lazy update", epoch + 1, epochs, f"loss {np.mean(losses):.3f}")
@@ -92,11 +94,11 @@ def train_lazy_mlp(
     """Train an MLP on images in 8-bit mantissas and 16-bit residuals, and write the model.
 
     Args:
-        block:    Native dimension of the machine that is to run it.
-        epochs:   Of training, for this network and for the FP32 network it is compared with.
+        block:    Native dimension of the machine that is to run the model.
+        epochs:   Epochs of training, for this network and for the FP32 network it is compared with.
         rate:     Learning rate at the start.
-        momentum: Kept in 16-bit mantissas.
-        Others:   As in `train.runs.mlp.train_mlp`.
+        momentum: Momentum, which is kept in 16-bit mantissas.
+        Others:   See `train.runs.mlp.train_mlp`.
 
     Raises:
         ValueError: the data are missing, or a parameter left the range of the machine's formats.
@@ -106,7 +108,7 @@ def train_lazy_mlp(
     reproducible(seed)
     images, x = floats(train.inputs), floats(test.inputs)
     plan = layers((images.shape[1], *hidden, len(train.classes)))
-    values = start(plan, seed)
+    values = initial_values(plan, seed)
     real = float_network(plan)
     real.load_state_dict({name: torch.from_numpy(value).float() for name, value in values.items()})
     optimiser = torch.optim.SGD(real.parameters(), lr=rate, momentum=momentum)
@@ -114,12 +116,12 @@ def train_lazy_mlp(
     fit(phase="FP32 training, to compare", net=real,
         loss=lambda index: cross_entropy(real(images[index]), labels[index]),
         optimiser=optimiser, count=len(labels), batch=BATCH, epochs=epochs, seed=seed, progress=progress)
-    net = network(plan, Arm.LAZY, Rates(learning_rate=rate, momentum=momentum), values=values)
+    net = network(plan, UpdateRule.LAZY, Rates(learning_rate=rate, momentum=momentum), values=values)
     train_network(net, images, train.labels, epochs=epochs, rate=rate, seed=seed, progress=progress)
     trained = {name: kept.kept.golden() for name, kept in net.parameters.items()}
     with torch.no_grad():
         fp32 = real(x)
-    logits = torch.from_numpy(net.forward(inputs(x)).block().values)
+    logits = torch.from_numpy(net.forward(inputs(x)).golden().values)
     return finish(
         out,
         model_layers(plan, trained, weights_format, input_format, block),
@@ -138,7 +140,7 @@ def train_lazy_mlp(
 
 def model_layers(plan, trained: dict[str, Parameters], weights_format: Format, input_format: Format,
                  block: int) -> tuple[BlockDense, ...]:
-    """The layers of the model, relu joined to the layer before it."""
+    """The layers of the model, each with the relu that follows it."""
     names = [name for name, _ in tensor_network.named(plan)]
     titles = [f"hidden{index + 1}" for index in range(len(names) - 1)] + ["output"]
     return tuple(

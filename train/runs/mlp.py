@@ -40,7 +40,7 @@ class Float(nn.Sequential):
 
     @property
     def linear(self) -> dict[str, nn.Linear]:
-        """Its layers by name."""
+        """The linear layers by name."""
         return {name: part for name, part in self.named_children() if isinstance(part, nn.Linear)}
 
 
@@ -83,19 +83,19 @@ def train_mlp(
 
     Args:
         out:            The model file.
-        seed:           Of every random choice.
-        folder:         Of training and test images; Fashion-MNIST by default.
+        seed:           Seed of every random choice.
+        folder:         Folder of training and test images; Fashion-MNIST by default.
         hidden:         Sizes of the hidden layers.
-        weights_format: Of the weights.
-        input_format:   Of the activations.
+        weights_format: Format of the weights.
+        input_format:   Format of the activations.
         block:          None for integer mode; else the native dimension for block floating point, without retraining.
         methods:        How the FP32 network is quantised before QAT.
-        epochs:         Of FP32 training, of QAT, and of QAT in the machine's arithmetic.
+        epochs:         Epochs of FP32 training, of QAT, and of QAT in the machine's arithmetic.
         accumulator:    Bits of the machine's accumulator: ranges follow the overflows of serial sums on the calibration
             set, after PTQ and after each epoch of QAT, so that none is left. None counts nothing.
-        samples:        Train on the first ones only.
-        command:        Recorded in the model.
-        progress:       Called as training goes on.
+        samples:        Number of training samples to use, the first ones; None for all.
+        command:        Command line that the model records.
+        progress:       Shows steps of training.
 
     Raises:
         ValueError: the data are missing, a value left the range of binary16, or a sum cannot be made to fit.
@@ -137,7 +137,7 @@ def _train_integers(
     qat: QuantisedNetwork, images, labels, x, widths: Widths | None, *, seed: int, epochs: tuple[int, int],
     progress: Progress,
 ) -> tuple[torch.Tensor, torch.Tensor, str]:
-    """Train behind quantisers: the outputs for x in real numbers and in the machine's, and what was done, in words."""
+    """Train behind quantisers; return the outputs for x in real numbers and lowered, and the method in words."""
     for name, layer in qat.layers.items():
         progress(f"PTQ {name}:", 1, 1, layer.lost)
     predictor = None if widths is None else settled(qat, images[:CALIBRATION], widths, progress)

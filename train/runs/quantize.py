@@ -21,17 +21,17 @@ from concord.train.lib.methods import Recipe
 from concord.train.lib.networks import CLASSES, SHAPE
 from concord.train.qat.check import check
 from concord.train.qat.network import QuantisedNetwork
-from concord.train.runs.compare import CALIBRATION, MEASURED, Images
+from concord.train.runs.image_training import CALIBRATION, MEASURED, Images
 from torch import nn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Trained:
-    """A network in FP32, and what is known of its inputs.
+    """A network in FP32, and samples of its inputs.
 
     Attributes:
-        name:   For people.
-        net:    In evaluation.
+        name:   Name of the network.
+        net:    Network in evaluation mode.
         inputs: float32[samples, ...], the calibration set.
         images: Those that it was trained on and is tested with, if they are the built-in ones.
     """
@@ -61,17 +61,17 @@ def samples(path: Path) -> torch.Tensor:
 def trained(
     network: str, parameters: Path, recipe: Recipe, calibration: Path | None = None, folder: Path | None = None
 ) -> Trained:
-    """A network with its FP32 parameters, and what to calibrate it with.
+    """A network with its FP32 parameters, and its calibration set.
 
     Args:
-        network:     As `factory.build` knows it.
-        parameters:  A file as `fp32_file` writes it.
-        recipe:      How it is to be quantised.
-        calibration: As `samples` reads it, or None for training images.
-        folder:      Of those, and of test images; Fashion-MNIST by default.
+        network:     Name of the network for `factory.build`.
+        parameters:  File of parameters, see `fp32_file`.
+        recipe:      How the network is to be quantised.
+        calibration: File of the calibration set, see `samples`, or None for training images.
+        folder:      Folder of training and test images; Fashion-MNIST by default.
 
     Raises:
-        Unsupported: the network does what cannot be quantised.
+        Unsupported: an operation of the network cannot be quantised.
         ValueError: the network, a file or the data are missing or do not fit, or a method cannot do a width.
     """
     reproducible(0)
@@ -86,7 +86,7 @@ def trained(
 
 
 def write(out: Path, source: Trained, quantised: QuantisedNetwork, recipe: Recipe, command: str) -> Model:
-    """Write a quantised network, and measure it where there are test images.
+    """Write a quantised network, and measure its accuracy if there are test images.
 
     Raises:
         ValueError: a number left the range of binary16.

@@ -25,13 +25,13 @@ def train_quantised(
     predictor: Predictor | None = None,
     accuracy: Callable[[], float] | None = None,
 ):
-    """One phase by SGD with momentum.
+    """Train one phase by SGD with momentum.
 
     Args:
-        lowered:   In the machine's arithmetic, else in real numbers.
-        rate:      Learning rate at its beginning.
-        predictor: Changes the ranges of layers after each epoch, so that sums fit.
-        accuracy:  As in `fit`.
+        lowered:   Whether the forward pass is in the machine's arithmetic, rather than in real numbers.
+        rate:      Learning rate at the beginning.
+        predictor: Predictor that changes the ranges of layers after each epoch, so that sums fit; or None.
+        accuracy:  Function that measures the accuracy on the test set, see `fit`.
     """
     following = {"after_epoch": predictor.run, "also": {"predictor": predictor}} if predictor else {}
     fit(phase="QAT, lowered" if lowered else "QAT", net=net, optimiser=torch.optim.SGD(net.groups(rate), momentum=0.9),

@@ -1,4 +1,4 @@
-"""How a network is quantised to block floating point: what there is to choose. Loads nothing, for the command line."""
+"""The choices of a network in block floating point. The command line reads them without PyTorch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from concord.spec.formats import Format
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockRecipe:
-    """Mantissas and blocks of a network.
+    """Mantissas and blocks of a network in block floating point.
 
     Attributes:
-        weights_bits: Of a mantissa, 2 to 8.
-        input_bits:   Of a mantissa of what enters each layer, 2 to 8.
-        block:        Elements that share an exponent: a native vector.
-        exponents:    The smallest and the largest; those of the presets with 8-bit operands by default.
-        bits:         (weights_bits, input_bits) of layers by name, where they differ.
+        weights_bits: Bits of a mantissa of the weights, 2 to 8.
+        input_bits:   Bits of a mantissa of the inputs of each layer, 2 to 8.
+        block:        Number of elements that share an exponent: the native dimension of the machine.
+        exponents:    Smallest and largest exponent. By default they are those of the presets with 8-bit operands.
+        bits:         (weights_bits, input_bits) by name of the layers that differ.
     """
 
     weights_bits: int = 4
@@ -34,7 +34,7 @@ class BlockRecipe:
         self.formats("")
 
     def formats(self, name: str) -> tuple[Format, Format]:
-        """Of a layer's weights and of its inputs."""
+        """Formats of the weights and of the inputs of a layer."""
         e_min, e_max = self.exponents
         weights, inputs = (Format(bits=bits, symmetric=True, e_min=e_min, e_max=e_max)
                            for bits in self.bits.get(name, (self.weights_bits, self.input_bits)))

@@ -1,0 +1,41 @@
+"""Calls in worker processes."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+
+
+def workers(count: int, begin: Callable | None = None, arguments: tuple = ()) -> ProcessPoolExecutor:
+    """A pool of new Python processes, which have nothing of this one: no threads, no random state, no simulator.
+
+    Args:
+        count:     Number of processes.
+        begin:     Function that each process calls first.
+        arguments: Arguments of `begin`.
+    """
+    return ProcessPoolExecutor(count, get_context("spawn"), initializer=begin, initargs=arguments)
+
+
+def calls(
+    function: Callable, jobs: Iterable[tuple], processes: int, begin: Callable | None = None, arguments: tuple = ()
+) -> Iterator[tuple[tuple, object]]:
+    """Call a function for every job in worker processes. After an error, calls that have not begun are dropped.
+
+    Args:
+        function:  Function of a module, so that another process finds it.
+        jobs:      Arguments of each call.
+        processes: Number of worker processes.
+        begin:     Function that each process calls first.
+        arguments: Arguments of `begin`.
+
+    Yields:
+        Each job and its result, in the order in which the calls end.
+    """
+    with workers(processes, begin, arguments) as pool:
+        try:
+            running = {pool.submit(function, *job): job for job in jobs}
+            for done in as_completed(running):
+                yield running[done], done.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

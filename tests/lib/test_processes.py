@@ -1,0 +1,31 @@
+"""Worker processes: results with their jobs, and an end where a call fails."""
+
+import time
+
+import pytest
+from concord.golden.lib.processes import calls
+
+
+def divided(dividend: int, divisor: int) -> float:
+    """A call that fails for a divisor of 0."""
+    return dividend / divisor
+
+
+def late(seconds: float) -> float:
+    """A call that takes some time, or fails at once for 0."""
+    if not seconds:
+        raise ValueError("no time")
+    time.sleep(seconds)
+    return seconds
+
+
+def test_every_job_comes_with_its_result():
+    jobs = [(number, 2) for number in range(5)]
+    assert sorted(calls(divided, jobs, 2)) == [((number, 2), number / 2) for number in range(5)]
+
+
+def test_an_error_drops_the_calls_that_have_not_begun():
+    began = time.monotonic()
+    with pytest.raises(ValueError, match="no time"):
+        list(calls(late, [(0.0,), *[(10.0,)] * 8], 1))
+    assert time.monotonic() - began < 40

@@ -1,0 +1,65 @@
+"""Post-training quantisation of tensors: integers, scales, saturations and offsets, by any method.
+
+Source: S0.a and S0.b; S1, symmetric scales for each gate.
+"""
+
+import numpy as np
+from concord.spec.formats import Format
+from concord.train.lib.methods import ActivationMethod, WeightMethod
+from concord.train.ptq import gates
+from concord.train.ptq.grid import Grid
+
+
+def weights(
+    rows: np.ndarray, fmt: Format | Grid, method: WeightMethod = WeightMethod.MMSE, parts: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Integers q and scales a > 0, found by a method so that a q is close to the rows.
+
+    Args:
+        rows:   Real[rows, columns].
+        fmt:    Format or grid of the integers.
+        method: How they are found.
+        parts:  int[rows]: rows with the same number share a scale. None gives each row its own scale; zeros give the
+            whole tensor one.
+
+    Returns:
+        int32[rows, columns] and float64[rows]; zeros have scale 1, or 0 where 0 is no integer of the grid.
+
+    Raises:
+        ValueError: the method cannot search so many integers.
+    """
+    rows = np.asarray(rows, np.float64)
+    grid = fmt if isinstance(fmt, Grid) else Grid.of(fmt)
+    parts = np.arange(len(rows)) if parts is None else np.asarray(parts)
+    codes, scales, quantiser = np.zeros(rows.shape, np.int32), np.ones(len(rows)), WeightMethod(method).load()
+    for part in np.unique(parts):
+        mine = parts == part
+        found, scale = quantiser.find(rows[mine].ravel(), grid)
+        codes[mine], scales[mine] = found.reshape(-1, rows.shape[1]), scale
+    return codes, scales
+
+
+def activations(
+    samples: np.ndarray, levels: int, method: ActivationMethod = ActivationMethod.SEARCH, offset: float | None = None
+) -> tuple[float, float]:
+    """Saturation b > 0 and offset m of Q(x) = round(clip(x - m, 0, b) * s) / s + m, s = levels / b.
+
+    Args:
+        samples: Real[samples, elements], the quantiser's inputs for a calibration set.
+        levels:  Largest code of the quantiser.
+        method:  How they are found.
+        offset:  m where it is fixed, or None where the method finds it.
+    """
+    return ActivationMethod(method).load()(samples, levels, offset)
+
+
+def symmetric(values: np.ndarray, fmt: Format) -> tuple[np.ndarray, float]:
+    """Integers of the symmetric range of `fmt.bits` bits, int16, and the real value of one step."""
+    affine = gates.symmetric(values, fmt.bits)
+    return gates.quantise(values, affine).astype(np.int16), affine.step
+
+
+def decibels(values: np.ndarray, quantised: np.ndarray) -> float:
+    """Ratio of signal to quantisation noise; it is infinite where the quantised values are equal to the values."""
+    noise = float(np.square(np.asarray(values, np.float64) - quantised).sum())
+    return float(10 * np.log10(float(np.square(values, dtype=np.float64).sum()) / noise)) if noise else np.inf
