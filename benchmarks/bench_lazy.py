@@ -43,11 +43,11 @@ class Run:
     """The result of one training.
 
     Attributes:
-        rule, rate, seed: What was trained.
-        accuracy:        On the test set, in percent.
-        changes:         Times that a tensor changed its exponent.
-        saturations:     Updates or mantissas that were limited.
-        seconds:         Of wall time.
+        rule, rate, seed: Update rule, learning rate and seed.
+        accuracy:         Accuracy on the test set in percent.
+        changes:          Number of times that a tensor changed its exponent.
+        saturations:      Number of updates and mantissas that saturated.
+        seconds:          Wall time in seconds.
     """
 
     rule: UpdateRule

@@ -57,9 +57,9 @@ class Workload:
     """A program and the machine that runs it.
 
     Attributes:
-        config:      The machine.
+        config:      Configuration of the machine.
         text:        Program text, without `end`.
-        input_words: Words that it takes from NetQ.
+        input_words: Number of words that the program takes from NetQ.
     """
 
     config: Config

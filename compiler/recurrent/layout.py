@@ -43,7 +43,7 @@ class Layout:
         before: For each chain, the copies before it, as pairs (from, to).
         after:  Copies at the end of the time step, as pairs (from, to).
         kept:   States that a time step reads before it writes them.
-        shared: Where the hidden vector and, in its place, other operands of sums with x lie; None where only it does.
+        shared: Location that the hidden vector shares with other operands of sums with x; None if it shares none.
     """
 
     reads: dict[Value, list[Location]] = field(default_factory=lambda: defaultdict(list))

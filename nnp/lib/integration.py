@@ -22,7 +22,7 @@ from concord.spec.operations import BYPASS, Stage, operations
 from concord.spec.registers import Control, Counter, Register, Status
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-#: What the documentation of units calls the stages of a multi-function unit.
+#: Names of the stages of a multi-function unit in the documentation of units.
 STAGES = {"add stage": Stage.ADD, "activation stage": Stage.ACT, "multiply stage": Stage.MUL}
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
