@@ -2,6 +2,7 @@
 
 import io
 import os
+import random
 import sys
 from functools import cache
 from itertools import product
@@ -101,19 +102,24 @@ def table(title: str, cells: list[tuple[str, str, int]], console: Console) -> in
 
 def main(
     samples: Annotated[int, typer.Option(help="Number of test samples for each network.")] = 5,
+    networks: Annotated[int | None, typer.Option(help="Number of networks, chosen at random.", show_default="all")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of that choice.")] = 0,
     vowels: Annotated[Path | None, typer.Option(help="Folder with JapaneseVowels_TRAIN.ts.")] = None,
 ) -> None:
     """Train and verify all networks, and print tables; the exit code is 1 if a bit differs."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     OUT.mkdir(parents=True, exist_ok=True)
     builds()  # builds are made once, before two processes need them
+    jobs = [(f"MLP on {name}", perceptron, (name, row, column, recipe, samples))
+            for name in MACHINES for column, row, recipe in perceptrons(name)]
+    jobs += [("LSTM on speech", lstm, (*kind, vowels, samples)) for kind in lstms()]
+    if networks is not None:
+        jobs = random.Random(seed).sample(jobs, min(networks, len(jobs)))
     found = 0
-    for name in MACHINES:
-        jobs = [(name, row, column, recipe, samples) for column, row, recipe in perceptrons(name)]
-        cells = side_by_side(f"MLP, {name}", perceptron, jobs, console)
-        found += table(f"MLP on {name}: mismatching bits over {samples} images", cells, console)
-    cells = side_by_side("LSTM, speech", lstm, [(*kind, vowels, samples) for kind in lstms()], console)
-    found += table(f"LSTM on speech: mismatching bits over {samples} utterances", cells, console)
+    for title, call in dict.fromkeys((title, call) for title, call, _ in jobs):
+        cells = side_by_side(title, call, [arguments for name, _, arguments in jobs if name == title], console)
+        found += table(f"{title}: mismatching bits over {samples} samples", cells, console)
+    console.print(f"{len(jobs)} networks, {found} mismatching bits")
     raise typer.Exit(0 if not found else 1)
 
 
