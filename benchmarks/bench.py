@@ -1,4 +1,4 @@
-"""How fast the machine is, and how fast it is simulated: `nox -s bench`."""
+"""Speed of the machine in clock cycles, and speed of its simulation: `nox -s bench`."""
 
 import sys
 import time
@@ -22,15 +22,15 @@ from rich.console import Console
 from rich.table import Table
 
 PRESETS = ("ulx3s", "speech")
-SIZE, COUNT = 512, 8  #: Of the independent products.
+SIZE, COUNT = 512, 8  #: Size and number of the independent products.
 HIDDEN = (64, 256, 512)
-STEPS = (4, 12)  #: LSTM steps of two runs; their difference is free of what begins and ends a program.
+STEPS = (4, 12)  #: LSTM steps of two runs; their difference excludes the beginning and the end of a program.
 SAMPLES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a workload took: wall time, cycles of the machine (0 on golden) and of the simulation, and beats."""
+    """Costs of a workload: wall time, cycles of the machine (0 on golden) and of the simulation, and beats."""
 
     seconds: float
     cycles: int
@@ -39,10 +39,10 @@ class Run:
 
 
 def measure(nnp: Machine, workload: Workload) -> Run:
-    """Load and run a workload; the time is that of running.
+    """Load and run a workload; only running it is timed.
 
     Raises:
-        RuntimeError: it stops with an error.
+        RuntimeError: the program stops with an error.
     """
     nnp.reset()
     nnp.clear()
@@ -65,7 +65,7 @@ def _simulated(nnp: Machine) -> int:
 
 
 def difference(nnp: Machine, workload: Callable[[int], Workload]) -> tuple[float, float]:
-    """Cycles and beats of one step, from two runs of different length."""
+    """Cycles and beats of one step, from the difference of two runs."""
     few, many = (measure(nnp, workload(steps)) for steps in STEPS)
     steps = STEPS[1] - STEPS[0]
     return (many.cycles - few.cycles) / steps, (many.beats - few.beats) / steps
@@ -77,7 +77,7 @@ def utilisation(config: Config, beats: float, cycles: float) -> str:
 
 
 def work(table: Table, name: str, config: Config) -> None:
-    """Products, LSTM steps and overlap on golden and on RTL."""
+    """Measure products, LSTM steps and overlapping chains on golden and on RTL."""
     for kind in ("golden", "library"):
         with machine(kind, config) as nnp:
             run = measure(nnp, products(config, size=SIZE, count=COUNT))
@@ -104,7 +104,7 @@ def _rate(run: Run) -> str:
 
 
 def inferences(console: Console) -> None:
-    """The shipped networks: time of an inference on golden, simulated, and at the machine's clock."""
+    """Print the time of one inference of each shipped network: on golden, simulated, and at the machine's clock."""
     table = Table("network", "preset", "machine", "inferences a second", "cycles an inference",
                   "microseconds at the preset's clock", "MVM utilisation", title="Shipped networks")
     for path in sorted((dataset.DATA / "models").glob("*.safetensors")):
@@ -128,7 +128,7 @@ def inferences(console: Console) -> None:
 
 
 def builds(console: Console, configs: dict[str, Config]) -> None:
-    """Build what runs, and tell how long each build took when it was made."""
+    """Build the machines, and print how long each build took when it was made."""
     table = Table("machine", "seconds", title="Verilator builds")
     for name, config in configs.items():
         folder = Path(build("library", config)).parent
@@ -137,9 +137,9 @@ def builds(console: Console, configs: dict[str, Config]) -> None:
 
 
 def main(
-    preset_names: Annotated[list[str] | None, typer.Option("--preset", help="Configuration; may be repeated.")] = None,
+    preset_names: Annotated[list[str] | None, typer.Option("--preset", help="Preset; may be repeated.")] = None,
 ) -> None:
-    """Measure and print."""
+    """Measure and print tables."""
     console = Console(width=None if sys.stdout.isatty() else 130)
     configs = {}
     for name in preset_names or PRESETS:

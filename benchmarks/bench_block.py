@@ -1,8 +1,8 @@
 """Block floating point beside FP32: `nox -s bench_block`.
 
 A ResNet-style network learns 10,000 images of Fashion-MNIST in FP32, becomes block floating point in blocks of 16, and
-is measured on all 10,000 test images in the machine's own arithmetic: as it is, and after training behind the
-quantisers. `--speed` times the quantiser instead.
+is measured on all 10,000 test images in the machine's own arithmetic: without training, and after training with
+quantisers (QAT). `--speed` times the quantiser instead.
 """
 
 import json
@@ -32,19 +32,19 @@ OUT = Path("build/bench_block")
 
 @cache
 def images(samples: int) -> Images:
-    """Loaded once a process."""
+    """The images; each process loads them once."""
     return Images.load(samples)
 
 
 def prepare(seed: int, samples: int) -> tuple[int, float]:
-    """The FP32 network's accuracy in percent; jobs find what it learned."""
+    """Train the FP32 network, keep its parameters for later jobs, and return its accuracy in percent."""
     reproducible(seed)
     net = image_training.trained(NETWORK, images(samples), seed, FLOAT_EPOCHS, OUT)
     return seed, 100 * images(samples).accuracy(net)
 
 
 def run(seed: int, bits: int, samples: int, epochs: int) -> tuple[int, int, float, float]:
-    """Accuracies in percent, before training and after it. One thread."""
+    """Quantise and train a network on one thread, and return its accuracies in percent before and after training."""
     reproducible(seed)
     found = images(samples)
     net = image_training.trained(NETWORK, found, seed, FLOAT_EPOCHS, OUT)
@@ -57,14 +57,14 @@ def run(seed: int, bits: int, samples: int, epochs: int) -> tuple[int, int, floa
 
 
 def lowered(net: BlockNetwork, found: Images) -> float:
-    """Accuracy in percent, in golden's bits; few images at a time stay in a core's cache."""
+    """Accuracy in percent in golden arithmetic; batches are small, so that they stay in a core's cache."""
     with torch.no_grad():
         outputs = torch.cat([net(part, True) for part in found.test_x.split(BATCH)])
     return 100 * share(outputs.argmax(1), found.test_labels)
 
 
 def report(real: list[tuple], runs: list[tuple], console: Console):
-    """Means over seeds, and each of them."""
+    """Print the mean accuracies over the seeds, and those of each seed."""
     table = Table("mantissas", "not retrained", "after QAT", "each seed, not retrained", "each seed, after QAT",
                   title="ResNet-style in block floating point, accuracy in percent")
     values = [value for _, value in real]
@@ -78,12 +78,12 @@ def report(real: list[tuple], runs: list[tuple], console: Console):
 
 def main(
     speed: Annotated[bool, typer.Option("--speed", help="Time the quantiser instead.")] = False,
-    seeds: Annotated[int, typer.Option(help="How many.")] = 2,
-    samples: Annotated[int, typer.Option(help="Training images.")] = SAMPLES,
-    epochs: Annotated[int, typer.Option(help="Of training behind the quantisers.")] = EPOCHS,
-    processes: Annotated[int, typer.Option(help="At a time.")] = 2,
+    seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 2,
+    samples: Annotated[int, typer.Option(help="Number of training images.")] = SAMPLES,
+    epochs: Annotated[int, typer.Option(help="Epochs of training with quantisers.")] = EPOCHS,
+    processes: Annotated[int, typer.Option(help="Number of processes.")] = 2,
 ) -> None:
-    """Train all, print a table, write JSON."""
+    """Train all networks, print a table, and write JSON."""
     console = Console(width=None if sys.stdout.isatty() else 110)
     if speed:
         block_speed.report(console)

@@ -1,4 +1,4 @@
-"""Training with the lazy update beside what it replaces: `nox -s bench_lazy`; `--speed` measures a training step.
+"""Compare training with the lazy update and with other updates: `nox -s bench_lazy`; `--speed` times a training step.
 
 A network of convolutions, pooling and relu with 29,083 parameters learns 10,000 images of Fashion-MNIST in 5 epochs of
 plain SGD, and is measured on all 10,000 test images.
@@ -31,23 +31,23 @@ from matplotlib import pyplot
 
 RATES = (0.02, 0.002)
 RULES = (UpdateRule.FP32, UpdateRule.MASTER, UpdateRule.LAZY, UpdateRule.NONE, UpdateRule.STOCHASTIC)
-ONCE = (UpdateRule.FROZEN, UpdateRule.RESIDUAL8)  #: Of one seed only.
+ONCE = (UpdateRule.FROZEN, UpdateRule.RESIDUAL8)  #: Update rules that are trained with one seed only.
 SAMPLES, EPOCHS, BATCH = 10_000, 5, 32
-#: What must come out, in points: lazy from master at most, and lazy above none at least, by learning rate.
+#: Goals in points by learning rate: largest distance of lazy from master, and least distance of lazy above none.
 NEAR, ABOVE = 0.5, {0.02: 4.0, 0.002: 50.0}
 OUT = Path("build/bench_lazy")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One training.
+    """The result of one training.
 
     Attributes:
-        rule, rate, seed: What was trained.
-        accuracy:        On the test set, in percent.
-        changes:         Times that a tensor changed its exponent.
-        saturations:     Updates or mantissas that were limited.
-        seconds:         Of wall time.
+        rule, rate, seed: Update rule, learning rate and seed.
+        accuracy:         Accuracy on the test set in percent.
+        changes:          Number of times that a tensor changed its exponent.
+        saturations:      Number of updates and mantissas that saturated.
+        seconds:          Wall time in seconds.
     """
 
     rule: UpdateRule
@@ -60,9 +60,9 @@ class Run:
 
 
 def train(rule: UpdateRule, rate: float, seed: int, samples: int, epochs: int) -> Run:
-    """Train and measure, on one thread."""
+    """Train a network on one thread, and measure its accuracy."""
     reproducible(seed)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing reads what it has not written
+    torch.utils.deterministic.fill_uninitialized_memory = False  # no code reads memory that it has not written
     learn, test = data.fashion_mnist().first(samples), dataset.load("fashion-mnist")
     x, y = (tensor_fit.images(part) for part in (learn, test))
     values, began = tensor_network.initial_values(tensor_fit.CLASSIFIER, seed), time.perf_counter()
@@ -82,7 +82,7 @@ def train(rule: UpdateRule, rate: float, seed: int, samples: int, epochs: int) -
 
 
 def all_runs(seeds: int, samples: int, epochs: int, console: Console) -> list[Run]:
-    """Every rule, two side by side."""
+    """Train with every update rule, in two processes."""
     jobs = [(rule, rate, seed) for seed in range(seeds) for rule in RULES for rate in RATES]
     jobs += [(rule, rate, 0) for rule in ONCE for rate in RATES]
     return side_by_side("training", train, [(*job, samples, epochs) for job in jobs], console)
@@ -93,12 +93,12 @@ def chosen(runs: list[Run], rule: UpdateRule, rate: float) -> list[Run]:
 
 
 def mean(runs: list[Run], rule: UpdateRule, rate: float) -> float:
-    """Mean accuracy of a rule over the seeds."""
+    """Mean accuracy of an update rule over the seeds."""
     return float(np.mean([run.accuracy for run in chosen(runs, rule, rate)]))
 
 
 def report(runs: list[Run], console: Console) -> bool:
-    """Print the tables; whether all goals are met."""
+    """Print the tables, and return whether all goals are met."""
     state = Rates(learning_rate=RATES[0])
     table = Table("rule", "learning rate", "accuracy, mean", "each seed", "exponents changed", "saturations",
                   "bytes a parameter", "seconds a run", title="Fashion-MNIST, 29,083 parameters")
@@ -126,7 +126,7 @@ def report(runs: list[Run], console: Console) -> bool:
 
 
 def picture(runs: list[Run], path: Path):
-    """Accuracy of each rule: a dot for each seed."""
+    """Draw the accuracy of each update rule, with a dot for each seed."""
     figure, axes = pyplot.subplots(1, len(RATES), figsize=(9, 3.5), sharey=True, layout="constrained")
     rules = (*RULES, *ONCE)
     for rate, axis in zip(RATES, axes, strict=True):
@@ -143,11 +143,11 @@ def picture(runs: list[Run], path: Path):
 
 def main(
     speed: Annotated[bool, typer.Option("--speed", help="Measure a training step instead.")] = False,
-    seeds: Annotated[int, typer.Option(help="How many.")] = 3,
-    samples: Annotated[int, typer.Option(help="Training images.")] = SAMPLES,
-    epochs: Annotated[int, typer.Option(help="How often each is seen.")] = EPOCHS,
+    seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 3,
+    samples: Annotated[int, typer.Option(help="Number of training images.")] = SAMPLES,
+    epochs: Annotated[int, typer.Option(help="Number of epochs.")] = EPOCHS,
 ) -> None:
-    """Train all rules, print the tables, write a picture and JSON; exit code 1 where a goal is missed."""
+    """Train with all update rules, print tables, write a picture and JSON; the exit code is 1 if a goal is missed."""
     console = Console(width=None if sys.stdout.isatty() else 150)
     if speed:
         lazy_speed.report(console)

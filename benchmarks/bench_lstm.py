@@ -1,8 +1,8 @@
-"""LSTMs in integers beside FP32: `nox -s bench_lstm`.
+"""Accuracy of integer LSTMs compared with FP32: `nox -s bench_lstm`.
 
 A network 12-32-9 learns the 270 utterances of JapaneseVowels and is measured on the 370 of the test set, after
 post-training quantisation (PTQ) and after quantisation-aware training that starts from it (QAT), both in the machine's
-arithmetic. Each QAT network is run in golden arithmetic as well, to the same bits, and written as a model file.
+arithmetic. Each QAT network is also run in golden arithmetic, must give the same bits, and is written as a model file.
 """
 
 import json
@@ -29,7 +29,7 @@ from concord.train.runs import recurrent as lstm
 from rich.console import Console
 from rich.table import Table
 
-#: Points that 8 bits may lie from FP32, in the mean over the seeds.
+#: Largest distance of 8-bit networks from FP32 in points, in the mean over the seeds.
 NEAR = 0.3
 HIDDEN, EPOCHS = (32,), (80, 10, 5)
 OUT = Path("build/bench_lstm")
@@ -37,12 +37,12 @@ OUT = Path("build/bench_lstm")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """How a network is quantised.
+    """The quantisation of a network.
 
     Attributes:
-        weights: Bits of W and R.
-        codes:   Bits of x and h.
-        gates:   How weights, and outputs of gates, become integers.
+        weights: Bits of the matrices W and R.
+        codes:   Bits of the vectors x and h.
+        gates:   Quantisation of the gates' weights and outputs.
     """
 
     weights: int
@@ -55,7 +55,7 @@ class Setting:
 
     @property
     def stem(self) -> str:
-        """Of its model files."""
+        """First part of the names of its model files."""
         form = "a" if self.gates.asymmetric else "s"
         return f"w{self.weights}x{self.codes}{form}{'g' if self.gates.shared else 'm'}{self.gates.outputs or ''}"
 
@@ -74,10 +74,10 @@ SETTINGS = tuple(_settings())
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One network in integers.
+    """The results of one integer network.
 
     Attributes:
-        ptq, qat: Accuracy on the test set in the machine's arithmetic, in percent.
+        ptq, qat: Accuracies on the test set in the machine's arithmetic in percent, after PTQ and after QAT.
     """
 
     setting: Setting
@@ -87,20 +87,20 @@ class Run:
 
 
 def train_float(folder: Path | None, seed: int) -> tuple[int, dict[str, np.ndarray], float]:
-    """Train the FP32 network: its seed, parameters and accuracy in percent."""
+    """Train the FP32 network, and return its seed, parameters and accuracy in percent."""
     net = lstm.train_float(data.japanese_vowels(folder), HIDDEN, epochs=EPOCHS[0], seed=seed)
     return seed, {name: value.numpy() for name, value in net.state_dict().items()}, accuracy(net)
 
 
 def accuracy(net, *lowered: bool) -> float:
-    """In percent, on the test set."""
+    """Accuracy of a network on the test set in percent."""
     x, lengths, labels = lstm.tensors(dataset.load("japanese-vowels"))
     with torch.no_grad():
         return 100 * share(net(x, lengths, *lowered).argmax(1), labels)
 
 
 def quantise(folder: Path | None, setting: Setting, seed: int, parameters: dict[str, np.ndarray]) -> Run:
-    """Quantise an FP32 network, retrain it, run it in golden arithmetic, write it."""
+    """Quantise an FP32 network, retrain it, run it in golden arithmetic, and write its model file."""
     reproducible(seed)
     train, test = data.japanese_vowels(folder), dataset.load("japanese-vowels")
     net = lstm.FloatClassifier(train.inputs.shape[2], HIDDEN, len(train.classes), CELLS["lstm"])
@@ -129,7 +129,7 @@ def quantise(folder: Path | None, setting: Setting, seed: int, parameters: dict[
 
 
 def all_runs(folder: Path | None, seeds: int, console: Console) -> tuple[list[float], list[Run]]:
-    """FP32 accuracy of each seed, and every setting of every seed; two processes."""
+    """Train all networks in two processes: the FP32 accuracy of each seed, and a result for each setting and seed."""
     trained = side_by_side("FP32", train_float, [(folder, seed) for seed in range(seeds)], console)
     fp32 = [right for *_, right in sorted(trained, key=itemgetter(0))]
     runs = side_by_side("in integers", quantise, [
@@ -138,7 +138,7 @@ def all_runs(folder: Path | None, seeds: int, console: Console) -> tuple[list[fl
 
 
 def report(fp32: list[float], runs: list[Run], console: Console) -> bool:
-    """Print the table; whether 8 bits lie near enough to FP32."""
+    """Print the table, and return whether 8-bit networks are close enough to FP32."""
     table = Table("W, R", "x, h", "gates", "form", "PTQ, mean", "each seed", "QAT, mean", "each seed",
                   "QAT - FP32", "goal", title="JapaneseVowels, LSTM 12-32-9, test accuracy in golden arithmetic, %")
     mean, met = np.mean(fp32), True
@@ -160,13 +160,13 @@ def report(fp32: list[float], runs: list[Run], console: Console) -> bool:
 
 
 def main(
-    seeds: Annotated[int, typer.Option(help="How many.", min=1)] = 3,
-    folder: Annotated[Path | None, typer.Option("--data", help="Folder of JapaneseVowels_TRAIN.ts.")] = None,
+    seeds: Annotated[int, typer.Option(help="Number of seeds.", min=1)] = 3,
+    folder: Annotated[Path | None, typer.Option("--data", help="Folder with JapaneseVowels_TRAIN.ts.")] = None,
 ) -> None:
-    """Train all networks, print the table, write models and JSON; exit code 1 where the goal is missed."""
+    """Train all networks, print the table, write models and JSON; the exit code is 1 if the goal is missed."""
     console = Console(width=None if sys.stdout.isatty() else 150)
     began = time.perf_counter()
-    data.japanese_vowels(folder)  # says what to do where it is missing, before processes start
+    data.japanese_vowels(folder)  # this raises an error about missing data before processes start
     OUT.mkdir(parents=True, exist_ok=True)
     fp32, runs = all_runs(folder, seeds, console)
     met = report(fp32, runs, console)

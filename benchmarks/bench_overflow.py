@@ -1,10 +1,10 @@
-"""Networks for narrow accumulators beside FP32: `nox -s bench_overflow`.
+"""Accuracy of networks for narrow accumulators compared with FP32: `nox -s bench_overflow`.
 
-An MLP 784-128-64-10 and a ResNet-style network of convolutions learn Fashion-MNIST, become integers, and run on
-accumulators that wrap: as they are, after their ranges were enlarged until no sum of the calibration set overflows, and
-after quantisation-aware training in which they are kept so. Every partial sum counts, one product after another.
-Accuracies are those of the 10,000 test images in the machine's arithmetic, wrapping included, whose bits are compared
-with golden's on the first ones.
+An MLP 784-128-64-10 and a ResNet-style network of convolutions learn Fashion-MNIST, are quantised to integers, and run
+on accumulators that wrap: after quantisation; after their ranges were enlarged until no sum of the calibration set
+overflows; and after quantisation-aware training (QAT) that keeps it so. Every partial sum counts, one product after
+another. Accuracies are those of the 10,000 test images in the machine's arithmetic, wrapping included. On the first
+images, the bits are compared with golden's.
 """
 
 import json
@@ -39,15 +39,15 @@ from rich.table import Table
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What is done with a network.
+    """The experiments with one network.
 
     Attributes:
-        title:    In the table.
-        settings: Bits of weights and activations, and of the accumulator.
-        samples:  Training images.
-        batch:    Of QAT.
-        epochs:   Of FP32 training, of QAT, and of QAT in the machine's arithmetic.
-        counted:  Test images on which overflows are counted.
+        title:    Name in the table.
+        settings: Pairs of the bits of weights and activations, and the bits of the accumulator.
+        samples:  Number of training images.
+        batch:    Batch size of QAT.
+        epochs:   Epochs of FP32 training, of QAT, and of QAT in the machine's arithmetic.
+        counted:  Number of test images on which overflows are counted.
     """
 
     title: str
@@ -64,19 +64,19 @@ PLANS = {
     "mlp": Plan(title="MLP", settings=tuple((bits, accumulator) for bits in (8, 4) for accumulator in (16, 14, 12)),
                 samples=60_000, batch=128, epochs=(10, 4, 1), counted=10_000),
 }
-#: Points that a network may lie below FP32, in the mean over the seeds, on accumulators of these bits.
+#: Largest loss against FP32 in points, in the mean over the seeds, by the bits of the accumulator.
 NEAR, BINDING = 0.5, (16, 14)
-COMPARED = 50  #: Test images on which golden is asked for the same bits.
+COMPARED = 50  #: Number of test images on which the bits are compared with golden's.
 OUT = Path("build/bench_overflow")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
-    """A network on its accumulator.
+    """The state of a network after one step of an experiment.
 
     Attributes:
-        accuracy: On the test set, in percent.
-        events:   On the calibration set.
+        accuracy: Accuracy on the test set in percent.
+        events:   Overflow events on the calibration set.
         needed:   Accumulator bits that the calibration set needs.
     """
 
@@ -87,14 +87,14 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One network.
+    """The results of one network.
 
     Attributes:
-        network, bits, accumulator, seed: What was trained.
+        network, bits, accumulator, seed: Network and setting that were trained.
         fp32:                       Accuracy of the FP32 network on the test set, in percent.
-        before, enlarged, trained:  After PTQ; with larger ranges; after QAT.
-        test_events, test_additions: Of the trained network on test images, and the partial sums that could overflow.
-        record:                     What was done to its ranges.
+        before, enlarged, trained:  State after PTQ, with enlarged ranges, and after QAT.
+        test_events, test_additions: Overflow events of the trained network on test images, and number of partial sums.
+        record:                     Changes of the ranges.
     """
 
     network: str
@@ -112,12 +112,12 @@ class Run:
 
 @cache
 def images(samples: int, folder: Path | None) -> Images:
-    """Loaded once a process."""
+    """The images; each process loads them once."""
     return Images.load(samples, folder)
 
 
 def prepare(network: str, seed: int, folder: Path | None):
-    """Train an FP32 network, so that `quantise` finds it."""
+    """Train an FP32 network, and keep it for `quantise`."""
     reproducible(seed)
     image_training.trained(network, images(PLANS[network].samples, folder), seed, PLANS[network].epochs[0], OUT)
 
@@ -146,15 +146,15 @@ def quantise(network: str, bits: int, accumulator: int, seed: int, folder: Path 
 
 
 def counts(predictor: Predictor, inputs: torch.Tensor | None = None) -> Count:
-    """Of all layers, on the calibration set or on other inputs."""
+    """Overflow counts of all layers, on the calibration set or on other inputs."""
     return reduce(Count.beside, (predictor.count(name, inputs) for name in predictor.network.layers))
 
 
 def stage(predictor: Predictor, found: Images) -> Stage:
-    """Measure a network where its sums wrap.
+    """Measure a network whose sums wrap.
 
     Raises:
-        RuntimeError: golden and PyTorch differ in a bit, which is a defect of this program.
+        RuntimeError: golden and PyTorch differ in a bit.
     """
     net, bits = predictor.network, predictor.widths.sum_bits
     for layer in net.layers.values():
@@ -170,7 +170,7 @@ def stage(predictor: Predictor, found: Images) -> Stage:
 
 
 def _model(net: QuantisedNetwork) -> Model:
-    """The network as golden runs it."""
+    """The model file's form of the network, which golden runs."""
     (layers, sources), none = net.lower(), np.zeros(0, np.uint8)
     made = Provenance(command="nox -s bench_overflow", method="", seed=0, fp32_accuracy=0, qat_accuracy=0,
                       golden_accuracy=0)
@@ -180,7 +180,7 @@ def _model(net: QuantisedNetwork) -> Model:
 
 
 def all_runs(networks: Iterable[str], folder: Path | None, seeds: int, console: Console) -> list[Run]:
-    """Every setting of every network and seed; two processes."""
+    """Run every setting of every network and seed, in two processes."""
     first = [(name, seed, folder) for name in networks for seed in range(seeds)]
     side_by_side("FP32", prepare, first, console)
     runs = side_by_side("in narrow accumulators", quantise, [
@@ -189,7 +189,7 @@ def all_runs(networks: Iterable[str], folder: Path | None, seeds: int, console: 
 
 
 def report(runs: list[Run], console: Console) -> bool:
-    """Print means over the seeds and events of all seeds; whether all goals are met."""
+    """Print the means over the seeds and the events of all seeds, and return whether all goals are met."""
     table = Table(title="Fashion-MNIST, test accuracy in percent on sums that wrap", title_justify="left")
     for name in ("network", "weights, inputs", "sums", "FP32", "before", "enlarged", "after QAT", "- FP32",
                  "events before", "enlarged", "after QAT", "test images", "events", "share", "goal"):
@@ -216,15 +216,15 @@ def report(runs: list[Run], console: Console) -> bool:
 
 def main(
     network: Annotated[list[str] | None, typer.Option(help=" or ".join(PLANS), show_default="all")] = None,
-    seeds: Annotated[int, typer.Option(help="How many.", min=1)] = 3,
+    seeds: Annotated[int, typer.Option(help="Number of seeds.", min=1)] = 3,
     folder: Annotated[Path | None, typer.Option("--data", help="Folder of the training images.")] = None,
 ) -> None:
-    """Train all networks, print the table, write JSON; exit code 1 where a goal is missed."""
+    """Train all networks, print the table, and write JSON; the exit code is 1 if a goal is missed."""
     if unknown := set(network or ()) - set(PLANS):
         raise typer.BadParameter(f"there is no network {min(unknown)!r}: choose {' or '.join(PLANS)}")
     console = Console(width=None if sys.stdout.isatty() else 200)
     began = time.perf_counter()
-    data.fashion_mnist(folder)  # says what to do where it is missing, before processes start
+    data.fashion_mnist(folder)  # this raises an error about missing data before processes start
     runs = all_runs(network or PLANS, folder, seeds, console)
     met = report(runs, console)
     OUT.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Ways to start quantisation-aware training, and few bits beside Brevitas: `nox -s bench_train`.
+"""Compare starting points of quantisation-aware training, and few-bit networks with Brevitas: `nox -s bench_train`.
 
-Networks learn images of Fashion-MNIST in FP32, then behind quantisers, and are measured on all 10,000 test images.
+Networks learn images of Fashion-MNIST in FP32, then with quantisers (QAT), and are measured on all 10,000 test images.
 """
 
 import json
@@ -30,34 +30,34 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 SAMPLES, EPOCHS, FLOAT_EPOCHS, SEEDS = 4_000, 3, 8, 3
-FULL = 10_000, 4  #: Training images, and epochs of quantisation-aware training.
+FULL = 10_000, 4  #: Number of training images, and epochs of quantisation-aware training, with `--full`.
 OUT = Path("build/bench_train")
-#: Widths of the ResNet-style network beside each other, and how it is trained there.
+#: Widths at which the ResNet-style network is compared, and the training methods there.
 WIDTHS = (4, 3, 2)
 PEER = "Brevitas"
 WAYS = {
     "lsq, uniform": {"weights": WeightTraining.LSQ, "activations": ActivationTraining.UNIFORM},
     "lsq-odd, lsq": {"weights": WeightTraining.LSQ_ODD, "activations": ActivationTraining.LSQ},
     PEER: None}
-NEAR = 0.5  #: Points from FP32 at most, ResNet-style W4/A4.
+NEAR = 0.5  #: Largest distance from FP32 in points, of the ResNet-style network with 4-bit weights and inputs.
 
 Job = tuple[Setting, str, dict | None, int]
 
 
 @cache
 def images(samples: int) -> Images:
-    """Loaded once a process."""
+    """The images; each process loads them once."""
     return Images.load(samples)
 
 
 def run(job: Job, samples: int, epochs: int) -> tuple[Job, float, list[float]]:
-    """Accuracies in percent: of FP32, and after each epoch of one job. One thread."""
+    """Run a job on one thread; return it, the accuracy of FP32, and those after each epoch, in percent."""
     setting, name, options, seed = job
     reproducible(seed)
     found = images(samples)
     net = image_training.trained(setting.network, found, seed, FLOAT_EPOCHS, OUT)
     if name == PEER:
-        torch.use_deterministic_algorithms(False)  # Brevitas has no others
+        torch.use_deterministic_algorithms(False)  # Brevitas uses algorithms that are not deterministic
         peer = peers.brevitas(net, found.x[:image_training.CALIBRATION], setting.weights)
         curve = compare_starts.followed(peer, peer.parameters(), found, seed, epochs)
     else:
@@ -66,18 +66,18 @@ def run(job: Job, samples: int, epochs: int) -> tuple[Job, float, list[float]]:
 
 
 def prepare(network: str, seed: int, samples: int):
-    """Train an FP32 network, so that jobs find it."""
+    """Train an FP32 network, and keep it for later jobs."""
     reproducible(seed)
     image_training.trained(network, images(samples), seed, FLOAT_EPOCHS, OUT)
 
 
 def _record(job: Job, fp32: float, curve: list[float]) -> dict:
-    """A result as JSON has it."""
+    """A result as JSON values."""
     return {"setting": str(job[0]), "way": job[1], "seed": job[3], "fp32": fp32, "curve": curve}
 
 
 def curves(results: list, setting: Setting, name: str) -> list[list[float]]:
-    """Of each seed, in order."""
+    """The curve of each seed, in the order of the seeds."""
     found = [(job[3], curve) for job, _, curve in results if (job[0], job[1]) == (setting, name)]
     return [curve for _, curve in sorted(found)]
 
@@ -89,7 +89,7 @@ def real(results: list, network: str) -> float:
 
 
 def figure(results: list, console: Console) -> bool:
-    """The seven settings of the source's figure 11; whether all goals are met."""
+    """Print the seven settings of figure 11 of the publication, and return whether all goals are met."""
     table = Table("setting", "FP32", "start", "epoch 0", "epoch 1", "end", "each seed, end",
                   title="Figure 11, accuracy in percent, mean of seeds")
     met = True
@@ -108,7 +108,7 @@ def figure(results: list, console: Console) -> bool:
 
 
 def widths(results: list, console: Console) -> bool:
-    """Every way to train at every width; whether the peer is not above, and below at the fewest bits."""
+    """Print every training method at every width; return whether Brevitas is never better, and worse at few bits."""
     table = Table("ResNet-style", "way", "before", "end", "each seed, end", title="Few bits, accuracy in percent")
     ends, met = {}, True
     for bits in WIDTHS:
@@ -127,7 +127,7 @@ def widths(results: list, console: Console) -> bool:
 
 
 def picture(results: list, path: Path):
-    """Accuracy against epoch: lines for means, bands for 95 % confidence."""
+    """Draw accuracy against epoch, with lines for means and bands for 95 % confidence."""
     made, grid = pyplot.subplots(2, 4, figsize=(14, 6.5), layout="constrained")
     for setting, axes in zip(FIGURE, grid.flat, strict=False):
         draw(axes, str(setting), real(results, setting.network),
@@ -140,12 +140,12 @@ def picture(results: list, path: Path):
 
 def main(
     speed: Annotated[bool, typer.Option("--speed", help="Measure a training step instead.")] = False,
-    seeds: Annotated[int, typer.Option(help="How many.")] = SEEDS,
-    samples: Annotated[int, typer.Option(help="Training images.")] = SAMPLES,
-    epochs: Annotated[int, typer.Option(help="Of quantisation-aware training.")] = EPOCHS,
-    full: Annotated[bool, typer.Option("--full", help=f"{FULL[0]} training images and {FULL[1]} epochs.")] = False,
+    seeds: Annotated[int, typer.Option(help="Number of seeds.")] = SEEDS,
+    samples: Annotated[int, typer.Option(help="Number of training images.")] = SAMPLES,
+    epochs: Annotated[int, typer.Option(help="Epochs of quantisation-aware training.")] = EPOCHS,
+    full: Annotated[bool, typer.Option("--full", help=f"Use {FULL[0]} training images and {FULL[1]} epochs.")] = False,
 ) -> None:
-    """Train all, print tables, write a picture and JSON; exit code 1 where a goal is missed."""
+    """Train all networks, print tables, write a picture and JSON; the exit code is 1 if a goal is missed."""
     console = Console(width=None if sys.stdout.isatty() else 130)
     if speed:
         train_speed.report(console)
@@ -158,7 +158,7 @@ def main(
     ways = {name: options for name, options in WAYS.items() if name != PEER or find_spec("brevitas")}
     if PEER not in ways:
         console.print("Brevitas takes no part: pip install --group peers")
-    jobs = [(Setting(network="resnet", weights=bits, inputs=bits), name, options, seed)  # the longest first
+    jobs = [(Setting(network="resnet", weights=bits, inputs=bits), name, options, seed)  # the longest jobs come first
             for name, options in reversed(ways.items()) for bits in WIDTHS for seed in range(seeds)]
     jobs += [(setting, name, options, seed) for setting in FIGURE for seed in range(seeds)
              for name, options in STARTS.items()]

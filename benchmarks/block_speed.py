@@ -1,6 +1,6 @@
 """Time of quantising 1,024 x 1,024 numbers to blocks of 16 with 8-bit mantissas, in one interleaved run.
 
-QPyTorch takes part where it is installed, by its own `block_quantize`, rounding to nearest.
+If QPyTorch is installed, its `block_quantize` with rounding to nearest is timed as well.
 """
 
 from collections.abc import Callable
@@ -13,18 +13,18 @@ from rich.console import Console
 
 SIZE, BLOCK, ROUNDS = 1024, 16, 50
 FORMAT = Format(bits=8, symmetric=True)
-#: What a block lies along: the axis of neighbours in memory, or the other, as the channels of images do.
+#: Axes of a block: along neighbours in memory, or along the other axis, like the channels of images.
 AXES = {"16 neighbours of a row": 1, "16 neighbours of a column": 0}
 
 
 def ours(x: torch.Tensor, axis: int) -> dict[str, Callable[[], object]]:
-    """Eager and compiled.
+    """Our quantiser, in eager mode and compiled.
 
     Raises:
-        RuntimeError: they differ.
+        RuntimeError: their results differ.
     """
     compiled = torch.compile(quantize_block)
-    sizes = x * 2.0 ** torch.randint(-30, 30, (SIZE, SIZE))  # subnormals and infinities of binary16 among them
+    sizes = x * 2.0 ** torch.randint(-30, 30, (SIZE, SIZE))  # some are subnormals or infinities of binary16
     sizes[:9, :9] = torch.tensor([0.0, -0.0, torch.nan, torch.inf, -torch.inf, 1.0, 2.0**-26, 1e38, 1e-45])
     if not torch.equal(compiled(sizes, FORMAT, BLOCK, axis), quantize_block(sizes, FORMAT, BLOCK, axis)):
         raise RuntimeError("the compiled quantiser gives other bits than the eager one; report this defect")
@@ -33,7 +33,7 @@ def ours(x: torch.Tensor, axis: int) -> dict[str, Callable[[], object]]:
 
 
 def qpytorch(x: torch.Tensor) -> dict[str, Callable[[], object]]:
-    """QPyTorch on neighbours of a row, which suit it best."""
+    """QPyTorch on blocks along a row, which is its fastest case."""
     try:
         from qtorch.quant import block_quantize
     except ImportError:
@@ -43,7 +43,7 @@ def qpytorch(x: torch.Tensor) -> dict[str, Callable[[], object]]:
 
 
 def report(console: Console):
-    """Measure and print."""
+    """Measure and print tables."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     x = torch.randn(SIZE, SIZE)

@@ -1,7 +1,7 @@
-"""A fingerprint of all that is computed: commits with equal fingerprints compute the same bits in as many cycles.
+"""A fingerprint of all results: commits with equal fingerprints compute the same bits in the same number of cycles.
 
 `nox -s fingerprint -- --out before.json` writes one; `nox -s fingerprint -- --against before.json` takes another and
-compares. Only numbers are hashed, in the order of registers and addresses, so new names of things change nothing.
+compares. Only numbers are hashed, in the order of registers and addresses, so that renaming does not change them.
 """
 
 import hashlib
@@ -32,15 +32,15 @@ from rich.console import Console
 from rich.table import Table
 
 KINDS = ("golden", "library")
-#: What a machine leaves of a program; of a network `ends` and `memories` are not taken.
+#: Results of a program on a machine; for networks, `ends` and `memories` are left out.
 PARTS = ("ends", "outputs", "memories", "events", "times")
-SEED = 1  #: Of random programs.
-DIGITS = 12  #: Hexadecimal digits of a digest.
-SHOWN = 8  #: Differing entries that a comparison names.
+SEED = 1  #: Seed of the random programs.
+DIGITS = 12  #: Number of hexadecimal digits of a hash.
+SHOWN = 8  #: Most differing entries that a comparison names.
 
 
 def digest(arrays: Iterable) -> str:
-    """Hash of some arrays of integers, with their shapes."""
+    """Hash of arrays of integers, and of their shapes."""
     whole = hashlib.sha256()
     for array in arrays:
         values = np.asarray(array)
@@ -50,7 +50,7 @@ def digest(arrays: Iterable) -> str:
 
 
 def joined(digests: Iterable[str]) -> str:
-    """Hash of some hashes."""
+    """Hash of several hashes."""
     return digest(np.frombuffer(bytes.fromhex(each), np.uint8) for each in digests)
 
 
@@ -61,9 +61,9 @@ def counted(counters: dict) -> dict:
 
 
 def one_program(config: str, number: int) -> dict:
-    """What random program `number` is, and what it leaves on each kind of machine.
+    """Hashes of random program number `number`, and of its results on each kind of machine.
 
-    Every program has a machine of its own, so that its stalls depend on its number alone.
+    Every program runs on a new machine, so that its stalls depend only on its number.
     """
     one, (gap, stall) = case(config, SEED, number), STALLS[number // CHUNK % len(STALLS)]
     found = {"words": digest([np.array(one.program, np.uint64)]),
@@ -81,12 +81,12 @@ def one_program(config: str, number: int) -> dict:
 
 
 def some_programs(config: str, first: int, last: int) -> tuple[str, int, list[dict]]:
-    """Random programs [first, last) of a configuration."""
+    """The entries of random programs [first, last) of a configuration."""
     return config, first, [one_program(config, number) for number in range(first, last)]
 
 
 def programs(count: int, processes: int, console: Console) -> dict:
-    """Hashes of random programs, which the configurations share evenly: of all together, and of each one."""
+    """Hashes of `count` random programs, an equal number for each configuration: a total, and one for each program."""
     share = -(-count // len(CONFIGURATIONS))
     jobs = [(config, first, min(first + CHUNK, share))
             for first in range(0, share, CHUNK) for config in CONFIGURATIONS]
@@ -106,7 +106,7 @@ def programs(count: int, processes: int, console: Console) -> dict:
 
 
 def network(model: Model, samples: int, processes: int) -> dict:
-    """What a network computes on its test set, on the preset that `nnp verify` takes."""
+    """Hashes of a network's results on its test set, for the preset that `nnp verify` chooses."""
     name, compiled = compile_for(model, "")
     part = dataset.load(model.data).first(samples)
     outcomes = run_all(compiled.firmware, part, list(KINDS), jobs=processes, progress=lambda kind, count: None)
@@ -115,12 +115,12 @@ def network(model: Model, samples: int, processes: int) -> dict:
 
 
 def firmware(model: Model) -> dict[str, dict[str, str]]:
-    """Hashes of a network's program words, and of the messages that fill its memories, on each preset that takes it."""
+    """Hashes of a network's program and of the messages that fill its memories, for each preset that can run it."""
     found = {}
     for name, config in PRESETS.items():
         try:
             made = compile_network(model, config).firmware
-        except ValueError:  # the preset does not take the network
+        except ValueError:  # the preset cannot run the network
             continue
         messages = (np.frombuffer(sent, np.uint8) for sent in made.memory_messages())
         found[name] = {"words": digest([made.instruction_words]), "memories": digest(messages)}
@@ -128,14 +128,14 @@ def firmware(model: Model) -> dict[str, dict[str, str]]:
 
 
 def builds(names: set[str], console: Console) -> None:
-    """Build the machines one after another, and tell how long each build took when it was made."""
+    """Build the machines one after another, and print how long each build took when it was made."""
     for name in sorted(names):
         folder = Path(build("library", preset(name))).parent
         console.print(f"{name}: Verilated in {(folder / 'done').read_text().strip()} s")
 
 
 def show(found: dict, console: Console) -> None:
-    """Print all but the hashes of single programs."""
+    """Print everything except the hashes of single programs."""
     table = Table("what", "machine", *PARTS, "cycles", title="Fingerprint")
     for name, row in (found["networks"] | found["programs"]).items():
         count = f"{row['samples']} samples" if "samples" in row else f"{row['programs']} programs"
@@ -162,7 +162,7 @@ def entries(found: dict, where: tuple[str, ...] = ()) -> dict[str, object]:
 
 
 def difference(old: dict, new: dict) -> str | None:
-    """What an old fingerprint has that a new one lacks or has otherwise, as a sentence, or None."""
+    """A sentence about entries of an old fingerprint that a new one lacks or has with other values, or None."""
     before, after = entries(old), entries(new)
     wrong = [f"{path} was {value} and is {after.get(path, 'missing')}"
              for path, value in before.items() if after.get(path) != value]
@@ -171,13 +171,15 @@ def difference(old: dict, new: dict) -> str | None:
 
 
 def main(
-    count: Annotated[int, typer.Option("--programs", help="Random programs, over all configurations.")] = 2000,
-    samples: Annotated[int, typer.Option(help="Samples of each shipped network.")] = 200,
-    out: Annotated[Path, typer.Option(help="Where the fingerprint is written.")] = Path("build/fingerprint.json"),
-    against: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="An earlier fingerprint.")] = None,
-    processes: Annotated[int, typer.Option("-n", help="Simulations at a time.")] = 2,
+    count: Annotated[int, typer.Option(
+        "--programs", help="Number of random programs, over all configurations.")] = 2000,
+    samples: Annotated[int, typer.Option(help="Number of samples of each shipped network.")] = 200,
+    out: Annotated[Path, typer.Option(help="File to write the fingerprint to.")] = Path("build/fingerprint.json"),
+    against: Annotated[Path | None, typer.Option(
+        exists=True, dir_okay=False, help="File of an earlier fingerprint to compare with.")] = None,
+    processes: Annotated[int, typer.Option("-n", help="Number of simulations that run at the same time.")] = 2,
 ) -> None:
-    """Take the fingerprint; exit code 1 where it differs from an earlier one."""
+    """Compute the fingerprint; the exit code is 1 if it differs from an earlier one."""
     console, began = Console(width=None if sys.stdout.isatty() else 150), time.monotonic()
     out.parent.mkdir(parents=True, exist_ok=True)
     old = json.loads(against.read_text()) if against else {}

@@ -1,4 +1,7 @@
-"""Times of several calls, a few of each in turn: what disturbs one disturbs all, and caches hold a call's own."""
+"""Times of several calls, measured in turn: a few calls of each at a time.
+
+A disturbance then affects all of them, and within a few calls in a row the caches hold the data of that call.
+"""
 
 import time
 from collections.abc import Callable
@@ -6,9 +9,9 @@ from collections.abc import Callable
 import numpy as np
 from rich.table import Table
 
-#: Rounds that warm up.
+#: Number of warm-up rounds.
 WARM = 2
-#: Calls in a row, of which the first is not timed.
+#: Number of calls in a row; the first one is not timed.
 CALLS = 3
 
 
@@ -18,7 +21,7 @@ def columns(of: str, kind: str, title: str, base: str = "FP32") -> Table:
 
 
 def rows(table: Table, name: str, calls: dict[str, Callable[[], object]], rounds: int, base: str = "FP32"):
-    """Measure, and add a row for each call, as multiples of the base, which is one of them."""
+    """Measure all calls, and add a row for each; times are multiples of that of the call named `base`."""
     times = {key: [] for key in calls}
     for _ in range(rounds):
         for key, call in calls.items():

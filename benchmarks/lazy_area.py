@@ -25,15 +25,15 @@ SCRIPT = Script(flatten=True)
 
 
 class Boxed(Component):
-    """A component behind shift registers, so that four pins do and none of them limits the clock.
+    """A component between shift registers, so that four pins are enough and none of them limits the clock.
 
     Args:
-        dut: The component.
+        dut: Component to measure.
 
     Members:
-        in_bit: In(1). Comes to all inputs, one after another.
-        out_bit: Out(1). All outputs of the cycle in which `load` was high, one after another.
-        load: In(1).
+        in_bit: In(1). Shifted into the registers of all inputs.
+        out_bit: Out(1). The outputs of the cycle in which `load` was high, bit by bit.
+        load: In(1). Loads the outputs into their shift register.
     """
 
     def __init__(self, dut: Component):
@@ -56,7 +56,7 @@ class Boxed(Component):
 
 
 def place(dut: Component, target: int) -> tuple[float, dict[str, int]]:
-    """MHz that `dut` reaches between registers, and the cells of an ECP5 that it takes with those registers.
+    """Place and route `dut` between registers; return the clock in MHz and the ECP5 cells, those registers included.
 
     Raises:
         RuntimeError: a tool fails, or is not installed; the message says how to install it.
@@ -79,10 +79,10 @@ def place(dut: Component, target: int) -> tuple[float, dict[str, int]]:
 
 
 def main(
-    lanes: Annotated[list[int] | None, typer.Option(help="Parameters a cycle; 1, 4 and 16 where left out.")] = None,
-    target: Annotated[int, typer.Option(help="MHz that placement aims at.")] = 150,
+    lanes: Annotated[list[int] | None, typer.Option(help="Parameters per cycle; 1, 4 and 16 if left out.")] = None,
+    target: Annotated[int, typer.Option(help="Clock in MHz that placement aims at.")] = 150,
 ) -> None:
-    """Synthesise, place, route and print."""
+    """Synthesise, place and route the lazy update, and print a table."""
     console, fmt = Console(width=100 if not sys.stdout.isatty() else None), LazyFormat()
     table = Table("lanes", *COSTS, "MHz", "million parameters/s", "seconds",
                   title=f"Lazy update of {fmt.bits}, {fmt.residual} and {fmt.update} bits on an LFE5U-85F-6")

@@ -1,7 +1,7 @@
 """Time of a training step under the lazy update, as a multiple of that in FP32, in one interleaved run.
 
-QPyTorch's block floating point takes part where it is installed: 8-bit weights, activations and gradients, rounded to
-nearest, as its own examples do.
+If QPyTorch is installed, its block floating point is timed as well: 8-bit weights, activations and gradients, rounded
+to nearest, as in its own examples.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ ROUNDS = 15
 
 
 def block(inputs: int, outputs: int, stride: int) -> tuple:
-    """Two convolutions and a way around them."""
+    """A residual block: two convolutions and a shortcut."""
     shortcut = (Conv(inputs, outputs, 1, stride),) if stride > 1 else ()
     body = Conv(inputs, outputs, 3, stride, 1), Relu(), Conv(outputs, outputs, 3, 1, 1)
     return Residual(body, shortcut), Relu()
@@ -36,7 +36,7 @@ NETWORKS = {"ResNet-style": (RESNET, (64, 1, 28, 28)), "MLP": (MLP, (128, 784))}
 
 
 def float_step(net: nn.Module, x: torch.Tensor, labels: np.ndarray) -> Callable[[], None]:
-    """A step of SGD in FP32."""
+    """A function that makes one step of SGD in FP32."""
     optimiser, targets = torch.optim.SGD(net.parameters(), lr=0.02), torch.from_numpy(labels)
 
     def step():
@@ -48,7 +48,7 @@ def float_step(net: nn.Module, x: torch.Tensor, labels: np.ndarray) -> Callable[
 
 
 def contestants(layers, shape, rng) -> dict[str, Callable[[], None]]:
-    """A training step of each arithmetic."""
+    """For each arithmetic, a function that makes one training step."""
     values, labels = rng.random(shape, np.float32), rng.integers(0, 10, shape[0])
     x, exact = torch.from_numpy(values), tensor_network.inputs(values)
     lazy = tensor_network.network(layers, UpdateRule.LAZY, Rates(learning_rate=0.02))
@@ -63,7 +63,7 @@ def contestants(layers, shape, rng) -> dict[str, Callable[[], None]]:
 
 
 def report(console: Console):
-    """Measure and print."""
+    """Measure and print a table."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     rng = np.random.default_rng(0)

@@ -1,7 +1,7 @@
-"""The same networks behind other libraries' quantisers.
+"""The same networks with the quantisers of other libraries.
 
-The group `peers` installs the libraries; each is only loaded where it is asked for, and raises ImportError where it is
-not there.
+The group `peers` installs the libraries; each is only imported when it is used, which raises ImportError if it is not
+installed.
 """
 
 import warnings
@@ -13,7 +13,7 @@ from torch import nn
 
 
 def swapped(net: nn.Module, quantised: Callable[[nn.Module], nn.Module]) -> nn.Module:
-    """A copy of a network with other convolutions and dense layers."""
+    """A copy of a network in which `quantised` replaces each convolution and dense layer."""
     made = deepcopy(net)
     for name, layer in list(made.named_modules()):
         if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -22,10 +22,10 @@ def swapped(net: nn.Module, quantised: Callable[[nn.Module], nn.Module]) -> nn.M
 
 
 def brevitas(net: nn.Module, images: torch.Tensor, bits: int = 4) -> nn.Module:
-    """Brevitas: weights of each channel and the input of each layer from least squared error; steps are learned.
+    """Brevitas: scales of each channel's weights and each layer's input by least squared error; they are learned.
 
     Args:
-        net:    FP32, of layers whose inputs are never negative.
+        net:    FP32 network of layers whose inputs are never negative.
         images: The calibration set.
     """
     warnings.filterwarnings("ignore", module="brevitas")
@@ -54,7 +54,7 @@ def brevitas(net: nn.Module, images: torch.Tensor, bits: int = 4) -> nn.Module:
 
 
 def torch_ao(net: nn.Module) -> nn.Module:
-    """torch.ao in eager mode: 8 bits, scales observed; normalisation and relu fused into the layers before them."""
+    """torch.ao in eager mode: 8 bits, observed scales; normalisation and relu are fused into the layers before them."""
     warnings.filterwarnings("ignore", module="torch")
     from torch.ao import quantization
 
@@ -69,7 +69,7 @@ def torch_ao(net: nn.Module) -> nn.Module:
 
 
 def _fusible(kinds: list[type]) -> list[list[str]]:
-    """Places of layers that torch.ao makes one of."""
+    """Names of adjacent layers that torch.ao fuses into one."""
     groups, place = [], 0
     while place < len(kinds):
         length = 1
@@ -83,7 +83,7 @@ def _fusible(kinds: list[type]) -> list[list[str]]:
 
 
 def torchao(net: nn.Module) -> nn.Module:
-    """torchao: dense layers with weights of 4 bits and inputs of 8, scales from each batch; others stay in FP32."""
+    """torchao: dense layers with 4-bit weights and 8-bit inputs, with scales from each batch; others stay in FP32."""
     from torchao.quantization import quantize_
     from torchao.quantization.qat import IntxFakeQuantizeConfig, QATConfig
 
@@ -103,7 +103,7 @@ def qpytorch(net: nn.Module) -> nn.Module:
     weights = quantizer(forward_number=eight, forward_rounding="nearest")
 
     class Quantised(nn.Module):
-        """A layer with its parameters and result quantised."""
+        """A layer with quantised parameters and a quantised result."""
 
         def __init__(self, layer: nn.Module):
             super().__init__()

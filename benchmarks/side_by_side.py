@@ -1,4 +1,4 @@
-"""Calls of a long session, two at a time, behind a progress bar."""
+"""Run the calls of a long session in parallel processes, with a progress bar."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,9 +14,11 @@ def side_by_side(
     """The result of a call for each job, in the order in which the calls end; the worker processes are new ones.
 
     Args:
-        call: Of a module, so that another process finds it.
-        jobs: Its arguments.
-        each: Called with each result as it comes.
+        title:     Text of the progress bar.
+        call:      Function of a module, so that another process can import it.
+        jobs:      Arguments of each call.
+        processes: Number of processes.
+        each:      Function that is called with each result as it comes.
     """
     columns = (*Progress.get_default_columns(), TimeElapsedColumn())
     results = []

@@ -17,9 +17,9 @@ from concord.spec.config import preset
 from rich.console import Console
 from rich.table import Table
 
-DEVICE = {"LUT4": 84_000, "DSP": 156, "block RAM": 208}  #: An LFE5U-85F.
+DEVICE = {"LUT4": 84_000, "DSP": 156, "block RAM": 208}  #: Cells of an LFE5U-85F.
 
-#: What cells cost. A carry cell takes two LUT4, sixteen words of four bits of RAM four.
+#: Costs of cells. A carry cell takes two LUT4; distributed RAM of sixteen words of four bits takes four.
 COSTS = {
     "LUT4": {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 4},
     "FF": {"TRELLIS_FF": 1},
@@ -30,17 +30,17 @@ COSTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """What Yosys does.
+    """The commands for Yosys.
 
     Attributes:
-        flatten: Optimise across the borders of units.
+        flatten: Whether Yosys optimises across the borders of units.
     """
 
     flatten: bool
 
     @property
     def text(self) -> str:
-        """The commands, from top.v to cells.json. Hidden names keep ABC's reintegration from meeting one twice."""
+        """The commands, from top.v to cells.json. Names are hidden, as ABC cannot handle a name that occurs twice."""
         return "; ".join([
             "read_verilog top.v", "hierarchy -top top", "rename -hide", "proc", "opt_expr", "opt_clean", "wreduce",
             f"synth_ecp5 -top top{'' if self.flatten else ' -noflatten'}",
@@ -51,7 +51,7 @@ def synthesise(text: str, script: Script) -> dict[str, Counter]:
     """Cells of each module of Verilog `text`, by the module's name, of which the top module `top` has none.
 
     Raises:
-        RuntimeError: Yosys fails; the message ends with what it printed.
+        RuntimeError: Yosys fails; the message ends with its output.
     """
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "top.v").write_text(text)
@@ -65,12 +65,12 @@ def synthesise(text: str, script: Script) -> dict[str, Counter]:
 
 
 def costs(cells: Counter) -> dict[str, int]:
-    """What cells cost, by the columns of the table."""
+    """The costs of cells, by the columns of the table."""
     return {name: sum(cells[kind] * price for kind, price in prices.items()) for name, prices in COSTS.items()}
 
 
 def units(modules: dict[str, Counter], top: str, depth: int) -> dict[str, Counter]:
-    """Cells of each unit with all that is in it, down to `depth` names below `top`; units come before their parts.
+    """Cells of each unit, its parts included, down to `depth` levels below `top`; a unit comes before its parts.
 
     Amaranth names the module of each instance by its path.
     """
@@ -83,7 +83,7 @@ def units(modules: dict[str, Counter], top: str, depth: int) -> dict[str, Counte
 
 
 def table(rows: dict[str, Counter], title: str) -> Table:
-    """Costs of units, indented by their place."""
+    """A table of the costs of units, indented by their level."""
     result = Table("unit", *(f"{name}" for name in COSTS), title=title)
     for name, cells in rows.items():
         place = name.split(".")
@@ -93,11 +93,11 @@ def table(rows: dict[str, Counter], title: str) -> Table:
 
 def main(
     preset_name: Annotated[str, typer.Option("--preset", help="Machine configuration.")] = "ulx3s",
-    unit: Annotated[str, typer.Option(help="Unit, named as its file in hw/.")] = "nnp",
-    depth: Annotated[int, typer.Option(help="Levels of units shown.")] = 2,
-    flat: Annotated[bool, typer.Option(help="Synthesise it flattened too.")] = True,
+    unit: Annotated[str, typer.Option(help="Name of the unit, which is that of its file in hw/.")] = "nnp",
+    depth: Annotated[int, typer.Option(help="Number of levels of units in the table.")] = 2,
+    flat: Annotated[bool, typer.Option(help="Also synthesise the flattened unit.")] = True,
 ) -> None:
-    """Synthesise and print."""
+    """Synthesise a unit, and print tables of its cells."""
     console = Console(width=100 if not sys.stdout.isatty() else None)
     try:
         config = preset(preset_name)

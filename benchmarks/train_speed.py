@@ -1,6 +1,6 @@
 """Time of a step of quantisation-aware training, as a multiple of that in FP32, in one interleaved run.
 
-Other libraries take part where the group `peers` is installed.
+If the group `peers` is installed, other libraries are timed as well.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from rich.console import Console
 from torch import nn
 
 ROUNDS = {"resnet": 20, "mobilenet": 20, "mlp": 100}
-#: Images of a step.
+#: Number of images of a training step.
 SIZES = {"resnet": 64, "mobilenet": 64, "mlp": 128}
 LEARNED = {"weights": WeightTraining.LSQ, "activations": ActivationTraining.LSQ}
 RECIPES = {
@@ -35,7 +35,7 @@ PEERS = {
 
 
 def stepper(net: nn.Module, groups, x, labels, after: Callable = lambda: None) -> Callable[[], None]:
-    """A step of SGD."""
+    """A function that makes one step of SGD."""
     optimiser = torch.optim.SGD(groups, lr=0.01, momentum=0.9)
 
     def step():
@@ -48,7 +48,7 @@ def stepper(net: nn.Module, groups, x, labels, after: Callable = lambda: None) -
 
 
 def contestants(name: str, console: Console) -> dict[str, Callable[[], None]]:
-    """A training step of each kind."""
+    """For each kind of training, a function that makes one step."""
     x, labels = torch.rand(SIZES[name], 1, 28, 28), torch.arange(SIZES[name]) % 10
     real = NETWORKS[name]().train()
     steps = {"FP32": stepper(real, real.parameters(), x, labels)}
@@ -73,7 +73,7 @@ def contestants(name: str, console: Console) -> dict[str, Callable[[], None]]:
 
 
 def report(console: Console):
-    """Measure and print."""
+    """Measure and print a table."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     table = columns("network", "training", "Training step, one thread")

@@ -1,4 +1,4 @@
-"""Networks trained by every method and width that a machine takes, verified on its gates: `nox -s verify_matrix`."""
+"""Train networks by every method and width that a machine can run, and verify them on RTL: `nox -s verify_matrix`."""
 
 import io
 import os
@@ -26,13 +26,13 @@ from rich.table import Table
 from torch import nn
 
 OUT = Path("build/verify_matrix")
-#: Presets, and what they take: bits of weights, bits of input codes.
+#: Presets, and the bits of weights and of input codes that they can run.
 MACHINES = {"ulx3s": (4, 4), "speech": (8, 8)}
 EPOCHS, LSTM_EPOCHS, SAMPLES = (1, 1, 1), (4, 1, 1), 1000
 
 
 def small() -> nn.Module:
-    """A perceptron that both machines hold."""
+    """A perceptron that fits both machines."""
     return networks.perceptron((64, 32))
 
 
@@ -51,7 +51,7 @@ def perceptrons(name: str) -> list[tuple[str, str, Recipe]]:
 
 @cache
 def builds() -> Builds:
-    """Of both machines, made or found once a process; theirs have ended, so that this one can end too."""
+    """The builds of both machines; each process makes or finds them once, and waits until they are complete."""
     with Builds(MachineKind.LIBRARY, map(preset, MACHINES)) as found:
         for name in MACHINES:
             found.wait(preset(name))
@@ -59,7 +59,7 @@ def builds() -> Builds:
 
 
 def mismatches(path: Path, name: str, samples: int) -> int:
-    """Bits and event counters that differ on the simulated machine."""
+    """Number of bits and event counters that differ on the simulated machine."""
     console = Console(file=io.StringIO())
     source = Source(inputs=None, data=None, samples=str(samples), first=0, default=samples)
     request = Request(path=path, place=str(path), source=source, preset=name, kind=MachineKind.LIBRARY, jobs=1,
@@ -69,14 +69,14 @@ def mismatches(path: Path, name: str, samples: int) -> int:
 
 
 def perceptron(name: str, row: str, column: str, recipe: Recipe, samples: int) -> tuple[str, str, int]:
-    """Train a network and verify it: where it stands in the table, and its mismatches."""
+    """Train and verify a perceptron; return its row and column in the table, and its number of mismatches."""
     path = OUT / f"mlp-{os.getpid()}.safetensors"
     train_image(path, network="concord.benchmarks.verify_matrix:small", recipe=recipe, epochs=EPOCHS, samples=SAMPLES)
     return row, column, mismatches(path, name, samples)
 
 
 def lstm(gates: Gates, bits: int, folder: Path | None, samples: int) -> tuple[str, str, int]:
-    """The same of an LSTM."""
+    """Train and verify an LSTM; return its row and column in the table, and its number of mismatches."""
     path = OUT / f"lstm-{os.getpid()}.safetensors"
     train_recurrent(path, weights_format=Format(bits=bits, symmetric=True), input_format=Format(bits=8, symmetric=True),
                     gates=gates, epochs=LSTM_EPOCHS, folder=folder)
@@ -84,13 +84,13 @@ def lstm(gates: Gates, bits: int, folder: Path | None, samples: int) -> tuple[st
 
 
 def lstms() -> list[tuple[Gates, int]]:
-    """Forms and widths; asymmetric weights of 8 bits have 9, which the machine has not."""
+    """Gate settings and widths. Asymmetric 8-bit weights need 9 bits, which the machine does not have."""
     forms = [Gates(asymmetric=a, shared=s) for a, s in product((False, True), repeat=2)]
     return [(gates, bits) for gates in forms for bits in range(2, 9 - gates.asymmetric)]
 
 
 def table(title: str, cells: list[tuple[str, str, int]], console: Console) -> int:
-    """Print; the sum of mismatches."""
+    """Print a table, and return the sum of its mismatches."""
     found = {(row, column): value for row, column, value in cells}
     rows, columns = (sorted({key[place] for key in found}) for place in (0, 1))
     made = Table("training", *columns, title=title)
@@ -101,15 +101,15 @@ def table(title: str, cells: list[tuple[str, str, int]], console: Console) -> in
 
 
 def main(
-    samples: Annotated[int, typer.Option(help="Samples of the test set, for each network.")] = 5,
-    networks: Annotated[int | None, typer.Option(help="So many networks, drawn at random.", show_default="all")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of that draw.")] = 0,
-    vowels: Annotated[Path | None, typer.Option(help="Folder of JapaneseVowels_TRAIN.ts.")] = None,
+    samples: Annotated[int, typer.Option(help="Number of test samples for each network.")] = 5,
+    networks: Annotated[int | None, typer.Option(help="Number of networks, chosen at random.", show_default="all")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of that choice.")] = 0,
+    vowels: Annotated[Path | None, typer.Option(help="Folder with JapaneseVowels_TRAIN.ts.")] = None,
 ) -> None:
-    """Train, verify and print; exit code 1 where a bit differs."""
+    """Train and verify all networks, and print tables; the exit code is 1 if a bit differs."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     OUT.mkdir(parents=True, exist_ok=True)
-    builds()  # before two processes want them
+    builds()  # builds are made once, before two processes need them
     jobs = [(f"MLP on {name}", perceptron, (name, row, column, recipe, samples))
             for name in MACHINES for column, row, recipe in perceptrons(name)]
     jobs += [("LSTM on speech", lstm, (*kind, vowels, samples)) for kind in lstms()]

@@ -1,4 +1,4 @@
-"""Programs whose speed is measured, with all that they need in memory."""
+"""Programs whose speed is measured, with the contents of their memories."""
 
 from dataclasses import dataclass, replace
 
@@ -54,12 +54,12 @@ end_loop
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    """A program.
+    """A program and the machine that runs it.
 
     Attributes:
-        config:      The machine.
+        config:      Configuration of the machine.
         text:        Program text, without `end`.
-        input_words: Words that it takes from NetQ.
+        input_words: Number of words that the program takes from NetQ.
     """
 
     config: Config
@@ -67,7 +67,7 @@ class Workload:
     input_words: int = 0
 
     def messages(self) -> list[bytes]:
-        """Random dense tiles, random vectors, the program, and its input."""
+        """Messages with random dense tiles, random vectors, the program, and its input."""
         config, rng = self.config, np.random.default_rng(0)
         size = config.native_dim
         weights = config.weights
@@ -84,7 +84,7 @@ def _numbers(rng, count: int, config: Config) -> np.ndarray:
 
 
 def deep(config: Config, *, tiles: int, hidden: int) -> Config:
-    """`config` with room for so many tiles, and for LSTMs of so many cells."""
+    """A copy of `config` with memory for `tiles` tiles, and for LSTMs of `hidden` cells."""
     words = hidden // config.mfu_lanes
     return replace(
         config, matrix_tiles=max(config.matrix_tiles, tiles), mvmq_words=max(config.mvmq_words, 4 * words),
@@ -102,7 +102,7 @@ def products(config: Config, *, size: int, count: int) -> Workload:
 
 
 def _targets(config: Config, words: int):
-    """Places for results, over and over."""
+    """An endless sequence of places for results."""
     while True:
         for mem in STAGE_MEMORIES:
             for place in range(depth(config, mem) // words):
@@ -110,7 +110,7 @@ def _targets(config: Config, words: int):
 
 
 def lstm(config: Config, *, hidden: int, steps: int) -> Workload:
-    """`steps` steps of an LSTM with as many inputs as cells, its four gates one tall product."""
+    """`steps` steps of an LSTM with as many inputs as cells; its four gates are one tall product."""
     words = hidden // config.mfu_lanes
     return Workload(config=config, input_words=steps * words, text=LSTM.format(
         hidden=hidden, steps=steps, columns=2 * hidden // config.native_dim, gates=4 * hidden, words=words,
@@ -118,7 +118,7 @@ def lstm(config: Config, *, hidden: int, steps: int) -> Workload:
 
 
 def overlapping(config: Config) -> tuple[Workload, Workload]:
-    """A product, and element-wise work that shares nothing with it."""
+    """A product, and point-wise operations that do not depend on it."""
     columns = 8
     rows = min(config.accumulator_rows, config.matrix_tiles // columns * config.native_dim, 512)
     words = rows // config.mfu_lanes
@@ -128,6 +128,6 @@ def overlapping(config: Config) -> tuple[Workload, Workload]:
 
 
 def both(first: Workload, second: Workload) -> Workload:
-    """One program after the other."""
+    """Both programs, one after the other."""
     return Workload(
         config=first.config, text=first.text + second.text, input_words=first.input_words + second.input_words)

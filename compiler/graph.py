@@ -1,7 +1,8 @@
-"""The walk through a model's graph: which layer becomes chains when, and where its result lies.
+"""Compile the graph of a model: the order of its layers, and the place of each result.
 
-Recurrent layers share one loop over time steps; all other layers follow it. A result lies once in each vector memory in
-which a consumer reads it. A result that only a concatenation reads is written into the concatenation at once.
+Recurrent layers share one loop over time steps; the chains of all other layers follow the loop. A result is stored in
+each vector memory from which a consumer reads it. A result that only a concatenation reads is written directly to its
+place in the concatenation.
 """
 
 from concord.compiler.layers.registry import COMPILERS
@@ -14,16 +15,16 @@ from concord.model.layers.layer import Layer
 from concord.model.model import INPUT, Model
 from concord.spec.memories import Mem
 
-#: What the network's input is called where it comes from the last time step to the first one.
+#: Name of the network's input when it comes in reverse order, from the last time step to the first one.
 BACKWARD = "backward"
 
 
 class Graph:
-    """One model on its way to chains.
+    """The compilation of one model.
 
     Args:
-        build: Where chains and places go.
-        model: All its layers can be compiled.
+        build: Collects chains and places.
+        model: A model of which all layers can be compiled.
     """
 
     def __init__(self, build: Build, model: Model):
@@ -32,7 +33,7 @@ class Graph:
         self._places: dict[tuple[str, Mem], Place] = {}
 
     def emit(self):
-        """The chains of all layers; the result goes to the host."""
+        """Emit the chains of all layers; the result goes to the host."""
         model, program = self._model, self._build.program
         self._made |= {name: self._entry(name) for name in self._inputs()}
         recurrent = [layer for layer in model.layers if layer.sequence]
@@ -49,7 +50,7 @@ class Graph:
             program.chain(read(self._made[last.name].place), write(NET), rows=model.outputs)
 
     def _emit_recurrent(self, layers: list[Layer]):
-        """Initial states, then one loop over time steps through all recurrent layers."""
+        """Emit the initial states, and then one loop over time steps with the chains of all recurrent layers."""
         build, states = self._build, {}
         for layer in layers:
             with build.program.section(f"{layer.name}, initial state", layer.name):
@@ -77,12 +78,12 @@ class Graph:
         return tuple(self._inputs().values())
 
     def _inputs(self) -> dict[str, Direction]:
-        """Names of the network's inputs: a layer that begins with the last time step has one of its own."""
+        """The network's inputs and their directions: layers that begin with the last time step have their own input."""
         names = {INPUT: Direction.AHEAD, BACKWARD: Direction.BACKWARD}
         return {name: direction for name, direction in names.items() if self._uses(name)}
 
     def _entry(self, name: str) -> Tensor:
-        """An input: in NetQ where one layer takes all input from there, else in the memories of its consumers."""
+        """An input tensor. It stays in NetQ if one layer takes all of it there, otherwise it is copied to memories."""
         uses, elements = self._uses(name), self._model.inputs
         places = {Mem.NET_Q: NET}
         if len(uses) > 1 or len(self._inputs()) > 1 or not COMPILERS[type(uses[0][0])].from_queue:
@@ -90,7 +91,7 @@ class Graph:
         return Tensor(name="network input", elements=elements, places=places)
 
     def _take_input(self):
-        """Bring the network's input to where it lies: whole native vectors, in which it comes."""
+        """Copy the network's input from NetQ to its places; it comes in whole native vectors."""
         for tensor in [self._made[name] for name in self._inputs()]:
             if Mem.NET_Q not in tensor.places:
                 rows = tensor.place.words * self._build.config.mfu_lanes
@@ -98,7 +99,7 @@ class Graph:
                 self._build.program.chain(read(NET), *map(write, tensor.places.values()), rows=rows)
 
     def _names(self, layer: Layer) -> list[str]:
-        """Names of what enters a layer."""
+        """Names of the tensors that enter a layer."""
         return [BACKWARD if layer.reverse and name == INPUT else name for name in self._model.sources_of(layer)]
 
     def _sources(self, layer: Layer) -> list[Tensor]:
@@ -110,12 +111,12 @@ class Graph:
                 for index, source in enumerate(self._names(layer)) if source == name]
 
     def _memories(self, name: str) -> list[Mem]:
-        """The memories in which a result is needed; InitialVrf serves all that can read from any memory."""
+        """The memories from which a result is read; consumers that can read from any memory use InitialVrf."""
         needed = [COMPILERS[type(layer)].reads(index) or Mem.INITIAL_VRF for layer, index in self._uses(name)]
         return sorted(set(needed)) or [Mem.INITIAL_VRF]
 
     def _targets(self, layer: Layer) -> tuple[Place, ...]:
-        """Where the result of a layer goes."""
+        """The places to which the result of a layer is written."""
         if layer is self._model.layers[-1]:
             return (NET,)
         uses = self._uses(layer.name)
@@ -125,7 +126,7 @@ class Graph:
         return tuple(self._place(layer.name, mem, layer.outputs, f"{layer.name}, output") for mem in memories)
 
     def _slot(self, layer: Layer, index: int) -> Place | None:
-        """Where the tensor that enters a layer at `index` lies in the layer's result, if it lies there as it is."""
+        """The place of the tensor entering at `index` in a layer's result; None if the result does not contain it."""
         offsets = COMPILERS[type(layer)].offsets(layer, self._build.config)
         if offsets is None or layer is self._model.layers[-1]:
             return None

@@ -1,4 +1,4 @@
-"""A quantised model to firmware."""
+"""Compile a quantised model into firmware."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Compiled:
-    """Firmware, and what the compiler found out on the way.
+    """The result of a compilation.
 
     Attributes:
-        firmware: What the machine runs.
-        bounds:   For each product, whether a sum may wrap.
-        usage:    For each memory by name, what the network uses and what there is.
+        firmware: Firmware for the machine.
+        bounds:   Bound of the sums of each product, which tells whether a sum may overflow.
+        usage:    For each memory by name, the number of words or tiles in use, and the number that it has.
     """
 
     firmware: Firmware
@@ -30,10 +30,11 @@ class Compiled:
 
 
 def compile_network(model: Model, config: Config) -> Compiled:
-    """Compile for one machine.
+    """Compile a model for one machine.
 
     Raises:
-        ValueError: one line for each layer that cannot be compiled, or for each memory that is too small.
+        ValueError: the machine cannot run the model. The message has a line for each layer that cannot be compiled, or
+            for each memory that is too small.
     """
     found = problems(model, config)
     if found:
@@ -71,7 +72,7 @@ def _usage(build: Build) -> dict[str, tuple[int, int]]:
 
 
 def _check_sizes(build: Build, name: str):
-    """Say of each memory that is too small by how much, before anything is packed."""
+    """Raise an error about all memories that are too small, before anything is packed."""
     found = build.allocator.shortages()
     used, available = len(build.program.instructions), build.config.instructions
     if used > available:

@@ -1,4 +1,4 @@
-"""What a machine can compute of a model: every layer that it cannot, with the reason and what to do."""
+"""Whether a machine can run a model: sentences about each layer that it cannot run, with reason and remedy."""
 
 from concord.compiler.layers import registry
 from concord.model.layers.layer import Layer
@@ -7,7 +7,7 @@ from concord.spec.config import Config
 
 
 def problems(model: Model, config: Config) -> list[str]:
-    """A sentence for each thing in the way, layer by layer; none where the model can be compiled."""
+    """A sentence for each reason why a machine cannot run a model, layer by layer; empty if it can."""
     return [
         f"layer {layer.name!r} ({layer.title}): {reason}"
         for layer in model.layers
@@ -16,7 +16,7 @@ def problems(model: Model, config: Config) -> list[str]:
 
 
 def _directions(model: Model, layer: Layer) -> list[str]:
-    """Recurrent layers run in one loop, so that each must begin at the same end of a sequence as those it reads."""
+    """Check directions: recurrent layers share one loop, so each begins at the same end as the layers it reads."""
     made = {one.name: one for one in model.layers if one.sequence}
     others = [name for name in model.sources_of(layer) if name in made and made[name].reverse != layer.reverse]
     if not layer.sequence or not others:

@@ -1,4 +1,4 @@
-"""The `nnp` command: one file for each of its commands; each imports what it needs only when it runs."""
+"""The `nnp` command. Each of its commands has a file, which imports most modules only when the command runs."""
 
 from importlib.metadata import version
 from typing import Annotated
@@ -43,7 +43,7 @@ app.add_typer(train, name="train")
 
 
 def show_version(asked: bool):
-    """Print the version and end."""
+    """Print the version and exit."""
     if asked:
         typer.echo(f"nnp {version('concord-nnp')}")
         raise typer.Exit
@@ -52,7 +52,7 @@ def show_version(asked: bool):
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ):
     """Concord: trained networks on a block floating point neural network processor, equal to the bit."""

@@ -1,7 +1,7 @@
 """Testbench of hw.nnp against golden.machine: random programs through bus models with random pauses.
 
-CONFIG is a preset or a configuration as JSON, PROGRAMS how many legal programs each test runs. bins.json tells how
-many of them hit each bin.
+Environment variables: CONFIG is a preset or a configuration as JSON, PROGRAMS the number of legal programs in each
+test. The file bins.json tells how many programs hit each bin of functional coverage.
 """
 
 import json
@@ -26,14 +26,14 @@ HIT = Counter(dict.fromkeys(all_bins(CONFIG), 0))
 
 
 async def begin(dut, stall: float) -> Bus:
-    """Buses around a machine out of reset."""
+    """Connect buses to a machine, start its clock and reset it."""
     bus = Bus(dut, CONFIG, seed=cocotb.RANDOM_SEED, gap=stall, stall=stall)
     await bus.start()
     return bus
 
 
 def play(bus: Blocking, cases: list[Case]) -> None:
-    """Every case, its input before or after its start."""
+    """Run every case and compare with golden; the input comes before or after the start."""
     machine = HardwareMachine(bus)
     for number, case in enumerate(cases):
         wrong = compare(case, machine, late=number % 2 == 1)
@@ -44,7 +44,7 @@ def play(bus: Blocking, cases: list[Case]) -> None:
 
 @cocotb.test()
 async def registers(dut):
-    """The machine tells what it is."""
+    """The registers describe the configuration of the machine."""
     bus = await begin(dut, 0.0)
     for register, value in ((Register.DIGEST, CONFIG.digest), (Register.NATIVE_DIM, CONFIG.native_dim),
                             (Register.MFU_LANES, CONFIG.mfu_lanes), (Register.STATUS, 0), (Register.ERROR, 0)):

@@ -63,28 +63,28 @@ from concord.spec.training import LazyFormat
 
 CONFIGURATIONS = ("tiny", "serial", "wide")  #: Presets that differ in every parameter.
 
-#: Widths of the lazy update, which presets do not have: the real ones, small ones, a residual of more than one unit.
+#: Formats of the lazy update by preset: the default one, small widths, a residual of more than one unit.
 LAZY_FORMATS = {
     preset("tiny"): LazyFormat(), preset("serial"): LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2),
     preset("wide"): LazyFormat(bits=6, residual=12, shift=8, update=16, guard=4)}
 
-#: Bits of the sums of training: the widest, those of 32-bit gradients by 8 bits, few.
+#: Bits of the sums that the tensor quantiser takes: the most, few, and those of 32-bit gradients times 8 bits.
 BLOCK_SUMS = {preset("tiny"): 62, preset("serial"): 12, preset("wide"): 48}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """One unit of the machine. Its testbench is the module of its place in sim.
+    """One unit of the machine. Its testbench is the module at the same place in sim.
 
     Attributes:
         place:          The path of its file in hw, without the suffix: "mvm/quantizer".
-        component:      Makes the unit that the machine of a configuration holds; None for what no machine holds.
-        bench:          Makes what the testbench drives; None where that is `component`.
-        configurations: Presets in which the regression runs the testbench; none where the unit has no testbench.
-        tested:         Those of them that the ordinary tests run; None stands for the last one. Only arithmetic depends
-                        on formats and widths. Units that move and order words are exercised most by several engines
-                        and the widest beats, which the last one has.
-        environment:    What the testbench must know of the component, beside CONFIG.
+        component:      Makes the unit as the machine of a configuration holds it; None if no machine holds the unit.
+        bench:          Makes the component that the testbench drives; None if `component` makes it.
+        configurations: Presets in which the regression runs the testbench; empty if the unit has no testbench.
+        tested:         Configurations that the ordinary tests run; None stands for the last one. Only arithmetic units
+                        depend on formats and widths. Units that move and order words are exercised most by several
+                        engines and the widest beats, which the last configuration has.
+        environment:    Makes the environment variables of the testbench, beside CONFIG, from the component.
     """
 
     place: str
@@ -105,18 +105,18 @@ class Unit:
         return "concord.sim." + self.place.replace("/", ".")
 
     def driven(self, config: Config) -> Component:
-        """What the testbench drives."""
+        """The component that the testbench drives."""
         return (self.bench or self.component)(config)
 
     def chosen(self, *, every: bool) -> tuple[str, ...]:
-        """The configurations of the regression if `every`, or else those of the ordinary tests."""
+        """The configurations of the regression if `every`, otherwise those of the ordinary tests."""
         if every:
             return self.configurations
         return self.configurations[-1:] if self.tested is None else self.tested
 
 
 def _environment(*names: str) -> Callable[[Component], dict[str, str]]:
-    """The attributes called `names` of a component, under those names in capitals."""
+    """Make an environment function that passes attributes of the component under their names in capitals."""
     return lambda dut: {name.upper(): str(getattr(dut, name)) for name in names}
 
 

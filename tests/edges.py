@@ -1,4 +1,4 @@
-"""Testbench of tests.test_build: what cocotb sees around a rising edge, and what the stream drivers notice."""
+"""Testbench of tests.test_build: reads and writes of cocotb around a rising edge, and the stream drivers."""
 
 import os
 
@@ -33,7 +33,7 @@ async def read_after_edge(dut):
 @cocotb.test()
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def streams(dut, stall):
-    """Every payload arrives, in order, at one a cycle when nothing stalls."""
+    """Every payload arrives in order; without stalls, one in each cycle."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
     sink = Sink(dut, "o", seed=cocotb.RANDOM_SEED, stall=stall)

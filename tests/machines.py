@@ -1,4 +1,4 @@
-"""Helpers: a golden machine with memories written in ordinary numbers."""
+"""Helpers for tests: golden machines whose memories are given in ordinary numbers."""
 
 import numpy as np
 from concord.golden.host.messages import input_message, program_message, words_of, write_message
@@ -11,18 +11,18 @@ from concord.spec.registers import Register
 
 
 def bits(values) -> np.ndarray:
-    """uint16 patterns of numbers."""
+    """The binary16 patterns of numbers, uint16."""
     return np.asarray(values, np.float16).view(np.uint16)
 
 
 def words(config: Config, values) -> np.ndarray:
-    """uint16[n, M] of numbers, zeros behind them."""
+    """Numbers as words uint16[n, M], padded with zeros."""
     flat = bits(values).reshape(-1)
     return np.pad(flat, (0, -len(flat) % config.mfu_lanes)).reshape(-1, config.mfu_lanes)
 
 
 def loaded(config: Config, text: str, *, inputs=None, **memories) -> Machine:
-    """A machine with a program, words in NetQ, and numbers in memories from word 0 on, by `spec.isa.Mem` name."""
+    """A machine with a program, words in NetQ, and numbers in memories from word 0 on, by the names of `Mem`."""
     machine = Machine(config)
     machine.send(program_message(config, assemble(text)))
     for name, values in memories.items():
@@ -33,7 +33,7 @@ def loaded(config: Config, text: str, *, inputs=None, **memories) -> Machine:
 
 
 def ran(config: Config, text: str, **kwargs) -> Machine:
-    """The machine of `loaded` after its program, which ends without an error."""
+    """The machine of `loaded` after its program, which must end without an error."""
     machine = loaded(config, text, **kwargs)
     machine.start()
     machine.run()

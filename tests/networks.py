@@ -17,7 +17,7 @@ NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, q
 
 
 def model(layers: list[Layer], sources: dict[str, tuple[str, ...]] | None = None, name: str = "random") -> Model:
-    """A model of these layers, in a chain but for `sources`."""
+    """A model of these layers; each reads the one before, unless `sources` names others."""
     none = np.zeros(0, np.uint8)
     return Model(
         name=name,
@@ -33,7 +33,7 @@ def model(layers: list[Layer], sources: dict[str, tuple[str, ...]] | None = None
 
 
 def mlp(rng: np.random.Generator, config: Config, sizes: list[int], *, block: bool) -> Model:
-    """Dense layers of the sizes, in block floating point or integers."""
+    """A network of dense layers of these sizes, in block floating point or in integers."""
     make = block_dense if block else dense
     return model([make(rng, config, f"dense{k}", *pair) for k, pair in enumerate(zip(sizes, sizes[1:], strict=False))])
 
@@ -42,7 +42,10 @@ def recurrent(
     rng: np.random.Generator, config: Config, sizes: list[int], *, block: list[bool], outputs: int | None = None,
     cell: Cell = LSTM,
 ) -> Model:
-    """Recurrent layers of the sizes, each in blocks or integers, and a dense layer if `outputs` is given."""
+    """A network of recurrent layers of these sizes, each in block floating point or in integers.
+
+    If `outputs` is given, a dense layer with that many outputs follows.
+    """
     pairs = zip(sizes, sizes[1:], strict=False)
     layers = [
         (block_recurrent if blocks else recurrent_layer)(rng, config, cell, f"{cell.name}{k}", *pair)
@@ -54,7 +57,7 @@ def recurrent(
 
 
 def both_directions(rng: np.random.Generator, config: Config, *, block: bool, cell: Cell) -> Model:
-    """A recurrent layer in each direction on vectors of 5 elements, and a dense layer on their last results."""
+    """A network of one recurrent layer in each direction on vectors of 5 elements, and a dense layer."""
     make, behind = (block_recurrent, block_dense) if block else (recurrent_layer, dense)
     size = config.mfu_lanes
     layers = [make(rng, config, cell, "a", 5, size), replace(make(rng, config, cell, "b", 5, 3), reverse=True),
@@ -63,7 +66,7 @@ def both_directions(rng: np.random.Generator, config: Config, *, block: bool, ce
 
 
 def branches(rng: np.random.Generator, config: Config, size: int, *, block: bool) -> Model:
-    """Two dense layers on one input, their sum, and a third one on the sum and the first result side by side."""
+    """A network of two dense layers on one input, and a third one on their sum joined with the first result."""
     make = block_dense if block else dense
     layers = [make(rng, config, "a", 5, size), make(rng, config, "b", 5, size), Add(name="sum", inputs=size),
               Concat(name="joined", sizes=(size, size)), make(rng, config, "c", 2 * size, 3)]
@@ -71,7 +74,7 @@ def branches(rng: np.random.Generator, config: Config, size: int, *, block: bool
 
 
 def inputs(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Numbers of about one, as binary16 bit patterns."""
+    """Random numbers of magnitude about one, as binary16 patterns."""
     return rng.normal(size=shape).astype(np.float16).view(np.uint16)
 
 
@@ -80,7 +83,7 @@ def _codes(rng, config, *shape):
 
 
 def dense(rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int) -> Layer:
-    """An integer dense layer."""
+    """A random dense layer in integers."""
     unsigned = bool(rng.integers(2))
     codes = _codes(rng, config, outputs, inputs)
     return lowering.dense(
@@ -101,7 +104,7 @@ def dense(rng: np.random.Generator, config: Config, name: str, inputs: int, outp
 def recurrent_layer(
     rng: np.random.Generator, config: Config, cell: Cell, name: str, inputs: int, outputs: int,
 ) -> Layer:
-    """A recurrent layer in integers."""
+    """A random recurrent layer in integers."""
     gates = len(cell.gates)
     return lowering.recurrent(
         name=name,
@@ -121,14 +124,14 @@ def recurrent_layer(
 
 
 def _states_and_vectors(rng, cell, outputs):
-    """h in -1..1, then the other states and the cell's own vectors."""
+    """Random initial states (h lies in -1..1), and random vectors of the cell."""
     initial = {cell.states[0]: rng.uniform(-1, 1, outputs)}
     initial |= {name: rng.normal(size=outputs) for name in cell.states[1:]}
     return {"initial": initial, "vectors": {name: rng.normal(size=outputs) for name in cell.vectors}}
 
 
 def block_dense(rng: np.random.Generator, config: Config, name: str, inputs: int, outputs: int) -> Layer:
-    """A dense layer in block floating point."""
+    """A random dense layer in block floating point."""
     return block_lowering.block_dense(
         name=name,
         weights=rng.uniform(-1, 1, (outputs, inputs)) / np.sqrt(inputs),
@@ -143,7 +146,7 @@ def block_dense(rng: np.random.Generator, config: Config, name: str, inputs: int
 def block_recurrent(
     rng: np.random.Generator, config: Config, cell: Cell, name: str, inputs: int, outputs: int,
 ) -> Layer:
-    """A recurrent layer in block floating point."""
+    """A random recurrent layer in block floating point."""
     gates = len(cell.gates)
     return block_lowering.block_recurrent(
         name=name,

@@ -1,4 +1,4 @@
-"""The documents are current, and what they point to is there."""
+"""The documents are current, and their links lead to existing files."""
 
 import importlib.util
 import re
@@ -15,7 +15,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("data/*.
 
 
 def script(name: str):
-    """A script of docs/ as a module."""
+    """Import a script of docs/ as a module."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,4 +1,4 @@
-"""The package: one name, a version, and no collision with the modules of whoever uses it."""
+"""The package has one name and a version, and does not collide with the user's modules."""
 
 import os
 import subprocess

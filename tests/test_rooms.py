@@ -1,4 +1,4 @@
-"""The arrows between rooms and between their sub-rooms run one way, and a unit has one path in all of them."""
+"""Imports between rooms and between sub-rooms run one way, and a unit has the same path in all rooms."""
 
 import ast
 import importlib.util
@@ -15,20 +15,20 @@ PAGE = ROOT / "docs" / "architecture.md"
 
 
 def table(pattern: str) -> dict[str, set[str]]:
-    """Rows of the architecture page whose first column matches `pattern`: the names in it and those in the last one."""
+    """Rows of the architecture page whose first column matches `pattern`: its name, and names in the last column."""
     rows = re.findall(rf"^\| `{pattern}/` \| [^|]+ \|([^|]*)\|$", PAGE.read_text(), re.MULTILINE)
     found = {"/".join(names): set(re.findall(r"`(\w+)`", last)) for *names, last in rows}
     assert len(found) == len(rows), f"{PAGE} has a row twice"
     return found
 
 
-#: Rooms, and the rooms that each may import.
+#: For each room, the rooms that it may import.
 MAY_IMPORT = table(r"(\w+)")
-#: Sub-rooms of each room, and the sub-rooms of the same room that each may import. Files beside them may import all.
+#: For each sub-room, the sub-rooms of the same room that it may import. Files beside them may import all.
 SUB_ROOMS = {}
 for _place, _used in table(r"(\w+)/(\w+)").items():
     SUB_ROOMS.setdefault(_place.split("/")[0], {})[_place.split("/")[1]] = _used
-#: What each room may take from others' packages; the rest is the standard library.
+#: Third-party packages that each room may import.
 PACKAGES = {
     "spec": set(),
     "golden": {"numpy", "safetensors"},
@@ -44,7 +44,7 @@ def test_the_page_has_the_tables():
 
 
 def imports(path: Path) -> set[str]:
-    """Full names of everything that a file imports, wherever it does."""
+    """Full names of everything that a file imports, anywhere in the file."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -125,7 +125,7 @@ def test_init_files_are_empty(room):
     assert not any(path.read_text() for path in (ROOT / room).rglob("__init__.py"))
 
 
-#: Units that are computed in numpy and in gates.
+#: Units that exist in golden and in hardware.
 SHARED = (
     "host/counters",
     "lazy/lazy_update",
@@ -148,7 +148,7 @@ def test_units_have_one_path_in_golden_and_hardware(unit):
 
 
 def holding(room: str, mark: str) -> set[str]:
-    """Places of the files of a room that hold a text: "mvm/quantizer"."""
+    """Places, such as "mvm/quantizer", of the files of a room that contain the text `mark`."""
     return {str(path.relative_to(ROOT / room).with_suffix("")) for path in (ROOT / room).rglob("*.py")
             if mark in path.read_text()}
 
@@ -158,6 +158,6 @@ def test_the_registry_has_every_unit_of_hardware():
 
 
 def test_the_registry_has_every_testbench():
-    """The server is no testbench: it holds the machine that `sim.machines.cocotb_client` talks to."""
+    """The server is not a testbench: it is the process that `sim.machines.cocotb_client` talks to."""
     testbenches = {unit.place for unit in UNITS.values() if unit.configurations}
     assert testbenches == holding("sim", "\n@cocotb.test") - {"machines/cocotb_server"}

@@ -1,4 +1,4 @@
-"""Sums: one pass that reads one vector and has the other as operand of the first adder."""
+"""Sums: one chain that reads one vector, and takes the other as operand of its first addition."""
 
 from concord.compiler.lib import limits
 from concord.compiler.lib.layer_compiler import LayerCompiler
@@ -8,7 +8,7 @@ from concord.spec.memories import Mem
 
 
 class AddCompiler(LayerCompiler):
-    """A sum of two tensors."""
+    """Compiles the sum of two tensors."""
 
     def problems(self, layer, config):
         return limits.vector_rows(layer.outputs)

@@ -1,4 +1,4 @@
-"""Concatenations: the parts lie in neighbouring words; a part that its own layer has not written there is copied."""
+"""Concatenations: the parts lie in adjacent words. A part that its layer did not write there directly is copied."""
 
 from concord.compiler.lib import limits
 from concord.compiler.lib.layer_compiler import LayerCompiler
@@ -6,7 +6,7 @@ from concord.compiler.lib.program import read, write
 
 
 class ConcatCompiler(LayerCompiler):
-    """Tensors one behind the other."""
+    """Compiles the concatenation of tensors."""
 
     def problems(self, layer, config):
         lanes = config.mfu_lanes

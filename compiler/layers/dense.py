@@ -1,4 +1,7 @@
-"""Dense layers: one pass of a product and what follows it, cut where the accumulators hold fewer rows."""
+"""Dense layers: one chain of a product and the point-wise operations after it.
+
+A layer with more rows than the accumulators hold becomes several chains.
+"""
 
 import numpy as np
 from concord.compiler.lib import bounds, limits, tiling
@@ -13,10 +16,10 @@ from concord.spec.memories import Mem
 
 
 class DenseCompiler(LayerCompiler):
-    """A dense layer in either arithmetic.
+    """Compiles a dense layer in integers or in block floating point.
 
     Args:
-        arithmetic: What is said of one product and of what follows it.
+        arithmetic: Class that knows the product and the operations after it: `_Integer` or `_Block`.
     """
 
     from_queue = True
@@ -37,7 +40,7 @@ class DenseCompiler(LayerCompiler):
             build.program.chain(
                 read(chains.source),
                 chains.product(slice(part.row, part.row + part.rows)),
-                *chains.behind(word),
+                *chains.operations(word),
                 *(write(target.at(word)) for target in targets),
                 rows=part.rows,
                 columns=build.config.vectors_of(layer.inputs),
@@ -47,11 +50,11 @@ class DenseCompiler(LayerCompiler):
 
 
 class _Integer:
-    """activation(a * scale + offset): the stages M0, A1 and F1 behind the product.
+    """activation(a * scale + offset), where a is the product: its chain uses the stages M0, A1 and F1.
 
     Attributes:
-        source:    Where the codes' real values lie, in steps of the code.
-        out_scale: Binary places that the sums are moved right.
+        source:    Place of the input, in units of the step of its codes.
+        out_scale: Number of bits by which the sums are shifted right.
     """
 
     def __init__(self, build: Build, layer: Dense, source: Place, parts: int):
@@ -78,7 +81,7 @@ class _Integer:
             b=build.bias(f"{layer.name}, start", layer.start[rows]) if self._start else 0,
         )
 
-    def behind(self, word: int) -> list[Instruction]:
+    def operations(self, word: int) -> list[Instruction]:
         scaled = operate(Op.VV_MUL0, self._scale.at(word)), operate(Op.VV_ADD1, self._offset.at(word))
         return [*scaled, *activation(self._layer.activation, 1)]
 
@@ -87,7 +90,7 @@ class _Integer:
 
 
 class _Block:
-    """activation(product + bias): the stages A0 and F0 behind the product. Attributes as in `_Integer`."""
+    """activation(product + bias): its chain uses the stages A0 and F0. The attributes are those of `_Integer`."""
 
     out_scale = None
 
@@ -107,7 +110,7 @@ class _Block:
         tile = self._build.block_matrix(f"{layer.name}, weights", self._mantissas[rows], layer.exponents[rows])
         return Instruction(op=Op.MV_MUL, a=tile)
 
-    def behind(self, word: int) -> list[Instruction]:
+    def operations(self, word: int) -> list[Instruction]:
         return [operate(Op.VV_ADD0, self._bias.at(word)), *activation(self._layer.activation, 0)]
 
     def bound(self) -> bounds.Bound:

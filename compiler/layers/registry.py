@@ -1,4 +1,4 @@
-"""How layers become chains, by their class."""
+"""The registry of layer compilers, by the class of the layer."""
 
 from concord.compiler.layers import dense
 from concord.compiler.layers.add import AddCompiler
@@ -22,7 +22,7 @@ COMPILERS: dict[type[Layer], LayerCompiler] = {
     IntegerRecurrent: integer.IntegerRecurrentCompiler(),
     BlockRecurrent: block.BlockRecurrentCompiler(),
 }
-#: Why layers of other kinds become no chains.
+#: Reasons why the machine cannot run layers of other classes.
 _WINDOWS = "the machine cuts no windows out of images: use dense or recurrent layers, or run it on the host"
 _SEQUENCES = (
     "the machine keeps no whole sequences, which a layer behind two directions needs: use one recurrent layer in both "
@@ -33,7 +33,7 @@ _UNKNOWN = "there is no such layer on this machine: use dense or recurrent layer
 
 
 def problems(layer: Layer, config: Config) -> list[str]:
-    """A sentence for each thing that keeps a layer from the machine."""
+    """A sentence for each reason why a machine cannot run a layer."""
     if type(layer) in COMPILERS:
         return COMPILERS[type(layer)].problems(layer, config)
     return [REFUSED.get(type(layer), _UNKNOWN)]

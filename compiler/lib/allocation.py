@@ -1,4 +1,4 @@
-"""Where things lie: a named place for each vector, matrix and bias, and by how much a memory is too small."""
+"""Allocation of memories: a named place for each vector, matrix and bias, and reports of memories too small."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ class Place:
     """Some words of a vector memory, or a queue.
 
     Attributes:
-        mem:     The memory.
-        address: First word; 0 in a queue.
-        words:   Length.
+        mem:     Memory or queue.
+        address: Address of the first word; 0 in a queue.
+        words:   Number of words.
     """
 
     mem: Mem
@@ -23,7 +23,7 @@ class Place:
     words: int = 0
 
     def at(self, word: int) -> "Place":
-        """The place without its first `word` words; a queue stays what it is."""
+        """The place without its first `word` words; for a queue, the same place."""
         return (
             self
             if self.mem in (Mem.NET_Q, Mem.MVM_Q)
@@ -36,9 +36,9 @@ MVM = Place(mem=Mem.MVM_Q)
 
 
 class Allocator:
-    """Hands out places from address 0 up, and never one twice, so that padding once zero stays zero.
+    """Allocates places from address 0 upwards. Nothing is allocated twice, so that padding that is zero stays zero.
 
-    It goes on beyond the end of a memory: `shortages` then says by how much.
+    Allocation continues beyond the end of a memory; `shortages` then tells by how much.
     """
 
     def __init__(self, config: Config):
@@ -48,19 +48,19 @@ class Allocator:
         self._constants: dict[Mem, list[tuple[int, np.ndarray]]] = defaultdict(list)
 
     def take(self, mem: Mem, count: int, name: str, align: int = 1) -> int:
-        """Address of the next `count` words or tiles of `mem`, a multiple of `align`."""
+        """Allocate `count` words or tiles of `mem`, and return their address, a multiple of `align`."""
         address = -(-self._next[mem] // align) * align
         self._next[mem] = address + count
         self._names[mem].append((name, count))
         return address
 
     def vector(self, mem: Mem, elements: int, name: str) -> Place:
-        """Room for a vector as an `mv_mul` reads it: whole native vectors, aligned; what is not written stays +0."""
+        """Allocate a vector for `mv_mul`: whole, aligned native vectors, in which unwritten elements stay +0."""
         words = self._config.vectors_of(elements) * self._config.vector_words
         return Place(mem=mem, address=self.take(mem, words, name, self._config.vector_words), words=words)
 
     def constant(self, mem: Mem, values: np.ndarray, name: str) -> Place:
-        """Room for uint16[elements] that the firmware brings, padded with +0 to whole words."""
+        """Allocate constants uint16[elements], padded with +0 to whole words; the firmware contains them."""
         lanes = self._config.mfu_lanes
         padded = np.zeros((self._config.words_of(values.size), lanes), np.uint16)
         padded.reshape(-1)[: values.size] = values.reshape(-1)
@@ -69,11 +69,11 @@ class Allocator:
         return place
 
     def used(self, mem: Mem) -> int:
-        """Words or tiles handed out."""
+        """Number of words or tiles allocated so far."""
         return self._next[mem]
 
     def images(self) -> dict[Mem, np.ndarray]:
-        """uint16[words, M] of each vector memory in use: the constants, and +0 elsewhere."""
+        """Initial contents uint16[words, M] of each vector memory in use: the constants, and +0 elsewhere."""
         result = {}
         for mem in VRFS:
             if self._next[mem]:

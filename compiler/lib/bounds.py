@@ -1,4 +1,4 @@
-"""How large a sum can become, proved from the weights."""
+"""Bounds of sums, proved from the weights."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from concord.spec.formats import Format
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bound:
-    """The widest sum of one product.
+    """The bound of one product's sums.
 
     Attributes:
-        product: Which one.
-        bits:    Accumulator bits, sign included, that hold every sum whatever the input.
+        product: Name of the product.
+        bits:    Accumulator bits, sign included, that hold every sum for any input.
         has:     Accumulator bits of the machine.
         clamped: Share of the weights' blocks whose exponent was clamped; 0 in integer mode.
     """
@@ -26,7 +26,7 @@ class Bound:
 
     @property
     def proven(self) -> bool:
-        """Nothing wraps, whatever the input."""
+        """Whether no sum can overflow, for any input."""
         return self.bits <= self.has
 
     def __str__(self) -> str:
@@ -38,20 +38,20 @@ class Bound:
 
 
 def integer_bound(config: Config, product: IntegerProduct) -> Bound:
-    """The bound of a product of integers."""
+    """The bound of a product in integer mode."""
     return Bound(product=product.name, bits=product.bits, has=config.sum_bits)
 
 
 def block_bound(config: Config, product: str, mantissas: np.ndarray, exponents: np.ndarray) -> Bound:
-    """Of a product in block floating point whose vector blocks all have the largest exponent.
+    """The bound of a product in block floating point, for inputs whose blocks all have the largest exponent.
 
     Args:
-        mantissas: Integer[rows, columns]; columns are a multiple of the native dimension.
-        exponents: Integer[rows, columns / N].
+        mantissas: Mantissas of the weights, [rows, columns]; columns are a multiple of the native dimension N.
+        exponents: Exponents of the weights, [rows, columns / N].
     """
     blocks = mantissas.reshape(*exponents.shape, config.native_dim)
     sums = np.abs(blocks.astype(np.int64)).sum(axis=-1) * -config.activations.lowest
-    # In units of the accumulator's last bit; Python integers, since 80 bits are legal.
+    # All values are in units of the accumulator's last bit; they are Python integers, as up to 80 bits are legal.
     shifts = exponents.astype(np.int64) - config.weights.e_min
     across = config.activations.e_max - config.activations.e_min + config.alignment
     rows = (sums.astype(object) << shifts.astype(object)).sum(axis=1)
@@ -64,7 +64,7 @@ def block_bound(config: Config, product: str, mantissas: np.ndarray, exponents: 
 
 
 def clamped_share(blocks: np.ndarray, exponents: np.ndarray, fmt: Format) -> float:
-    """Share of blocks[..., N] at an end of the exponent range: clipped at the top, or with idle bits at the bottom."""
+    """Share of blocks[..., N] whose exponent was limited: their mantissas saturate, or leave leading bits unused."""
     largest = np.abs(blocks).max(axis=-1)
     below = (exponents == fmt.e_min) & (largest > 0) & (largest < 1 << max(0, fmt.bits - 2))
     above = (exponents == fmt.e_max) & ((blocks == fmt.highest) | (blocks == fmt.lowest)).any(axis=-1)

@@ -1,4 +1,4 @@
-"""What grows while layers are compiled: program, places, matrices, biases and proofs."""
+"""The firmware under construction: program, places, matrices, biases and bounds."""
 
 import numpy as np
 from concord.compiler.lib import bounds, tiling
@@ -11,10 +11,10 @@ from concord.spec.memories import Mem
 
 
 class Build:
-    """One compilation.
+    """Collects what the layers of one model need while they are compiled.
 
     Args:
-        config: The machine.
+        config: Configuration of the machine.
     """
 
     def __init__(self, config: Config):
@@ -26,15 +26,15 @@ class Build:
         self._biases: list[tuple[int, np.ndarray]] = []
 
     def integer_matrix(self, name: str, weights: np.ndarray) -> int:
-        """First tile of integer weights[rows, columns]."""
+        """Store integer weights[rows, columns], and return the address of their first tile."""
         return self._matrix(name, weights, None)
 
     def block_matrix(self, name: str, mantissas: np.ndarray, exponents: np.ndarray) -> int:
-        """First tile of mantissas[rows, columns] with exponents[rows, columns / N]."""
+        """Store mantissas[rows, columns] with exponents[rows, columns / N]; return the address of the first tile."""
         return self._matrix(name, mantissas, exponents)
 
     def bias(self, name: str, values: np.ndarray) -> int:
-        """BiasRf word of the first of values[rows]."""
+        """Store values[rows] in BiasRf, and return the address of their first word."""
         count = self.config.words_of(len(values))
         address = self.allocator.take(Mem.BIAS_RF, count, name)
         self._biases.append((address, values))
@@ -43,7 +43,7 @@ class Build:
     def affine(
         self, source: Place, elements: int, name: str, scale: np.ndarray | None, offset: np.ndarray | None
     ) -> Place:
-        """`source` times scale plus offset, in InitialVrf; without scale, `source` itself."""
+        """Emit a chain that computes source * scale + offset, and return its place; without scale, return `source`."""
         if scale is None:
             return source
         chain = [operate(Op.VV_MUL0, self.allocator.constant(Mem.MULTIPLY_VRF0, scale, f"{name}, input scale"))]
@@ -52,7 +52,10 @@ class Build:
         return self.moved(source, elements, name, *chain)
 
     def moved(self, source: Place, elements: int, name: str, *operations, target: Place | None = None) -> Place:
-        """`source` after point-wise operations, in InitialVrf; operands cover the padding of a vector from NetQ."""
+        """Emit a chain that applies point-wise operations to `source`, and return the place of the result.
+
+        The operands of the operations must also cover the padding of a vector from NetQ.
+        """
         target = target or self.allocator.vector(Mem.INITIAL_VRF, elements, f"{name}, input")
         # A vector comes from the host in whole native vectors, all of which must be taken.
         rows = target.words * self.config.mfu_lanes if source.mem == Mem.NET_Q else elements
@@ -60,11 +63,11 @@ class Build:
         return target
 
     def readable(self, source: Place, elements: int, name: str, times: int) -> Place:
-        """`source`, or a copy in InitialVrf where a queue would have to be read several times."""
+        """Return `source`, or a copy of it in InitialVrf if it is a queue and is read several times."""
         return self.moved(source, elements, name) if source == NET and times > 1 else source
 
     def tiles(self) -> Tiles:
-        """What goes to MatrixRf."""
+        """The contents of MatrixRf."""
         size, count = self.config.native_dim, self.allocator.used(Mem.MATRIX_RF)
         mantissas = np.zeros((count, size, size), np.int16)
         exponents = np.full((count, size), self.config.weights.e_min, np.int8)
@@ -79,7 +82,7 @@ class Build:
         return Tiles(mantissas=mantissas, exponents=exponents, integer=integer)
 
     def biases(self) -> np.ndarray:
-        """int32[words, M] of BiasRf."""
+        """The contents of BiasRf, int32[words, M]."""
         result = np.zeros((self.allocator.used(Mem.BIAS_RF), self.config.mfu_lanes), np.int32)
         for address, values in self._biases:
             result[address:].reshape(-1)[: len(values)] = values

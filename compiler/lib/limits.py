@@ -1,4 +1,4 @@
-"""What a machine cannot multiply: sentences with the reason and what to do."""
+"""Limits of a machine's products: sentences with the reason why a layer exceeds them, and what to do."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from concord.spec.formats import Format
 
 
 def integer_operands(layer, config: Config, matrices: Sequence[np.ndarray]) -> list[str]:
-    """Integer mode: codes are the machine's own, since its quantiser clips them; weights only have to fit."""
+    """Check formats for integer mode: inputs must have the machine's format, as it clips them; weights must fit."""
     found = []
     machine, model = config.activations, layer.input_format
     if (model.bits, model.symmetric) != (machine.bits, machine.symmetric):
@@ -27,7 +27,7 @@ def integer_operands(layer, config: Config, matrices: Sequence[np.ndarray]) -> l
 
 
 def start_values(start: np.ndarray, config: Config) -> list[str]:
-    """What BiasRf holds."""
+    """Check that start values fit BiasRf."""
     ends = int(start.min()), int(start.max())
     bits = max((value if value >= 0 else ~value).bit_length() + 1 for value in ends)
     if bits <= config.bias_bits:
@@ -36,7 +36,7 @@ def start_values(start: np.ndarray, config: Config) -> list[str]:
 
 
 def block_operands(layer, config: Config) -> list[str]:
-    """Block floating point: both formats and the block are the machine's own."""
+    """Check block floating point: both formats and the block size must be those of the machine."""
     found = []
     for what, model, machine in (
         ("weights", layer.weights_format, config.weights),
@@ -56,7 +56,7 @@ def block_operands(layer, config: Config) -> list[str]:
 
 
 def columns(config: Config, count: int) -> list[str]:
-    """Native vectors that one product takes."""
+    """Check the number of native vectors that one product takes."""
     if count <= config.operand_columns:
         return []
     reason = f"one product needs {count} native vectors, operand_columns is {config.operand_columns}"
@@ -65,7 +65,7 @@ def columns(config: Config, count: int) -> list[str]:
 
 
 def product_rows(config: Config, rows: int) -> list[str]:
-    """Rows of the products that a layer is cut into."""
+    """Check the rows of the products that a layer is cut into."""
     if found := vector_rows(rows):
         return found
     if rows <= config.accumulator_rows or config.accumulator_rows >= config.mfu_lanes:
@@ -76,7 +76,7 @@ def product_rows(config: Config, rows: int) -> list[str]:
 
 
 def vector_rows(rows: int) -> list[str]:
-    """Elements of one chain."""
+    """Check the number of elements of one chain."""
     if rows <= tiling.LARGEST:
         return []
     return [f"its {rows} outputs are more than the {tiling.LARGEST} that Rows can say: cut the layer"]

@@ -1,4 +1,4 @@
-"""Program text and words, one chain at a time."""
+"""Collects a program, one chain at a time, as instruction words and as text."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from concord.spec.assembler import disassemble_word
 from concord.spec.isa import FIELDS, Instruction, Op, Reg, encode, opcode
 from concord.spec.operations import Operation
 
-#: The operation of each activation function but the identity.
+#: The operation of each activation function, except the identity.
 ACTIVATIONS = {
     Activation.RELU: Operation.V_RELU,
     Activation.SIGMOID: Operation.V_SIGM,
@@ -20,22 +20,22 @@ ACTIVATIONS = {
 
 
 def read(place: Place) -> Instruction:
-    """Source: the words at `place`."""
+    """The source instruction that reads the words at `place`."""
     return Instruction(op=Op.V_RD, mem=place.mem, a=place.address)
 
 
 def write(place: Place) -> Instruction:
-    """Write the value at `place` and pass it on."""
+    """The instruction that writes the value of the chain to `place`; the chain goes on with the same value."""
     return Instruction(op=Op.V_WR, mem=place.mem, a=place.address)
 
 
 def operate(op: Op, place: Place | None = None) -> Instruction:
-    """A point-wise operation; its operand, if it has one, lies at `place` in the stage's own memory."""
+    """A point-wise operation; its operand, if any, lies at `place` in the memory of the stage."""
     return Instruction(op=op, a=place.address if place else 0)
 
 
 def activation(kind: Activation, mfu: int) -> list[Instruction]:
-    """The operation of an activation function, none for the identity."""
+    """The operations of an activation function; the list is empty for the identity."""
     return [operate(opcode(ACTIVATIONS[kind], mfu))] if kind in ACTIVATIONS else []
 
 
@@ -58,18 +58,18 @@ class Program:
         return [encode(instruction) for instruction in self.instructions]
 
     def text(self) -> str:
-        """What the assembler reads."""
+        """The program as text that the assembler reads."""
         lines = []
         for address, word in enumerate(self.instruction_words()):
             lines += [*(f"# {note}" for note in self._notes[address]), disassemble_word(word)]
         return "".join(f"{line}\n" for line in lines)
 
     def note(self, text: str):
-        """A comment on a line of its own, before the next instruction."""
+        """Add a comment on a line of its own, before the next instruction."""
         self._notes[len(self.instructions)].append(text)
 
     def chain(self, *instructions: Instruction, rows: int, columns: int | None = None, out_scale: int | None = None):
-        """One chain; `columns` and `out_scale` belong to its product, if it has one."""
+        """Add a chain; `columns` and `out_scale` are for its product, if it has one."""
         self._register(Reg.ROWS, rows)
         if columns is not None:
             self._register(Reg.COLUMNS, columns)
@@ -79,10 +79,10 @@ class Program:
             self._append(instruction)
 
     def begin_loop(self):
-        """Begin the loop over time steps, of one step until the firmware is told otherwise."""
+        """Begin the loop over time steps; it has one step until the firmware sets another number."""
         self.loop = len(self.instructions)
         self._append(Instruction(op=Op.LOOP, a=1))
-        self._registers.clear()  # The second pass finds what the first one left.
+        self._registers.clear()  # In the second pass, registers hold what the first pass left.
 
     def end_loop(self):
         """End the loop over time steps."""
@@ -94,7 +94,7 @@ class Program:
 
     @contextmanager
     def section(self, title: str, layer: str) -> Iterator[None]:
-        """The instructions inside belong to `layer`; without any there is no section."""
+        """A context whose instructions belong to `layer`; without instructions there is no section."""
         self.note(title)
         first = len(self.instructions)
         yield

@@ -1,4 +1,4 @@
-"""Where the result of a layer lies: in one memory, or in each of several that its consumers read."""
+"""Places of a layer's result: one memory, or several from which its consumers read."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class Tensor:
     Attributes:
         name:     Name of the layer that made it.
         elements: Elements of the vector.
-        places:   Where it lies, by memory. The first place is the one to read from where any memory will do.
+        places:   Places that hold it, by memory. The first one is read if any memory will do.
     """
 
     name: str
@@ -24,15 +24,15 @@ class Tensor:
 
     @property
     def place(self) -> Place:
-        """The place to read from where any memory will do."""
+        """The place to read from if any memory will do."""
         return next(iter(self.places.values()))
 
     def lies_at(self, place: Place) -> bool:
-        """Whether the vector lies at the beginning of a place already."""
+        """Whether the vector already lies at the beginning of `place`."""
         return place.mem in self.places and self.places[place.mem].address == place.address
 
     def brought(self, build: Build, mem: Mem) -> Place:
-        """The place in `mem`; a chain copies the vector there where it does not lie there yet."""
+        """The place of the vector in `mem`; a chain is emitted that copies it there, if it does not lie there yet."""
         if mem not in self.places:
             target = build.allocator.vector(mem, self.elements, f"{self.name}, copy")
             build.program.chain(read(self.place), write(target), rows=self.elements)

@@ -1,4 +1,4 @@
-"""Matrices as native tiles, and products cut to what the machine holds at once."""
+"""Cut matrices into native tiles, and products into parts that the machine can hold."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ LARGEST = (1 << FIELDS["a"].width) - 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """Some rows of a matrix that one product gives.
+    """Rows of a matrix that one product computes.
 
     Attributes:
-        row:  First row, at the beginning of a word.
-        rows: How many.
+        row:  First row, which begins a word of the result.
+        rows: Number of rows.
     """
 
     row: int
@@ -27,32 +27,32 @@ def parts(config: Config, rows: int) -> list[Part]:
     """Cut `rows` rows into products that the accumulators hold."""
     limit = min(config.accumulator_rows, LARGEST)
     if rows > limit:
-        # Whole native tiles where possible: a cut inside one leaves part of a tile unused.
+        # Parts have whole native tiles if possible: a cut inside a tile leaves a part of it unused.
         unit = config.native_dim if limit >= config.native_dim else config.mfu_lanes
         limit = limit // unit * unit
     return [Part(row=row, rows=min(limit, rows - row)) for row in range(0, rows, limit)]
 
 
 def padded(array: np.ndarray, count: int, axis: int) -> np.ndarray:
-    """`array` with zeros behind it along `axis`, `count` long."""
+    """`array`, padded with zeros at its end along `axis` to a length of `count`."""
     widths = [(0, 0)] * array.ndim
     widths[axis] = (0, count - array.shape[axis])
     return np.pad(array, widths)
 
 
 def whole_vectors(config: Config, values: np.ndarray | None) -> np.ndarray | None:
-    """Operands for whole native vectors, with zeros behind them: the padding of the input stays +0."""
+    """Operands padded with zeros to whole native vectors, so that the padding of the input stays +0."""
     return None if values is None else padded(values, config.vectors_of(len(values)) * config.native_dim, 0)
 
 
 def stacked(config: Config, gates: np.ndarray) -> np.ndarray:
-    """[gates, rows, ...] as one tall [gates * rows', ...], each gate padded with zero rows to whole words."""
+    """Join gates[gates, rows, ...] to one tall matrix [gates * rows', ...]; zero rows pad each gate to whole words."""
     tall = padded(gates, config.words_of(gates.shape[1]) * config.mfu_lanes, 1)
     return tall.reshape(-1, *gates.shape[2:])
 
 
 def tiles(config: Config, matrix: np.ndarray) -> np.ndarray:
-    """[rows, columns] as [tiles, N, N] in the order of MatrixRf: tile of row r and column c is r * Columns + c."""
+    """Cut matrix[rows, columns] into [tiles, N, N] in the order of MatrixRf: tile (r, c) has number r * Columns + c."""
     size = config.native_dim
     down, across = (config.vectors_of(n) for n in matrix.shape)
     whole = padded(padded(matrix, down * size, 0), across * size, 1)
@@ -60,7 +60,7 @@ def tiles(config: Config, matrix: np.ndarray) -> np.ndarray:
 
 
 def tile_exponents(config: Config, exponents: np.ndarray) -> np.ndarray:
-    """[rows, columns / N] of row blocks as [tiles, N] in the order of `tiles`; padding rows have the smallest."""
+    """Cut exponents[rows, columns / N] into [tiles, N] in the order of `tiles`; padding rows get the smallest one."""
     size = config.native_dim
     down = config.vectors_of(len(exponents))
     whole = np.full((down * size, exponents.shape[1]), config.weights.e_min, np.int8)

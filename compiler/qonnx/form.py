@@ -1,4 +1,4 @@
-"""What a QONNX graph needs to know of a kind of layer; `qonnx.graph` lists one form for each class of layers."""
+"""The interface that converts layers to QONNX nodes; `qonnx.graph` lists one form for each class of layers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ class Tensor:
     """The result of a layer.
 
     Attributes:
-        name:       Its name in the graph.
+        name:       Name of the tensor in the graph.
         shape:      Shape of one sample.
         minus_zero: Whether an element may be -0.
     """
@@ -26,34 +26,34 @@ class Tensor:
 
 
 class Form:
-    """How layers of a class become nodes."""
+    """Converts layers of one class to nodes."""
 
     def check(self, layer: Layer):
-        """Refuse a layer whose numbers the nodes cannot hold.
+        """Refuse a layer whose numbers the nodes cannot represent.
 
         Raises:
             ValueError: a sentence that names the layer.
         """
 
     def add(self, nodes: Nodes, layer: Layer, sources: Sequence[Tensor]) -> Tensor:
-        """Nodes that compute the layer of what enters it."""
+        """Add nodes that compute the layer from the tensors that enter it, and return its result."""
         raise NotImplementedError
 
 
 def activated(nodes: Nodes, layer: Layer, x: Tensor) -> Tensor:
-    """The activation function of a layer."""
+    """Add the nodes of a layer's activation function."""
     name = layer.name
     match layer.activation:
         case Activation.NONE:
             return x
         case Activation.RELU:
             y = nodes.add("Relu", f"{name}.relu", x.name)
-            # Relu may leave -0 as it is.
+            # Relu may return -0 for -0.
             return replace(x, name=nodes.add("Abs", f"{name}.abs", y) if x.minus_zero else y, minus_zero=False)
     results = activation.apply(layer.activation, np.arange(1 << 16, dtype=np.uint16))
     return replace(x, name=nodes.table(f"{name}.{layer.activation}", x.name, results))
 
 
 def shaped(nodes: Nodes, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A tensor in another shape."""
+    """Add a node that gives a tensor another shape."""
     return x if x.shape == shape else replace(x, name=nodes.reshaped(name, x.name, shape), shape=shape)

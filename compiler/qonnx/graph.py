@@ -1,7 +1,7 @@
-"""A quantised model as a QONNX graph, which returns the machine's bits.
+"""Convert a quantised model to a QONNX graph that returns the machine's bits.
 
 Integers come from `Quant` nodes of scale 1, products of integers are exact, and each operation on binary16 rounds once,
-in the order in which `model.network` computes. An input that leads to a NaN is outside this promise.
+in the order in which `model.network` computes. Bits may differ for an input that leads to a NaN.
 """
 
 import json
@@ -21,7 +21,7 @@ from concord.model.layers.pool import Pool
 from concord.model.model import INPUT, Model
 from onnx import ModelProto, TensorProto, helper
 
-#: How layers become nodes, by their class.
+#: The form of each class of layers.
 FORMS: dict[type[Layer], Form] = {
     Dense: ProductForm(),
     Conv: ConvolutionForm(),
@@ -32,11 +32,11 @@ FORMS: dict[type[Layer], Form] = {
 
 
 def qonnx_graph(model: Model, batch: int = 1) -> ModelProto:
-    """The graph of a model.
+    """Make the QONNX graph of a model.
 
     Args:
-        model: Of dense layers, convolutions, pooling, sums and concatenations in integer mode.
-        batch: Samples that one run takes.
+        model: Model of dense layers and convolutions in integer mode, pooling, sums and concatenations.
+        batch: Number of samples that one run takes.
 
     Raises:
         ValueError: a layer has no QONNX form.
@@ -62,7 +62,7 @@ def qonnx_graph(model: Model, batch: int = 1) -> ModelProto:
 
 
 def _packed(model: Model, nodes: Nodes, entry, result) -> ModelProto:
-    """The whole file, checked, with the shapes of all tensors."""
+    """The complete file with the shapes of all tensors, after onnx has checked it."""
     graph = helper.make_graph(
         nodes.nodes, model.name, [entry], [result], list(nodes.constants.values()),
         doc_string=f"{model.preprocessing}; binary16 in, binary16 out")

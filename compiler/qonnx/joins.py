@@ -10,7 +10,7 @@ from concord.model.layers.pool import Pool, Reduction
 
 
 class PoolForm(Form):
-    """The largest value of each window, or its average in the machine's order."""
+    """Converts pooling: the maximum of each window, or its average with additions in the machine's order."""
 
     def add(self, nodes, layer, sources):
         x = shaped(nodes, f"{layer.name}.input", sources[0], layer.shape)
@@ -22,7 +22,7 @@ class PoolForm(Form):
 
 
 class AddForm(Form):
-    """The sum of two tensors, rounded."""
+    """Converts the sum of two tensors, rounded to binary16."""
 
     def add(self, nodes, layer, sources):
         a, b = sources[0], shaped(nodes, f"{layer.name}.other", sources[1], sources[0].shape)
@@ -31,7 +31,7 @@ class AddForm(Form):
 
 
 class ConcatForm(Form):
-    """Tensors one behind the other; images of one size stay images."""
+    """Converts concatenations; images of the same size are joined along their channels."""
 
     def add(self, nodes, layer, sources):
         if len({x.shape[1:] for x in sources}) > 1:
@@ -54,10 +54,10 @@ def _average(nodes: Nodes, layer: Pool, x: Tensor) -> str:
 
 
 def _maximum(nodes: Nodes, layer: Pool, x: Tensor) -> str:
-    """The largest of each window, where +0 is larger than -0."""
+    """The largest value of each window; +0 counts as larger than -0."""
     name, value = layer.name, x.name
     if x.minus_zero:
-        # +0 stands aside as a number that binary16 rounds to +0.
+        # +0 is represented by a tiny positive number, which binary16 rounds to +0.
         inverse = nodes.add("Reciprocal", f"{name}.inverse", value)
         plus = nodes.add("Equal", f"{name}.plus", inverse, nodes.constant(f"{name}.infinity", np.inf))
         value = nodes.add("Where", f"{name}.marked", plus, nodes.constant(f"{name}.tiny", 2.0**-26), value)

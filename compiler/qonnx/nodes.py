@@ -1,7 +1,7 @@
-"""Nodes of a QONNX graph whose numbers are the machine's.
+"""Builds nodes of a QONNX graph that compute with the machine's numbers.
 
-Binary16 values travel as float32, and every operation is followed by a cast to float16 and back: runtimes that lack
-float16 kernels drop such roundings where the tensors themselves are float16.
+Binary16 values are stored as float32, and every operation is followed by a cast to float16 and back. If the tensors
+themselves were float16, runtimes without float16 kernels would leave these roundings out.
 """
 
 import numpy as np
@@ -9,11 +9,11 @@ from concord.spec.formats import Format
 from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper, parser
 
 DOMAIN = "qonnx.custom_op.general"
-#: Of ONNX: the first with all operators used, and the first with BitCast.
+#: Operator sets of ONNX: the first one with all operators used here, and the first one with BitCast.
 OPSET, OPSET_BITS = 17, 26
-#: Integers below are exact in float32.
+#: Integers below this limit are exact in float32.
 FLOAT32_BITS = 24
-#: What Quant does in operators of ONNX, for runtimes without QONNX; every Quant here rounds half to even.
+#: Quant expressed in operators of ONNX, for runtimes without QONNX; every Quant here rounds half to even.
 QUANT = """
 <domain: "qonnx.custom_op.general", opset_import: ["" : OPSET]>
 Quant <signed, narrow, rounding_mode> (x, scale, zero, bits) => (y) {
@@ -42,17 +42,17 @@ Quant <signed, narrow, rounding_mode> (x, scale, zero, bits) => (y) {
 
 
 def quant_function(opset: int) -> FunctionProto:
-    """QUANT; a file has one opset for all."""
+    """The function QUANT for an operator set, which must be that of the whole file."""
     return parser.parse_function(QUANT.replace("OPSET", str(opset)))
 
 
 class Nodes:
-    """Nodes and constants in the order in which they are computed; each is called as the tensor that it makes.
+    """Nodes in the order of computation, and constants. Each node has the name of the tensor that it makes.
 
     Attributes:
-        nodes:     NodeProtos.
-        constants: TensorProtos by their names.
-        opset:     The least that the nodes need.
+        nodes:     The nodes.
+        constants: The constants by their names.
+        opset:     The lowest operator set that has all operators of the nodes.
     """
 
     def __init__(self):
@@ -61,41 +61,44 @@ class Nodes:
         self.opset = OPSET
 
     def add(self, op: str, name: str, *inputs: str, **attributes) -> str:
-        """One node."""
+        """Add a node, and return the name of its tensor."""
         self.nodes.append(helper.make_node(op, inputs, [name], name, **attributes))
         return name
 
     def constant(self, name: str, value, dtype=np.float32) -> str:
-        """A tensor that is part of the graph."""
+        """Add a constant tensor, and return its name."""
         self.constants[name] = numpy_helper.from_array(np.asarray(value, dtype), name)
         return name
 
     def halves(self, name: str, bits: np.ndarray, shape: tuple[int, ...]) -> str:
-        """A constant of binary16 patterns."""
+        """Add a constant from binary16 patterns."""
         return self.constant(name, np.asarray(bits, np.uint16).view(np.float16).reshape(shape))
 
     def rounded(self, name: str, x: str) -> str:
-        """Float32 to the nearest binary16."""
+        """Add nodes that round float32 to the nearest binary16."""
         half = self.add("Cast", f"{name}.half", x, to=TensorProto.FLOAT16)
         return self.add("Cast", name, half, to=TensorProto.FLOAT)
 
     def binary16(self, op: str, name: str, a: str, b: str) -> str:
-        """Add or Mul of binary16 numbers: float32 has more than twice their bits, so this rounds as if once."""
+        """Add nodes for Add or Mul of binary16 numbers.
+
+        Rounding to float32 and then to binary16 gives the same as rounding once: float32 has more than twice the bits.
+        """
         return self.rounded(name, self.add(op, f"{name}.wide", a, b))
 
     def reshaped(self, name: str, x: str, shape: tuple[int, ...]) -> str:
-        """All samples, each in another shape."""
+        """Add a node that gives each sample another shape."""
         return self.add("Reshape", name, x, self.constant(f"{name}.shape", (0, *shape), np.int64))
 
     def quant(self, name: str, x: str, fmt: Format, *, unsigned: bool = False) -> str:
-        """The integers of a format: half to even, clipped."""
+        """Add a node that rounds half to even to the integers of a format, and clips them."""
         unit, none = self.constant("unit", 1), self.constant("none", 0)
         bits = self.constant(f"{fmt.bits}.bits", fmt.bits)
         return self.add("Quant", name, x, unit, none, bits, domain=DOMAIN, signed=int(not unsigned),
                         narrow=int(fmt.symmetric), rounding_mode="ROUND")
 
     def slices(self, name: str, x: str, size: tuple[int, int], places: tuple[int, int], stride: int) -> list[str]:
-        """For each element of a window, in row order, what all windows have there."""
+        """For each position within a window, in row order, the tensor of the elements that all windows have there."""
         axes = self.constant(f"{name}.axes", (2, 3), np.int64)
         steps = self.constant(f"{name}.steps", (stride, stride), np.int64)
         found = []
@@ -108,9 +111,10 @@ class Nodes:
         return found
 
     def narrowed(self, name: str, total: str, largest: int) -> str:
-        """Float32 that rounds to the same binary16 as integers in float64, of up to `largest`.
+        """Convert integers up to `largest` from float64 to float32 numbers that round to the same binary16 numbers.
 
-        13 leading bits of what float32 does not hold are kept, and a half for all that lies below them.
+        Of an integer that float32 does not hold, at least 13 leading bits are kept; all lower bits are replaced by a
+        half of the last bit that is kept, if any of them is set.
         """
         size, unit = self.add("Abs", f"{name}.size", total), self.constant(f"{name}.one", 1, np.float64)
         for bits in range(FLOAT32_BITS, largest.bit_length(), 11):
@@ -125,7 +129,7 @@ class Nodes:
         return self.add("Cast", name, self.add("Mul", f"{name}.rounded", kept, unit), to=TensorProto.FLOAT)
 
     def table(self, name: str, x: str, results: np.ndarray) -> str:
-        """The entry for each binary16 number of a table of 65,536."""
+        """Add nodes that look each binary16 number up in a table of 65,536 results."""
         self.opset = OPSET_BITS
         half = self.add("Cast", f"{name}.half", x, to=TensorProto.FLOAT16)
         bits = self.add("BitCast", f"{name}.bits", half, to=TensorProto.UINT16)

@@ -1,7 +1,7 @@
 """Dense layers and convolutions of integer mode in a QONNX graph.
 
-Their products are exact, as float32 that rounds to the machine's binary16. Unsigned codes enter as they are, not
-lowered by `zero`, which leaves of `start` what a bias added.
+Their products are float32 numbers that round to the machine's binary16. Unsigned codes are not lowered by `zero`, as
+they are on the machine, so that only the part of `start` that comes from a bias is added.
 """
 
 from math import prod
@@ -16,12 +16,12 @@ from concord.model.layers.rows import IntegerRows
 from onnx import TensorProto
 
 MINUS_ZERO = 0x8000
-#: Sums above it are not exact in float64.
+#: Sums above this limit are not exact in float64.
 FLOAT64_BITS = 53
 
 
 class ProductForm(Form):
-    """Codes, their exact product, and what brings it to the next unit.
+    """Converts a layer: quantised codes, their exact product, and its scale, offset and activation.
 
     Attributes:
         channels: Shape of a vector of parameters, one for each channel.
@@ -53,7 +53,7 @@ class ProductForm(Form):
         return activated(nodes, layer, Tensor(name=y, shape=self.made(layer), minus_zero=minus_zero))
 
     def bordered(self, nodes: Nodes, layer: IntegerRows, x: str) -> str:
-        """The input with its padding."""
+        """The input, padded if the layer has padding."""
         return x
 
     def made(self, layer: IntegerRows) -> tuple[int, ...]:
@@ -61,7 +61,7 @@ class ProductForm(Form):
         return (layer.outputs,)
 
     def sums(self, nodes: Nodes, layer: IntegerRows, codes: str, wide: bool) -> str:
-        """weights @ codes, in float64 where `wide`."""
+        """weights @ codes, in float64 if `wide`."""
         weights = quantised(nodes, layer, layer.weights.T, wide)
         return nodes.add("MatMul", f"{layer.name}.product", codes, weights)
 
@@ -80,12 +80,12 @@ class ProductForm(Form):
 
 
 class ConvolutionForm(ProductForm):
-    """As `ProductForm`, at all places of an image."""
+    """Converts a convolution: the product at every position of an image."""
 
     channels = (-1, 1, 1)
 
     def bordered(self, nodes, layer, x):
-        """The border, in the unit in which the input arrives."""
+        """The input with its border, whose value is in the units of the input."""
         if not layer.padding:
             return x
         name, around = layer.name, (0, 0, layer.padding, layer.padding)
@@ -104,14 +104,14 @@ class ConvolutionForm(ProductForm):
 
 
 def quantised(nodes: Nodes, layer: IntegerRows, weights: np.ndarray, wide: bool) -> str:
-    """Weights behind their quantiser."""
+    """Add the weights and a node that quantises them."""
     name = layer.name
     made = nodes.quant(f"{name}.weights", nodes.constant(f"{name}.W", weights), layer.weights_format)
     return nodes.add("Cast", f"{name}.weights.wide", made, to=TensorProto.DOUBLE) if wide else made
 
 
 def _wide_convolution(nodes: Nodes, layer: Conv, codes: str) -> str:
-    """A convolution in float64, which runtimes have no operator for: a matrix for each group, times all patches."""
+    """A convolution in float64, for which runtimes have no operator: for each group, a matrix times all patches."""
     name, places = layer.name, layer.made[1:]
     each, outputs = layer.shape[0] // layer.groups, len(layer.weights) // layer.groups
     patches = [
@@ -129,6 +129,6 @@ def _start(layer: IntegerRows) -> np.ndarray:
 
 
 def largest(layer: IntegerRows) -> int:
-    """No partial sum has a larger magnitude."""
+    """An upper bound of the magnitude of all partial sums."""
     flat = layer.weights.reshape(len(layer.weights), -1)
     return largest_sum(flat, _start(layer), lowering.largest_code(layer.input_format, layer.unsigned))

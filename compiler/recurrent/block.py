@@ -1,4 +1,4 @@
-"""Recurrent layers in block floating point: products of x and h side by side, then the passes of the cell."""
+"""Recurrent layers in block floating point: products of the input x and the hidden vector h, then the cell's chains."""
 
 import numpy as np
 from concord.compiler.lib import bounds, limits, tiling
@@ -15,7 +15,7 @@ from concord.spec.memories import Mem
 
 
 class BlockRecurrentCompiler(LayerCompiler):
-    """A recurrent layer in block floating point."""
+    """Compiles a recurrent layer in block floating point."""
 
     from_queue = True
 
@@ -37,14 +37,16 @@ class BlockRecurrentCompiler(LayerCompiler):
 
 
 class BlockStep(TimeStep):
-    """The chains of a layer in block floating point. h lies behind x, so that both can be one operand.
+    """The chains of a layer in block floating point. h lies directly after x, so that both can be one operand.
 
     Args:
-        source: Where the layer before has x.
+        build:  Collects chains and places.
+        layer:  The layer.
+        source: Place of the input vector x, as the layer before wrote it.
 
     Attributes:
-        x:     Where x lies for this layer.
-        moves: x lies elsewhere, and each step copies it.
+        x:     Place of x that this layer reads.
+        moves: Whether x is written elsewhere, so that each time step must copy it.
     """
 
     tracer = BlockTracer
@@ -53,7 +55,7 @@ class BlockStep(TimeStep):
 
     def __init__(self, build: Build, layer: BlockRecurrent, source: Place):
         super().__init__(build, layer)
-        # The hidden vector of the layer before is this one's x where it lies; h only has to follow.
+        # The result of the layer before is read in place if it lies at the end: h only has to follow it.
         end = build.allocator.used(Mem.INITIAL_VRF)
         self.moves = source.mem != Mem.INITIAL_VRF or source.address + source.words != end
         self.x = (
@@ -80,7 +82,7 @@ class BlockStep(TimeStep):
         return self.layer.bias if stored.name == "bias" else self.layer.vectors[stored.name]
 
     def bounds(self) -> list[bounds.Bound]:
-        """The bound of each product."""
+        """The bounds of all products."""
         found = []
         for run in self.products():
             numbers = [self.layer.cell.index(one.gate) for one in run]
@@ -90,7 +92,7 @@ class BlockStep(TimeStep):
         return found
 
     def _matrix(self, part: Part) -> tuple[np.ndarray, np.ndarray]:
-        """Mantissas [gates, outputs, columns], each part padded to whole native vectors, and exponents."""
+        """Mantissas [gates, outputs, columns] and exponents; x and h are each padded to whole native vectors."""
         layer, size = self.layer, self.config.native_dim
         both = [(layer.input_mantissas, layer.input_exponents), (layer.recurrent_mantissas, layer.recurrent_exponents)]
         chosen = {Part.BOTH: both, Part.INPUT: both[:1], Part.RECURRENT: both[1:]}[part]

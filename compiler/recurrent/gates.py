@@ -1,4 +1,4 @@
-"""Gates as rows of one tall matrix, each gate padded to whole words, or as pieces that the machine can hold."""
+"""The matrix rows of gates: all gates in one tall matrix, or pieces of a gate that the machine can hold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from concord.spec.config import Config
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """Some words of one gate.
+    """A part of one gate.
 
     Attributes:
-        gate: Index in the cell's gates.
-        word: First word within the gate.
-        rows: Elements.
+        gate: Index of the gate in the cell.
+        word: First word of the part within the gate.
+        rows: Number of elements.
     """
 
     gate: int
@@ -24,19 +24,19 @@ class Piece:
 
 
 def in_one(config: Config, gates: int, outputs: int) -> bool:
-    """Whether that many gates of `outputs` elements fit one product and MvmQ."""
+    """Whether `gates` gates of `outputs` elements fit one product and MvmQ."""
     tall = gates * config.words_of(outputs)
     return tall <= config.mvmq_words and tall * config.mfu_lanes <= config.accumulator_rows
 
 
 def pieces(config: Config, gate: int, outputs: int) -> list[Piece]:
-    """A gate in pieces that one product gives."""
+    """Cut a gate into pieces that one product each can compute."""
     parts = tiling.parts(config, outputs)
     return [Piece(gate=gate, word=part.row // config.mfu_lanes, rows=part.rows) for part in parts]
 
 
 def tall(config: Config, chosen: Sequence[Piece]) -> np.ndarray:
-    """Gate and row numbers int[rows, 2] of pieces one above the other; row -1 pads a piece to whole words."""
+    """Gate and row numbers int[rows, 2] of stacked pieces; rows with number -1 pad each piece to whole words."""
     return np.concatenate([_rows(config, piece) for piece in chosen])
 
 
@@ -48,7 +48,7 @@ def _rows(config: Config, piece: Piece) -> np.ndarray:
 
 
 def select(gates: np.ndarray, chosen: np.ndarray, padding: int = 0) -> np.ndarray:
-    """Rows of gates[gates, outputs, ...] by gate and row number; padding rows hold `padding`."""
+    """Select rows of gates[gates, outputs, ...] by gate and row numbers; padding rows hold `padding`."""
     result = gates[chosen[:, 0], chosen[:, 1]].copy()
     result[chosen[:, 1] < 0] = padding
     return result

@@ -1,4 +1,4 @@
-"""Integer recurrent layers: one pass for u = W x of all gates, then the passes of the cell."""
+"""Integer recurrent layers: one chain for the input products u of all gates, then the cell's chains."""
 
 import numpy as np
 from concord.compiler.lib import bounds, limits, tiling
@@ -12,12 +12,12 @@ from concord.golden.lib import float16
 from concord.spec.isa import Instruction, Op
 from concord.spec.memories import Mem
 
-#: Name of W x * scale + bias of all gates.
+#: Name of the input products u = W x * scale + bias of all gates.
 INPUT_PRODUCTS = "u"
 
 
 class IntegerRecurrentCompiler(LayerCompiler):
-    """An integer recurrent layer."""
+    """Compiles an integer recurrent layer."""
 
     from_queue = True
 
@@ -41,7 +41,10 @@ class IntegerRecurrentCompiler(LayerCompiler):
 
 
 class IntegerStep(TimeStep):
-    """The chains of an integer layer: g = a_R * S_R + u, where u = a_W * S_W + bias comes first, for all gates."""
+    """The chains of an integer layer: first u = a_W * S_W + bias for all gates, then g = a_R * S_R + u for each gate.
+
+    a_W and a_R are the products W x and R h, and S_W and S_R their scales.
+    """
 
     tracer = IntegerTracer
     result = Mem.ADDSUB_VRF0
@@ -70,7 +73,7 @@ class IntegerStep(TimeStep):
         return super().state_values(name)
 
     def emit_inputs(self, source: Place):
-        """u of all gates, each at a whole word, in each memory that it is read from."""
+        """Emit the chains that write u of all gates to each memory from which it is read; each gate begins a word."""
         build, layer, config = self.build, self.layer, self.config
         weights = tiling.stacked(config, layer.input_weights)
         parts = tiling.parts(config, len(weights))

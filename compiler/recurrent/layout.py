@@ -1,8 +1,8 @@
-"""Where the values of a time step lie, and when it is safe to write them there.
+"""Places of the values of a time step, and the times at which they may be written.
 
 A value that another chain reads lies in the memory of the stage that reads it. A state has one place in each memory
-that it is read from, and its new value replaces the old one there. Where something still reads the old one, the new
-value waits elsewhere and is copied later.
+from which it is read, and its new value replaces the old one there. If the old value is still read later, the new one
+is first written to another place, and copied afterwards.
 """
 
 from collections import defaultdict
@@ -14,9 +14,9 @@ from concord.compiler.recurrent.trace import Part, Product, Stored, Tracer, Valu
 from concord.spec.isa import WRITES
 from concord.spec.memories import STAGE_MEMORIES, Mem
 
-#: Home of all values that one chain passes to the next one, one after the other.
+#: Home of values that one chain passes to the next one; they share one place.
 PASSED_ON = "value between two chains"
-#: Where a new value waits for its place, in this order of preference.
+#: Memories in which a new value waits for its place, in order of preference.
 WAITING = STAGE_MEMORIES
 
 
@@ -25,8 +25,8 @@ class Location:
     """A vector in a memory.
 
     Attributes:
-        home: The state that lies there, by name, or the one value that does.
-        mem:  The memory.
+        home: Name of the state that lies there, or the value itself.
+        mem:  Memory of the vector.
     """
 
     home: object
@@ -35,15 +35,15 @@ class Location:
 
 @dataclass(kw_only=True, slots=True)
 class Layout:
-    """What each chain writes, and the copies beside them.
+    """The writes of each chain, and the copies between chains.
 
     Attributes:
         reads:  For each value, the locations that hold it.
-        writes: For each chain, the values that it writes and where to.
-        before: For each chain, copies before it: from and to.
-        after:  Copies at the end of the time step.
+        writes: For each chain, pairs of a value that it writes and the location.
+        before: For each chain, the copies before it, as pairs (from, to).
+        after:  Copies at the end of the time step, as pairs (from, to).
         kept:   States that a time step reads before it writes them.
-        shared: Where the hidden vector and, in its place, other operands of sums with x lie; None where only it does.
+        shared: Location that the hidden vector shares with other operands of sums with x; None if it shares none.
     """
 
     reads: dict[Value, list[Location]] = field(default_factory=lambda: defaultdict(list))
@@ -54,12 +54,12 @@ class Layout:
     shared: Location | None = None
 
     def location(self, value: Value, mem: Mem | None = None) -> Location:
-        """Where a value lies in a memory, or the first of all memories."""
+        """The location of a value in a memory; without a memory, its first location."""
         places = [one for one in self.reads[value] if mem is one.mem or mem is None and one != self.shared]
         return (places or self.reads[value])[0]
 
     def memories(self, name: str) -> list[Mem]:
-        """The memories in which parameters of this name are read."""
+        """The memories from which parameters with this name are read."""
         found = [one.mem for value, places in self.reads.items() if isinstance(value, Stored) and value.name == name
                  for one in places]
         return list(dict.fromkeys(found))
@@ -69,14 +69,14 @@ def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], 
     """Lay out a time step.
 
     Args:
-        trace:   The formula.
-        chains:  Its schedule.
-        read_at: From the index of a chain that begins with a product to when that product reads its operand last: the
-            index of a chain, plus a half where that chain is cut into pieces, each with a product of its own.
-        result:  The memory of the hidden vector if nothing else decides.
+        trace:   The formula of the cell.
+        chains:  The chains of the formula, in order.
+        read_at: Tells for a chain that begins with a product when the product reads its operand for the last time, as
+            the index of a chain; a half is added if that chain is cut into pieces, each with its own product.
+        result:  Memory of the hidden vector, if no chain reads it.
 
     Raises:
-        ValueError: a chain would have to write more than the machine can.
+        ValueError: a chain would need more writes than the machine allows.
     """
     made, uses = Layout(), _uses(chains, read_at)
     made.kept += [value for value in uses if isinstance(value, Stored) and value.state]
@@ -85,7 +85,7 @@ def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], 
             _add(made, trace, value, mem)
     for state, new in trace.results.items():
         old = trace.stored(state, state=True)
-        # A state lies wherever its old or its new value is read.
+        # A state lies in every memory from which its old or its new value is read.
         made.reads[old] = made.reads[new] = list(dict.fromkeys((*made.reads[old], *made.reads[new])))
     hidden = trace.results[trace.cell.states[0]]
     for value in uses:
@@ -102,7 +102,7 @@ def layout(trace: Tracer, chains: list[Chain], read_at: Callable[[int], float], 
 
 
 def _uses(chains: list[Chain], read_at: Callable[[int], float]) -> dict[Value, list[tuple[float, Mem | None]]]:
-    """For each value, when it is read and from which memory; None where any memory will do."""
+    """For each value, the times at which it is read and the memory; None if any memory will do."""
     uses = defaultdict(list)
     for index, chain in enumerate(chains):
         if not isinstance(chain.source, Product):
@@ -116,7 +116,7 @@ def _uses(chains: list[Chain], read_at: Callable[[int], float]) -> dict[Value, l
 
 
 def _share(made: Layout, uses, trace: Tracer):
-    """Give what chains begin with a place of its own, where another operand may lie in the hidden vector's place."""
+    """Give the first value of a chain its own place, if another operand may lie in the hidden vector's place."""
     operands = {one.operand for one in trace.computed if isinstance(one, Product) and one.part is Part.BOTH}
     if len(operands) < 2:
         return
@@ -127,7 +127,7 @@ def _share(made: Layout, uses, trace: Tracer):
 
 
 def _check(made: Layout, uses, trace: Tracer):
-    """Follow what every location holds through a time step; refuse a layout in which a chain reads another value."""
+    """Track the value in each location through a time step; refuse a layout in which a chain reads a wrong value."""
     holds = {location: value for value in made.kept for location in made.reads[value]}
 
     def copy(copies):
@@ -153,16 +153,16 @@ def _check(made: Layout, uses, trace: Tracer):
 
 
 def _passed_on(value: Value, uses, chains: list[Chain]) -> bool:
-    """Whether only the chain behind the one that computes a value reads it."""
+    """Whether only the chain right after the one that computes a value reads it."""
     made = next((index for index, chain in enumerate(chains) if value in chain.values), None)
     return made is not None and [at for at, _ in uses[value]] == [made + 1]
 
 
 def _add(made: Layout, trace: Tracer, value: Value, mem: Mem, passed_on: bool = False):
-    """One more location of a value; those that are only passed on share one."""
+    """Add a location of a value; values that are only passed to the next chain share one."""
     state = next((name for name, new in trace.results.items() if value in (new, trace.stored(name, state=True))), None)
     products = [one for one in trace.computed if isinstance(one, Product) and one.operand is value]
-    # The operand of one sum with x lies behind x, where the hidden vector does.
+    # An operand that is summed with x in one product lies after x, which is the place of the hidden vector.
     if mem is Mem.INITIAL_VRF and any(one.part is Part.BOTH for one in products):
         state = trace.cell.states[0]
     home = PASSED_ON if passed_on and state is None else state or value
@@ -171,12 +171,12 @@ def _add(made: Layout, trace: Tracer, value: Value, mem: Mem, passed_on: bool = 
 
 
 def _writes(made: Layout, uses, chains: list[Chain], index: int) -> Iterator[tuple[Value, Location]]:
-    """The values that a chain writes, and where to."""
+    """Pairs of a value that a chain writes, and its location."""
     before = [value for chain in chains[: index + 1] for value in chain.values]
     taken = set()
 
     def read(value: Value, location: Location) -> list[float]:
-        """When a value is read from a location."""
+        """The times at which a value is read from a location."""
         return [at for at, mem in uses[value] if made.location(value, mem) == location]
 
     left = [value for value in chains[index].values if made.reads[value]]

@@ -1,7 +1,7 @@
-"""Chains of a time step: which operations follow each other through the stages of both multi-function units.
+"""Schedule a time step: group its operations into chains through the stages of both multi-function units.
 
-A chain begins with a product, or with a value that lies in memory, and goes on for as long as the next stages can
-compute a value whose other operand is there. The schedule only depends on the formula, not on sizes or memories.
+A chain begins with a product, or with a value that lies in memory, and continues as long as a later stage can
+compute a value whose other operand is available. The schedule only depends on the formula, not on sizes or memories.
 """
 
 from collections import defaultdict
@@ -39,7 +39,7 @@ class Step:
         op:      The instruction's opcode.
         stage:   Index of the stage, 0 to 5.
         operand: The value that lies in the stage's memory; None for an activation.
-        result:  What the operation computes.
+        result:  The value that the operation computes.
     """
 
     op: Op
@@ -50,11 +50,11 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Chain:
-    """A chain without its addresses.
+    """A chain without addresses.
 
     Attributes:
         source: The product or value that it begins with.
-        steps:  Its operations.
+        steps:  The operations of the chain, in order.
     """
 
     source: Value
@@ -62,13 +62,13 @@ class Chain:
 
     @property
     def values(self) -> list[Value]:
-        """What the chain computes, in order."""
+        """The values that the chain computes, in order."""
         made = [step.result for step in self.steps]
         return [self.source, *made] if isinstance(self.source, Product) else made
 
 
 def schedule(trace: Tracer) -> list[Chain]:
-    """Chains that compute all of a trace, in order."""
+    """The chains that compute all values of a trace, in order."""
     ready = _Ready(trace)
     chains = []
     while (source := ready.source()) is not None:
@@ -78,10 +78,10 @@ def schedule(trace: Tracer) -> list[Chain]:
 
 
 class _Ready:
-    """What is there, and what can be computed of it.
+    """The values that are available, and those that can be computed from them.
 
     Args:
-        trace: The formula.
+        trace: The formula of the cell.
     """
 
     def __init__(self, trace: Tracer):
@@ -96,18 +96,18 @@ class _Ready:
                 self._uses[operand].append(value)
 
     def store(self, values: list[Value]):
-        """Values lie in memory."""
+        """Note that values lie in memory."""
         self._there += values
 
     def source(self) -> Value | None:
-        """What the next chain begins with: what uses the last value, the next product, or what can be computed."""
+        """The first value of the next chain: one to use the last value, the next product, or any computable one."""
         last = self._there[-1:]
         for value in [use for done in last for use in self._uses[done]]:
             if value in self._left and self._computable(value):
                 return self._begin(value)
         products = [value for value in self._left if isinstance(value, Product) and self._computable(value)]
         if products:
-            # Those of one operand follow each other: what lies behind x can then be replaced by the next operand.
+            # Products of the same operand follow each other: the vector after x can then be replaced.
             product = next((one for one in products if one.operand is self._operand), products[0])
             self._left.remove(product)
             self._operand = product.operand
@@ -118,7 +118,7 @@ class _Ready:
         return None
 
     def steps(self, value: Value) -> Iterator[Step]:
-        """Operations that can follow in one chain."""
+        """The operations that can follow a value in one chain."""
         stage, before = -1, [value] if isinstance(value, Product) else []
         while (found := self._next(value, stage, before)) is not None:
             self._left.remove(found.result)
@@ -139,7 +139,7 @@ class _Ready:
         return None
 
     def _begin(self, value: Operation) -> Value:
-        """The operand that a chain reads to compute a value: the one that was computed last."""
+        """The operand with which a chain begins to compute a value: the one that was computed last."""
         return max(value.operands, key=lambda operand: (
             self._there.index(operand) if operand in self._there else -1, getattr(operand, "state", False)))
 
@@ -151,7 +151,7 @@ class _Ready:
 
 
 def _opcode(result: Operation, value: Value, unit: int) -> Op:
-    """The instruction of an operation whose chain has `value`."""
+    """The opcode of an operation in a chain whose current value is `value`."""
     if result.kind is not PointWise.SUB:
         return OPCODES[result.kind][unit]
     return (VALUE_MINUS_OPERAND if result.operands[0] is value else OPERAND_MINUS_VALUE)[unit]

@@ -1,4 +1,4 @@
-"""The chains of one recurrent layer, whatever its cell: the schedule of its formula, with places and addresses."""
+"""The chains of one recurrent layer with any cell: the schedule of its formula, with places and addresses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from concord.spec.memories import Mem
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operand:
-    """How a product is computed.
+    """The operand of a product.
 
     Attributes:
-        source:    Where the vector lies.
-        columns:   Its native vectors.
-        out_scale: Binary places that the sum is moved right; None in block floating point.
+        source:    Place of the vector.
+        columns:   Number of its native vectors.
+        out_scale: Number of bits by which the sum is shifted right; None in block floating point.
     """
 
     source: Place
@@ -35,16 +35,16 @@ class Operand:
 
 
 class TimeStep:
-    """The chains of a layer. Subclasses know the arithmetic.
+    """The chains of a layer. Subclasses implement the arithmetic.
 
     Args:
-        build: Where chains and places go.
+        build: Collects chains and places.
         layer: The layer.
 
     Attributes:
-        tracer: Writes down the formula in this arithmetic.
-        result: The memory of the hidden vector if nothing else decides.
-        first:  The memory of the first states, as the firmware brings them.
+        tracer: Class that records the formula in this arithmetic.
+        result: Memory of the hidden vector, if no chain reads it.
+        first:  Memory in which the firmware stores the initial states.
     """
 
     tracer: type[Tracer]
@@ -61,28 +61,28 @@ class TimeStep:
         self._constants: dict[tuple[str, Mem], Place] = {}
 
     def product(self, one: Product) -> Operand:
-        """Where the operand of a product lies."""
+        """The operand of a product."""
         raise NotImplementedError
 
     def multiply(self, one: Product, chosen: np.ndarray) -> Instruction:
-        """The `mv_mul` for chosen rows of the gates."""
+        """The instruction `mv_mul` for the chosen rows of the gates."""
         raise NotImplementedError
 
     def constant(self, stored: Stored) -> np.ndarray:
-        """uint16[gates, outputs] of all gates, or uint16[outputs]."""
+        """The parameters of all gates, uint16[gates, outputs], or uint16[outputs] if the gates share them."""
         raise NotImplementedError
 
     def state_values(self, name: str) -> np.ndarray:
-        """uint16[outputs], a state before the first time step."""
+        """A state before the first time step, uint16[outputs]."""
         return self.layer.initial[name]
 
     @property
     def hidden(self) -> Place:
-        """Where the layer's result lies."""
+        """The place of the layer's result."""
         return self.at(self.layout.reads[self.trace.results[self.layer.cell.states[0]]][0])
 
     def begin(self):
-        """Room for the states, and the chains that set those that a time step reads before it writes them."""
+        """Allocate the states, and emit chains that initialise those that a time step reads before it writes them."""
         for name, value in self.trace.results.items():
             targets = [self.at(location) for location in self.layout.reads[value]]
             if self.trace.stored(name, state=True) in self.layout.kept:
@@ -93,7 +93,7 @@ class TimeStep:
                     self.build.program.chain(read(start), *writes, rows=self.layer.outputs)
 
     def emit(self):
-        """The chains of one time step."""
+        """Emit the chains of one time step."""
         for index, chain in enumerate(self.chains):
             self._copy(self.layout.before.get(index, []))
             if isinstance(chain.source, Product):
@@ -112,7 +112,7 @@ class TimeStep:
         return self._places[location]
 
     def place(self, value: Value, mem: Mem | None = None, word: int = 0) -> Place:
-        """Where a value lies in a memory, without its first `word` words; in the first of its memories by default."""
+        """The place of a value in a memory (by default its first one), without the first `word` words."""
         location = self.layout.location(value, mem)
         if not isinstance(value, Stored) or value.state:
             return self.at(location).at(word)
@@ -121,11 +121,11 @@ class TimeStep:
         return self._constant(value, location.mem).at(word)
 
     def products(self) -> list[list[Product]]:
-        """The products, those together that one tall product can give."""
+        """The products; those that one tall product can compute are in one list."""
         return [[self.chains[index].source for index in run] for run in self._runs]
 
     def set_constant(self, name: str, mem: Mem, place: Place) -> Place:
-        """Parameters that chains of the time step itself bring to their place."""
+        """Set the place of parameters that chains of the time step itself write."""
         self._constants[name, mem] = place
         return place
 
@@ -138,7 +138,7 @@ class TimeStep:
         return self._constants[key]
 
     def _emit_product(self, index: int, chain: Chain):
-        """A chain that begins with a product: popped from MvmQ, or computed for each piece."""
+        """Emit a chain that begins with a product, which is read from MvmQ or computed in pieces."""
         run = self._run(index)
         operand, outputs = self.product(chain.source), self.layer.outputs
         registers = {"columns": operand.columns, "out_scale": operand.out_scale}
@@ -187,7 +187,7 @@ class TimeStep:
 
 
 def _runs(chains: list[Chain]) -> list[list[int]]:
-    """Chains whose products follow each other and multiply the same vector, so that one tall product can give all."""
+    """Runs of chains whose products multiply the same vector, so that one tall product can compute them all."""
     indices = [index for index, chain in enumerate(chains) if isinstance(chain.source, Product)]
     sources = {index: chains[index].source for index in indices}
     return [list(run) for _, run in groupby(indices, lambda index: (sources[index].part, id(sources[index].operand)))]

@@ -1,6 +1,6 @@
-"""A cell's formula as a list of values: what a time step computes, before it becomes chains.
+"""A cell's formula as a list of the values that a time step computes, before it becomes chains.
 
-Each arithmetic has a tracer, which runs the formula once and writes down its products and point-wise operations.
+Each arithmetic has a tracer, which runs the formula once and records its products and point-wise operations.
 """
 
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ class PointWise(StrEnum):
 
 
 class Part(StrEnum):
-    """What a product multiplies."""
+    """The matrices and vectors that a product multiplies."""
 
-    BOTH = "both"  #: x by W and the operand by R, in one sum
-    INPUT = "input"  #: x by W
-    RECURRENT = "recurrent"  #: the operand by R
+    BOTH = "both"  #: W times x plus R times the operand
+    INPUT = "input"  #: W times x
+    RECURRENT = "recurrent"  #: R times the operand
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -31,9 +31,9 @@ class Stored:
     """A vector that lies in memory before the time step: a state, or parameters.
 
     Attributes:
-        name:  What it is.
-        gate:  The gate that it belongs to; None where all gates share it.
-        state: Whether a time step writes it.
+        name:  Name of the state or of the parameters.
+        gate:  Gate that it belongs to; None if all gates share it.
+        state: Whether it is a state, which a time step writes.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Product:
-    """A gate of a matrix-vector product, rounded to binary16.
+    """The part of a matrix-vector product that belongs to one gate, rounded to binary16.
 
     Attributes:
-        gate:    The gate.
-        part:    What is multiplied.
-        operand: What R multiplies; None where only x is multiplied.
+        gate:    Name of the gate.
+        part:    Matrices and vectors that are multiplied.
+        operand: Vector that R multiplies; None if only x is multiplied.
     """
 
     gate: str
@@ -61,8 +61,8 @@ class Operation:
     """A point-wise operation.
 
     Attributes:
-        kind:     An operation of two values, or an activation function of one.
-        operands: The values.
+        kind:     Operation of two values, or activation function of one value.
+        operands: Values that the operation reads.
     """
 
     kind: PointWise | Activation
@@ -73,23 +73,23 @@ Value = Stored | Product | Operation
 
 
 def operands(value: Value) -> tuple[Value, ...]:
-    """The values that a value is computed of."""
+    """The values from which a value is computed."""
     if isinstance(value, Operation):
         return value.operands
     return (value.operand,) if isinstance(value, Product) and value.operand is not None else ()
 
 
 class Tracer(Operations[Value]):
-    """Writes down a formula.
+    """Records the formula of a cell.
 
     Args:
         cell:      The cell.
-        gate_bits: Width of the outputs of gates; 0 leaves them as they are.
+        gate_bits: Bits of the outputs of gates; 0 leaves them unquantised.
 
     Attributes:
         cell:     The cell.
-        computed: Products and operations in the order of the formula, without those that nothing needs.
-        results:  The new value of each state, by its name, without states that nothing needs.
+        computed: Products and operations in the order of the formula, without unused ones.
+        results:  New value of each state by its name, without unused states.
     """
 
     def __init__(self, cell: Cell, gate_bits: int = 0):
@@ -101,11 +101,11 @@ class Tracer(Operations[Value]):
         self.finish()
 
     def finish(self):
-        """Add what the arithmetic keeps beside the cell's states, and forget what nothing needs."""
+        """Add states that the arithmetic has beside those of the cell, and remove unused values."""
         self.prune()
 
     def prune(self):
-        """Forget what neither the hidden vector nor a state that is read needs."""
+        """Remove values that neither the hidden vector nor a state that is read depends on."""
         needed, left = {}, [self.results[self.cell.states[0]]]
         while left:
             value = left.pop()
@@ -117,7 +117,7 @@ class Tracer(Operations[Value]):
         self.results = {name: value for name, value in self.results.items() if value in needed}
 
     def stored(self, name: str, gate: str | None = None, *, state: bool = False) -> Stored:
-        """The one value of this name."""
+        """The stored vector with this name; the same object at every call."""
         return self._stored.setdefault((name, gate), Stored(name=name, gate=gate, state=state))
 
     def output(self, gate, value):
@@ -152,9 +152,9 @@ class Tracer(Operations[Value]):
 
 
 class IntegerTracer(Tracer):
-    """Integers: u = W x * scale + bias of all gates is stored before; the codes of h are a state of their own."""
+    """Integers: u = W x * scale + bias of all gates is computed beforehand; the codes of h are a state of their own."""
 
-    #: Name of the state that holds h in steps of its code.
+    #: Name of the state that holds h in units of the step of its codes.
     CODES = "hidden codes"
 
     def finish(self):
@@ -177,7 +177,7 @@ class IntegerTracer(Tracer):
 
 
 class BlockTracer(Tracer):
-    """Block floating point: a bias follows the sum of W x and R h."""
+    """Block floating point: the bias is added to the sum of W x and R h."""
 
     def preactivation(self, gate, operand):
         return self.add(self._product(gate, Part.BOTH, operand), self.stored("bias", gate))

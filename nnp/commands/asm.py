@@ -1,4 +1,4 @@
-"""`nnp asm`: program text to instruction words, or to firmware that runs."""
+"""`nnp asm`: assembles program text into instruction words, or into firmware."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,22 +11,25 @@ if TYPE_CHECKING:
 
 
 def asm(
-    source: Annotated[Path, typer.Argument(metavar="TEXT", help="Program text.", show_default=False)],
+    source: Annotated[Path, typer.Argument(metavar="TEXT", help="File of program text.", show_default=False)],
     output: Annotated[Path | None, typer.Option(
-        "-o", help="What to write: instruction words where the name ends with .bin, else firmware for `nnp run`.",
+        "-o", help="File to write: instruction words if its name ends with .bin, otherwise firmware for `nnp run`.",
         show_default="TEXT.safetensors with --preset, else TEXT.bin")] = None,
-    preset: Annotated[str, typer.Option("--preset", help="The machine that runs it, for which it is checked.")] = "",
+    preset: Annotated[str, typer.Option(
+        "--preset", help="Machine for which the program is checked and assembled.")] = "",
     image: Annotated[list[str] | None, typer.Option(
         "--image", metavar="MEMORY[@ADDRESS]=FILE",
-        help="A .npy for a memory: numbers in C order for vector memories, integers for BiasRf, a matrix for MatrixRf, "
-             "integers in integer mode and others in block floating point. May be repeated.",
+        help="A .npy file with the contents of a memory: numbers in C order for vector memories, integers for BiasRf, "
+             "a matrix for MatrixRf (integers are for integer mode, others for block floating point). May be repeated.",
         show_default=False)] = None,
     input_size: Annotated[int | None, typer.Option(
-        "--input-size", help="Numbers that one run takes.", show_default="all that it reads from NetQ")] = None,
+        "--input-size", help="Count of numbers that one run takes.",
+        show_default="all that the program reads from NetQ")] = None,
     output_size: Annotated[int | None, typer.Option(
-        "--output-size", help="Numbers that it gives.", show_default="all that it writes to NetQ")] = None,
+        "--output-size", help="Count of numbers that one run gives.",
+        show_default="all that the program writes to NetQ")] = None,
 ):
-    """Assemble program text: into firmware that `nnp run` takes, or into 64-bit little-endian instruction words."""
+    """Assemble program text into firmware that `nnp run` takes, or into 64-bit little-endian instruction words."""
     from concord.golden.host.firmware_file import save_firmware
     from concord.golden.lib.whole_files import write_all
     from concord.nnp.lib.files import check_writable
@@ -57,7 +60,7 @@ def asm(
 
 
 def _assembled(source: Path) -> tuple[str, list[int], list[int]]:
-    """The text of a file, its instruction words, and the line of each."""
+    """The text of a file, its instruction words, and the line number of each word."""
     from concord.nnp.lib.files import read_text
     from concord.spec.assembler import numbered
 
@@ -70,12 +73,12 @@ def _assembled(source: Path) -> tuple[str, list[int], list[int]]:
 
 
 def _check(source: Path, words: list[int], lines: list[int], machine: "Config", images: list["Image"]):
-    """Refuse a program that is not legal with these images, by the line that is to blame."""
+    """Refuse a program that is not legal with these images, and name the line of the violation."""
     from concord.nnp.lib.memory_images import filled
     from concord.spec.check import check
 
     violation = check(words, machine, filled(machine, images)[1].modes(machine))
     if violation:
-        # A program that does not end is to blame on its last line.
+        # A program without an end is reported at its last line.
         line = lines[min(violation.address, len(lines) - 1)] if lines else 1
         raise ValueError(f"{source}: line {line}: {violation}")

@@ -1,4 +1,4 @@
-"""`nnp compare`: ways to start quantisation-aware training beside each other, drawn.
+"""`nnp compare`: compares starting points of quantisation-aware training (QAT), and draws their accuracy.
 
 Source: S0.e, figure 11.
 """
@@ -17,25 +17,30 @@ FP32 = 32  #: Bits that stand for FP32.
 
 
 def compare(
-    network: Annotated[str, typer.Option("--network", help="As for `nnp train image`.")] = "resnet",
+    network: Annotated[str, typer.Option(
+        "--network",
+        help="mlp, resnet, mobilenet, inception, or module:callable, which makes a torch.nn.Module.")] = "resnet",
     preset: options.Preset = "",
     weights_bits: Annotated[int | None, typer.Option(
-        "--weights-bits", help="1 to 8, 16, or 32: FP32, frozen.", show_default="4, or the machine's")] = None,
+        "--weights-bits", help="Bits of weights: 1 to 8, 16, or 32 for FP32 weights that QAT does not change.",
+        show_default="4, or the machine's")] = None,
     input_bits: Annotated[int | None, typer.Option(
-        "--input-bits", help="1 to 8, 16, or 32: FP32.", show_default="4, or the machine's")] = None,
+        "--input-bits", help="Bits of inputs of layers: 1 to 8, 16, or 32 for FP32.",
+        show_default="4, or the machine's")] = None,
     weights: options.Weights = WeightTraining.WRPN,
     activations: options.Activations = ActivationTraining.UNIFORM,
     batch_norm: options.BatchNorm = False,
-    seeds: Annotated[int, typer.Option("--seeds", help="How many.", min=1)] = 3,
-    epochs: Annotated[int, typer.Option("--epochs", help="Of quantisation-aware training.", min=1)] = 4,
-    fp32_epochs: Annotated[int, typer.Option("--fp32-epochs", help="Of the FP32 network's training.", min=0)] = 8,
-    samples: Annotated[int, typer.Option("--samples", help="Training images.", min=1)] = 10_000,
+    seeds: Annotated[int, typer.Option("--seeds", help="Number of seeds. Each trains all networks anew.", min=1)] = 3,
+    epochs: Annotated[int, typer.Option("--epochs", help="Epochs of quantisation-aware training.", min=1)] = 4,
+    fp32_epochs: Annotated[int, typer.Option(
+        "--fp32-epochs", help="Epochs of the FP32 network's training.", min=0)] = 8,
+    samples: Annotated[int, typer.Option("--samples", help="Number of training images.", min=1)] = 10_000,
     data: options.Data = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Picture: .png, .svg or .pdf; the numbers go beside it as .csv.")
+        Path, typer.Option("--out", "-o", help="Picture file (.png, .svg or .pdf); a .csv beside it gets the numbers.")
     ] = Path("compare.png"),
 ):
-    """Accuracy against epoch from FP32, min-max and PTQ starts, over seeds (needs PyTorch)."""
+    """Draw accuracy against epoch for QAT that starts from FP32, min-max and PTQ, over seeds (needs PyTorch)."""
     from concord.golden.lib.whole_files import write_all
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.training import followed, needing_torch
@@ -71,7 +76,7 @@ def compare(
 
 
 def _summary(title: str, found: dict[str, list[list[float]]]) -> "Table":
-    """Before training, after the first epoch, and at the end."""
+    """A table of accuracies before training, after the first epoch, and at the end."""
     from concord.train.runs.compare_starts import band
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""`nnp compile`: a quantised model to firmware."""
+"""`nnp compile`: compiles a quantised model into firmware."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,12 +11,12 @@ from concord.nnp.lib.storage import file_name, read_model
 def compile_model(
     model: Model,
     output: Annotated[
-        Path | None, typer.Option("-o", help="Firmware file: MODEL.PRESET.safetensors here, if not given.")
+        Path | None, typer.Option("-o", help="Firmware file; MODEL.PRESET.safetensors in this folder if not given.")
     ] = None,
     preset: Preset = "",
     listing: Annotated[bool, typer.Option("--listing", help="Print the program text.")] = False,
 ):
-    """Compile a quantised model for one machine, and say what it uses and whether a sum may wrap."""
+    """Compile a quantised model for one machine, and print its memory usage and whether a sum may overflow."""
     from concord.golden.host.firmware_file import save_firmware
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.presets import compile_for

@@ -1,4 +1,4 @@
-"""`nnp disasm`: instruction words to program text."""
+"""`nnp disasm`: converts instruction words into program text."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,8 +7,10 @@ import typer
 
 
 def disasm(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="Firmware, or words from `nnp asm`.")],
-    addresses: Annotated[bool, typer.Option("--addresses", help="Address, word and layer beside each line.")] = False,
+    source: Annotated[Path, typer.Argument(
+        metavar="FILE", help="Firmware, or a .bin file of instruction words from `nnp asm`.")],
+    addresses: Annotated[bool, typer.Option(
+        "--addresses", help="Print address, instruction word and layer beside each line.")] = False,
 ):
     """Print a program as canonical text, which `nnp asm` takes."""
     from concord.spec.assembler import disassemble_word
@@ -20,11 +22,11 @@ def disasm(
 
 
 def _words(source: Path):
-    """The words of a file, and what names the layer of an address."""
+    """The instruction words of a file, and a function that gives the layer of an address."""
     if not source.is_file():
         raise ValueError(f"{source}: there is no such file")
     data = source.read_bytes()
-    # A safetensors file has JSON behind the 8 bytes of its length; no opcode has that code.
+    # In a safetensors file, JSON follows the 8 bytes of its length; no opcode has the code of its first character.
     if data[8:9] == b"{":
         from concord.golden.host.firmware_file import load_firmware
 

@@ -1,4 +1,4 @@
-"""`nnp doctor`: is everything here that the commands need?"""
+"""`nnp doctor`: checks that everything is installed that the commands need."""
 
 from typing import Annotated
 
@@ -7,12 +7,12 @@ import typer
 
 def doctor(
     clear_cache: Annotated[
-        bool, typer.Option("--clear-cache", help="Remove all cached builds but those that a process uses.")
+        bool, typer.Option("--clear-cache", help="Remove all cached builds, except those that a process is using.")
     ] = False,
 ):
     """Check Python, packages, the simulator, the C++ tools and the cache of builds.
 
-    Exit code 1 where something is missing.
+    The exit code is 1 if something is missing.
     """
     if clear_cache:
         _clear()

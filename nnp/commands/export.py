@@ -1,4 +1,4 @@
-"""`nnp export`: a model for another place, or for other tools."""
+"""`nnp export`: copies a model to a path or URL, or converts it to QONNX for other tools."""
 
 from typing import Annotated
 
@@ -11,12 +11,14 @@ from concord.nnp.lib.storage import fetched, written
 def export(
     model: Model,
     destination: Annotated[
-        str | None, typer.Argument(metavar="DESTINATION", help="Path or URL for the model file.", show_default=False)
+        str | None, typer.Argument(
+            metavar="DESTINATION", help="Path or URL to which the model file is copied.", show_default=False)
     ] = None,
-    qonnx: Annotated[str | None, typer.Option("--qonnx", help="Path or URL for a QONNX graph (needs onnx).")] = None,
-    batch: Annotated[int, typer.Option("--batch", help="Samples that one run of the graph takes.")] = 1,
+    qonnx: Annotated[str | None, typer.Option(
+        "--qonnx", help="Path or URL to which a QONNX graph is written (needs onnx).")] = None,
+    batch: Annotated[int, typer.Option("--batch", help="Number of samples that one run of the QONNX graph takes.")] = 1,
 ):
-    """Hand a quantised model over: its file, or a QONNX graph that returns the same bits in other tools."""
+    """Copy a quantised model, or convert it to a QONNX graph, which returns the same bits in other tools."""
     from concord.model.model_file import load_model
 
     if not (destination or qonnx):

@@ -1,4 +1,4 @@
-"""`nnp overflow`: whether sums fit a narrower accumulator, and which one a model needs."""
+"""`nnp overflow`: tells whether sums fit a narrower accumulator, and which width a model needs."""
 
 from typing import Annotated
 
@@ -9,16 +9,20 @@ from concord.nnp.lib.storage import read_model
 
 def overflow(
     model: Model,
-    accumulator: Annotated[int, typer.Option("--accumulator", help="Bits of the sums, 1 to 64.")] = 16,
-    product: Annotated[int, typer.Option("--product", help="Bits that products are counted against.")] = 32,
-    output: Annotated[int, typer.Option("--output", help="Bits that totals are counted against.")] = 32,
-    lanes: Annotated[int, typer.Option("--lanes", help="Products added in one cycle; 1 counts one by one.")] = 1,
+    accumulator: Annotated[int, typer.Option(
+        "--accumulator", help="Bits of the accumulator, 1 to 64; each partial sum that exceeds it is counted.")] = 16,
+    product: Annotated[int, typer.Option(
+        "--product", help="Bits of a product; each product that exceeds them is counted.")] = 32,
+    output: Annotated[int, typer.Option(
+        "--output", help="Bits of a result; each final sum that exceeds them is counted.")] = 32,
+    lanes: Annotated[int, typer.Option(
+        "--lanes", help="Number of products that are added in one cycle; with 1, every partial sum is checked.")] = 1,
     inputs: Inputs = None,
     data: TestData = None,
     samples: ManySamples = None,
     first: First = 0,
 ):
-    """Count the overflows of a model's integer sums on its test set, beside the width that is proved to be enough."""
+    """Count overflows of a model's integer sums on its test set, and print the width that is proved to be enough."""
     from concord.model import network
     from concord.model.layer_overflow import Widths
     from concord.model.model_overflow import dry_run, wrapped
@@ -48,7 +52,7 @@ def overflow(
 
 
 def overflow_table(uses, widths):
-    """One line for each product."""
+    """A table with one line for each product."""
     from rich.table import Table
 
     table = Table(title=f"overflows in {widths.sum_bits} bits", title_justify="left", box=None)
@@ -62,7 +66,7 @@ def overflow_table(uses, widths):
 
 
 def verdict(uses, bits: int) -> str:
-    """Which accumulator a model needs, in words."""
+    """A sentence about the accumulator width that a model needs."""
     proved, measured = (max(values) for values in zip(*((u.product.bits, u.count.bits) for u in uses), strict=True))
     if proved <= bits:
         return f"no sum overflows {bits} bits, whatever the input"

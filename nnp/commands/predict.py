@@ -1,4 +1,4 @@
-"""`nnp predict`: a quantised network on input data, in golden arithmetic."""
+"""`nnp predict`: runs a quantised network on input data in golden arithmetic."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,10 +14,11 @@ def predict(
     data: TestData = None,
     samples: Samples = None,
     first: First = 0,
-    output: Annotated[Path | None, typer.Option("-o", help="Write the outputs as .npy of binary16.")] = None,
+    output: Annotated[Path | None, typer.Option(
+        "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
     quiet: Quiet = False,
 ):
-    """Predict classes, layer by layer as the machine computes: any model, those that no preset takes among them."""
+    """Predict classes in the machine's arithmetic, layer by layer, also for a model that no preset can run."""
     from concord.model import network
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.results import line, summary, write_outputs

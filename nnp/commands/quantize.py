@@ -1,4 +1,4 @@
-"""`nnp quantize`: a trained FP32 network to a quantised model, without training."""
+"""`nnp quantize`: converts a trained FP32 network into a quantised model, without training."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 def quantize(
     network: options.Network,
-    parameters: Annotated[Path, typer.Argument(help="Safetensors of its FP32 parameters.", show_default=False)],
+    parameters: Annotated[Path, typer.Argument(
+        help="Safetensors file of the network's FP32 parameters.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file.")] = Path("quantized.safetensors"),
     calibration: Annotated[
         Path | None,
-        typer.Option("--calibration", help="A .npy of real inputs: samples, then the axes that the network takes.",
+        typer.Option(
+            "--calibration",
+            help="A .npy file of real inputs: samples, then the axes of one input.",
                      show_default="training images")
     ] = None,
     data: options.Data = None,
@@ -33,7 +36,7 @@ def quantize(
     weights: options.Weights = WeightTraining.WRPN,
     activations: options.Activations = ActivationTraining.UNIFORM,
 ):
-    """Quantise a trained network without training it: what each layer loses, then the model file (needs PyTorch)."""
+    """Quantise a trained network without training, print the error of each layer, and write a model (needs PyTorch)."""
     import shlex
     import sys
 
@@ -59,7 +62,7 @@ def quantize(
 
 
 def loss_table(quantised: "QuantisedNetwork") -> "Table":
-    """What quantisation costs each layer."""
+    """A table of the error that quantisation causes in each layer."""
     from rich.table import Table
 
     table = Table("layer", "weights", "inputs", "weights, dB", "inputs, dB", "inputs clipped",

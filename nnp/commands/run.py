@@ -1,4 +1,4 @@
-"""`nnp run`: firmware on a machine."""
+"""`nnp run`: runs firmware on a machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,21 +11,26 @@ STEPS = 2
 
 def run(
     firmware: Annotated[
-        Path, typer.Argument(metavar="FIRMWARE", help="From `nnp compile` or `nnp asm`.", show_default=False)],
+        Path, typer.Argument(
+            metavar="FIRMWARE", help="Firmware file from `nnp compile` or `nnp asm`.", show_default=False)],
     samples: Samples = None,
     first: First = 0,
     machine: Machine = MachineKind.GOLDEN,
     inputs: Inputs = None,
     data: TestData = None,
-    output: Annotated[Path | None, typer.Option("-o", help="Write the outputs as .npy of binary16.")] = None,
-    waves: Annotated[Path | None, typer.Option("--waves", help="Write a waveform (VCD).")] = None,
+    output: Annotated[Path | None, typer.Option(
+        "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
+    waves: Annotated[Path | None, typer.Option("--waves", help="File to write a waveform to (VCD).")] = None,
     keep_state: Annotated[
-        bool, typer.Option("--keep-state", help="Samples are parts of one sequence: go on from the last one's states.")
+        bool, typer.Option(
+            "--keep-state",
+            help="Samples are parts of one sequence: each starts from the state that the last one left.")
     ] = False,
-    preset: Annotated[str, typer.Option("--preset", help="The machine that shall run it; its own, if not given.")] = "",
+    preset: Annotated[str, typer.Option(
+        "--preset", help="Machine configuration; that of the firmware if not given.")] = "",
     quiet: Quiet = False,
 ):
-    """Run firmware on inputs and print what comes out."""
+    """Run firmware on inputs and print its outputs."""
     import numpy as np
     from concord.golden.host.firmware_file import load_firmware
     from concord.nnp.lib.files import check_writable
@@ -44,11 +49,11 @@ def run(
         if path:
             check_writable(path)
     loaded = load_firmware(firmware, config.preset(preset) if preset else None)
-    loaded.program(keep_state=keep_state)  # refuses before anything runs
+    loaded.program(keep_state=keep_state)  # this refuses bad options before anything runs
     given = read(loaded, source)
     if given.odd:
         typer.echo(f"nnp: {given.odd}", err=True)
-    # The results have stdout to themselves; golden starts at once and needs no steps.
+    # Only results go to stdout; golden starts at once, so that no steps are printed for it.
     steps = Steps(Console(stderr=True, quiet=machine == MachineKind.GOLDEN), STEPS)
     results = []
     with steps.step("build the machine", announce=f"{machine}; minutes, where none has been built before"):

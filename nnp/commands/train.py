@@ -1,4 +1,4 @@
-"""`nnp train`: the shipped networks, from their training data to a quantised model."""
+"""`nnp train`: trains networks and quantises them, from training data to a model file."""
 
 import shlex
 import sys
@@ -30,26 +30,27 @@ from concord.train.lib.methods import (
 
 app = typer.Typer(help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
 
-Seed = Annotated[int, typer.Option("--seed", help="Of every random choice.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice.")]
 Out = Annotated[str, typer.Option("--out", "-o", help="Model file: a path or URL.")]
 Accumulator = Annotated[
-    int | None, typer.Option("--accumulator", help="Bits of the sums: ranges grow until none overflows.",
+    int | None, typer.Option(
+        "--accumulator", help="Bits of the accumulator; ranges are enlarged until no sum overflows it.",
                              show_default="any")]
 Data = options.Data
 Epochs = Annotated[str, typer.Option(
     "--epochs", metavar="FP32,QAT,MACHINE",
-    help="Epochs of FP32 training, of QAT, and of QAT in the machine's arithmetic.")]
+    help="Epochs of FP32 training, of quantisation-aware training (QAT), and of QAT in the machine's arithmetic.")]
 
 
 class Arithmetic(StrEnum):
-    """What a network is trained in."""
+    """The arithmetic in which a network is trained."""
 
     INTEGER = "integer"
     BFP_LAZY = "bfp-lazy"
 
 
 class NetworkArithmetic(StrEnum):
-    """What an image network or a recurrent network computes in."""
+    """The arithmetic of an image network or a recurrent network."""
 
     INTEGER = "integer"
     BFP = "bfp"
@@ -63,12 +64,15 @@ def mlp(
     data: Data = None,
     arithmetic: Annotated[
         Arithmetic,
-        typer.Option(help="FP32, then 4-bit integers; or 8-bit block floating point from the start, by lazy update."),
+        typer.Option(
+            help="integer: train in FP32, then in 4-bit integers. bfp-lazy: train in 8-bit block floating "
+                          "point from the start, with the lazy update."),
     ] = Arithmetic.INTEGER,
-    weights: Annotated[WeightMethod, typer.Option(help="Integers and scales before QAT.")] = WeightMethod.MMSE,
+    weights: Annotated[WeightMethod, typer.Option(
+        help="Method that finds the scales of weights before QAT.")] = WeightMethod.MMSE,
     rows: options.Rows = 1,
     activations: Annotated[
-        ActivationMethod, typer.Option(help="Saturations and offsets before QAT.")
+        ActivationMethod, typer.Option(help="Method that finds the ranges of inputs of layers before QAT.")
     ] = ActivationMethod.SEARCH,
     accumulator: Accumulator = None,
     preset: options.Preset = "",
@@ -104,33 +108,36 @@ def _recurrent(cell: Cell):
         seed: Seed = 0,
         data: Data = None,
         arithmetic: Annotated[
-            NetworkArithmetic, typer.Option(help="Integers, or block floating point.")
+            NetworkArithmetic, typer.Option(help="Integers, or block floating point (bfp).")
         ] = NetworkArithmetic.INTEGER,
         preset: options.Preset = "",
         bits: Annotated[
             int | None,
-            typer.Option(help="Width of weights, inputs and hidden vectors, 2 to 16; bfp: 2 to 8.",
+            typer.Option(help="Bits of weights, inputs and hidden vectors: 2 to 16, with bfp 2 to 8.",
                          show_default="8, or the machine's"),
         ] = None,
         block: Annotated[
             int | None,
-            typer.Option(help="Elements that share an exponent in block floating point.",
+            typer.Option(help="Number of elements that share an exponent in block floating point.",
                          show_default="16, or the machine's"),
         ] = None,
         asymmetric: Annotated[
-            bool, typer.Option("--asymmetric", help="Integer zero points: the machine needs one bit more for weights.")
+            bool, typer.Option(
+                "--asymmetric", help="Give integer weights a zero point, for which the machine needs one more bit.")
         ] = False,
-        shared: Annotated[bool, typer.Option("--shared", help="One scale a gate, not one a matrix.")] = False,
-        gate_bits: Annotated[int, typer.Option(help="Width of the outputs of gates, 2 to 9; 0: binary16.")] = 0,
+        shared: Annotated[bool, typer.Option(
+            "--shared", help="Share one scale between the two matrices of a gate.")] = False,
+        gate_bits: Annotated[int, typer.Option(help="Bits of the outputs of gates, 2 to 9; 0 keeps binary16.")] = 0,
         hidden: Annotated[
-            list[int] | None, typer.Option(help="Size of a recurrent layer; once for each layer.", show_default="32")
+            list[int] | None, typer.Option(
+                help="Size of a recurrent layer; repeat it for each layer.", show_default="32")
         ] = None,
         bidirectional: Annotated[
-            bool, typer.Option("--bidirectional", help="Each layer reads a sequence from its end, too.")
+            bool, typer.Option("--bidirectional", help="Each layer also reads the sequence from its end.")
         ] = False,
         epochs: Epochs = "80,10,5",
         initial: Annotated[
-            InitialState, typer.Option(help="States before the first time step.")
+            InitialState, typer.Option(help="Initial states, before the first time step.")
         ] = InitialState.ZERO,
         log: Log = None,
         checkpoint: Checkpoint = None,
@@ -155,7 +162,7 @@ for _cell in CELLS.values():
 def _formats(
     arithmetic: NetworkArithmetic, preset: str, bits: int | None, block: int | None, asymmetric: bool
 ) -> dict:
-    """Formats of weights and inputs, and the block or None, as arguments of the trainer of recurrent networks."""
+    """Arguments of recurrent training: the formats of weights and inputs, and the block size or None."""
     blocks = arithmetic is NetworkArithmetic.BFP
     if preset:
         if bits is not None or block is not None:
@@ -178,10 +185,12 @@ def image(
     seed: Seed = 0,
     data: Data = None,
     arithmetic: Annotated[
-        NetworkArithmetic, typer.Option(help="Integers, or block floating point, whose mantissas have 2 to 8 bits.")
+        NetworkArithmetic, typer.Option(
+            help="Integers, or block floating point (bfp), whose mantissas have 2 to 8 bits.")
     ] = NetworkArithmetic.INTEGER,
     block: Annotated[int | None, typer.Option(
-        help="Elements that share an exponent in block floating point.", show_default="16, or the machine's")] = None,
+        help="Number of elements that share an exponent in block floating point.",
+        show_default="16, or the machine's")] = None,
     preset: options.Preset = "",
     weights_bits: options.WeightsBits = None,
     input_bits: options.InputBits = None,
@@ -197,9 +206,9 @@ def image(
     keep_input: options.KeepInput = False,
     epochs: Epochs = "8,4,1",
     accumulator: Accumulator = None,
-    samples: Annotated[int, typer.Option(help="Training images.")] = 60_000,
+    samples: Annotated[int, typer.Option(help="Number of training images.")] = 60_000,
     fp32: Annotated[
-        Path | None, typer.Option("--fp32", help="Write the FP32 network too, as `nnp quantize` reads it.")
+        Path | None, typer.Option("--fp32", help="File to write the FP32 parameters to, for `nnp quantize`.")
     ] = None,
     log: Log = None,
     checkpoint: Checkpoint = None,
@@ -230,10 +239,10 @@ def image(
 
 
 def _lazy_formats(preset: str) -> dict:
-    """Formats and block of a machine that runs what lazy training leaves, as arguments of its trainer.
+    """Arguments of training with the lazy update: formats and block size of a machine that can run the result.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the machine cannot run the result.
     """
     if not preset:
         return {}
@@ -250,7 +259,7 @@ def _check_width(accumulator: int | None):
 
 
 def _train(kind: str, out: str, log: Path | None, checkpoint: Path | None, **chosen):
-    """Call the trainer with a progress bar for each phase."""
+    """Run `train_KIND` of `train.runs.KIND`, with a progress bar for each phase."""
     from rich.console import Console
 
     train = getattr(needing_torch(f"concord.train.runs.{kind}"), f"train_{kind}")

@@ -1,4 +1,4 @@
-"""`nnp verify`: the main job."""
+"""`nnp verify`: runs quantised models on golden and on the simulated machine, and compares every bit."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,17 +20,18 @@ def verify(
     first: First = 0,
     preset: Preset = "",
     machine: Machine = MachineKind.LIBRARY,
-    report: Annotated[Path, typer.Option("--report", help="Folder for the report and its tables.")] = Path(
+    report: Annotated[Path, typer.Option("--report", help="Folder to write the report and its tables to.")] = Path(
         "build/report"
     ),
     waves: Annotated[
-        bool, typer.Option(help="Write a waveform of the first difference, which needs another build of the machine.")
+        bool, typer.Option(
+            help="Write a waveform of the first difference, if any, which takes another build of the machine.")
     ] = True,
     jobs: Jobs = CORES,
 ):
     """Run quantised models on golden and on the simulated machine, and compare every bit.
 
-    Exit code 1 where a bit or an event counter differs.
+    The exit code is 1 if a bit or an event counter differs.
     """
     from concord.model.dataset import DATA
     from concord.nnp.lib.files import check_writable
@@ -54,7 +55,7 @@ def verify(
                     waves=waves)
             for path, place in zip(paths, places, strict=True)
         ]
-        # What cannot be compiled or run is told before any slow work.
+        # Models that cannot be compiled or run are reported before any slow work.
         ready = [prepare(request, console) for request in requests]
         for odd in dict.fromkeys(prepared.inputs.odd for prepared in ready if prepared.inputs.odd):
             typer.echo(f"nnp: {odd}", err=True)

@@ -1,4 +1,4 @@
-"""`nnp verilog`: the machine, or one of its units, for an integrator."""
+"""`nnp verilog`: writes Verilog of the machine or of one unit, for an integrator."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,12 +8,14 @@ import typer
 
 def verilog(
     preset: Annotated[str, typer.Option("--preset", help="Machine configuration.")] = "ulx3s",
-    unit: Annotated[str, typer.Option("--unit", help="One unit, named as its file in hw/; 'list' lists them.")] = "nnp",
-    output: Annotated[Path | None, typer.Option("-o", help="Folder: build/verilog/PRESET-UNIT, if not given.")] = None,
+    unit: Annotated[str, typer.Option(
+        "--unit", help="Name of the unit, which is that of its file in hw/; 'list' prints all names.")] = "nnp",
+    output: Annotated[Path | None, typer.Option(
+        "-o", help="Folder to write to; build/verilog/PRESET-UNIT if not given.")] = None,
 ):
-    """Write Verilog, and what an integrator needs beside it.
+    """Write Verilog, and the files that an integrator needs beside it.
 
-    That is a page of ports, an instantiation template, a FuseSoC core, waivers for `verilator --lint-only`, and the
+    These are a page of ports, an instantiation template, a FuseSoC core, waivers for `verilator --lint-only`, and the
     machine's register map.
     """
     from concord.golden.lib.whole_files import write_all

@@ -1,4 +1,4 @@
-"""Pictures of accuracy against epoch for ways to start quantisation-aware training.
+"""Pictures of accuracy against epoch for starting points of quantisation-aware training.
 
 Source: S0.e, figure 11.
 """
@@ -12,16 +12,16 @@ from concord.train.runs.compare_starts import band
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-#: Curves of every seed, by the name of the start.
+#: For each starting point by name, one curve for each seed.
 Curves = Mapping[str, Sequence[Sequence[float]]]
 
 
 def draw(axes: Axes, title: str, fp32: float, curves: Curves):
-    """Lines for means over the seeds, bands that hold them with 95 % confidence, and the FP32 network.
+    """Draw the mean over the seeds as a line, its 95 % confidence interval as a band, and the FP32 accuracy.
 
     Args:
-        fp32:   Accuracy of the FP32 network, percent.
-        curves: Accuracy in percent before training and after each epoch.
+        fp32:   Accuracy of the FP32 network in percent.
+        curves: Accuracies in percent before training and after each epoch.
     """
     axes.axhline(fp32, color="black", linestyle="--", label="FP32 network")
     for name, found in curves.items():
@@ -33,7 +33,7 @@ def draw(axes: Axes, title: str, fp32: float, curves: Curves):
 
 
 def picture(kind: str, title: str, fp32: float, curves: Curves) -> bytes:
-    """One setting as a file of a kind; the same bytes for the same numbers."""
+    """Draw one setting, as a file of format `kind`; the same numbers give the same bytes."""
     figure = Figure(figsize=(6, 4.5), layout="constrained")
     axes = figure.add_subplot()
     draw(axes, title, fp32, curves)
@@ -45,7 +45,7 @@ def picture(kind: str, title: str, fp32: float, curves: Curves) -> bytes:
 
 
 def table(fp32: Sequence[float], curves: Curves) -> str:
-    """CSV: start, seed, epoch and accuracy in percent; the FP32 network has no epoch."""
+    """CSV text with columns start, seed, epoch and accuracy in percent; the FP32 network has no epoch."""
     stream = io.StringIO()
     lines = csv.writer(stream, lineterminator="\n")
     lines.writerow(("start", "seed", "epoch", "accuracy"))

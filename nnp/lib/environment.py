@@ -1,4 +1,4 @@
-"""What this computer offers."""
+"""Checks whether this computer has the software that the commands need."""
 
 import os
 import shutil
@@ -16,15 +16,15 @@ DISTRIBUTION = "concord-nnp"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One thing that a command needs.
+    """The result of checking one program or package.
 
     Attributes:
-        what:    Its name.
-        found:   Version or place.
-        purpose: What needs it.
-        good:    It is there and of the right version.
-        needed:  Nothing works without it.
-        advice:  What to do where it is missing.
+        what:    Name of the program or package.
+        found:   Version or path that was found.
+        purpose: What it is needed for.
+        good:    Whether it is installed in the right version.
+        needed:  Whether no command works without it.
+        advice:  What to do if it is missing.
     """
 
     what: str
@@ -36,7 +36,7 @@ class Finding:
 
 
 def findings() -> list[Finding]:
-    """Everything, in the order of a first installation."""
+    """All findings, in the order of a first installation."""
     return [_python(), *_programs(), *_packages(), _verilator(), *_optional(), _cache()]
 
 
@@ -72,7 +72,7 @@ def _programs() -> list[Finding]:
 
 
 def _packages() -> list[Finding]:
-    """This distribution and its pinned dependencies."""
+    """Findings for this distribution and its pinned dependencies."""
     try:
         requirements = requires(DISTRIBUTION) or []
         result = [Finding(what=DISTRIBUTION, found=version(DISTRIBUTION), purpose="everything", good=True)]
@@ -83,7 +83,7 @@ def _packages() -> list[Finding]:
 
 
 def _package(requirement: Requirement) -> Finding:
-    """Whether a package is there in a version that is required."""
+    """The finding for one package: whether its version meets the requirement."""
     try:
         found = version(requirement.name)
     except PackageNotFoundError:
@@ -115,7 +115,7 @@ def _verilator() -> Finding:
 
 
 def _optional() -> list[Finding]:
-    """Packages of single commands."""
+    """Findings for packages that only some commands need."""
     result = []
     for name, purpose in (("torch", "nnp train only"), ("onnx", "nnp export --qonnx only")):
         try:

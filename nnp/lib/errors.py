@@ -1,16 +1,16 @@
-"""The one place where errors become a sentence on stderr and an exit code: 2 for bad input, 1 for a failing machine."""
+"""Turn errors into a sentence on stderr and an exit code: 2 for bad input, 1 for a failure of a machine."""
 
 import functools
 from collections.abc import Callable
 
 import typer
 
-FAILED = 1  #: Exit code where a machine, or a tool that builds it, fails.
-BAD_INPUT = 2  #: Exit code where the user can mend it.
+FAILED = 1  #: Exit code if a machine, or a tool that builds it, fails.
+BAD_INPUT = 2  #: Exit code for errors that the user can correct.
 
 
 def sentences(command: Callable) -> Callable:
-    """`command`, whose errors go to stderr as sentences, without a traceback."""
+    """Wrap a command so that its errors go to stderr as sentences, without a traceback."""
 
     @functools.wraps(command)
     def wrapped(*args, **kwargs):
@@ -29,7 +29,7 @@ def sentences(command: Callable) -> Callable:
 
 
 def describe(error: ValueError | OSError) -> str:
-    """What went wrong, in a sentence."""
+    """A sentence about an error."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)

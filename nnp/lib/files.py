@@ -1,4 +1,4 @@
-"""Files and folders that a command reads or is to write, checked before slow work."""
+"""Read text files, and check files and folders that a command will write, before slow work."""
 
 import os
 import tempfile
@@ -20,13 +20,14 @@ def read_text(path: Path) -> str:
 
 
 def check_writable(path: Path, folder: bool = False):
-    """Refuse a place that cannot be written, before slow work; nothing is made.
+    """Refuse a path that cannot be written, before slow work begins; nothing is created.
 
     Args:
-        folder: `path` is to be a folder, else a file.
+        path:   Path that will be written.
+        folder: Whether `path` will be a folder, not a file.
 
     Raises:
-        ValueError: what is there is in the way.
+        ValueError: something that exists at `path` or above it prevents writing.
     """
     if path.exists() and path.is_dir() != folder:
         raise ValueError(f"{path}: it is a {'folder' if path.is_dir() else 'file'}; name another place")
@@ -36,7 +37,7 @@ def check_writable(path: Path, folder: bool = False):
     try:
         if not os.access(near, os.W_OK):
             raise PermissionError
-        # What is asked for may still be refused, by a file system that is read only for example.
+        # Permissions alone do not tell: the file system may be read-only, for example.
         tempfile.TemporaryFile(dir=near if near.is_dir() else near.parent).close()
     except OSError as error:
         raise ValueError(f"{path}: {near} cannot be written; name another place") from error

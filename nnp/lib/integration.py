@@ -1,4 +1,4 @@
-"""What an integrator needs beside the Verilog: ports, registers, instantiation template, FuseSoC core, lint waivers."""
+"""Files for an integrator beside the Verilog: ports, registers, instantiation template, FuseSoC core, lint waivers."""
 
 import inspect
 import re
@@ -22,11 +22,11 @@ from concord.spec.operations import BYPASS, Stage, operations
 from concord.spec.registers import Control, Counter, Register, Status
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-#: What the documentation of units calls the stages of a multi-function unit.
+#: Names of the stages of a multi-function unit in the documentation of units.
 STAGES = {"add stage": Stage.ADD, "activation stage": Stage.ACT, "multiply stage": Stage.MUL}
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
-#: Buses of the whole machine by the prefix of their ports.
+#: Names of the machine's buses, by the prefix of their ports.
 BUSES = {
     "s_axis": "AXI4-Stream, messages from the host",
     "m_axis": "AXI4-Stream, messages to the host",
@@ -36,7 +36,7 @@ BUSES = {
 
 CLOCKING = "clock and reset"
 
-#: Warnings of `verilator --lint-only` that say nothing about the machine, and why each is given.
+#: Warnings of `verilator --lint-only` that show no fault of the machine, each with the reason for it.
 WAIVERS = {
     "WIDTHEXPAND": "The back end writes a constant with as many bits as it needs, not with those of the other operand.",
     "WIDTHTRUNC": "The back end writes `! x` for x == 0, and selects a bit by a shift whose upper bits fall away.",
@@ -52,10 +52,10 @@ class Port:
     """One port of a module.
 
     Attributes:
-        name:      In Verilog.
-        direction: input or output.
-        width:     Bits.
-        bus:       What it belongs to.
+        name:      Name in Verilog.
+        direction: "input" or "output".
+        width:     Number of bits.
+        bus:       Name of the bus that it belongs to.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Port:
 
 
 def package(unit: Component, name: str, preset: str, config: Config) -> dict[str, str]:
-    """The files by their names. Streams of the unit become AXI4-Stream buses."""
+    """The text of each file, by its name. Streams of the unit become AXI4-Stream buses."""
     buses = {prefix: shape for prefix, _, shape in streams(unit).values()}
     dut = AxiStreams(unit) if buses else unit
     text = verilog(dut, name)
@@ -137,7 +137,7 @@ def _stage_codes(stage: Stage) -> list[tuple[int, str, str]]:
 
 
 def _latency(unit: Component) -> int | None:
-    """Cycles from a unit's operands to its result; None where that depends on what the unit does."""
+    """Number of cycles from a unit's operands to its result; None if it is not constant."""
     latency = getattr(unit, "latency", None)
     return latency if isinstance(latency, int) else None
 

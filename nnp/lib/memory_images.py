@@ -1,4 +1,4 @@
-"""What the memories of a hand-written program hold before it starts, from files of numbers."""
+"""Initial contents of the memories of a hand-written program, from files of numbers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from concord.spec.config import Config
 from concord.spec.isa import Op
 from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
-#: Memories that an image can fill, by their name in lower case.
+#: Memories that an image can fill, by their names in lower case.
 FILLED = {MEMORY_NAMES[mem].lower(): mem for mem in (*VRFS, Mem.MATRIX_RF, Mem.BIAS_RF)}
-#: Chains of one run that are followed to count its words.
+#: Most chains of one run that are followed to count its words.
 FOLLOWED = 1_000_000
 
 
@@ -26,9 +26,9 @@ class Image:
     """A file of numbers for a memory.
 
     Attributes:
-        mem:     The memory.
+        mem:     Memory that the image fills.
         address: First word, or first native tile of MatrixRf.
-        path:    The file.
+        path:    Path of the .npy file.
     """
 
     mem: Mem
@@ -37,10 +37,10 @@ class Image:
 
     @classmethod
     def parse(cls, text: str) -> "Image":
-        """The image that `MEMORY=FILE` or `MEMORY@ADDRESS=FILE` means.
+        """Parse `MEMORY=FILE` or `MEMORY@ADDRESS=FILE`.
 
         Raises:
-            ValueError: it has another form, or there is no such memory.
+            ValueError: the text has another form, or there is no such memory.
         """
         place, equals, path = text.partition("=")
         name, at, address = place.partition("@")
@@ -58,10 +58,13 @@ def assembled(name: str, config: Config, text: str, words: Sequence[int], images
     """Firmware of a hand-written, legal program.
 
     Args:
-        words:   The program.
-        images:  What its memories hold; later ones lie over earlier ones.
-        inputs:  Numbers that one run takes; by default all elements of the words that it reads from NetQ.
-        outputs: Numbers that it gives; by default all elements of the words that it writes to NetQ.
+        name:    Name of the firmware.
+        config:  Configuration of the machine.
+        text:    Text of the program.
+        words:   Instruction words of the program.
+        images:  Contents of its memories; a later image overwrites an earlier one.
+        inputs:  Count of numbers that one run takes; None for all elements of the words that it reads from NetQ.
+        outputs: Count of numbers that it gives; None for all elements of the words that it writes to NetQ.
 
     Raises:
         ValueError: images do not fit their memory, or the numbers do not fill the words that the program moves.
@@ -85,7 +88,7 @@ def assembled(name: str, config: Config, text: str, words: Sequence[int], images
 
 
 def filled(config: Config, images: Iterable[Image]) -> tuple[dict[Mem, np.ndarray], Tiles, np.ndarray]:
-    """Vector memories, tiles and biases of firmware, zeros where no image lies.
+    """Vector memories, tiles and biases of firmware; words without an image are zero.
 
     Raises:
         ValueError: an image is missing, does not fit its memory, or holds numbers that the memory cannot.
@@ -108,10 +111,10 @@ def filled(config: Config, images: Iterable[Image]) -> tuple[dict[Mem, np.ndarra
 
 
 def halves(path: Path, numbers: np.ndarray) -> np.ndarray:
-    """Numbers as binary16 patterns of the same shape; those of a float16 file keep their bits.
+    """Convert numbers to binary16 patterns of the same shape; float16 numbers keep their bits.
 
     Raises:
-        ValueError: some are not finite in binary16.
+        ValueError: a number is not finite in binary16.
     """
     with np.errstate(over="ignore"):
         rounded = numbers.astype(np.float16)
@@ -122,7 +125,7 @@ def halves(path: Path, numbers: np.ndarray) -> np.ndarray:
 
 
 def _laid(config: Config, image: Image, before: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """A memory's image from address 0 up with `part` at its address."""
+    """A copy of the contents `before`, lengthened if needed, with `part` at the address of the image."""
     end, available = image.address + len(part), depth(config, image.mem)
     if end > available:
         raise ValueError(f"{image.path}: it fills {MEMORY_NAMES[image.mem]} from {image.address} up to {end}, and it "
@@ -134,12 +137,12 @@ def _laid(config: Config, image: Image, before: np.ndarray, part: np.ndarray) ->
 
 
 def _words(config: Config, flat: np.ndarray) -> np.ndarray:
-    """Numbers in C order as [words, M], zeros behind the last one."""
+    """Numbers in C order as [words, M], padded with zeros after the last one."""
     return split(flat.reshape(-1), config.mfu_lanes)
 
 
 def _biases(config: Config, image: Image, numbers: np.ndarray) -> np.ndarray:
-    """int32 of whole numbers that BiasRf can hold."""
+    """The integers int32 of an image of BiasRf; refuses numbers that BiasRf cannot hold."""
     end = 1 << config.bias_bits - 1
     if numbers.dtype.kind == "f" or not -end <= numbers.min() <= numbers.max() < end:
         raise ValueError(f"{image.path}: BiasRf takes whole numbers in {-end}..{end - 1}, saved as integers")
@@ -147,7 +150,7 @@ def _biases(config: Config, image: Image, numbers: np.ndarray) -> np.ndarray:
 
 
 def _tiles(config: Config, image: Image, numbers: np.ndarray) -> dict[str, np.ndarray]:
-    """Mantissas, exponents and modes of the native tiles of a matrix: integers as they are, others in blocks."""
+    """Mantissas, exponents and modes of a matrix's native tiles. Integers are kept, other numbers become blocks."""
     if numbers.ndim != 2:
         raise ValueError(f"{image.path}: MatrixRf takes a matrix [rows, columns], not {list(numbers.shape)}; give each "
                          "matrix a file and an address of its own")
@@ -165,7 +168,7 @@ def _tiles(config: Config, image: Image, numbers: np.ndarray) -> dict[str, np.nd
 
 
 def _moved(config: Config, words: Sequence[int], tiles: Tiles) -> tuple[int, int]:
-    """Words that one run reads from NetQ, and those that it writes there."""
+    """Number of words that one run reads from NetQ, and number that it writes there."""
     chains = Sequencer(config, list(words), tiles.modes(config)).walk()
     taken = given = 0
     for chain in islice(chains, FOLLOWED):

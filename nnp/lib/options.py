@@ -9,41 +9,46 @@ import typer
 
 
 class MachineKind(StrEnum):
-    """What runs the firmware."""
+    """The machine that runs the firmware."""
 
     GOLDEN = "golden"  #: The numpy model.
-    LIBRARY = "library"  #: The Verilated machine as a library, run to completion.
+    LIBRARY = "library"  #: The Verilated machine as a shared library, which runs a program to its end.
     COCOTB = "cocotb"  #: The Verilated machine under cocotb, with bus models.
 
 
-Machine = Annotated[MachineKind, typer.Option("--machine", help="What runs the firmware.")]
-Preset = Annotated[str, typer.Option("--preset", help="Machine configuration; the first that fits, if not given.")]
+Machine = Annotated[MachineKind, typer.Option(
+    "--machine",
+    help="Machine that runs the firmware: the numpy model (golden), or Verilated hardware as a library or under "
+         "cocotb.")]
+Preset = Annotated[str, typer.Option(
+    "--preset", help="Machine configuration; if not given, the first one that fits the model.")]
 Samples = Annotated[str | None, typer.Option(
-    "--samples", help="How many samples, or 'all'.", show_default="10, or as many as there are")]
+    "--samples", help="Number of samples, or 'all'.", show_default="10, or as many as there are")]
 ManySamples = Annotated[str | None, typer.Option(
-    "--samples", help="How many samples, or 'all'.", show_default="200, or as many as there are")]
+    "--samples", help="Number of samples, or 'all'.", show_default="200, or as many as there are")]
 Inputs = Annotated[Path | None, typer.Option(
-    "--inputs", help="A .npy of real numbers instead of a test set. Axes are samples, of sequences also steps, and "
-                     "those of an input, which are flattened in C order: the last index changes fastest.",
+    "--inputs", help="A .npy file of real numbers instead of a test set. Its axes are samples, then "
+                     "time steps for a recurrent network, then those of one input, which are flattened in C order "
+                     "(the last index changes fastest).",
     show_default=False)]
 TestData = Annotated[Path | None, typer.Option(
-    "--data", help="Folder of a test set: t10k-*.gz images, or JapaneseVowels_TEST.ts.",
-    show_default="the shipped one that the model names")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the summary, and no line for each sample.")]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Worker processes.", min=1)]
-CORES = os.cpu_count() or 1  #: Worker processes where nothing is said.
+    "--data", help="Folder of a test set: t10k-*.gz files of images, or JapaneseVowels_TEST.ts.",
+    show_default="the shipped test set that the model names")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the summary, not a line for each sample.")]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Number of worker processes.", min=1)]
+CORES = os.cpu_count() or 1  #: Number of worker processes by default.
 First = Annotated[int, typer.Option("--first", help="Index of the first sample.")]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="Quantised model file, or its URL.", show_default=False)]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Path or URL of a quantised model.", show_default=False)]
 
 
 def sample_range(text: str | None, first: int, available: int, default: int) -> slice:
-    """The samples that `--samples` and `--first` mean.
+    """The range of samples that `--samples` and `--first` choose.
 
     Args:
-        text:      A number, "all", or None for `default`, or all where there are fewer.
+        text:      A number, "all", or None for `default` samples, or for all if there are fewer.
         first:     Index of the first sample.
-        available: How many there are.
-        default:   How many are meant where nothing is said.
+        available: Number of samples that there are.
+        default:   Number of samples if `text` is None.
 
     Raises:
         ValueError: there are no such samples.

@@ -1,4 +1,4 @@
-"""Which machine a model is for."""
+"""Choose the machine configuration for a model."""
 
 from concord.compiler.network import Compiled, compile_network
 from concord.compiler.support import problems
@@ -7,10 +7,10 @@ from concord.spec.config import PRESETS, preset
 
 
 def compile_for(model: Model, name: str) -> tuple[str, Compiled]:
-    """Compile for the preset called `name`, or for the first preset that takes the model where `name` is empty.
+    """Compile for the preset called `name`; if `name` is empty, for the first preset that can run the model.
 
     Raises:
-        ValueError: there is no such preset, or the model cannot be compiled for it, or for any.
+        ValueError: there is no such preset, or the model cannot be compiled for it, or for any preset.
     """
     if name:
         return name, compile_network(model, preset(name))

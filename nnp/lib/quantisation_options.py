@@ -1,4 +1,4 @@
-"""Options that say how a network is quantised, for every command that does."""
+"""Options about how a network is quantised, for all commands that quantise."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,31 +20,40 @@ from concord.train.lib.methods import (
 )
 
 Network = Annotated[str, typer.Argument(
-    help="mlp, resnet, mobilenet, inception, or module:callable, which makes a torch.nn.Module.")]
+    help="mlp, resnet, mobilenet, inception, or module:callable, a function that makes a torch.nn.Module.")]
 Preset = Annotated[str, typer.Option(
-    "--preset", help="Quantise for this machine, which decides the widths of weights and inputs and --symmetric.",
+    "--preset", help="Quantise for this machine, which sets the bits of weights and inputs, and --symmetric.",
     show_default=False)]
 WeightsBits = Annotated[
-    int | None, typer.Option("--weights-bits", help="1 to 8, or 16.", show_default="4, or the machine's")]
+    int | None, typer.Option(
+        "--weights-bits", help="Bits of weights: 1 to 8, or 16.", show_default="4, or the machine's")]
 InputBits = Annotated[
-    int | None, typer.Option("--input-bits", help="2 to 8, or 16.", show_default="4, or the machine's")]
+    int | None, typer.Option(
+        "--input-bits", help="Bits of the inputs of layers: 2 to 8, or 16.", show_default="4, or the machine's")]
 Layer = Annotated[
-    list[str] | None, typer.Option("--layer", help="NAME=WEIGHTS,INPUTS: bits of one layer.", show_default=False)]
+    list[str] | None, typer.Option(
+        "--layer", help="Bits of one layer, as NAME=WEIGHTS,INPUTS. May be repeated.", show_default=False)]
 Symmetric = Annotated[bool | None, typer.Option(
-    "--symmetric/--full", help="Leave out the lowest code of inputs, as most machines do, or keep it.",
+    "--symmetric/--full", help="Leave out the lowest code of inputs, as most machines do, or use all codes.",
     show_default="full, or the machine's")]
-PtqWeights = Annotated[WeightMethod, typer.Option("--ptq-weights", help="Integers and scales before QAT.")]
+PtqWeights = Annotated[WeightMethod, typer.Option(
+    "--ptq-weights", help="Method that finds the scales of weights before QAT (quantisation-aware training).")]
 PtqActivations = Annotated[
-    ActivationMethod, typer.Option("--ptq-activations", help="Saturations and offsets before QAT.")]
+    ActivationMethod, typer.Option(
+        "--ptq-activations", help="Method that finds the ranges of inputs of layers before QAT.")]
 Rows = Annotated[
-    int, typer.Option("--rows", help="Rows of weights that share a scale before QAT; 0: all of a layer.", min=0)]
-Weights = Annotated[WeightTraining, typer.Option("--weights", help="QAT of weights, which gives the integers.")]
-Activations = Annotated[ActivationTraining, typer.Option("--activations", help="QAT of activations.")]
-Begin = Annotated[Start, typer.Option("--start", help="Where QAT starts.")]
-BatchNorm = Annotated[bool, typer.Option("--batch-norm", help="Keep batch normalisation under QAT; fold it after.")]
-KeepInput = Annotated[bool, typer.Option("--keep-input", help="Do not train the range of the images: QAT is faster.")]
+    int, typer.Option(
+        "--rows", help="Number of rows of weights that share a scale before QAT; 0 for all rows of a layer.", min=0)]
+Weights = Annotated[WeightTraining, typer.Option(
+    "--weights", help="Method of QAT for weights; it also decides how weights become integers.")]
+Activations = Annotated[ActivationTraining, typer.Option("--activations", help="Method of QAT for activations.")]
+Begin = Annotated[Start, typer.Option("--start", help="Starting point of QAT.")]
+BatchNorm = Annotated[bool, typer.Option(
+    "--batch-norm", help="Keep batch normalisation during QAT, and fold it afterwards.")]
+KeepInput = Annotated[bool, typer.Option(
+    "--keep-input", help="Keep the range of the input images during QAT, which is faster.")]
 Data = Annotated[Path | None, typer.Option(
-    "--data", help="Folder of training and test data, in files named as those of Fashion-MNIST or JapaneseVowels.",
+    "--data", help="Folder of training and test data, with the file names of Fashion-MNIST or JapaneseVowels.",
     show_default="the published data")]
 
 
@@ -61,14 +70,15 @@ def widths(
     preset: str, weights_bits: int | None, input_bits: int | None, symmetric: bool | None,
     training: WeightTraining = WeightTraining.WRPN,
 ) -> Widths:
-    """What the options say, 4 bits each where they say nothing; or what a machine computes with.
+    """The widths that the options choose, 4 bits by default; or the widths of a machine.
 
     Args:
-        preset:   The machine; empty where the other options decide.
-        training: How weights are trained: odd integers are one bit wider than weights.
+        preset:   Name of the machine; empty if the other options decide.
+        weights_bits, input_bits, symmetric: Values of these options; None if they are not given.
+        training: Training method of weights; one that gives odd integers needs one more bit.
 
     Raises:
-        ValueError: there is no such machine, or other options decide the same.
+        ValueError: there is no such machine, or another option contradicts it.
     """
     if not preset:
         weights, inputs = (4 if bits is None else bits for bits in (weights_bits, input_bits))
@@ -84,7 +94,7 @@ def formats(preset: str, asymmetric: bool = False) -> tuple[Format, Format]:
     """Integer formats of weights and inputs on a machine.
 
     Args:
-        asymmetric: Weights have zero points, which cost one bit.
+        asymmetric: Whether weights have zero points, which cost one bit.
     """
     machine = config.preset(preset)
     return (Format(bits=machine.weights.bits - asymmetric, symmetric=True),
@@ -92,10 +102,10 @@ def formats(preset: str, asymmetric: bool = False) -> tuple[Format, Format]:
 
 
 def block_recipe(preset: str, given: Widths, bits: Mapping[str, tuple[int, int]], block: int | None) -> BlockRecipe:
-    """Block floating point of these widths, or of a machine.
+    """The recipe for block floating point with these widths, or with those of a machine.
 
     Raises:
-        ValueError: networks are not trained in the machine's block floating point, or --block is another.
+        ValueError: networks cannot be trained in the machine's block floating point, or --block contradicts it.
     """
     if not preset:
         return BlockRecipe(weights_bits=given.weights, input_bits=given.inputs, bits=bits,
@@ -112,10 +122,10 @@ def block_recipe(preset: str, given: Widths, bits: Mapping[str, tuple[int, int]]
 
 
 def epochs(text: str) -> tuple[int, int, int]:
-    """The numbers of epochs that `--epochs` says.
+    """The three numbers of epochs in the value of `--epochs`.
 
     Raises:
-        ValueError: they are not three numbers.
+        ValueError: the value is not three numbers.
     """
     parts = text.split(",")
     try:
@@ -137,10 +147,10 @@ def recipe(
     batch_norm: bool = False,
     keep_input: bool = False,
 ) -> Recipe:
-    """What the options mean together.
+    """The recipe that all options together describe.
 
     Raises:
-        ValueError: a width is none, or a method cannot do it.
+        ValueError: a width does not exist, or a method does not support it.
     """
     return Recipe(
         weights_bits=given.weights, input_bits=given.inputs, symmetric=(True, given.symmetric), weights=weights,
@@ -150,7 +160,7 @@ def recipe(
 
 
 def _layer_bits(text: str) -> tuple[str, tuple[int, int]]:
-    """The bits that --layer gives."""
+    """The name of a layer and its bits, from the value of --layer."""
     name, _, widths = text.partition("=")
     parts = widths.split(",")
     if len(parts) != 2 or not all(part.isdigit() for part in parts):

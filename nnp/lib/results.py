@@ -1,4 +1,4 @@
-"""What a network returned, in words and as a file."""
+"""The outputs of a network, as text and as a file."""
 
 import io
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from concord.model.dataset import Samples
 
 
 def line(index: int, outputs: np.ndarray, classes: Sequence[str], samples: Samples, place: int) -> str:
-    """What one sample gave: its class and, where the label is another one, that; without names the largest output.
+    """A line about one sample: its class, and the label if that differs; without class names, the largest output.
 
     Args:
-        index:   Of the sample, as the user counts.
-        outputs: uint16[outputs].
+        index:   Index of the sample in its source.
+        outputs: Outputs of the network, uint16[outputs].
         classes: Names of the outputs; may be empty.
         samples: The samples of this run.
-        place:   Of the sample among them.
+        place:   Index of the sample in `samples`.
     """
     kind = int(network.classes(outputs))
     if not classes:
@@ -28,12 +28,12 @@ def line(index: int, outputs: np.ndarray, classes: Sequence[str], samples: Sampl
 
 
 def values(outputs: np.ndarray) -> str:
-    """All outputs of a sample as numbers."""
+    """The outputs of a sample as text."""
     return " ".join(_value(value) for value in outputs)
 
 
 def summary(results: np.ndarray, samples: Samples) -> str:
-    """How many samples are right, where labels are known; else how many there are."""
+    """A sentence about the share of correct samples; without labels, about the number of samples."""
     if samples.labels is None:
         return f"{len(results)} samples"
     return f"{np.mean(network.classes(results) == samples.labels):.2%} of {len(results)} right"

@@ -1,4 +1,4 @@
-"""Numbered steps with their times."""
+"""Progress of a command in numbered steps."""
 
 import time
 from collections.abc import Iterator
@@ -8,10 +8,11 @@ from rich.console import Console
 
 
 class Steps:
-    """Prints each step with its number, and its time when it is done.
+    """Prints each step with its number, and its duration when it is done.
 
     Args:
-        total: How many there will be.
+        console: Console to print on.
+        total:   Number of steps.
     """
 
     def __init__(self, console: Console, total: int):
@@ -20,10 +21,11 @@ class Steps:
 
     @contextmanager
     def step(self, title: str, announce: str = "") -> Iterator["Note"]:
-        """One step; what is noted inside stands behind its time.
+        """A context for one step; a note that is taken inside is printed after its duration.
 
         Args:
-            announce: What is said before the step begins, where it may take long.
+            title:    Name of the step.
+            announce: Text to print before a step that may take long.
         """
         number, note, start = len(self.times) + 1, Note(), time.perf_counter()
         if announce:
@@ -34,6 +36,6 @@ class Steps:
 
 
 class Note:
-    """What a step has to say."""
+    """A text that a step adds to its line."""
 
     text = ""

@@ -1,4 +1,4 @@
-"""Files at URLs beside files here: fsspec brings `https://`, `s3://` and others, and is imported for a URL only."""
+"""Files at paths and URLs. fsspec, which reads `https://`, `s3://` and others, is imported only for a URL."""
 
 import shutil
 import tempfile
@@ -8,12 +8,12 @@ from pathlib import Path, PurePosixPath
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is not a path on this computer."""
+    """Whether a place is a URL, not a path on this computer."""
     return "://" in place
 
 
 def file_name(place: str) -> str:
-    """The last part of a path or URL, fit for a file here."""
+    """The last part of a path or URL, as a legal file name."""
     if not is_url(place):
         return Path(place).name
     return PurePosixPath(place.partition("?")[0]).name.lstrip(".") or "file"
@@ -21,10 +21,10 @@ def file_name(place: str) -> str:
 
 @contextmanager
 def fetched(place: str) -> Iterator[Path]:
-    """A file to read: a path as it is; of a URL a copy, which lasts as long as the context.
+    """A context that gives a path to read: the path itself, or a copy of a URL that is removed at the end.
 
     Raises:
-        ValueError: nothing can be fetched from there.
+        ValueError: the URL cannot be read.
     """
     if not is_url(place):
         yield Path(place)
@@ -42,10 +42,10 @@ def fetched(place: str) -> Iterator[Path]:
 
 @contextmanager
 def written(place: str) -> Iterator[Path]:
-    """A file to write: a path as it is; what is written for a URL goes there as the context ends, whole or not at all.
+    """A context that gives a path to write: the path itself, or a file that is sent to the URL, as a whole, at the end.
 
     Raises:
-        ValueError: nothing can be written there, which is told before the context begins where that can be known.
+        ValueError: the place cannot be written; if this is known beforehand, it is raised before the context begins.
     """
     if not is_url(place):
         if Path(place).is_dir():
@@ -65,7 +65,7 @@ def written(place: str) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(folder)
         raise
-    # The file takes its name as the transaction ends, and no earlier.
+    # The file gets its name when the transaction ends, not earlier.
     with (_sentences(place, f"; {path} holds what was to be there"), path.open("rb") as source, files.transaction,
           files.open(where, "wb") as target):
         shutil.copyfileobj(source, target)
@@ -73,7 +73,7 @@ def written(place: str) -> Iterator[Path]:
 
 
 def read_model(place: str):
-    """The model at a path or URL; as `model.model_file.load_model`."""
+    """Load the model at a path or URL, as `model.model_file.load_model` does."""
     from concord.model.model_file import load_model
 
     with fetched(place) as path:
@@ -81,7 +81,7 @@ def read_model(place: str):
 
 
 def _file_system(place: str):
-    """The file system of a URL, and where the file is in it."""
+    """The file system of a URL, and the path of the file in it."""
     from fsspec.core import url_to_fs
 
     return url_to_fs(place)
@@ -89,7 +89,7 @@ def _file_system(place: str):
 
 @contextmanager
 def _sentences(place: str, more: str = ""):
-    """Errors of file systems, which are of any kind, as sentences about a place."""
+    """A context that turns errors of file systems, which are of any class, into sentences about a place."""
     try:
         yield
     except FileNotFoundError as error:

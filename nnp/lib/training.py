@@ -1,4 +1,4 @@
-"""What commands that train share: PyTorch or a sentence, bars, logs and checkpoints."""
+"""Shared parts of the commands that train: import of PyTorch, progress bars, logs and checkpoints."""
 
 import importlib
 from collections.abc import Iterator, Mapping
@@ -15,16 +15,18 @@ if TYPE_CHECKING:
     from concord.train.lib.observer import Observer
 
 Log = Annotated[
-    Path | None, typer.Option("--log", help="Epochs as CSV, where it ends with .csv, else a folder of TensorBoard's.")]
+    Path | None, typer.Option(
+        "--log", help="Log of all epochs: a file if it ends with .csv, otherwise a folder for TensorBoard.")]
 Checkpoint = Annotated[
-    Path | None, typer.Option("--checkpoint", help="Folder kept after each epoch; the same command goes on from it.")]
+    Path | None, typer.Option(
+        "--checkpoint", help="Folder that is saved after each epoch; the same command continues from it.")]
 
 
 def needing_torch(name: str) -> ModuleType:
-    """A module that needs PyTorch.
+    """Import a module that needs PyTorch.
 
     Raises:
-        ValueError: PyTorch is not there.
+        ValueError: PyTorch is not installed.
     """
     try:
         return importlib.import_module(name)
@@ -38,10 +40,12 @@ def needing_torch(name: str) -> ModuleType:
 def followed(
     log: Path | None = None, checkpoint: Path | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator["Observer"]:
-    """What follows training: a bar for each phase, a log, checkpoints.
+    """A context with an observer of training: a progress bar for each phase, a log, and checkpoints.
 
     Args:
-        settings: All that decides the result, by name.
+        log:        File or folder of the log, or None.
+        checkpoint: Folder of the checkpoint, or None.
+        settings:   All settings that influence the result, by name.
 
     Raises:
         ValueError: a place cannot be written, a package is missing, or the checkpoint is of another training.
@@ -72,7 +76,7 @@ def followed(
 
 
 def settings(kind: str, options: Mapping) -> dict[str, str]:
-    """Options of a trainer, each value in words: those of dataclasses by name."""
+    """The options of a training as text, by name; the fields of dataclasses become entries of their own."""
     found = {"kind": kind}
     for name, value in options.items():
         if is_dataclass(value):

@@ -1,4 +1,4 @@
-"""Samples through machines, in batches on all cores."""
+"""Run samples on machines, in batches on all cores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ from concord.nnp.verify.session import Session
 from concord.spec.memories import Mem
 from concord.spec.registers import Counter
 
-#: Counters that keep the largest value seen; the others add up.
+#: Counters that hold the largest value so far; all others are sums.
 LARGEST = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)
 
-_sessions: dict[str, Session] = {}  # Of this worker process, by kind of machine.
+_sessions: dict[str, Session] = {}  # The sessions of this worker process, by kind of machine.
 _firmware: Firmware | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Batch:
-    """What one machine did with samples [first, first + len(outputs)).
+    """The results of one machine for a batch of consecutive samples.
 
     Attributes:
-        outputs:  uint16[samples, outputs].
-        counters: What the batch added to each counter.
-        memories: uint16[words, M] of each vector memory in use, after the batch.
+        outputs:  Outputs of the network, uint16[samples, outputs].
+        counters: Increase of each counter during the batch.
+        memories: Contents uint16[words, M] of each vector memory in use, after the batch.
     """
 
     first: int
@@ -36,7 +36,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Outcome:
-    """What one machine did with all samples; `memories` holds those after each batch, by its first sample."""
+    """The results of one machine for all samples. `memories` has an entry for each batch, by its first sample."""
 
     outputs: np.ndarray
     counters: dict[Counter, int]
@@ -44,12 +44,12 @@ class Outcome:
 
 
 def one_sample(samples: Samples, index: int) -> np.ndarray:
-    """One sample without the padding behind its end."""
+    """One sample, without the padding after its last time step."""
     return samples.inputs[index] if samples.lengths is None else samples.inputs[index, : samples.lengths[index]]
 
 
 def run_batch(kind: str, samples: list[np.ndarray], first: int) -> Batch:
-    """Run some samples in this worker."""
+    """Run a batch of samples in this worker process."""
     from concord.sim.machines.host import machine
 
     if kind not in _sessions:
@@ -66,9 +66,11 @@ def run_all(
     """Run all samples on every kind of machine.
 
     Args:
-        kinds:    As `sim.machines.host.machine` calls them.
-        jobs:     Worker processes.
-        progress: Called with a kind and how many more of its samples are done.
+        firmware: Firmware of the network.
+        samples:  Samples to run.
+        kinds:    Kinds of machines, by their names in `sim.machines.host.machine`.
+        jobs:     Number of worker processes.
+        progress: Called with a kind and the number of its samples that were done since the last call.
     """
     count = len(samples)
     size = min(50, -(-count // 4))
@@ -83,7 +85,7 @@ def run_all(
 
 
 def differing_bits(left: Outcome, right: Outcome) -> int:
-    """Bits in which outputs and vector memories differ."""
+    """Number of bits in which outputs and vector memories differ."""
     count = count_bits(left.outputs, right.outputs)
     for first, memories in left.memories.items():
         count += sum(count_bits(words, right.memories[first][mem]) for mem, words in memories.items())
@@ -91,7 +93,7 @@ def differing_bits(left: Outcome, right: Outcome) -> int:
 
 
 def first_sample(left: Outcome, right: Outcome) -> int:
-    """The first sample whose outputs differ; else the last one of the first batch that leaves other memories."""
+    """The first sample with different outputs; if none has, the last of the first batch with different memories."""
     rows = np.flatnonzero((left.outputs != right.outputs).any(axis=1))
     if len(rows):
         return int(rows[0])
@@ -103,12 +105,12 @@ def first_sample(left: Outcome, right: Outcome) -> int:
 
 
 def count_bits(left: np.ndarray, right: np.ndarray) -> int:
-    """Bits in which two arrays of one shape differ."""
+    """Number of bits in which two arrays of the same shape differ."""
     return int(np.bitwise_count(left ^ right).sum())
 
 
 def _begin(firmware: Firmware):
-    """Give this worker its firmware."""
+    """Initialise this worker process with its firmware."""
     global _firmware
     _firmware = firmware
 

@@ -1,4 +1,4 @@
-"""Simulated machines, built side by side and ahead of their use."""
+"""Build simulated machines in parallel, before they are used."""
 
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -10,14 +10,14 @@ from concord.spec.config import Config
 
 
 class Builds:
-    """Builds of some machines, which all begin at once and go on while others already run.
+    """Builds of several machines. All begin at once, and continue while other machines already run.
 
-    Each has a process of its own, more of them than cores as the case may be: a build waits for one core most of the
-    time.
+    Each build has a process of its own, even if there are fewer cores than builds: most of the time a build uses one
+    core only.
 
     Args:
-        kind:    Kind of machine, as `sim.machines.host.machine` calls it.
-        configs: What to build; equal ones are built once.
+        kind:    Kind of machine, by its name in `sim.machines.host.machine`.
+        configs: Configurations to build; equal ones are built once.
     """
 
     def __init__(self, kind: str, configs: Iterable[Config]):
@@ -26,7 +26,7 @@ class Builds:
         self._done: dict[Config, Future] = {config: self._pool.submit(build, kind, config) for config in distinct}
 
     def wait(self, config: Config):
-        """Return when the machine is built.
+        """Wait until the machine is built.
 
         Raises:
             RuntimeError: a tool failed.
@@ -38,10 +38,10 @@ class Builds:
         return self
 
     def __exit__(self, error, *_):
-        # Nobody waits for builds where something has failed.
+        # After a failure the remaining builds are not needed.
         self._pool.shutdown(wait=error is None, cancel_futures=True)
 
 
 def build(kind: str, config: Config):
-    """Make what a machine needs, and let the machine go."""
+    """Build a machine by starting and closing it, as the start makes whatever is missing."""
     machine(kind, config).close()

@@ -14,20 +14,20 @@ END = encode(Instruction(op=Op.END))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """Where two machines part.
+    """The first difference between two machines.
 
     Attributes:
-        sample:      Index of the input.
-        chain:       How many chains were executed before this one.
+        sample:      Index of the sample.
+        chain:       Number of chains that were executed before the one that differs.
         step:        Time step, from 0; None outside the loop over time.
         first:       Address of the chain's first instruction.
-        layer:       Layer that the chain belongs to.
+        layer:       Name of the layer that the chain belongs to.
         address:     Address of the instruction whose result differs.
-        instruction: Its text.
-        memory:      Where the element was written.
-        word, lane:  Which element; in NetQ, the word is that of the result.
-        golden:      Its bits in golden.
-        other:       Its bits in the other machine.
+        instruction: Text of that instruction.
+        memory:      Memory that holds the first element that differs.
+        word, lane:  Place of that element; in NetQ, words are counted from the first one of the result.
+        golden:      Bits of the element in golden.
+        other:       Bits of the element in the other machine.
     """
 
     sample: int
@@ -58,9 +58,9 @@ class Cut:
     """A program that stops after some chains.
 
     Attributes:
-        instruction_words: The program.
-        first: Address, in the whole program, of the last chain's source; -1 without chains.
-        end:   Address of that chain's `end_chain`.
+        instruction_words: Instruction words of the program.
+        first: Address of the last chain's first instruction in the whole program; -1 if there is no chain.
+        end:   Address of that chain's `end_chain` in the whole program.
         step:  Time step of that chain, or None.
     """
 
@@ -71,9 +71,9 @@ class Cut:
 
 
 class Cutter:
-    """Programs that execute the first chains of a firmware.
+    """Makes programs that execute only the first chains of a firmware.
 
-    A program cut inside the loop over time has whole passes in a loop, and the rest of one more behind it.
+    A program that is cut inside the loop over time has all complete passes in a loop, and then the rest of one pass.
     """
 
     def __init__(self, firmware: Firmware, steps: int):
@@ -89,12 +89,12 @@ class Cutter:
 
     @property
     def total(self) -> int:
-        """Chains of one run."""
+        """Number of chains that one run executes."""
         return len(self._ends) + (self._steps - 1) * self._inside if self._loop is not None else len(self._ends)
 
     def cut(self, chains: int) -> Cut:
-        """The program of the first `chains` chains."""
-        done = chains - self._before - 1  # Of the last chain, counted from the first in the loop.
+        """The program that executes the first `chains` chains."""
+        done = chains - self._before - 1  # Index of the last chain, counted from the first one in the loop.
         if self._loop is None or done < 0:
             return self._behind([], 0, chains - 1, None)
         passes = done // self._inside
@@ -107,7 +107,7 @@ class Cutter:
         return self._behind(head, self._loop + 1, self._before + done % self._inside, passes)
 
     def _behind(self, head: list[int], start: int, index: int, step: int | None) -> Cut:
-        """`head`, and the program from `start` to the end of the chain with this index."""
+        """The program `head`, followed by the instructions from `start` to the end of the chain with this index."""
         if index < 0:
             return Cut(instruction_words=[END], first=-1, end=-1, step=None)
         end = self._ends[index]
@@ -116,14 +116,16 @@ class Cutter:
 
 
 def first_difference(golden: Session, other: Session, sample: np.ndarray, index: int) -> Difference | None:
-    """Where the two machines part on one input; None where they do not.
+    """The first difference between two machines on one sample, or None if they agree.
 
     Args:
-        sample: uint16[inputs], or uint16[steps, inputs].
-        index:  Of the sample, for the report.
+        golden: Session on the golden machine.
+        other:  Session on the other machine.
+        sample: Input patterns, uint16[inputs] or uint16[steps, inputs].
+        index:  Index of the sample, for the report.
 
     Raises:
-        ValueError: the machine's instruction buffer does not hold a program that was cut.
+        ValueError: a shortened program does not fit the machine's instruction buffer.
     """
     firmware = golden.firmware
     cutter = Cutter(firmware, len(sample) if firmware.recurrent else 1)
@@ -144,7 +146,7 @@ def first_difference(golden: Session, other: Session, sample: np.ndarray, index:
         else:
             equal = middle
     cut = cutter.cut(differs)
-    # A chain may write several memories: the first to differ is the one it wrote first.
+    # A chain may write several memories: the one that it wrote first is reported.
     address, (mem, word, lane, left, right) = min(
         (_writer(firmware, cut, parting[0]), parting) for parting in _partings(*states(differs))
     )
@@ -165,7 +167,7 @@ def first_difference(golden: Session, other: Session, sample: np.ndarray, index:
 
 
 def _partings(left: dict[Mem, np.ndarray], right: dict[Mem, np.ndarray]) -> list[tuple[Mem, int, int, int, int]]:
-    """Memory, word, lane and both values of the first element that differs in each memory."""
+    """For each memory that differs: memory, word and lane of the first different element, and both values."""
     found = []
     for mem, words in left.items():
         count = min(len(words), len(right[mem]))
@@ -177,7 +179,7 @@ def _partings(left: dict[Mem, np.ndarray], right: dict[Mem, np.ndarray]) -> list
 
 
 def _writer(firmware: Firmware, cut: Cut, mem: Mem) -> int:
-    """Address of the chain's `v_wr` to `mem`; of its end where another chain's write is late."""
+    """Address of the chain's `v_wr` to `mem`; address of its end if the chain does not write `mem`."""
     for address in range(cut.first, cut.end):
         instruction = decode(int(firmware.instruction_words[address]))
         if instruction.op == Op.V_WR and instruction.mem == mem:

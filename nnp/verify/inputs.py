@@ -1,4 +1,4 @@
-"""What a network is run on: its own test set, that of a folder, or the numbers of a file."""
+"""Inputs of a network: its own test set, a test set in a folder, or numbers in a file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from concord.model.npy_file import read_numbers
 from concord.nnp.lib.options import sample_range
 from concord.nnp.verify.batches import one_sample
 
-#: Samples that a sentence names at most.
+#: Most samples that a sentence names.
 NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """Where inputs come from, and which of them are used.
+    """The options that choose inputs.
 
     Attributes:
-        inputs:  A file of real numbers [samples, ...], or [samples, steps, ...] for a recurrent network; or None.
-        data:    A folder that holds a test set, or None.
-        samples: As `--samples` says; None for `default` of them, or all where there are fewer.
+        inputs:  File of real numbers [samples, ...], or [samples, steps, ...] for a recurrent network; or None.
+        data:    Folder of a test set, or None.
+        samples: Text of `--samples`; None for `default` samples, or for all if there are fewer.
         first:   Index of the first sample.
-        default: How many samples are used where `samples` is None.
+        default: Number of samples if `samples` is None.
 
     Raises:
-        ValueError: both places are named.
+        ValueError: both `inputs` and `data` are given.
     """
 
     inputs: Path | None
@@ -48,10 +48,10 @@ class Inputs:
     """The samples that were chosen.
 
     Attributes:
-        samples: Their numbers, and labels where they are known.
-        chosen:  Which ones of their source they are.
-        name:    Of their source, for people.
-        odd:     A sentence about numbers that are not finite or beyond binary16; empty where there are none.
+        samples: The numbers of the samples, and their labels if these are known.
+        chosen:  Range of the samples in their source.
+        name:    Name of the source, for messages.
+        odd:     A sentence about numbers that are not finite or exceed binary16; empty if there are none.
     """
 
     samples: Samples
@@ -60,13 +60,13 @@ class Inputs:
     odd: str
 
     def __iter__(self):
-        """Index and binary16 patterns of each sample, without the padding behind its end."""
+        """Pairs of the index and the binary16 patterns of each sample, without the padding after its last time step."""
         for index in range(len(self.samples)):
             yield self.chosen.start + index, one_sample(self.samples, index)
 
 
 def read(network: Firmware | Model, source: Source) -> Inputs:
-    """The inputs of a network.
+    """Read the inputs that a source chooses for a network.
 
     Raises:
         ValueError: there are no such inputs, or they do not fit the network.
@@ -89,11 +89,11 @@ def read(network: Firmware | Model, source: Source) -> Inputs:
 
 
 def oddities(name: str, numbers: np.ndarray, first: int) -> str:
-    """A sentence about numbers that binary16 does not hold; empty where there are none.
+    """A sentence about numbers that binary16 cannot hold; empty if there are none.
 
     Args:
-        name:    Where the numbers come from.
-        numbers: Real[samples, ...].
+        name:    Name of the source of the numbers.
+        numbers: Real numbers [samples, ...].
         first:   Index of the first sample.
     """
     finite = np.isfinite(numbers)
@@ -108,13 +108,13 @@ def oddities(name: str, numbers: np.ndarray, first: int) -> str:
 
 
 def _listed(rows: Sequence[int]) -> str:
-    """Indices of samples in words, the first few of many."""
+    """Indices of samples as text; of many, only the first few."""
     text = ", ".join(map(str, rows[:NAMED]))
     return f"sample{'s' * (len(rows) > 1)} {text}" + f" and {len(rows) - NAMED:,} more" * (len(rows) > NAMED)
 
 
 def _shaped(network: Firmware | Model, path: Path) -> np.ndarray:
-    """Numbers[samples, inputs] or [samples, steps, inputs] of a file; further axes are flattened in C order."""
+    """Read numbers [samples, inputs] or [samples, steps, inputs] from a file; the axes of an input are flattened."""
     array, axes = read_numbers(path), 2 if network.recurrent else 1
     if array.ndim <= axes or np.prod(array.shape[axes:]) != network.inputs:
         shape = f"[samples, steps, {network.inputs}]" if network.recurrent else f"[samples, {network.inputs}]"
@@ -123,7 +123,7 @@ def _shaped(network: Firmware | Model, path: Path) -> np.ndarray:
 
 
 def _test_set(network: Firmware | Model, folder: Path | None) -> Samples:
-    """The test set of a network, from a folder where one is named."""
+    """The test set of a network, from `folder` if one is given."""
     if folder is None and network.data not in dataset.SHIPPED:
         has = "no test set" if network.data == "none" else f"the test set of {network.data}, which is not shipped"
         raise ValueError(f"{network.name} has {has}: give inputs with --inputs FILE.npy, or a test set with --data "

@@ -7,7 +7,7 @@ from concord.nnp.verify.verification import Verified
 from concord.spec.registers import Counter
 from matplotlib.figure import Figure
 
-#: What the time counters of each unit are called, and how they are drawn.
+#: For each unit's counter of cycles: its name in the picture, and how its bar is drawn.
 STATES = {"busy": "#2a6f97", "waits for operands": "#e9c46a", "waits for output": "#e76f51"}
 UNITS = {
     "operand fetch": (Counter.FETCH_BUSY, Counter.FETCH_WAIT, None),
@@ -18,7 +18,7 @@ UNITS = {
 
 
 def accuracy(done: list[Verified]) -> str:
-    """Accuracy of each network in each arithmetic."""
+    """A picture of the accuracy of each network in each arithmetic."""
     figure, axes = _figure(7, 1 + 1.2 * len(done))
     names = ["FP32", "QAT", "golden", "RTL"]
     for index, verified in enumerate(done):
@@ -40,7 +40,7 @@ def accuracy(done: list[Verified]) -> str:
 
 
 def cycles(verified: Verified) -> str:
-    """Cycles of one inference, by unit; empty on golden, which has no clock."""
+    """A picture of the cycles of one inference by unit; empty for golden, which has no clock."""
     if not verified.cycles:
         return ""
     figure, axes = _figure(7, 2.6)
@@ -55,13 +55,13 @@ def cycles(verified: Verified) -> str:
     axes.set_yticks(range(len(UNITS)), UNITS)
     axes.invert_yaxis()
     axes.set_xlabel(f"cycles per inference (dotted: all {verified.cycles:,.0f})")
-    # Above the axes: inside, it would cover bars.
+    # The legend stands above the axes: inside, it would cover bars.
     axes.legend(fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(STATES), frameon=False)
     return _svg(figure)
 
 
 def errors(verified: Verified) -> str:
-    """Distance of each layer from the FP32 network; empty where the model carries none."""
+    """A picture of each layer's distance from the FP32 network; empty if the model file has no FP32 network."""
     if not verified.errors:
         return ""
     figure, axes = _figure(7, 1 + 0.4 * len(verified.errors))
@@ -81,7 +81,7 @@ def _figure(width: float, height: float):
 
 
 def _svg(figure: Figure) -> str:
-    """The picture without its XML header, to stand inside a page."""
+    """The picture as SVG without the XML header, for use inside a page."""
     stream = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "concord", "svg.fonttype": "none", "font.family": "sans-serif"}):
         figure.savefig(stream, format="svg", metadata={"Date": None})

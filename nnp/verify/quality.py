@@ -1,4 +1,4 @@
-"""How good a network is: accuracy, and how far quantisation moves each layer."""
+"""Quality of a network: its accuracy, and the error that quantisation causes in each layer."""
 
 import numpy as np
 from concord.model import network, reference
@@ -7,7 +7,7 @@ from concord.model.model import Model
 
 
 def accuracy(outputs: np.ndarray, labels: np.ndarray) -> float:
-    """Share of uint16[samples, classes] whose largest value is the label's."""
+    """Share of samples whose largest output, of uint16[samples, classes], is that of the label."""
     return share(network.classes(outputs), labels)
 
 
@@ -17,9 +17,9 @@ def share(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 def layer_errors(model: Model, samples: Samples) -> dict[str, float]:
-    """Distance of each layer from the FP32 network's, as a share of that (RMS), over the samples that are finite.
+    """RMS error of each layer relative to the FP32 network, over the samples that are finite.
 
-    Empty where the model carries no FP32 network, or no sample is finite.
+    The result is empty if the model file has no FP32 network, or no sample is finite.
     """
     finite = np.isfinite(samples.inputs.view(np.float16)).reshape(len(samples), -1).all(axis=1)
     if not finite.any() or not reference.comparable(model):

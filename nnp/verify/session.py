@@ -1,4 +1,4 @@
-"""One network on one machine, whatever the machine is."""
+"""Run one network on one machine, which may be golden or simulated hardware."""
 
 import numpy as np
 from concord.golden.host.firmware import Firmware, check_machine
@@ -15,31 +15,31 @@ class Session:
     """Firmware in a machine's memories, ready for input.
 
     Args:
-        machine:  Any.
-        firmware: For this machine.
+        machine:  Any kind of machine.
+        firmware: Firmware for the configuration of the machine.
 
     Raises:
-        ValueError: it is for another.
+        ValueError: the firmware is for another configuration.
     """
 
     def __init__(self, machine: Machine, firmware: Firmware):
         check_machine(firmware, machine.config)
         self.machine, self.firmware = machine, firmware
-        self._loaded: tuple[int, bool] | None = None  # steps and `keep_state` of the program in the machine
+        self._loaded: tuple[int, bool] | None = None  # number of steps and `keep_state` of the program in the machine
         self._begin()
 
     def infer(self, sample: np.ndarray, *, keep_state: bool = False) -> np.ndarray:
-        """uint16[outputs] of one input.
+        """Run one sample, and return the outputs of the network, uint16[outputs].
 
         Args:
-            sample:     uint16[inputs], or uint16[steps, inputs] where the network is recurrent.
-            keep_state: Go on from the states that the last input left, so that several parts of a sequence give what
-                the whole sequence gives; the first part goes without.
+            sample:     Input patterns, uint16[inputs], or uint16[steps, inputs] if the network is recurrent.
+            keep_state: Whether to start from the states that the last sample left, so that several parts of a sequence
+                give the outputs of the whole sequence. It must be False for the first part.
 
         Raises:
-            ValueError: it has another shape, or there are no states.
-            Stopped: the program stopped with an error.
-            RuntimeError: it did not finish.
+            ValueError:   the sample has another shape, or there are no states to keep.
+            Stopped:      the program stopped with an error.
+            RuntimeError: the program did not finish.
         """
         steps = len(sample) if self.firmware.recurrent else 1
         if (steps, keep_state) != self._loaded:
@@ -48,25 +48,25 @@ class Session:
         return self.firmware.output(self._run(sample))
 
     def probe(self, program: list[int], sample: np.ndarray) -> dict[Mem, np.ndarray]:
-        """What another program leaves: the words of each vector memory in use, and under NetQ those that it sent.
+        """Run another program, and return the words of each vector memory in use and, under NetQ, the words sent.
 
         Args:
             program: Instruction words.
-            sample:  As for `infer`; the program need not read all of it.
+            sample:  Input patterns as in `infer`; the program need not read all of them.
         """
         sent = [self._words(message) for message in self.execute(program, sample)]
         empty = np.zeros((0, self.machine.config.mfu_lanes), np.uint16)
         return {**self.memories(), Mem.NET_Q: np.concatenate([empty, *sent])}
 
     def execute(self, program: list[int], sample: np.ndarray) -> list[bytes]:
-        """The messages that another program sends, on memories in their first state; arguments as for `probe`."""
+        """Run another program on memories in their initial state, and return the messages that it sends."""
         self._begin()
         self._loaded = None
         self._load(program)
         return self._run(sample)
 
     def memories(self) -> dict[Mem, np.ndarray]:
-        """uint16[words, M] of each vector memory that the firmware uses."""
+        """The contents uint16[words, M] of each vector memory that the firmware uses."""
         result = {}
         for mem, image in self.firmware.vectors.items():
             self.machine.send(read_message(self.machine.config, mem, len(image)))
@@ -76,29 +76,29 @@ class Session:
 
     @property
     def invalid(self) -> list[str]:
-        """Flags of the quantisers that have met a NaN or an infinity since the beginning, by their names in STATUS."""
+        """Names in STATUS of the quantisers that have seen a NaN or an infinity since the start of the session."""
         status = self.machine.status()
         return [flag.name for flag in (Status.INVALID_VECTOR, Status.INVALID_MATRIX) if status & flag]
 
     def counters(self) -> dict[Counter, int]:
-        """What every counter has counted since the last call, or since the beginning."""
+        """The increase of every counter since the last call, or since the start of the session."""
         counters = self.machine.counters()
         self.machine.clear()
         return counters
 
     def _begin(self):
-        """Bring the machine and its memories to their first state."""
+        """Bring the machine and its memories to their initial state."""
         self.machine.reset()
         self.machine.clear()
         self.machine.send(*self.firmware.memory_messages())
 
     def _load(self, program: list[int], first: int = 0):
-        """Bring a program to the machine; its first instruction is the firmware's at `first`."""
+        """Load a program into the machine; its first instruction is the one at address `first` of the firmware."""
         self.machine.send(program_message(self.machine.config, program))
         self._program, self._first = program, first
 
     def _run(self, sample: np.ndarray) -> list[bytes]:
-        """The messages that the program sends on one input."""
+        """Run the program on one sample, and return the messages that it sends."""
         if self.firmware.inputs:
             self.machine.send(self.firmware.input_message(sample))
         try:

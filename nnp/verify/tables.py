@@ -1,4 +1,4 @@
-"""What the commands print as tables."""
+"""Tables that the commands print."""
 
 from concord.compiler.network import Compiled
 from concord.nnp.verify.verification import Verified
@@ -7,7 +7,7 @@ from rich.table import Table
 
 
 def usage_table(compiled: Compiled) -> Table:
-    """What the network uses of each memory."""
+    """A table of the words of each memory that the network uses."""
     table = Table("memory", "used", "of", "", title="memories", box=None, title_justify="left")
     for name, (used, available) in compiled.usage.items():
         table.add_row(name, str(used), str(available), f"{used / available:.0%}")
@@ -15,7 +15,7 @@ def usage_table(compiled: Compiled) -> Table:
 
 
 def bound_table(compiled: Compiled) -> Table:
-    """Whether sums may wrap."""
+    """A table of the bound of each product's sums, and whether they may overflow."""
     table = Table("product", "largest sum", "accumulator", "", title="sums", box=None, title_justify="left")
     for bound in compiled.bounds:
         verdict = "cannot wrap" if bound.proven else "may wrap"
@@ -26,7 +26,7 @@ def bound_table(compiled: Compiled) -> Table:
 
 
 def verify_table(done: list[Verified]) -> Table:
-    """One column for each model."""
+    """A table of the results, with one column for each model."""
     table = Table("", *(verified.request.path.stem for verified in done), title="verification", title_justify="left")
     for name, values in verify_rows(done).items():
         table.add_row(name, *values, end_section=name in ("samples", "accuracy, RTL", "differing event counters"))
@@ -34,7 +34,7 @@ def verify_table(done: list[Verified]) -> Table:
 
 
 def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
-    """The lines of the table, each with a value for each model."""
+    """The lines of that table by name, each with one value for each model."""
     lines = {
         "machine": lambda v: f"{v.request.kind}, preset {v.preset}",
         "samples": lambda v: f"{len(v.samples)} of {v.source}",
@@ -57,7 +57,7 @@ def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
 
 
 def faults(done: list[Verified]) -> list[str]:
-    """A sentence for everything that differs."""
+    """A sentence about each difference between golden and the machine."""
     lines = []
     for verified in done:
         name, fault = verified.request.path.stem, verified.fault

@@ -1,4 +1,4 @@
-"""One model through every step of `nnp verify`."""
+"""The steps of `nnp verify` for one model."""
 
 import shlex
 from collections.abc import Mapping
@@ -26,22 +26,22 @@ from rich.console import Console
 from rich.progress import Progress
 
 STEPS = 6
-ERROR_SAMPLES = 200  #: Samples that the errors of layers are measured on, at most.
+ERROR_SAMPLES = 200  #: Most samples on which the errors of layers are measured.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """What to verify.
+    """The options of a verification.
 
     Attributes:
-        path:    The model.
-        place:   The path or URL that it is known by.
-        source:  Where inputs come from.
-        preset:  Empty for the first that fits.
-        kind:    What runs beside golden.
-        jobs:    Worker processes.
-        folder:  For reports and waveforms.
-        waves:   Write a waveform of the first difference.
+        path:    Path of the model file.
+        place:   Path or URL that the user gave.
+        source:  The options that choose inputs.
+        preset:  Name of the preset; empty for the first one that fits.
+        kind:    Kind of the machine that is compared with golden.
+        jobs:    Number of worker processes.
+        folder:  Folder for reports and waveforms.
+        waves:   Whether to write a waveform of the first difference.
     """
 
     path: Path
@@ -59,12 +59,12 @@ class Prepared:
     """A model that is ready to run.
 
     Attributes:
-        request:  What was asked for.
+        request:  Options of the verification.
         model:    The model.
-        inputs:   What it is run on.
-        preset:   The machine's.
+        inputs:   Samples to run.
+        preset:   Name of the machine's preset.
         compiled: Firmware and the compiler's findings.
-        steps:    Those that are done, and those to come.
+        steps:    The printed steps, some of which are already done.
     """
 
     request: Request
@@ -86,24 +86,24 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Verified:
-    """What verification found out about one model.
+    """The results of the verification of one model.
 
     Attributes:
-        request:        What was asked for.
+        request:        Options of the verification.
         model:          The model.
-        preset:         The machine's.
-        samples:        The samples used.
-        source:         Their place, for people.
-        first:          Index of the first one.
+        preset:         Name of the machine's preset.
+        samples:        The samples that were run.
+        source:         Name of their source, for messages.
+        first:          Index of the first sample.
         compiled:       Firmware and the compiler's findings.
-        accuracies:     By network: "FP32", "QAT", "golden", and "RTL" where it ran; empty without labels.
-        golden, other:  What the two did; `other` is golden itself where no other machine was asked for.
-        reference_bits: Bits in which the golden machine's outputs differ from the network in golden arithmetic.
-        bits:           Bits in which the machine's outputs and memories differ from golden.
+        accuracies:     Accuracy of "FP32", "QAT", "golden" and, if it ran, "RTL"; empty if there are no labels.
+        golden, other:  Results of golden and of the other machine; both are golden's if no other machine was chosen.
+        reference_bits: Number of bits in which the golden machine's outputs differ from the layer-by-layer model.
+        bits:           Number of bits in which the machine's outputs and memories differ from golden.
         events:         Event counters that differ, with both values.
-        fault:          Where the first differing bits come from, or None.
-        errors:         Each layer's distance from the FP32 network.
-        times:          Seconds of each step.
+        fault:          Origin of the first difference, or None.
+        errors:         RMS error of each layer relative to the FP32 network.
+        times:          Duration of each step in seconds.
     """
 
     request: Request
@@ -125,17 +125,17 @@ class Verified:
 
     @property
     def equal(self) -> bool:
-        """Nothing differs."""
+        """Whether nothing differs."""
         return not (self.reference_bits or self.bits or self.events)
 
     @property
     def cycles(self) -> float:
-        """Cycles per inference; 0 on golden, which has no clock."""
+        """Clock cycles per inference; 0 on golden, which has no clock."""
         return self.other.counters[Counter.CYCLES] / len(self.samples)
 
     @property
     def microseconds(self) -> float:
-        """Time per inference at the preset's clock."""
+        """Time of one inference at the preset's clock."""
         return self.cycles / self.compiled.firmware.config.clock_mhz
 
     @property
@@ -146,10 +146,10 @@ class Verified:
 
 
 def prepare(request: Request, console: Console) -> Prepared:
-    """Read a model and its inputs, and compile it: all that can be refused before slow work.
+    """Read a model and its inputs, and compile it, so that errors show before slow work begins.
 
     Raises:
-        ValueError: the model is not whole, its data are missing, or no machine takes it.
+        ValueError: the model file is damaged, its data are missing, or no machine can run it.
     """
     console.rule(f"[bold]{request.path.stem}")
     steps = Steps(console, STEPS)
@@ -212,7 +212,7 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
 
 
 def _check_predictions(model: Model, inputs: Inputs):
-    """Refuse another test set than that on which the model's float networks were measured."""
+    """Refuse a test set that is not the one on which the model's float networks were measured."""
     if inputs.samples.labels is not None and inputs.chosen.stop > len(model.fp32_predictions):
         raise ValueError(f"{model.name} carries FP32 predictions for {len(model.fp32_predictions)} samples of "
                          f"{model.data}, and {inputs.name} holds more: name the test set that it was trained with")
@@ -241,7 +241,7 @@ def _run(compiled: Compiled, samples: Samples, request: Request, console: Consol
 
 
 def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
-    """Find the first difference again, alone, and write its waveform."""
+    """Locate the first difference by running its sample alone, and write its waveform."""
     request, firmware = prepared.request, prepared.compiled.firmware
     sample, number = batches.one_sample(prepared.inputs.samples, index), prepared.inputs.chosen.start + index
     with machine("golden", firmware.config) as golden, machine(request.kind, firmware.config) as other:
@@ -268,7 +268,7 @@ def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
 
 
 def _accuracies(prepared: Prepared, golden: Outcome, other: Outcome) -> dict[str, float]:
-    """By network; empty where nobody knows the labels."""
+    """Accuracies by the name of the network; empty if the labels are not known."""
     model, chosen, labels = prepared.model, prepared.inputs.chosen, prepared.inputs.samples.labels
     if labels is None:
         return {}

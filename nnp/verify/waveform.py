@@ -1,4 +1,4 @@
-"""The waveform of a fault: only the chain whose result differs, and some cycles before it."""
+"""Write the waveform of a fault: the chain whose result differs, and some cycles before it."""
 
 from pathlib import Path
 
@@ -10,19 +10,20 @@ from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.registers import Counter
 
-MARGIN = 200  #: Clock cycles that the waveform begins before the chain.
+MARGIN = 200  #: Number of clock cycles by which the waveform begins before the chain.
 
 
 def write_waveform(kind: MachineKind, firmware: Firmware, sample: np.ndarray, difference: Difference, path: Path):
     """Run the program up to the chain whose result differs, and write a VCD of that chain.
 
-    A first run, of a machine without waveforms, tells at which cycle the chain begins. Under cocotb, which cannot begin
-    a waveform later, the whole run is written.
+    A first run without waveforms tells at which cycle the chain begins. Under cocotb, a waveform cannot begin later
+    than the simulation, so that the whole run is written.
 
     Args:
-        kind:       Kind of machine that differs from golden; not golden, which has no waveform.
-        sample:     uint16[inputs], or uint16[steps, inputs] where the network is recurrent.
-        difference: What the waveform must show.
+        kind:       Kind of the machine that differs from golden; golden itself has no waveform.
+        firmware:   Firmware of the network.
+        sample:     Input patterns, uint16[inputs], or uint16[steps, inputs] if the network is recurrent.
+        difference: Difference that the waveform must show.
         path:       File to write.
     """
     cutter = Cutter(firmware, len(sample) if firmware.recurrent else 1)
@@ -34,7 +35,7 @@ def write_waveform(kind: MachineKind, firmware: Firmware, sample: np.ndarray, di
 
 
 def _first_cycle(kind: MachineKind, firmware: Firmware, sample: np.ndarray, before: list[int], whole: list[int]) -> int:
-    """Cycle, since power-up, at which a waveform of the last chain of `whole` begins."""
+    """Clock cycle since power-up at which the waveform of the last chain of `whole` begins."""
     lasted = []
     for words in (before, whole):
         with machine(kind, firmware.config) as made:

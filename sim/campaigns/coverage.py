@@ -8,22 +8,22 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Points (blocks of lines and branches) of one Verilog text.
+    """Coverage points (blocks of lines, and branches) of one Verilog text, and how often each was executed.
 
     Attributes:
-        counts: How often each point, a (module, line, kind), was executed.
+        counts: Number of executions of each point; a point is a tuple (module, line, kind).
     """
 
     counts: Counter
 
     @property
     def hit(self) -> int:
-        """Points executed at least once."""
+        """Number of points that were executed at least once."""
         return sum(count > 0 for count in self.counts.values())
 
     @property
     def missed(self) -> list[tuple[str, int, str]]:
-        """Points never executed, in the order of their lines."""
+        """Points that were never executed, in the order of their lines."""
         return sorted((point for point, count in self.counts.items() if not count), key=lambda point: point[1])
 
     def __len__(self) -> int:
@@ -31,7 +31,7 @@ class Coverage:
 
 
 def merge(paths: Iterable[Path]) -> Coverage:
-    """The sum of runs of one build."""
+    """Add up the coverage files of several runs of one build."""
     counts = Counter()
     for path in paths:
         for line in path.read_text(errors="replace").splitlines():

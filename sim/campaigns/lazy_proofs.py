@@ -1,4 +1,7 @@
-"""What must hold of every step of the lazy update, for a solver: its inputs are free, and its bugs must be found."""
+"""Claims about one element of the lazy update, which a solver proves for every input.
+
+Beside each claim stand bugs: the solver must find each of them, or else the claim proves nothing.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,12 +16,13 @@ from concord.spec.training import LazyFormat
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A stage that computes something else.
+    """A deliberate bug in one pipeline stage.
 
     Attributes:
-        name:   What is wrong.
-        stage:  The function in hw.lazy.lazy_step that is replaced.
-        change: What replaces some of its results, from the element behind the stage, the control and the format.
+        name:   Description of the bug.
+        stage:  Name of the stage's function in hw.lazy.lazy_step.
+        change: Makes the wrong results of the stage, as a dictionary by name, from the element after the stage, the
+                control and the format.
     """
 
     name: str
@@ -27,12 +31,13 @@ class Bug:
 
 
 class Step(Component):
-    """The stages of an element without registers between them, and what is claimed of them.
+    """All pipeline stages of one element without the registers between them, and a claim about their result.
 
     Args:
-        fmt:   Widths.
-        claim: Adds assertions and covers to a module, from an element behind all stages, the ports and the format.
-        bug:   What is wrong, if anything.
+        fmt:   Widths of the lazy update.
+        claim: Adds assertions and covers to a module. Its arguments are the module, the element after all stages,
+               this component (for its ports) and the format.
+        bug:   Bug to put in, or None.
     """
 
     def __init__(self, fmt: LazyFormat, claim: Callable, bug: Bug | None = None):
@@ -55,14 +60,14 @@ class Step(Component):
 
 
 def named(m, values):
-    """Signals for values: expressions of expressions would grow without end."""
+    """Give each value a signal of its own; without them the expressions of later stages would grow exponentially."""
     signals = {name: Signal(Value.cast(value).shape(), name=name) for name, value in values.items()}
     m.d.comb += [signal.eq(values[name]) for name, signal in signals.items()]
     return signals
 
 
 def half_away(m, value, shift):
-    """round(value / 2**shift) as the mathematics has it: the magnitude and one half, cut off."""
+    """value / 2**shift rounded half away from zero, written as in mathematics: floor(abs(value) / 2**shift + 1/2)."""
     magnitude = Signal(len(value))
     m.d.comb += magnitude.eq(abs(value))
     rounded = (Cat(Const(0, 1), magnitude) + (1 << shift)) >> (shift + 1)
@@ -70,7 +75,7 @@ def half_away(m, value, shift):
 
 
 def alignment(m, e, ports, fmt):
-    """An update is rounded half away from zero to units of the residual, or limited."""
+    """Claim: an update is rounded half away from zero to units of the residual, or saturates at the limit."""
     most = fmt.update + 1
     shift, right, left = Signal(signed(16)), Signal(range(most + 1)), Signal(range(fmt.limit.bit_length() + 1))
     magnitude, wanted = Signal(fmt.update), Signal(80)
@@ -90,7 +95,7 @@ def alignment(m, e, ports, fmt):
 
 
 def invariant(m, e, ports, fmt):
-    """w * 2**t - r falls by exactly the aligned update, and at most half a unit stays behind."""
+    """Claim: w * 2**t - r falls by exactly the aligned update, and the residual r is at most half a unit of w."""
     m.d.comb += Assume(ports.block.change == 0)
     before, after = (ports.mantissa << fmt.shift) - ports.residual, (e["mantissa"] << fmt.shift) - e["residual"]
     settles(m, e, ports, after, Signal.like(before - e["aligned"], name="wanted"), before - e["aligned"],
@@ -100,7 +105,7 @@ def invariant(m, e, ports, fmt):
 
 
 def change(m, e, ports, fmt):
-    """A change of the exponent rounds the joint value once; the mantissa is its nearest."""
+    """Claim: a change of the exponent rounds the joint value w * 2**t - r once, and w is the mantissa nearest to it."""
     by = ports.block.change
     m.d.comb += [Assume(by != 0), Assume(by >= fmt.changes[0]), Assume(by <= fmt.changes[-1])]
     joint = Signal(signed(fmt.joint_bits))
@@ -117,7 +122,10 @@ def change(m, e, ports, fmt):
 
 
 def settles(m, e, ports, after, wanted, joint, mantissa, fmt):
-    """The joint value is what is wanted, unless its mantissa leaves the range: then that is at the end, and alone."""
+    """Assert that the joint value `after` is the wanted one.
+
+    Where the mantissa would leave its range, it saturates instead and the residual is 0.
+    """
     exact, inside = Signal(signed(fmt.joint_bits + 2)), Signal()
     half = 1 << fmt.shift - 1
     m.d.comb += [
@@ -131,18 +139,18 @@ def settles(m, e, ports, after, wanted, joint, mantissa, fmt):
 
 
 def _printed(e, shared, fmt):
-    """The source's last line as it stands: acc <- (w + acc) - w_wu."""
+    """The last line of the published algorithm taken literally: acc <- (w + acc) - w_wu."""
     return {"residual": (e["before"] + e["total"] - e["mantissa"])[:fmt.shift + 1].as_signed()}
 
 
-#: What is claimed, and what breaks it.
+#: Each claim, and the bugs that break it.
 PROOFS = {
     alignment: (
         Bug("cut off instead of rounded", "_limit", lambda e, shared, fmt: {"up": Const(0)}),
         Bug("no limit where rounding reaches it", "_limit", lambda e, shared, fmt: {
             "limited": e["above"], "up": e["value"][0]})),
     invariant: (
-        Bug("the residual as the source prints it", "_step", _printed),
+        Bug("the residual as the publication prints it", "_step", _printed),
         Bug("the step stays in the residual", "_step", lambda e, shared, fmt: {
             "residual": e["total"][:fmt.shift + 1].as_signed()}),
         Bug("ties of negative values upwards", "_half", lambda e, shared, fmt: {"up": e["v"][fmt.shift - 1]})),

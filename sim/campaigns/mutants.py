@@ -1,6 +1,6 @@
-"""Testbenches that can fail: a line of hardware is broken, and the testbench of just that unit must go red.
+"""Mutation of hardware: one line of a unit is broken, and the testbench of that unit must fail.
 
-`nox -s mutants -- --unit queue` breaks the lines of one unit. The repository itself stays as it is.
+`nox -s mutants -- --unit queue` breaks the lines of one unit, each in a copy of the repository.
 """
 
 import ast
@@ -22,7 +22,7 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-TREE = ("concord", "spec", "golden", "hw", "sim", "tests/sim/test_units.py", "pyproject.toml")  #: What a run needs.
+TREE = ("concord", "spec", "golden", "hw", "sim", "tests/sim/test_units.py", "pyproject.toml")  #: What a copy has.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,10 +31,10 @@ class Mutant:
 
     Attributes:
         unit:   Name of the unit whose testbench must notice.
-        old:    Text that stands in the file once.
-        new:    Text that breaks it.
-        file:   Where the line is.
-        config: Preset in which it shows.
+        old:    Text that occurs once in the file.
+        new:    Text that takes its place and breaks the unit.
+        file:   Path of the file, from the root of the repository.
+        config: Preset in which the testbench notices.
     """
 
     unit: str
@@ -45,7 +45,7 @@ class Mutant:
 
 
 def mutants_of(unit: Unit) -> list[Mutant]:
-    """The mutants of a unit. They are read, not imported: a testbench is imported in simulation alone."""
+    """The mutants of a unit. The list is parsed, not imported: a testbench can be imported only within a simulation."""
     path = ROOT / "sim" / f"{unit.place}.py"
     for node in ast.parse(path.read_text()).body if unit.configurations else ():
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MUTANTS":
@@ -55,10 +55,10 @@ def mutants_of(unit: Unit) -> list[Mutant]:
 
 
 def tree(folder: Path, mutant: Mutant) -> None:
-    """The repository in `folder`, with its line broken.
+    """Copy the repository to `folder`, and break the line of the mutant there.
 
     Raises:
-        ValueError: the line does not stand there once.
+        ValueError: the text `old` does not occur exactly once in the file.
     """
     shutil.rmtree(folder, ignore_errors=True)
     for name in TREE:
@@ -76,7 +76,7 @@ def tree(folder: Path, mutant: Mutant) -> None:
 
 
 def verdict(folder: Path, mutant: Mutant) -> tuple[str, str]:
-    """"red" where the testbench fails, and its assertion; "GREEN" where it does not, "ERROR" where it cannot run."""
+    """Run the testbench of a mutant: "red" and the failed assertion, "GREEN" if it passes, "ERROR" if it cannot run."""
     tree(folder / "tree", mutant)
     words = ["pytest", "tests/sim/test_units.py::test_unit", "-q", "--unit", mutant.unit, "--config", mutant.config]
     done = subprocess.run([sys.executable, "-m", *words], cwd=folder / "tree", capture_output=True, text=True,
@@ -90,9 +90,11 @@ def verdict(folder: Path, mutant: Mutant) -> tuple[str, str]:
 
 
 def main(
-    names: Annotated[list[str] | None, typer.Option("--unit", help="Unit to break; all where left out.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Option("--unit", help="Unit to break; all units if left out. May be repeated.")
+    ] = None,
 ) -> None:
-    """Break lines, one at a time, and tell which testbenches notice."""
+    """Break lines of hardware, one at a time, and list which testbenches notice."""
     console, noticed = Console(), 0
     table = Table("unit", "file", "line", "broken", "testbench", "assertion", title="Mutants")
     try:

@@ -1,7 +1,7 @@
-"""Proofs by a solver, at the real widths: `nox -s prove -- --proof invariant` runs those of one claim.
+"""Prove the claims of `sim.campaigns.lazy_proofs` with a solver, at the widths of the hardware.
 
-A claim is checked for every input, its covers must be reached, and each of its bugs must be found: a proof of which
-nothing can fail proves nothing.
+For each claim the solver must show that it holds for every input, reach its cover points, and find each of its bugs: a
+proof that no bug can break proves nothing. `nox -s prove -- --proof invariant` proves one claim.
 """
 
 import subprocess
@@ -40,9 +40,9 @@ class Task:
     """One question to the solver.
 
     Attributes:
-        claim: Name of what is claimed.
-        mode:  bmc: it holds; cover: its covers are reached.
-        bug:   What is wrong and must be found, in mode bmc.
+        claim: Name of the claim.
+        mode:  "bmc" asks whether the claim holds, "cover" whether its cover points are reached.
+        bug:   Bug that the solver must find in mode "bmc", or None.
     """
 
     claim: str
@@ -51,18 +51,18 @@ class Task:
 
     @property
     def title(self) -> str:
-        """What is asked."""
+        """The question in words."""
         return self.bug.name if self.bug else {"bmc": "holds", "cover": "covers are reached"}[self.mode]
 
 
 def tasks(claim: str) -> list[Task]:
-    """What is asked about a claim."""
+    """The questions about a claim: it holds, its covers are reached, each of its bugs is found."""
     bugs = next(bugs for function, bugs in PROOFS.items() if function.__name__ == claim)
     return [Task(claim, "bmc"), Task(claim, "cover"), *(Task(claim, "bmc", bug) for bug in bugs)]
 
 
 def verdict(task: Task, fmt: LazyFormat) -> str:
-    """"proved", "reached" or "found", or else what the solver says."""
+    """The answer: "proved", "reached" or "found", or FAILED and the end of the solver's output."""
     claim = next(function for function in PROOFS if function.__name__ == task.claim)
     expect = "fail" if task.bug else "pass"
     with tempfile.TemporaryDirectory(prefix="prove-") as folder:
@@ -75,9 +75,9 @@ def verdict(task: Task, fmt: LazyFormat) -> str:
     return "found" if task.bug else {"bmc": "proved", "cover": "reached"}[task.mode]
 
 
-def main(proof: Annotated[list[str] | None, typer.Option(help="Claim; all where left out. May be repeated.")] = None,
+def main(proof: Annotated[list[str] | None, typer.Option(help="Claim; all if left out. May be repeated.")] = None,
          ) -> None:
-    """Ask the solver, and print what it says."""
+    """Put each question to the solver and print a table of its answers."""
     names = [claim.__name__ for claim in PROOFS]
     if unknown := [name for name in proof or () if name not in names]:
         raise typer.BadParameter(f"there is no proof {unknown[0]!r}: choose of {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""Random programs in volume: golden against the Verilated library.
+"""Random regression: runs many random programs on golden and on the Verilated library, and compares what they do.
 
 `nox -s nightly -- --programs 100000 -n 2` runs many; `--config tiny --seed 3 --program 17` repeats one.
 """
@@ -25,17 +25,20 @@ from rich.progress import Progress
 from rich.table import Table
 
 CHUNK = 25  #: Programs that one simulated machine runs in a row, each after a reset.
-FAULTY = 5  #: One program of so many stops with an error.
-STALLS = ((0.0, 0.0), (0.3, 0.0), (0.0, 0.5), (0.4, 0.4))  #: Probabilities of idle and stalled cycles of the streams.
+FAULTY = 5  #: One program in FAULTY stops with an error.
+STALLS = ((0.0, 0.0), (0.3, 0.0), (0.0, 0.5), (0.4, 0.4))  #: (idle, stalled): probabilities of a cycle of the streams.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """A program that golden and hardware do not agree on.
+    """A program for which golden and hardware differ.
 
     Attributes:
-        sentence: The first difference.
-        text:     A smaller program that fails too.
+        config:   Name of the configuration.
+        seed:     Seed of the regression.
+        program:  Number of the program under that seed.
+        sentence: Describes the first difference.
+        text:     Text of a smaller program that fails too.
     """
 
     config: str
@@ -51,14 +54,14 @@ class Failure:
 
 
 @dataclass(kw_only=True, slots=True)
-class Volume:
-    """What many programs showed.
+class Totals:
+    """Totals over many programs.
 
     Attributes:
-        programs: Programs run.
-        cycles:   Clock cycles simulated.
-        bins:     For each configuration how many programs hit each bin.
-        failures: Programs that differ.
+        programs: Number of programs that were run.
+        cycles:   Number of simulated clock cycles.
+        bins:     For each configuration, how many programs hit each bin of functional coverage.
+        failures: Programs for which golden and hardware differ.
     """
 
     programs: int = 0
@@ -66,8 +69,8 @@ class Volume:
     bins: dict[str, Counter] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
-    def add(self, other: "Volume") -> None:
-        """Add what others showed."""
+    def add(self, other: "Totals") -> None:
+        """Add other totals to these."""
         self.programs += other.programs
         self.cycles += other.cycles
         self.failures += other.failures
@@ -76,20 +79,20 @@ class Volume:
 
     @property
     def missed(self) -> dict[str, list[str]]:
-        """Bins that no program hit."""
+        """For each configuration, the bins that no program hit."""
         return {config: sorted(name for name, count in counts.items() if not count)
                 for config, counts in self.bins.items()}
 
 
 def case(config: str, seed: int, program: int) -> Case:
-    """Random program number `program`."""
+    """Make random program number `program` of a seed."""
     rng = np.random.default_rng([seed, program])
     return (random_illegal if program % FAULTY == FAULTY - 1 else random_program)(preset(config), rng)
 
 
-def chunk(config: str, seed: int, programs: Iterable[int], trace: Path | None = None) -> Volume:
-    """Run some programs on one machine; the first that fails is made smaller and ends the chunk."""
-    programs, found = list(programs), Volume(bins={config: Counter()})
+def chunk(config: str, seed: int, programs: Iterable[int], trace: Path | None = None) -> Totals:
+    """Run programs one after another on one machine. The first that fails is shrunk, and ends the chunk."""
+    programs, found = list(programs), Totals(bins={config: Counter()})
     with _machine(config, seed, programs[0], trace) as hardware:
         for program in programs:
             one = case(config, seed, program)
@@ -115,7 +118,7 @@ def _difference(one: Case, hardware, program: int) -> str | None:
         return compare(one, hardware, late=program % 2 == 1)
     except (AssertionError, MachineTimeout) as error:
         return str(error)
-    except Exception as error:  # golden, or the host, breaks: that is a failure of this program, and not of the others
+    except Exception as error:  # an exception in golden or in the host fails this program only
         return f"{type(error).__name__}: {error}"
 
 
@@ -127,14 +130,14 @@ def _smaller(one: Case, seed: int, program: int) -> Case:
     return shrink(one, fails) if fails(one) else one
 
 
-def volume(configs: Iterable[str], programs: int, *, seed: int = 1, processes: int = 1,
-           progress: Callable[[int], None] = lambda count: None) -> Volume:
+def run_programs(configs: Iterable[str], programs: int, *, seed: int = 1, processes: int = 1,
+           progress: Callable[[int], None] = lambda count: None) -> Totals:
     """Run `programs` random programs, shared out evenly over `configs`.
 
     Args:
-        progress: Told how many more are done.
+        progress: Called with the number of programs that have ended since the last call.
     """
-    configs, total = list(configs), Volume()
+    configs, total = list(configs), Totals()
     for config in configs:
         build("library", preset(config))
     share = -(-programs // len(configs))
@@ -146,8 +149,8 @@ def volume(configs: Iterable[str], programs: int, *, seed: int = 1, processes: i
     return total
 
 
-def tell(found: Volume, seconds: float, console: Console) -> None:
-    """Print bins and failures."""
+def tell(found: Totals, seconds: float, console: Console) -> None:
+    """Print the table of bins, the failures and a summary."""
     table = Table("bin", *found.bins, title="Programs that hit each bin")
     for name in sorted(set().union(*found.bins.values())):
         table.add_row(name, *(str(counts[name]) if name in counts else "-" for counts in found.bins.values()))
@@ -159,26 +162,26 @@ def tell(found: Volume, seconds: float, console: Console) -> None:
 
 
 def main(
-    programs: Annotated[int, typer.Option(help="Random programs, over all configurations.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Seed.")] = 1,
-    config: Annotated[list[str] | None, typer.Option(help="Configuration; may be repeated.")] = None,
-    program: Annotated[int | None, typer.Option(help="Run only this program, and write its waveform.")] = None,
-    processes: Annotated[int, typer.Option("-n", help="Simulations at a time.")] = 1,
+    programs: Annotated[int, typer.Option(help="Number of random programs, over all configurations.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Seed of the programs.")] = 1,
+    config: Annotated[list[str] | None, typer.Option(help="Name of a configuration. May be repeated.")] = None,
+    program: Annotated[int | None, typer.Option(help="Run only the program of this number, with a waveform.")] = None,
+    processes: Annotated[int, typer.Option("-n", help="Number of simulations that run at the same time.")] = 1,
 ) -> None:
-    """Run random programs."""
+    """Run random programs on golden and on the Verilated library, and compare."""
     console, began = Console(), time.monotonic()
     configs = config or CONFIGURATIONS
     if program is not None:
         trace = Path("build") / f"{configs[0]}-{seed}-{program}.vcd"
         trace.parent.mkdir(exist_ok=True)
-        found = Volume()
+        found = Totals()
         found.add(chunk(configs[0], seed, [program], trace))
         console.print(case(configs[0], seed, program).text, markup=False)
         console.print(f"waveform: {trace}", soft_wrap=True)
     else:
         with Progress(console=console, transient=True) as bars:
             task = bars.add_task("programs", total=programs)
-            found = volume(configs, programs, seed=seed, processes=processes,
+            found = run_programs(configs, programs, seed=seed, processes=processes,
                            progress=lambda count: bars.advance(task, count))
     tell(found, time.monotonic() - began, console)
     raise typer.Exit(bool(found.failures))

@@ -1,6 +1,6 @@
-"""A pytest plugin for the testbenches of units: which units, configurations and seeds run, and what they have covered.
+"""A pytest plugin for the testbenches of units: options choose units, configurations and seeds, tables show coverage.
 
-It makes the parameter `job` of `tests/sim/test_units.py`, which the ordinary tests run in a few configurations.
+It sets the parameter `job` of `tests/sim/test_units.py`. The ordinary tests run each unit in few configurations.
 `nox -s regress -- --unit quantizer --seed 7 --waves` runs one unit in all of its configurations and keeps waveforms.
 """
 
@@ -22,9 +22,9 @@ class Job:
     Attributes:
         unit:     Name of the unit.
         config:   Name of the preset.
-        seed:     What the testbench draws its stimulus from.
-        waves:    Write dump.vcd.
-        coverage: Count executed lines into coverage.dat.
+        seed:     Seed of the testbench's random stimulus.
+        waves:    Whether to write dump.vcd.
+        coverage: Whether to count executed lines into coverage.dat.
     """
 
     unit: str
@@ -38,11 +38,11 @@ class Job:
 
     @property
     def command(self) -> str:
-        """The command that repeats it, with a waveform."""
+        """The command that repeats the run and writes a waveform."""
         return f"nox -s regress -- --unit {self.unit} --config {self.config} --seed {self.seed} --waves"
 
     def run(self) -> Path:
-        """Build and run the testbench; the folder of its log, waveform and coverage.
+        """Build and run the testbench, and return the folder of its log, waveform and coverage.
 
         Raises:
             AssertionError: a test failed.
@@ -60,10 +60,10 @@ class Job:
 
 def jobs(*, unit: list[str], config: list[str], seed: list[int], regress: bool = False, waves: bool = False,
          coverage: bool = False) -> list[Job]:
-    """The runs that options ask for, in the order of the registry; an empty list chooses what is usual.
+    """The runs that the options ask for, in the order of the registry. An empty list stands for the default choice.
 
     Raises:
-        ValueError: nothing can run for one of the names; the sentence lists the choices.
+        ValueError: one of the names is unknown or has nothing to run; the sentence lists the choices.
     """
     from concord.sim.units import UNITS
 
@@ -93,7 +93,7 @@ class Result:
 
     Attributes:
         outcome: "passed" or "failed".
-        folder:  Where its log, waveform and coverage are; None where it failed.
+        folder:  Folder of its log, waveform and coverage; None if the run failed.
     """
 
     unit: str
@@ -105,7 +105,7 @@ class Result:
 
 
 def tables(results: list[Result]) -> Iterable:
-    """What the regression prints: runs, line coverage, bins."""
+    """The tables that the regression prints: runs, line coverage, bins of functional coverage."""
     from rich.table import Table
 
     runs = Table("unit", "configuration", "seed", "result", "seconds", title="Runs")
@@ -125,7 +125,7 @@ def tables(results: list[Result]) -> Iterable:
 
 
 def _coverage(results: Iterable[Result]) -> dict[str, list[Coverage]]:
-    """Line coverage of each unit, one for each of its configurations."""
+    """For each unit, the line coverage in each of its configurations."""
     files = defaultdict(list)
     for result in results:
         if result.folder and (result.folder / "coverage.dat").exists():
@@ -137,7 +137,7 @@ def _coverage(results: Iterable[Result]) -> dict[str, list[Coverage]]:
 
 
 def _bins(results: Iterable[Result]) -> dict[str, Counter]:
-    """How often the testbench of each unit has met each bin, of the units whose testbenches count bins."""
+    """How often each bin was hit, for every unit whose testbench counts bins."""
     counted = defaultdict(Counter)
     for result in results:
         if result.folder and (result.folder / "bins.json").exists():
@@ -146,16 +146,16 @@ def _bins(results: Iterable[Result]) -> dict[str, Counter]:
 
 
 def pytest_addoption(parser):
-    """The options of the regression."""
+    """Add the options of the regression to pytest."""
     group = parser.getgroup("units", "testbenches of units")
     group.addoption("--regress", action="store_true",
                     help="Run testbenches in every configuration, count executed lines, and print tables.")
     group.addoption("--unit", action="append", default=[], metavar="NAME",
-                    help="Unit whose testbench runs, in every configuration; all where left out. May be repeated.")
+                    help="Unit whose testbench runs, in every configuration; all if left out. May be repeated.")
     group.addoption("--config", action="append", default=[], metavar="PRESET",
                     help="Configuration in which testbenches run. May be repeated.")
     group.addoption("--seed", action="append", default=[], type=int, metavar="N",
-                    help="Seed of the testbenches; 1 where left out. May be repeated.")
+                    help="Seed of the testbenches; 1 if left out. May be repeated.")
     group.addoption("--seeds", type=int, metavar="N", help="Run the seeds 1 to N.")
     group.addoption("--waves", action="store_true", help="Write dump.vcd in the folder of each testbench's run.")
     group.addoption("--coverage", action=argparse.BooleanOptionalAction,
@@ -182,13 +182,13 @@ def pytest_configure(config):
 
 
 def pytest_generate_tests(metafunc):
-    """Give the parameter `job` its values."""
+    """Give the test's parameter `job` one value for each run."""
     if "job" in metafunc.fixturenames:
         metafunc.parametrize("job", _chosen(metafunc.config.option), ids=str)
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Print the tables."""
+    """Print the tables after the tests."""
     if not terminalreporter.config.option.regress:
         return
     from rich.console import Console

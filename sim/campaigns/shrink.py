@@ -1,4 +1,4 @@
-"""Makes a failing program smaller while it still fails."""
+"""Shrink a failing program: take parts away as long as it still fails."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,18 +9,18 @@ from concord.spec.rules import SOURCES
 
 
 def shrink(case: Case, fails: Callable[[Case], bool]) -> Case:
-    """A smaller case that fails too: chains, loops, operations, iterations and rows are taken away while it does.
+    """Return a smaller case that fails too; chains, loops, operations, iterations and rows are taken away one by one.
 
     Args:
         case:  A case that fails.
-        fails: Whether a case fails. It sees only cases that stop with the same error, or end, as `case` does.
+        fails: Tells whether a case fails. It is called only with cases that end, or stop with an error, like `case`.
     """
     while True:
         for program in _smaller(case.program):
             try:
                 candidate = case.having(program)
             except ValueError:
-                continue  # It takes more words of NetQ than there are.
+                continue  # the candidate takes more words of NetQ than the case has
             if candidate.error == case.error and fails(candidate):
                 case = candidate
                 break
@@ -29,7 +29,7 @@ def shrink(case: Case, fails: Callable[[Case], bool]) -> Case:
 
 
 def _smaller(program: tuple[int, ...]) -> Iterator[list[int]]:
-    """Programs a step smaller, large steps first."""
+    """Candidates that are one step smaller; those of large steps come first."""
     units = _units(program)
     size = len(units) // 2
     while size:
@@ -49,7 +49,7 @@ def _smaller(program: tuple[int, ...]) -> Iterator[list[int]]:
 
 
 def _units(program) -> list[list[int]]:
-    """Instructions that come and go together: a chain, or one instruction between chains."""
+    """Parts that can be taken away whole: a chain, or one instruction between chains."""
     units, inside = [], False
     for word in program:
         if inside:
@@ -66,7 +66,7 @@ def _join(units):
 
 
 def _fewer_passes(program, address, instruction) -> Iterator[list[int]]:
-    """The loop at `address` without its two ends, or with fewer passes."""
+    """Candidates in which the loop at `address` is unwrapped or makes fewer passes."""
     depth = 0
     for end in range(address, len(program)):
         inner = decode(program[end])
@@ -78,7 +78,7 @@ def _fewer_passes(program, address, instruction) -> Iterator[list[int]]:
 
 
 def _lower(program, address, instruction: Instruction) -> Iterator[list[int]]:
-    """The count or register value at `address` made smaller."""
+    """Candidates with a smaller count or register value at `address`."""
     if instruction.op == Op.S_WR and instruction.mem == Reg.OUT_SCALE:
         return
     for value in {1, instruction.a // 2, instruction.a - 1}:

@@ -1,4 +1,4 @@
-"""Testbench of hw.decode.chain_builder against spec.chain: what the instructions of a chain come to."""
+"""Testbench of hw.decode.chain_builder against spec.chain: the record that the instructions of a chain add up to."""
 
 import os
 
@@ -21,7 +21,7 @@ CHAIN, PLACE, VALUES = Record(chain_layout(CONFIG)), Record(Place), Record(Deriv
 
 
 def values(chain: Chain) -> dict[str, int]:
-    """The scalar registers, and what is derived from them."""
+    """The scalar registers of a chain, and the values derived from them."""
     r = chain.registers
     return {name: getattr(r, name) for name in r.__slots__} | {
         "words": CONFIG.words_of(r.rows), "operand_words": r.columns * CONFIG.vector_words,
@@ -30,16 +30,16 @@ def values(chain: Chain) -> dict[str, int]:
 
 
 def end(chain: Chain, instruction) -> int:
-    """One past the last word that an operand or a write touches."""
+    """Address after the last word that an operand or a write touches."""
     return instruction.a + chain.result_words + chain.offset(instruction, chain.registers.iterations - 1)
 
 
 async def build(dut, rng, chain: Chain):
-    """One instruction after another, some after a while; where they stand as the decoder has it."""
+    """Feed the instructions of a chain with random pauses, with the positions that the decoder would give."""
     dut.values.value, position = VALUES.join(values(chain)), 0
     for number, instruction in enumerate(chain.instructions):
         while rng.random() < 0.2:
-            dut.fields.value = int.from_bytes(rng.bytes(8), "little")  # noise, which is not to be taken
+            dut.fields.value = int.from_bytes(rng.bytes(8), "little")  # noise that the unit must not take
             await RisingEdge(dut.clk)
         dut.place.value, dut.fields.value = PLACE.join({"position": position}), encode(instruction)
         used = instruction.op == Op.V_WR or SPECS[instruction.op].operand

@@ -17,7 +17,7 @@ from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.chains import fields, meaning
 from concord.sim.stimulus.faults import fault
 from concord.sim.stimulus.limits import limits
-from concord.sim.stimulus.program_generator import Author
+from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import assemble
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
@@ -34,11 +34,11 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 CONFIG = from_text(os.environ["CONFIG"])
 CHAIN, TILE = Record(chain_layout(CONFIG)), Record(Load)
 INSTRUCTION = Record(Fetched)
-MOST = 300  #: Chains of one program at most.
+MOST = 300  #: Most chains of one program.
 
 
 def walk(sequencer: Sequencer) -> tuple[list[Chain], Error, int]:
-    """The first chains of a program, and why and where it stops."""
+    """The first MOST chains of a program, the error with which it stops, and the address of the instruction."""
     chains = []
     try:
         for chain in islice(sequencer.walk(), MOST + 1):
@@ -49,7 +49,7 @@ def walk(sequencer: Sequencer) -> tuple[list[Chain], Error, int]:
 
 
 class Bench:
-    """A decoder with the instruction buffer in front and a drain behind."""
+    """A decoder with a model of the instruction buffer at its input; every chain at its output is taken."""
 
     def __init__(self, dut, stall: float):
         self.dut, self.stall, self.random = dut, stall, random.Random(cocotb.RANDOM_SEED)
@@ -59,12 +59,12 @@ class Bench:
         dut.start.value = dut.message_error.value = dut.drained.value = dut.i__valid.value = 0
 
     async def load(self, tile_modes: list[bool]):
-        """Tell the modes of all tiles."""
+        """Write the modes of all tiles into the unit."""
         self.modes = list(tile_modes)
         await self.loaded.send(*(TILE.join({"tile": t, "integer": mode}) for t, mode in enumerate(tile_modes)))
 
     async def run(self, program: list[int]) -> dict[str, int]:
-        """Feed a program as the sequencer does until the decoder is done; what it counted."""
+        """Feed a program as the instruction fetch does until the decoder is done, and return its event counts."""
         dut, edge, address = self.dut, RisingEdge(self.dut.clk), 0
         count = dict.fromkeys(("instructions", "chains", "pushed"), 0)
         dut.start.value = 1
@@ -90,7 +90,7 @@ class Bench:
         return count
 
     async def compare(self, program: list[int]) -> Error | None:
-        """Run a program and compare with `spec.check`; its error, or None where it has too many chains to run."""
+        """Run a program, compare with `spec.check`, and return its error, or None if it has more chains than MOST."""
         sequencer = Sequencer(CONFIG, program, list(self.modes))
         chains, error, address = walk(sequencer)
         if len(chains) > MOST:
@@ -111,13 +111,13 @@ class Bench:
 
 
 def programs(rng: np.random.Generator, count: int) -> Iterator[tuple[list[bool], list[int]]]:
-    """Modes of the tiles, and legal programs, programs with one fault, or legal ones of which one bit is wrong."""
+    """Pairs (modes of the tiles, program); programs are legal, have one fault, or are legal but for one flipped bit."""
     for number in range(count):
         modes = memory_stimulus.modes(CONFIG, rng)
-        author = Author(CONFIG, rng, modes, budget=500)
+        generator = ProgramGenerator(CONFIG, rng, modes, budget=500)
         for _ in range(int(rng.integers(8))):
-            author.extend()
-        program = fault(author) if number % 3 == 1 else author.end()
+            generator.extend()
+        program = fault(generator) if number % 3 == 1 else generator.end()
         if number % 3 == 2:
             program[rng.integers(len(program))] ^= 1 << int(rng.integers(WORD))
         yield modes, program
@@ -126,7 +126,7 @@ def programs(rng: np.random.Generator, count: int) -> Iterator[tuple[list[bool],
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def matches_spec(dut, stall):
-    """Random programs, one after another, on the tiles that the one before leaves or that the host loads."""
+    """Random programs one after another; each finds the tile modes that its predecessor left or the host loaded."""
     bench, found = Bench(dut, stall), set()
     await start(dut)
     for number, (modes, program) in enumerate(programs(np.random.default_rng(cocotb.RANDOM_SEED), 60)):
@@ -139,7 +139,7 @@ async def matches_spec(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(beyond=[0, 1])
 async def limits_to_the_word(dut, beyond):
-    """What just fits is legal, and one word, tile, row or loop more is not."""
+    """A program at a limit of the machine is legal; with one word, tile, row or loop more it is not."""
     bench = Bench(dut, 0.0)
     await start(dut)
     for text in limits(CONFIG, beyond):
@@ -150,7 +150,7 @@ async def limits_to_the_word(dut, beyond):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def message_error_stops(dut):
-    """A malformed message stops the program, and no other starts until reset."""
+    """A malformed message stops the program, and no program starts until reset."""
     bench, rng = Bench(dut, 0.0), np.random.default_rng(cocotb.RANDOM_SEED)
     await start(dut)
     program = assemble("loop 60000\ns_wr Rows, 1\nend_loop\nend")

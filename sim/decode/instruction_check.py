@@ -10,7 +10,7 @@ from concord.hw.lib.payloads import INDEX, chain
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.stimulus import memory_stimulus
-from concord.sim.stimulus.program_generator import Author
+from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.check import check
 from concord.spec.isa import SPECS, WORD, Error, Op, decode
 from concord.spec.memories import VRFS, Mem
@@ -20,7 +20,7 @@ PLACE, CHAIN = Record(Place), Record(chain(CONFIG))
 
 
 def after(program: list[int]) -> tuple[dict, dict]:
-    """Where the decoder is behind `program`, and the chain so far, as far as the unit looks at them."""
+    """The decoder's state after `program` and the unfinished chain, reduced to the fields that the unit reads."""
     where, so_far = {"loops": 0}, {}
     for instruction in map(decode, program):
         op, mem = instruction.op, instruction.mem
@@ -46,7 +46,7 @@ def after(program: list[int]) -> tuple[dict, dict]:
 
 
 def candidate(rng: np.random.Generator, program: list[int]) -> int:
-    """An instruction: one of the program, with a bit or an opcode wrong or as it is, or anything."""
+    """A random instruction: one of the program, unchanged or with a wrong bit or opcode, or a random word."""
     word = program[rng.integers(len(program))]
     match rng.integers(4):
         case 0:
@@ -60,22 +60,22 @@ def candidate(rng: np.random.Generator, program: list[int]) -> int:
 
 @cocotb.test()
 async def matches_spec(dut):
-    """Random instructions everywhere in random programs."""
+    """Random instructions at every place of random programs."""
     rng, found = np.random.default_rng(cocotb.RANDOM_SEED), set()
     dut.outside.value = dut.words.value = dut.iterations.value = dut.tiles.value = dut.span.value = 0
     for _ in range(40):
         modes = memory_stimulus.modes(CONFIG, rng)
-        author = Author(CONFIG, rng, modes, budget=300)
+        generator = ProgramGenerator(CONFIG, rng, modes, budget=300)
         for _ in range(4):
-            author.extend()
-        program = author.end()
+            generator.extend()
+        program = generator.end()
         for address in rng.integers(0, len(program), 80):
             before, word = program[:address], candidate(rng, program)
             where, so_far = after(before)
             violation = check([*before, word], CONFIG, list(modes))
             dut.word.value, dut.place.value, dut.chain.value = word, PLACE.join(where), CHAIN.join(so_far)
             await Timer(1, "ns")
-            # What only the whole chain shows has an address before this one.
+            # An error that only the whole chain shows is reported at an earlier address.
             want = violation.error if violation and violation.address == address else Error.NONE
             found.add(want)
             assert Error(int(dut.error.value)) == want, f"{address}: {decode(word)}"
@@ -84,7 +84,7 @@ async def matches_spec(dut):
 
 @cocotb.test()
 async def outside_is_the_end(dut):
-    """Behind the instruction buffer there is nothing but an error."""
+    """An address beyond the instruction buffer is always an error."""
     dut.word.value = int(Op.END)
     dut.place.value = dut.chain.value = 0
     for outside in (0, 1):
@@ -95,7 +95,7 @@ async def outside_is_the_end(dut):
 
 @cocotb.test()
 async def ranges(dut):
-    """The last address of an instruction, and whether it lies in its memory."""
+    """The last address that an instruction touches, and whether it lies in its memory."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     dut.outside.value = dut.place.value = dut.chain.value = 0
     sizes = {Op.VV_ADD0: CONFIG.addsub_vrf, Op.VV_MUL1: CONFIG.multiply_vrf}

@@ -1,4 +1,4 @@
-"""Testbench of hw.decode.instruction_fetch: instructions in order, and from elsewhere after a jump."""
+"""Testbench of hw.decode.instruction_fetch: instructions come in order, and from the target after a jump."""
 
 import os
 import random
@@ -23,7 +23,7 @@ INSTRUCTION = Record(Fetched)
 
 
 class Bench:
-    """The instruction buffer as a list, written through `program`."""
+    """The unit, and its instruction buffer as a list; instructions are written through the port `program`."""
 
     def __init__(self, dut, stall: float):
         self.dut, self.stall, self.random = dut, stall, random.Random(cocotb.RANDOM_SEED)
@@ -32,20 +32,20 @@ class Bench:
         dut.run.value = dut.jump.value = 0
 
     async def write(self, addresses):
-        """New instructions at these addresses."""
+        """Write new random instructions at these addresses."""
         for address in addresses:
             self.buffer[address] = self.random.getrandbits(WORD)
         await self.source.send(*(WRITE.join({"address": a, "data": self.buffer[a]}) for a in addresses))
         await ClockCycles(self.dut.clk, 1)
 
     async def run(self, count: int, jumps: float):
-        """Take `count` instructions from the first on; each may jump, what lies behind the buffer must."""
+        """Take `count` instructions from address 0 on; each may jump, and one beyond the buffer must."""
         dut, taken, address, gap = self.dut, 0, 0, 2
         sink = Sink(dut, "o", seed=self.random.random(), stall=self.stall)
         dut.run.value = 1
         since = 0
         while taken < count:
-            # The jump is told whether the instruction is taken or not: only with it does it count.
+            # The jump is driven whether the instruction is taken or not; it counts only if the instruction is taken.
             jump = address == SIZE or self.random.random() < jumps
             target = self.random.choice((0, SIZE, SIZE - 1, self.random.randrange(SIZE)))
             dut.jump.value, dut.target.value = int(jump), target
@@ -69,7 +69,7 @@ class Bench:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def reads_in_order(dut, stall):
-    """Programs without jumps, with few, with many; instructions in between replaced; every run begins at 0."""
+    """Programs with no, few or many jumps; some instructions are replaced between runs; every run begins at 0."""
     bench = Bench(dut, stall)
     await start(dut)
     await bench.write(bench.random.sample(range(SIZE), SIZE))

@@ -1,4 +1,4 @@
-"""Testbench of hw.decode.mode_table: a list of flags."""
+"""Testbench of hw.decode.mode_table against a list of flags."""
 
 import os
 import random
@@ -20,7 +20,7 @@ REQUEST = Record(ModeRequest)
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def answers_like_a_list(dut, stall):
-    """Ranges of all lengths are set and asked for; half of the questions are about tiles of one mode but for one."""
+    """Ranges of all lengths are set and queried; in half of the queries exactly one tile differs from the others."""
     chance, modes = random.Random(cocotb.RANDOM_SEED), [False] * TILES
     source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
     await start(dut)

@@ -25,7 +25,7 @@ CHAIN = (Instruction(op=Op.V_RD, mem=Mem.INITIAL_VRF, inc=1), Instruction(op=Op.
 
 
 def derived(r: Registers) -> dict[str, int]:
-    """What must follow from the registers: only whether one is zero, where one is; no window that does not fit."""
+    """The values that the unit must derive from the registers; a field that has no meaning is left out."""
     plain = {name: getattr(r, name) for name in Registers.__slots__}
     if 0 in (r.rows, r.columns, r.iterations, r.iterations_x):
         return plain | {"zero": 1}
@@ -38,7 +38,7 @@ def derived(r: Registers) -> dict[str, int]:
 
 
 class Bench:
-    """The unit, and the registers as the specification has them."""
+    """The unit, and the registers of the specification beside it."""
 
     def __init__(self, dut):
         self.dut, self.random, self.registers = dut, random.Random(cocotb.RANDOM_SEED), Registers.reset(CONFIG)
@@ -49,7 +49,7 @@ class Bench:
         self.dut.write.value = self.dut.clear.value = 0
 
     async def write(self):
-        """Write a random register: small values, which divide each other, and large ones."""
+        """Write a random register, with a small value, as small values often divide each other, or a large one."""
         reg = self.random.choice(list(Reg))
         if reg == Reg.OUT_SCALE:
             value = self.random.randint(-32, 31) & 0xFFFF
@@ -60,7 +60,7 @@ class Bench:
         await self.cycle()
 
     async def settle(self) -> int:
-        """Wait until the derived values are fresh, and compare; cycles that it took."""
+        """Wait until the derived values are fresh, compare them, and return the cycles that it took."""
         cycles = 0
         while True:
             await self.cycle()
@@ -76,7 +76,7 @@ class Bench:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def follow_every_write(dut):
-    """Derived values are right whenever they are fresh, and in time, after one write or several, or a clear."""
+    """Whenever derived values are fresh they are right; they are fresh in time after writes or a clear."""
     bench = Bench(dut)
     await start(dut)
     assert await bench.settle() == 1

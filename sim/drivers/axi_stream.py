@@ -1,4 +1,4 @@
-"""AXI4-Stream around a unit that moves message beats: names that bus models find, pauses, and a monitor."""
+"""AXI4-Stream ports for a unit that moves message beats: wire names for bus models, pauses and a protocol monitor."""
 
 import random
 
@@ -12,9 +12,9 @@ class AxiStream(Component):
     """`unit` with its stream `name` of {data, last} renamed to `prefix`_tdata, _tvalid, _tready and _tlast.
 
     Args:
-        unit:   Component whose other ports stay as they are.
-        name:   Its stream.
-        prefix: Begins the names of the bus.
+        unit:   Component with the stream; its other ports stay as they are.
+        name:   Name of the stream.
+        prefix: Prefix of the names of the bus wires.
     """
 
     def __init__(self, unit: Component, name: str, prefix: str):
@@ -44,7 +44,7 @@ class AxiStream(Component):
 
 
 def pauses(seed: int, stall: float):
-    """Whether to pause, for ever: a pause generator of cocotbext-axi."""
+    """An endless pause generator for cocotbext-axi: True in a share `stall` of the cycles."""
     choice = random.Random(seed)
     while True:
         yield choice.random() < stall

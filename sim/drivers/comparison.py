@@ -1,4 +1,4 @@
-"""Compare what a unit gave with golden, and say what differs in numbers that a reader can check by hand."""
+"""Compare the outputs of a unit with golden, and report differences in numbers that a reader can check by hand."""
 
 import os
 from collections.abc import Mapping
@@ -7,8 +7,8 @@ from enum import EnumType, IntEnum
 import numpy as np
 from concord.spec.operations import BYPASS, Stage, operations
 
-SHOWN = 8  #: Elements shown of an array.
-SEED = "COCOTB_RANDOM_SEED"  #: Holds the seed of a run, which repeats it; each test in it draws from one of its own.
+SHOWN = 8  #: Most elements of an array that a message shows.
+SEED = "COCOTB_RANDOM_SEED"  #: Environment variable with the seed that repeats a run.
 
 
 def assert_equal(name: str, got, expected, /, *, where=True, **inputs) -> None:
@@ -17,15 +17,16 @@ def assert_equal(name: str, got, expected, /, *, where=True, **inputs) -> None:
     Arrays of uint16 hold binary16 patterns, which the message shows as numbers too.
 
     Args:
-        name:     What is compared: the name of a port or of a field.
-        got:      What the hardware gave: an array, a list or a number, or a dictionary of these.
-        expected: The same from golden.
-        where:    Places that count: bool, of a shape that broadcasts to `expected`'s.
-        inputs:   What led to it, by its name: arrays whose leading axes are those of `expected`, or other values,
-                  which are shown whole. A pair of an array of codes and a stage, or an enumeration, is shown by names.
+        name:     Name of the compared port or field.
+        got:      Values from the hardware: an array, a list or a number, or a dictionary of these.
+        expected: Values from golden, of the same shape.
+        where:    Mask of the elements to compare: bool, of a shape that broadcasts to that of `expected`.
+        inputs:   Inputs that led to the values, by name. Of an array whose leading axes are those of `expected` the
+                  message shows the element at the difference, of others the whole. A pair (array of codes, stage or
+                  enumeration) is shown with the names of its codes.
 
     Raises:
-        AssertionError: they differ in shape or values.
+        AssertionError: `got` and `expected` differ in shape or values.
     """
     if isinstance(expected, Mapping):
         there, wanted = (", ".join(map(str, record)) for record in (got, expected))
@@ -34,7 +35,7 @@ def assert_equal(name: str, got, expected, /, *, where=True, **inputs) -> None:
             assert_equal(f"{name}[{key}]", got[key], value, where=where, **inputs)
         return
     if isinstance(expected, int) and got == expected:
-        return  # the usual case of what is compared in every cycle
+        return  # a fast path for comparisons in every cycle
     got, expected = _array(got), _array(expected)
     assert got.shape == expected.shape, f"{name} has the shape {got.shape}, not {expected.shape}"
     bad = np.argwhere((got != expected) & where)
@@ -51,20 +52,20 @@ def assert_equal(name: str, got, expected, /, *, where=True, **inputs) -> None:
     head = [f"{name} differs in {len(bad):,} of {expected.size:,} places"]
     if place:
         head.append(f"the first is {list(place)}")
-    if SEED in os.environ:  # within a simulation
+    if SEED in os.environ:  # this runs within a simulation
         head.append(f"seed {os.environ[SEED]}")
     lines = [f"  {label:<{width}}  {value}" for label, value in shown.items()]
     raise AssertionError("\n".join(["; ".join(head), *lines]))
 
 
 def _array(values) -> np.ndarray:
-    """An array of exact numbers: numpy makes floats of lists of integers that no integer type of its own holds."""
+    """An array of exact numbers. numpy alone would turn a list of integers beyond 64 bits into floats."""
     array = np.asarray(values)
     return np.array(values, object) if array.dtype.kind == "f" and not isinstance(values, np.ndarray) else array
 
 
 def _is_coded(value) -> bool:
-    """Whether it is a pair of an array and what gives names to its codes."""
+    """Whether `value` is a pair of an array of codes and the stage or enumeration that names them."""
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (Stage, EnumType))
 
 
@@ -76,7 +77,7 @@ def _names(codes: Stage | type[IntEnum]) -> dict[int, str]:
 
 
 def _at(values, place: tuple[int, ...], shape: tuple[int, ...]):
-    """What belongs to a place of an array of `shape`: the axes that `values` shares with it are indexed."""
+    """The element of `values` at `place` of an array of `shape`; only the axes that both have are indexed."""
     if not isinstance(values, (np.ndarray, list)):
         return values
     values = np.asarray(values)

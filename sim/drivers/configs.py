@@ -7,7 +7,7 @@ from concord.spec.config import PRESETS, Config, preset
 
 
 def to_text(config: Config) -> str:
-    """The name of a preset, or else the attributes as JSON."""
+    """The name of the configuration if it is a preset, or else its attributes as JSON."""
     names = [name for name, known in PRESETS.items() if known == config]
     return names[0] if names else json.dumps(asdict(config))
 

@@ -6,12 +6,14 @@ from cocotb.triggers import RisingEdge
 from concord.sim.drivers.stream import start
 
 
-async def flow(dut, inputs: Mapping[str, Sequence[int]], outputs: Sequence[str], latency: int) -> dict[str, list[int]]:
-    """What the ports `outputs` show for each record of `inputs`; the unit is started first.
+async def drive_pipeline(dut, inputs: Mapping[str, Sequence[int]], outputs: Sequence[str],
+                         latency: int) -> dict[str, list[int]]:
+    """Start the unit, feed it one record of `inputs` a cycle, and return what its ports `outputs` show for each record.
 
     Args:
-        inputs:  Integers for each input port, equally many.
-        latency: Cycles from a record to its result.
+        inputs:  Integers for each input port, one a record; all ports have equally many.
+        outputs: Names of the output ports.
+        latency: Number of cycles from a record to its result.
     """
     await start(dut)
     edge, driven = RisingEdge(dut.clk), [getattr(dut, name) for name in inputs]

@@ -1,11 +1,11 @@
-"""Single payloads of nested layouts, as plain Python values; `sim.drivers.stream.pack` takes whole arrays."""
+"""Pack and unpack single payloads of nested layouts; `sim.drivers.stream.pack` does it for whole arrays."""
 
 from amaranth.hdl import Shape
 from amaranth.lib import data
 
 
 class Record:
-    """A shape taken apart once, so that packing a payload costs no Amaranth objects.
+    """A shape that is analysed once, so that packing a payload makes no Amaranth objects, which are slow.
 
     Args:
         shape: Scalar shape or layout of the payload.
@@ -18,7 +18,7 @@ class Record:
             self.parts = {key: (field.offset, Record(field.shape)) for key, field in data.Layout.cast(shape)}
 
     def join(self, value) -> int:
-        """The payload of a number, of a list of values, or of a dictionary, where fields left out are 0.
+        """Pack a number, a list of values or a dictionary into an integer. Fields that a dictionary lacks are 0.
 
         Raises:
             ValueError: a number does not fit.
@@ -33,7 +33,7 @@ class Record:
         return sum(self.parts[key][1].join(part) << self.parts[key][0] for key, part in items)
 
     def of(self, payload: int):
-        """What `join` took, as numbers, and dictionaries by field name or index."""
+        """Unpack an integer into numbers, and dictionaries by field name or index."""
         if self.parts is None:
             return int(payload) - (int(payload) >> self.width - 1 << self.width if self.signed else 0)
         return {key: part.of(payload >> offset & (1 << part.width) - 1) for key, (offset, part) in self.parts.items()}

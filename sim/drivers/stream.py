@@ -26,8 +26,10 @@ async def reset(dut, *, cycles: int = 2) -> None:
 
 
 class Port:
-    """The wires of one stream. They are read and written just after a rising edge: a read then sees what a flip-flop
-    at that edge sees."""
+    """The wires of one stream.
+
+    They are read and written just after a rising edge: a read then sees what a flip-flop at that edge sees.
+    """
 
     def __init__(self, dut, name: str, seed: int, stall: float):
         self.name, self.stall = name, stall
@@ -41,13 +43,13 @@ class Port:
 class Source(Port):
     """Feed the input stream `name` of `dut`.
 
-    While nothing is valid the payload is noise, so that a unit that looks at it then is found out.
+    While nothing is valid the payload is noise, so that a unit that uses an invalid payload fails its test.
 
     Args:
         dut:   Handle of the top.
         name:  Name of the stream, such as "i".
-        seed:  Of the stalls; streams of one seed stall independently.
-        stall: Probability that an edge brings nothing although something is queued.
+        seed:  Seed of the stalls; streams with the same seed stall independently.
+        stall: Probability of a cycle in which `valid` is low although a payload is queued.
     """
 
     def __init__(self, dut, name: str, *, seed: int = 0, stall: float = 0.0):
@@ -59,13 +61,13 @@ class Source(Port):
         self.task = cocotb.start_soon(self._run())
 
     def put(self, *payloads: int) -> None:
-        """Queue payloads; returns at once."""
+        """Queue payloads and return at once."""
         self.queue.extend(payloads)
         if self.queue:
             self.filled.set()
 
     async def drain(self) -> None:
-        """Wait until everything queued has been taken."""
+        """Wait until all queued payloads have been taken."""
         while self.queue:
             self.emptied.clear()
             await self.emptied.wait()
@@ -95,8 +97,16 @@ class Source(Port):
 
 
 class Sink(Port):
-    """Take what the output stream `name` of `dut` brings, and fail the test when `valid` drops or the payload changes
-    before it is taken. Arguments as for `Source`."""
+    """Take payloads from the output stream `name` of `dut`.
+
+    The test fails when `valid` drops or the payload changes before it is taken.
+
+    Args:
+        dut:   Handle of the top.
+        name:  Name of the stream, such as "o".
+        seed:  Seed of the stalls; streams with the same seed stall independently.
+        stall: Probability of a cycle in which `ready` is low.
+    """
 
     def __init__(self, dut, name: str, *, seed: int = 0, stall: float = 0.0):
         super().__init__(dut, name, seed, stall)
@@ -106,14 +116,14 @@ class Sink(Port):
         self.task = cocotb.start_soon(self._run())
 
     async def get(self) -> int:
-        """The next payload."""
+        """Wait for the next payload."""
         while not self.queue:
             self.filled.clear()
             await self.filled.wait()
         return self.queue.popleft()
 
     async def receive(self, count: int) -> list[int]:
-        """The next `count` payloads."""
+        """Wait for the next `count` payloads."""
         return [await self.get() for _ in range(count)]
 
     async def _run(self) -> None:
@@ -136,32 +146,32 @@ class Sink(Port):
 
 
 def pack(shape, values) -> list[int]:
-    """Payloads of `shape` as integers.
+    """Pack values into payloads of `shape`.
 
     Args:
         shape:  Shape or layout of one payload.
-        values: int[n, ...] for a scalar or an array of scalars, a dictionary of such for a struct.
+        values: int[n, ...] for a scalar or an array of scalars, a dictionary of such arrays for a struct.
 
     Returns:
-        n integers, lowest field in the low bits.
+        n integers, with the first field in the lowest bits.
     """
     return [int.from_bytes(row.tobytes(), "little") for row in pack_rows(shape, values)]
 
 
 def pack_rows(shape, values) -> np.ndarray:
-    """As `pack`, with bytes uint8[n, ...] for integers."""
+    """Pack values as `pack` does, into uint8[n, bytes of a payload] instead of integers."""
     return np.packbits(_bits(shape, values), axis=1, bitorder="little")
 
 
 def unpack(shape, payloads: list[int]):
-    """The values that `pack` takes: int64 arrays, Python integers where a field is wider than 63 bits."""
+    """Unpack payloads into the values that `pack` takes: int64 arrays, or Python integers beyond 63 bits."""
     size = (Shape.cast(shape).width + 7) // 8
     raw = b"".join(int(payload).to_bytes(size, "little") for payload in payloads)
     return unpack_rows(shape, np.frombuffer(raw, np.uint8).reshape(len(payloads), size))
 
 
 def unpack_rows(shape, rows: np.ndarray):
-    """As `unpack`, of bytes uint8[n, ...]."""
+    """Unpack as `unpack` does, from uint8[n, bytes of a payload] instead of integers."""
     return _values(shape, np.unpackbits(rows, axis=1, bitorder="little")[:, :Shape.cast(shape).width])
 
 
@@ -173,7 +183,7 @@ def _layout(shape) -> data.Layout | None:
 
 
 def _map(function, values):
-    """`function` on every array of nested dictionaries."""
+    """Apply `function` to every array of nested dictionaries."""
     if isinstance(values, dict):
         return {key: _map(function, value) for key, value in values.items()}
     return function(np.asarray(values))

@@ -1,4 +1,4 @@
-"""Testbench of hw.host.axi_streams around the lazy update: golden's tensors by cocotbext-axi."""
+"""Testbench of hw.host.axi_streams around the lazy update, driven by cocotbext-axi and compared with golden."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from concord.hw.lazy.exponent_search import COUNTS, pass_answer
 from concord.hw.lazy.lazy_update import lazy_block, lazy_elements, lazy_parameters
 from concord.sim.drivers.axi_stream import pauses
 from concord.sim.drivers.stream import start
-from concord.sim.stimulus.lazy_passes import draw
+from concord.sim.stimulus.lazy_passes import random_pass
 from concord.spec.training import E_MIN, LazyFormat
 
 FMT = LazyFormat(**json.loads(os.environ["FORMAT"]))
@@ -19,7 +19,7 @@ LANES = int(os.environ["LANES"])
 
 
 def to_bytes(shape, transfers: list[dict]) -> bytes:
-    """The tdata of transfers; what is above a field is noise that nobody may look at."""
+    """The bytes of tdata for transfers. Padding bits above a field are noise, which the unit must ignore."""
     packed = bytearray()
     for values in transfers:
         for field in fields(shape):
@@ -30,7 +30,7 @@ def to_bytes(shape, transfers: list[dict]) -> bytes:
 
 
 def from_bytes(shape, raw: bytes) -> list[dict]:
-    """The values of transfers, by the names of their fields."""
+    """Unpack bytes of tdata into transfers: dictionaries of values by field name."""
     names = fields(shape)
     size = sum(field.bytes for field in names)
     return [{field.name: int.from_bytes(raw[at + field.offset // 8:][:field.bytes], "little", signed=field.signed)
@@ -38,7 +38,7 @@ def from_bytes(shape, raw: bytes) -> list[dict]:
 
 
 def words(**arrays) -> list[dict]:
-    """Elements of arrays as transfers, with zeros behind the last."""
+    """Cut arrays into transfers of LANES elements, padded with zeros after the last element."""
     padded = {name: np.pad(values, (0, -len(values) % LANES)).reshape(-1, LANES) for name, values in arrays.items()}
     return [{f"{name}[{k}]": value for name, row in zip(padded, rows, strict=True) for k, value in enumerate(row)}
             for rows in zip(*padded.values(), strict=True)]
@@ -47,7 +47,7 @@ def words(**arrays) -> list[dict]:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def matches_golden(dut, stall):
-    """Tensors as packets, and a byte for each part of an answer."""
+    """Tensors go in as packets; each part of an answer comes out in bytes of its own."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     ends = {}
     for seed, (kind, name) in enumerate(((AxiStreamSource, "s_axis_block"), (AxiStreamSource, "s_axis_i"),
@@ -58,7 +58,7 @@ async def matches_golden(dut, stall):
             ends[name].set_pause_generator(pauses(seed, stall))
     dut.clear.value = 0
     await start(dut)
-    passes = [draw(rng, FMT, int(rng.integers(1, 5 * LANES))) for _ in range(100)]
+    passes = [random_pass(rng, FMT, int(rng.integers(1, 5 * LANES))) for _ in range(100)]
     for given in passes:
         head = {"exponent": given.old.exponent - E_MIN, "update_exponent": given.update_exponent - E_MIN,
                 "change": given.change}

@@ -21,7 +21,7 @@ CONSTANTS = {
 
 
 class Bench:
-    """The unit with a bus master in front and counters behind, which are not always ready."""
+    """The unit between a bus master and a model of the counters, both with random pauses."""
 
     def __init__(self, dut, stall: float):
         self.dut, self.stall, self.random = dut, stall, random.Random(cocotb.RANDOM_SEED)
@@ -43,13 +43,13 @@ class Bench:
         cocotb.start_soon(self._watch())
 
     async def read(self, address: int) -> int:
-        """The register at `address`, with an OKAY."""
+        """Read the register at `address`; the response must be OKAY."""
         done = await self.host.read(address, 4)
         assert done.resp == AxiResp.OKAY
         return int.from_bytes(done.data, "little")
 
     async def write(self, address: int, data: bytes):
-        """Write bytes, which must be answered with an OKAY."""
+        """Write bytes at `address`; the response must be OKAY."""
         done = await self.host.write(address, data)
         assert done.resp == AxiResp.OKAY
         await RisingEdge(self.dut.clk)
@@ -73,7 +73,7 @@ class Bench:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def registers(dut, stall):
-    """Every address reads what the definition says, unknown ones 0."""
+    """Every address reads as spec.registers says; addresses without a register read 0."""
     bench = Bench(dut, stall)
     await bench.start()
     state = {Register.STATUS: 0x2A, Register.ERROR: 9, Register.ERROR_ADDRESS: 0x1BEEF}
@@ -108,7 +108,7 @@ async def commands(dut, stall):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def reads_beside_writes(dut):
-    """Both directions run at once."""
+    """Reads and writes run at the same time."""
     bench = Bench(dut, 0.3)
     await bench.start()
     reads = [cocotb.start_soon(bench.read(Register.COUNTERS + 4 * k)) for k in range(len(Counter))]
@@ -121,7 +121,7 @@ async def reads_beside_writes(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def strobes(dut):
-    """A command whose byte is not strobed is none, whatever is on the wires."""
+    """A command byte whose write strobe is low is ignored, whatever its data wires hold."""
     await start(dut)
     bus = AxiLiteBus.from_prefix(dut, "s_axil")
     dut.s_axil_bready.value = 1

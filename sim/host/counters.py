@@ -14,13 +14,13 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 MAXIMA = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)
 LARGEST = (1 << 32) - 1
-#: Bits by which each counter may grow: most by one, some by much, and some that saturate within a test.
+#: Bits of each counter's increment: one for most, many for some, and so many for a few that they saturate in a test.
 WIDTHS = {counter: 8 if counter in MAXIMA else 24 if counter % 11 == 5 else 1 + 5 * (counter % 7 == 2)
           for counter in Counter}
 
 
 class Bench:
-    """The unit, fed with random increments and asked at random; totals in Python beside it."""
+    """The unit with random increments and random reads, and the totals in Python beside it."""
 
     def __init__(self, dut):
         self.dut, self.random = dut, random.Random(cocotb.RANDOM_SEED)
@@ -30,7 +30,7 @@ class Bench:
         dut.add.value = dut.clear.value = dut.counter__valid.value = 0
 
     async def cycle(self, *, rate: float, read: float, clear: float = 0.0):
-        """One cycle: check what the last one asked for, then drive the next."""
+        """Check the answer to the read of the last cycle, then drive the next cycle."""
         dut = self.dut
         await RisingEdge(dut.clk)
         if self.asked is not None:
@@ -57,7 +57,7 @@ class Bench:
             self.totals[counter] = 0 if cleared else grown
 
     def _increment(self, counter, rate):
-        """The most in every cycle at rate 1: what fronts must be wide enough for."""
+        """A random increment; at rate 1 the largest, for which the counters at the inputs must be wide enough."""
         most = (1 << WIDTHS[counter]) - 1
         return most if rate == 1.0 else self.random.choice((most, 1, self.random.randint(0, most)))
 
@@ -71,7 +71,7 @@ class Bench:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(rate=[0.05, 1.0], read=[0.02, 1.0])
 async def exact_at_any_moment(dut, rate, read):
-    """A read brings everything before it, however busy the counters and the reader are; large ones saturate."""
+    """A read returns the total of all earlier increments, at any load; large counters saturate."""
     bench = Bench(dut)
     await start(dut)
     for _ in range(3000):
@@ -82,7 +82,7 @@ async def exact_at_any_moment(dut, rate, read):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def clears(dut):
-    """After a clear, and in the middle of the last one, counting begins at 0."""
+    """Counting begins at 0 after a clear, also when a second clear comes while the first is running."""
     bench = Bench(dut)
     await start(dut)
     for _ in range(6000):

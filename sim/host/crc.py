@@ -15,7 +15,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 @cocotb.test()
 async def matches_zlib(dut):
-    """Sequences of units, with gaps."""
+    """Random sequences of message units, with idle cycles in between."""
     rng = random.Random(cocotb.RANDOM_SEED)
     await start(dut)
     edge = RisingEdge(dut.clk)

@@ -1,4 +1,4 @@
-"""Testbench of hw.host.host_read: the words that a READ asks for, with what the message processor must know."""
+"""Testbench of hw.host.host_read: the words that a READ asks for, with their place in the answer."""
 
 import os
 import random
@@ -24,7 +24,7 @@ READ, REPLY = Record(message_payloads.Read), Record(message_payloads.reply(CONFI
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def answers(dut, stall):
-    """Reads of any length from any address, whole memories and none at all among them."""
+    """Reads of any length from any address, from no word to a whole memory."""
     chance, seed = random.Random(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
     source, sink = Source(dut, "i", seed=seed, stall=stall), Sink(dut, "o", seed=seed, stall=stall)
     vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)

@@ -17,7 +17,7 @@ OUTS = ("net", "write", "program", "bias", "packed", "update", "read")
 
 
 class Bench:
-    """The unit with a host in front, and sinks and a count of errors behind."""
+    """The unit with a host at its input, sinks at its outputs, and a counter of its errors."""
 
     def __init__(self, dut, stall: float = 0.0):
         self.dut, self.errors = dut, 0
@@ -35,7 +35,7 @@ class Bench:
         cocotb.start_soon(self._count_errors())
 
     async def send(self, *packets: bytes):
-        """Send packets and wait until nothing moves any more."""
+        """Send packets, and wait until every item has been taken."""
         for data in packets:
             await self.host.send(data)
         await self.host.wait()
@@ -50,7 +50,7 @@ class Bench:
             quiet = 0 if busy else quiet + 1
 
     def taken(self) -> dict[str, list[int]]:
-        """What has come out since the last call."""
+        """The items of each output stream since the last call."""
         outs = {name: list(sink.queue) for name, sink in self.sinks.items()}
         for sink in self.sinks.values():
             sink.queue.clear()
@@ -63,7 +63,7 @@ class Bench:
 
 
 def joined(packets) -> dict[str, list[int]]:
-    """Items of several messages."""
+    """The items of several messages, joined for each output stream."""
     each = [items(CONFIG, data) for data in packets]
     return {name: [item for outs in each for item in outs[name]] for name in OUTS}
 
@@ -84,7 +84,7 @@ async def every_kind(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def every_fault(dut, stall):
-    """A malformed message raises one error, brings what golden says, and leaves the next one whole."""
+    """A malformed message raises one error and gives the items that golden gives; the next message is intact."""
     bench = Bench(dut, stall)
     await bench.start()
     for name, data in (case for _ in range(4) for case in malformed(CONFIG, bench.rng).items()):
@@ -97,7 +97,7 @@ async def every_fault(dut, stall):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def one_unit_a_cycle(dut):
-    """Payloads have no bubbles."""
+    """The unit takes one message unit in every cycle of a payload."""
     bench = Bench(dut)
     await bench.start()
     data = pack(CONFIG, message(CONFIG, bench.rng, MessageKind.INPUT, most=400))
@@ -112,7 +112,7 @@ async def one_unit_a_cycle(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def waits_for_the_machine(dut):
-    """While a program runs, INPUT passes and other kinds wait; a fault is told at once."""
+    """While a program runs, INPUT messages pass and other kinds wait; a malformed message is reported at once."""
     bench = Bench(dut)
     await bench.start()
     dut.idle.value = 0
@@ -132,7 +132,7 @@ async def waits_for_the_machine(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def a_read_holds_the_next_message(dut):
-    """The message behind a READ waits until it has been taken."""
+    """The message after a READ waits until the READ has been taken."""
     bench = Bench(dut)
     await bench.start()
     bench.sinks["read"].stall = 1.0
@@ -151,7 +151,7 @@ async def a_read_holds_the_next_message(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def reset_between_any_two_units(dut):
-    """A reset discards the message under way, without an error, and the next one is whole."""
+    """A reset discards a partly received message without an error; the next message is intact."""
     bench = Bench(dut)
     await bench.start()
     for cycles in range(1, 60):

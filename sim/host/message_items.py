@@ -19,7 +19,7 @@ KINDS = tuple(kind for kind in to_machine(CONFIG) if kind != MessageKind.READ)
 
 
 class Bench:
-    """The unit with a message's payload in front and memories behind."""
+    """The unit with the payload of a message at its input and sinks in place of the memories."""
 
     def __init__(self, dut, stall: float):
         self.dut, self.edge = dut, RisingEdge(dut.clk)
@@ -28,7 +28,7 @@ class Bench:
         dut.start.value = dut.restart.value = dut.reset.value = 0
 
     async def begin(self, packet: Message) -> None:
-        """Hand over a header, once no item waits."""
+        """Wait until no item is left, then give the unit the header of a message."""
         while self.dut.waiting.value:
             await self.edge
         self.dut.header.value = HEADER.join({
@@ -39,7 +39,7 @@ class Bench:
         self.dut.start.value = 0
 
     async def payload(self, units: list[int]) -> list[bool]:
-        """Send units; whether `last` was high at each that was taken."""
+        """Send message units, and return for each whether `last` was high when it was taken."""
         marks, watch = [], cocotb.start_soon(self._watch())
         await self.source.send(*units)
         watch.cancel()
@@ -55,7 +55,7 @@ class Bench:
                 self.seen.append(bool(self.dut.last.value))
 
     async def taken(self) -> dict[str, list[int]]:
-        """What has come out, once nothing waits."""
+        """Wait until no item is left, then return the items of each output stream."""
         quiet = 0
         while quiet < 4:
             await self.edge
@@ -67,7 +67,7 @@ class Bench:
 
 
 def units(packet: Message) -> list[int]:
-    """The payload of a message, unit by unit."""
+    """The payload of a message, cut into message units."""
     return np.frombuffer(packet.payload, "<u4").tolist()
 
 
@@ -88,7 +88,7 @@ async def every_kind(dut, stall):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def a_broken_payload_leaves_nothing(dut):
-    """After `restart` in the middle of an item, or a reset, the next payload is whole."""
+    """After a `restart` or a reset in the middle of an item, the next payload is intact."""
     rng, bench = np.random.default_rng(cocotb.RANDOM_SEED), Bench(dut, 0.2)
     await start(dut)
     for number, kind in enumerate(rng.permutation(np.repeat(KINDS, 6))):

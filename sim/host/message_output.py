@@ -18,7 +18,7 @@ CONFIG = preset(os.environ.get("CONFIG", "tiny"))
 
 
 class Bench:
-    """The unit with queues of words in front and a host behind."""
+    """The unit with queues of words at its inputs and a host at its output."""
 
     def __init__(self, dut, stall: float = 0.0):
         self.dut, self.stall = dut, stall
@@ -27,13 +27,13 @@ class Bench:
         dut.reset.value = 0
 
     def attach(self):
-        """Put new sources in front."""
+        """Connect new sources to the inputs."""
         self.net = Source(self.dut, "net", seed=cocotb.RANDOM_SEED, stall=self.stall)
         self.reply = Source(self.dut, "reply", seed=cocotb.RANDOM_SEED, stall=self.stall)
         self.updated = Source(self.dut, "updated", seed=cocotb.RANDOM_SEED, stall=self.stall)
 
     def detach(self):
-        """Make the sources forget what they hold, as queues do in a reset."""
+        """Drop what the sources hold, as queues do in a reset."""
         for source in (self.net, self.reply, self.updated):
             source.task.cancel()
             source.valid.value = 0
@@ -46,11 +46,11 @@ class Bench:
         cocotb.start_soon(monitor(self.dut, "m_axis"))
 
     async def receive(self) -> bytes:
-        """The next packet, trailing bytes of the bus included."""
+        """The next packet, with the padding bytes of its last beat."""
         return bytes((await self.host.recv(compact=False)).tdata)
 
     def output(self) -> bytes:
-        """Queue the words of one OUTPUT message; returns its bytes."""
+        """Queue the words of one OUTPUT message, and return the bytes expected."""
         words = self.words()
         left = np.arange(len(words), 0, -1)
         self.net.put(*pack(message_payloads.output(CONFIG), {"word": words, "remaining": left}))
@@ -58,7 +58,7 @@ class Bench:
             kind=MessageKind.OUTPUT, count=len(words), payload=words.astype("<u2").tobytes()))
 
     def answer(self) -> bytes:
-        """Queue the words that answer a READ; returns the bytes of the answer."""
+        """Queue the words that answer a READ, and return the bytes expected."""
         words, address, memory = self.words(), int(self.rng.integers(1 << 16)), int(self.rng.choice(VRFS))
         left = np.arange(len(words), 0, -1)
         self.reply.put(*pack(message_payloads.reply(CONFIG), {
@@ -68,7 +68,7 @@ class Bench:
                                              payload=words.astype("<u2").tobytes()))
 
     def parameters(self) -> bytes:
-        """Queue the words of an UPDATED; returns its bytes."""
+        """Queue the words of an UPDATED message, and return the bytes expected."""
         words, address = self.words(), int(self.rng.integers(1 << 16))
         left = np.arange(len(words), 0, -1)
         self.updated.put(*pack(message_payloads.updated(CONFIG), {
@@ -84,7 +84,7 @@ class Bench:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def every_kind(dut, stall):
-    """Messages of each source arrive whole and in order, whatever the others do."""
+    """Messages of each source arrive whole and in order, at any activity of the other sources."""
     bench = Bench(dut, stall)
     await bench.start()
     waiting = {MessageKind.OUTPUT: [bench.output() for _ in range(100)],
@@ -100,7 +100,7 @@ async def every_kind(dut, stall):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def one_unit_a_cycle(dut):
-    """Messages have no bubbles but those that the unit names."""
+    """Messages leave without idle cycles, apart from those that the unit documents."""
     bench = Bench(dut)
     await bench.start()
     sent = [bench.output() for _ in range(50)]
@@ -128,7 +128,7 @@ async def busy_until_taken(dut):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def reset_at_any_time(dut, stall):
-    """A reset ends the message under way so that the host finds it damaged; the next one is whole."""
+    """A reset cuts the message under way, so that its CRC is wrong; the next message is intact."""
     bench = Bench(dut, stall)
     await bench.start()
     for cycles in range(1, 80):

@@ -12,7 +12,7 @@ from concord.hw.lazy.exponent_search import COUNTS, pass_answer
 from concord.hw.lazy.lazy_update import lazy_block, lazy_elements, lazy_parameters
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.stream import Sink, Source, pack, reset, start, unpack
-from concord.sim.stimulus.lazy_passes import Given, again, bins, draw, overflowing
+from concord.sim.stimulus.lazy_passes import Given, again, bins, overflowing, random_pass
 from concord.spec.training import E_MIN, LazyFormat
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -29,7 +29,7 @@ TOTALS = (*COUNTS, "changes")
 
 
 class Bench:
-    """The unit with its streams, and golden beside it."""
+    """The unit with its streams, and the totals that golden expects."""
 
     def __init__(self, dut, *, stall: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)):
         self.dut, seed = dut, cocotb.RANDOM_SEED
@@ -42,7 +42,7 @@ class Bench:
         cocotb.start_soon(self._watch())
 
     async def _watch(self):
-        """An answer comes behind the last word of its pass."""
+        """Fail if an answer comes before the last word of its pass."""
         dut, last, waiting = self.dut, lazy_parameters(FMT, LANES).size - 1, 0
         while True:
             await RisingEdge(dut.clk)
@@ -51,17 +51,17 @@ class Bench:
             waiting -= int(dut.answer__valid.value and dut.answer__ready.value)
 
     def stop(self):
-        """Let go of the wires."""
+        """Stop driving the wires."""
         for port in (self.block, self.i, self.o, self.answer):
             port.task.cancel()
 
     def send(self, passes: list[Given]):
-        """Queue passes."""
+        """Queue the words of passes."""
         self.block.put(*headers(passes))
         self.i.put(*(word for given in passes for word in elements(given)))
 
     async def check(self, passes: list[Given], golden: list[Pass]):
-        """Receive passes, and compare."""
+        """Receive the results of passes and compare them with golden."""
         for given, want in zip(passes, golden, strict=True):
             size = len(given.update)
             count = -(-size // LANES)
@@ -78,13 +78,13 @@ class Bench:
                 assert_equal(f"answer {name}", told[name][0], getattr(want, name), elements=size, **header)
 
     def totals(self) -> dict[str, int]:
-        """What the unit has added up."""
+        """The totals that the unit has counted."""
         value = int(self.dut.totals.value)
         return {name: value >> 32 * place & 0xFFFFFFFF for place, name in enumerate(TOTALS)}
 
 
 def headers(passes: list[Given]) -> list[int]:
-    """One transfer for each pass."""
+    """Payloads of the header stream, one for each pass."""
     return pack(lazy_block(FMT), {
         "exponent": [given.old.exponent - E_MIN for given in passes],
         "update_exponent": [given.update_exponent - E_MIN for given in passes],
@@ -92,7 +92,7 @@ def headers(passes: list[Given]) -> list[int]:
 
 
 def elements(given: Given) -> list[int]:
-    """The words of a tensor."""
+    """Payloads of the element stream: the words of a tensor."""
     def words(values):
         return np.pad(values, (0, -len(values) % LANES)).reshape(-1, LANES)
 
@@ -105,11 +105,11 @@ def elements(given: Given) -> list[int]:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[(0.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.6, 0.6), (0.0, 0.3, 0.3, 0.9)])
 async def matches_golden(dut, stall):
-    """Tensors of all kinds, in as many passes as golden asks for, and totals of those that stand."""
+    """Tensors of all kinds in as many passes as golden asks for; totals count only the last pass of a tensor."""
     bench, rng = Bench(dut, stall=stall), np.random.default_rng(cocotb.RANDOM_SEED)
     await bench.start()
     met, totals = Counter(), dict.fromkeys(TOTALS, 0)
-    passes = [draw(rng, FMT, int(rng.integers(1, 6 * LANES + 1))) for _ in range(400)]
+    passes = [random_pass(rng, FMT, int(rng.integers(1, 6 * LANES + 1))) for _ in range(400)]
     while passes:
         golden = [given.golden for given in passes]
         bench.send(passes)
@@ -132,7 +132,7 @@ async def matches_golden(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(long=[False, True])
 async def takes_and_gives_a_word_every_cycle(dut, long):
-    """Tensors in a row leave no bubble: short ones that stay in range, longer ones whose every pass is searched."""
+    """Tensors in a row leave no idle cycle: short ones without, longer ones with an exponent search in each pass."""
     rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 40
     size = LANES * (SEARCH if long else 4)
     passes = [overflowing(rng, FMT, size) if long else still(rng, size) for _ in range(count)]
@@ -148,13 +148,13 @@ async def takes_and_gives_a_word_every_cycle(dut, long):
 
 
 def still(rng, size: int) -> Given:
-    """A pass that changes little."""
+    """A pass whose update is so small that the exponent stays."""
     old = Parameters(rng.integers(FMT.lowest + 1, FMT.highest, size), np.zeros(size, int), 0, FMT)
     return Given(old, np.zeros(size, int), 0)
 
 
 async def moments(dut, words: int):
-    """The cycles in which words are taken and given, until `words` of them have come out."""
+    """The cycles in which words are taken and in which they come out, until `words` have come out."""
     taken, given = [], []
     for cycle in range(10 * words + 100):
         await RisingEdge(dut.clk)
@@ -167,17 +167,17 @@ async def moments(dut, words: int):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def reset_within_a_pass(dut):
-    """A reset drops what is inside, and the next pass is whole."""
+    """A reset drops the pass under way; the next pass is intact."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     await start(dut)
     for cycles in range(5, 60, 7):
         bench = Bench(dut)
-        bench.send([draw(rng, FMT, 8 * LANES) for _ in range(4)])
+        bench.send([random_pass(rng, FMT, 8 * LANES) for _ in range(4)])
         await ClockCycles(dut.clk, cycles)
         bench.stop()
         await reset(dut)
         bench = Bench(dut)
-        passes = [draw(rng, FMT, 3 * LANES) for _ in range(3)]
+        passes = [random_pass(rng, FMT, 3 * LANES) for _ in range(3)]
         bench.send(passes)
         await bench.check(passes, [given.golden for given in passes])
         bench.stop()

@@ -23,7 +23,7 @@ SUM_BITS, LANES, LATENCY = (int(os.environ[name]) for name in ("SUM_BITS", "LANE
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One pass of a tensor; `exponent` where it converts."""
+    """One pass over a tensor: it measures, or it converts under `exponent`."""
 
     sums: np.ndarray
     lsb: int
@@ -36,8 +36,8 @@ class Given:
         return np.pad(self.sums, (0, -len(self.sums) % LANES)).reshape(-1, LANES)
 
 
-def draw(rng, size: int) -> list[Given]:
-    """A tensor of any kind, to be measured and then converted, mostly under its own exponent."""
+def random_tensor(rng, size: int) -> list[Given]:
+    """Make a random tensor: a pass that measures it, and one that converts it, mostly under the measured exponent."""
     top = 1 << SUM_BITS - 1
     anything = rng.integers(-top + 1, top, size)
     powers = rng.choice([-1, 1], size) << rng.integers(0, SUM_BITS - 1, size)
@@ -56,7 +56,7 @@ def draw(rng, size: int) -> list[Given]:
 
 
 def bins(given: Given) -> dict[str, bool]:
-    """What a pass is an example of."""
+    """The bins of functional coverage, and whether the pass hits each."""
     largest, bits = int(np.abs(given.sums).max()), WIDTHS[given.code]
     own = measure(given.sums, given.lsb).item()
     if given.exponent is None:
@@ -79,7 +79,7 @@ class Bench:
             side(dut, name, seed=cocotb.RANDOM_SEED, stall=p) for side, name, p in sides)
 
     def send(self, passes: list[Given]):
-        """Queue passes."""
+        """Queue the words of passes."""
         self.block.put(*pack(block_order(), {
             "lsb": [given.lsb for given in passes], "bits": [given.code for given in passes],
             "convert": [given.exponent is not None for given in passes],
@@ -90,7 +90,7 @@ class Bench:
             self.i.put(*pack(block_sums(SUM_BITS, LANES), beats))
 
     async def check(self, passes: list[Given]):
-        """Receive what passes give, and compare."""
+        """Receive the results of passes and compare them with golden."""
         for given in passes:
             if given.exponent is None:
                 exponent = await self.measured.get()
@@ -111,7 +111,7 @@ async def matches_golden(dut, stall):
     """Tensors of all kinds, measured and converted."""
     bench, rng = Bench(dut, stall=stall), np.random.default_rng(cocotb.RANDOM_SEED)
     await start(dut)
-    passes = [given for _ in range(500) for given in draw(rng, int(rng.integers(1, 5 * LANES + 1)))]
+    passes = [given for _ in range(500) for given in random_tensor(rng, int(rng.integers(1, 5 * LANES + 1)))]
     bench.send(passes)
     await bench.check(passes)
     missing = {name for given in passes for name in bins(given)}
@@ -122,10 +122,10 @@ async def matches_golden(dut, stall):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(convert=[False, True])
 async def takes_and_gives_a_word_every_cycle(dut, convert):
-    """Tensors in a row leave no bubble, however short."""
+    """Tensors in a row leave no idle cycle, even tensors of one word."""
     rng, bench = np.random.default_rng(cocotb.RANDOM_SEED), Bench(dut)
     await start(dut)
-    passes = [draw(rng, LANES)[convert] for _ in range(100)]
+    passes = [random_tensor(rng, LANES)[convert] for _ in range(100)]
     bench.send(passes)
     checking, count = cocotb.start_soon(bench.check(passes)), sum(len(given.sum_words) for given in passes)
     taken, given = [], []

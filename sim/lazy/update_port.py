@@ -22,7 +22,7 @@ EVENTS = Record(UpdatePort(CONFIG).events.shape())
 
 
 def blocks(rng, count: int):
-    """UPDATE messages of tensors of all sizes, some to another exponent."""
+    """UPDATE messages of tensors of all sizes; some ask for a change of the exponent."""
     for _ in range(count):
         size = int(rng.integers(1, 6 * CONFIG.mfu_lanes))
         old = Parameters(rng.integers(-128, 128, size) >> rng.integers(0, 8), rng.integers(-(1 << 14), 1 << 14, size),
@@ -34,7 +34,7 @@ def blocks(rng, count: int):
 
 
 def items(message) -> list[int]:
-    """What message processing hands on."""
+    """The items that `hw.host.message_input` makes of a message."""
     words = words_of(CONFIG, message).reshape(-1, 4, CONFIG.mfu_lanes)
     count = len(words)
     return pack(message_payloads.update(CONFIG), {
@@ -45,7 +45,7 @@ def items(message) -> list[int]:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def matches_golden(dut, stall):
-    """Words, and the events of passes that stand."""
+    """The UPDATED words, and the events of each tensor's last pass, are golden's."""
     rng, seed = np.random.default_rng(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
     source, sink = Source(dut, "i", seed=seed, stall=stall), Sink(dut, "o", seed=seed, stall=stall)
     await start(dut)

@@ -1,4 +1,4 @@
-"""Testbench of hw.lib.queue: first in, first out, as many as promised."""
+"""Testbench of hw.lib.queue: first in, first out, with the promised depth."""
 
 import os
 import random
@@ -17,7 +17,7 @@ DEPTH = int(os.environ["DEPTH"])
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[(0.0, 0.0), (0.6, 0.1), (0.1, 0.6), (0.4, 0.4)])
 async def keeps_order(dut, stall):
-    """What goes in comes out, and the level is what lies between; nothing stalls an undisturbed flow."""
+    """Payloads come out in order, `level` counts those inside, and without back-pressure one passes in every cycle."""
     chance, count = random.Random(cocotb.RANDOM_SEED), 500
     i, o = (side(dut, name, seed=cocotb.RANDOM_SEED, stall=p)
             for side, name, p in zip((Source, Sink), "io", stall, strict=True))
@@ -42,7 +42,7 @@ async def keeps_order(dut, stall):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def holds_its_depth(dut):
-    """Without a taker it fills up to the last place, and gives all of it back."""
+    """Under back-pressure it fills up to its depth, and then gives back every payload."""
     i, o = Source(dut, "i"), Sink(dut, "o", stall=1.0)
     await start(dut)
     i.put(*range(DEPTH + 3))

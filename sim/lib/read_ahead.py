@@ -1,4 +1,4 @@
-"""Testbench of hw.lib.read_ahead: words that come a cycle after they were asked for are neither lost nor too many."""
+"""Testbench of hw.lib.read_ahead: requested words, which come a cycle later, are not lost and never exceed the room."""
 
 import os
 import random
@@ -23,7 +23,7 @@ OUT = Record(data.StructLayout({"word": WORD, "tag": TAG}))
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(take=[1.0, 0.5], stall=[0.0, 0.7])
 async def loses_nothing(dut, take, stall):
-    """Words asked for whenever there is room arrive in order with their tags; at most DEPTH are under way."""
+    """Words requested whenever there is room arrive in order with their tags; at most DEPTH are under way."""
     chance, count = random.Random(cocotb.RANDOM_SEED), 500
     sink = Sink(dut, "o", seed=cocotb.RANDOM_SEED, stall=stall)
     dut.take.value = 0
@@ -42,7 +42,7 @@ async def loses_nothing(dut, take, stall):
         if dut.o__valid.value and came is None:
             came = cycles
         coming = chance.getrandbits(WORD)
-        dut.word.value = coming  # noise, where none was asked for
+        dut.word.value = coming  # noise if no word was requested
         if asked:
             wanted.append({"word": coming, "tag": tag})
         under_way += asked - (int(dut.o__valid.value) & int(dut.o__ready.value))

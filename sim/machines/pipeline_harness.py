@@ -1,4 +1,4 @@
-"""Fixed-latency units in volume: one library call streams millions of records through a Verilated unit."""
+"""Harness for units of fixed latency: one library call streams millions of records through a Verilated unit."""
 
 import ctypes
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ extern "C" void stream(const unsigned char* const* in, unsigned char* const* out
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """How Verilator keeps a port: one of the smallest integers that hold it, or 32-bit words beyond 64 bits."""
+    """Verilator's storage of a port: the smallest C++ integer that holds it, or 32-bit words beyond 64 bits."""
 
     name: str
     width: int
@@ -57,7 +57,7 @@ class Port:
         return self.limbs * self.dtype.itemsize
 
     def pack(self, records) -> np.ndarray:
-        """Records as Verilator's words, with the bits beyond the port cleared."""
+        """Convert records to Verilator's storage, with the bits beyond the port's width cleared."""
         records = np.asarray(records)
         if records.ndim == 1 and self.limbs == 1:
             packed = records.astype(self.dtype)[:, None]
@@ -70,13 +70,13 @@ class Port:
         return packed
 
 
-class Lanes:
-    """A Verilated component without handshakes: each cycle takes a record of its inputs, and gives one of its outputs.
+class PipelineHarness:
+    """A Verilated component without handshakes, which takes a record of inputs and gives one of outputs in each cycle.
 
-    Built once per distinct Verilog. Ports are named as Amaranth flattens them (`i__value`).
+    It is built once per distinct Verilog. Ports have the names that Amaranth gives when it flattens them (`i__value`).
 
     Args:
-        dut:  The component. It has a property `latency`, in cycles, and its outputs do not depend on reset.
+        dut:  Component with a property `latency`, in cycles, whose outputs do not depend on reset.
         name: Name of its Verilog module.
     """
 
@@ -91,14 +91,14 @@ class Lanes:
         """Stream one record a cycle.
 
         Args:
-            records: For each input port integers [records], cut to the port's width; or rows [records, elements], whose
-                     bytes fill the port from its low bits.
+            records: For each input port an array. Integers [records] are cut to the port's width; the bytes of rows
+                     [records, elements] fill the port from its low bits.
 
         Returns:
             For each output port unsigned integers [records], or rows of uint32 where it is wider than 64 bits.
 
         Raises:
-            TypeError:  a port is missing, or unknown.
+            TypeError:  an input port is missing or unknown.
             ValueError: ports differ in their number of records.
         """
         names = [port.name for port in self.inputs]
@@ -134,7 +134,7 @@ def shared_library(text: str, name: str, harness: str) -> ctypes.CDLL:
     def make(where):
         (where / f"{name}.v").write_text(text)
         (where / "harness.cpp").write_text(harness)
-        # Several of these libraries live in one process: none may share a symbol with another.
+        # Several of these libraries are loaded into one process, so they must not share symbols.
         flags = "-fPIC -fno-gnu-unique"
         verilate(where, ["--top-module", name, f"{name}.v"], ["-CFLAGS", flags], target="libVtop.a", optimise="-O2")
         include = PACKAGES / "verilator" / "include"

@@ -1,4 +1,4 @@
-"""The same job on golden and on simulated hardware, and the first place where they differ."""
+"""Run the same case on golden and on simulated hardware, and find the first difference."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from concord.spec.memories import MEMORY_NAMES, VRFS, Mem
 from concord.spec.messages import Message, unpack
 from concord.spec.registers import Counter, Status
 
-#: Bits that do not depend on time.
+#: Bits of STATUS that do not depend on time.
 SHOWN = Status.DONE | Status.RUNNING | Status.INVALID_VECTOR | Status.INVALID_MATRIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """What a job leaves behind.
+    """The state of a machine after a case.
 
     Attributes:
-        status:   STATUS, without bits that depend on time.
-        error:    Why the program stopped.
-        address:  Where.
-        outputs:  Messages that it sent.
+        status:   The register STATUS, without bits that depend on time.
+        error:    Error with which the program stopped.
+        address:  Address of the instruction that stopped it.
+        outputs:  Messages that the program sent.
         memories: uint16[depth, M] of each random-access vector memory.
         events:   Event counters.
     """
@@ -42,7 +42,7 @@ def play(case: Case, machine: Machine, *, late: bool = False) -> Outcome:
     """Run `case` on a machine, which is reset first.
 
     Args:
-        late: Send the program's input after its start, not before.
+        late: Whether the program's input is sent after its start instead of before.
     """
     machine.reset()
     machine.clear()
@@ -66,13 +66,13 @@ def play(case: Case, machine: Machine, *, late: bool = False) -> Outcome:
 
 
 def difference(case: Case, golden: Outcome, other: Outcome) -> str | None:
-    """The first difference between two outcomes of `case`, as a sentence, or None."""
+    """A sentence about the first difference between two outcomes of `case`, or None if they are equal."""
     return (_state(golden, other) or _outputs(case, golden.outputs, other.outputs)
             or _memories(golden.memories, other.memories) or _events(golden.events, other.events))
 
 
 def compare(case: Case, machine: Machine, *, late: bool = False) -> str | None:
-    """How `machine` differs from golden in what `case` leaves behind, as a sentence, or None."""
+    """Run `case` on golden and on `machine`: a sentence about the first difference, or None if there is none."""
     return difference(case, play(case, GoldenMachine(case.config), late=late), play(case, machine, late=late))
 
 

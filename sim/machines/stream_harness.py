@@ -1,4 +1,4 @@
-"""Streaming units in volume: one library call moves millions of transfers through a Verilated unit."""
+"""Harness for units with streams: one library call moves millions of transfers through a Verilated unit."""
 
 import ctypes
 from functools import cached_property
@@ -70,17 +70,17 @@ SAMPLE_OUTPUT = """\
 """
 
 
-class Transfers:
-    """A Verilated component whose ports are streams; others hold their first values.
+class StreamHarness:
+    """A Verilated component whose ports are streams; input ports that are no streams keep their initial values.
 
-    Built once per distinct Verilog.
+    It is built once per distinct Verilog.
 
     Args:
-        dut:  The component.
+        dut:  Component with streams.
         name: Name of its Verilog module.
 
     Attributes:
-        cycles: That the last call took.
+        cycles: Number of clock cycles of the last call.
     """
 
     def __init__(self, dut: Component, name: str):
@@ -93,18 +93,18 @@ class Transfers:
                 (self.inputs if member.flow == In else self.outputs).append(port)
 
     def __call__(self, wanted: dict[str, int], *, pause: float = 0.0, **brought) -> dict:
-        """Move transfers.
+        """Move transfers through all streams.
 
         Args:
-            wanted:  How many are to be taken from each output stream.
+            wanted:  Number of transfers to take from each output stream, by the name of the stream.
             pause:   Share of cycles in which a stream pauses.
-            brought: For each input stream, values as `sim.drivers.stream.pack` takes them.
+            brought: Values for each input stream, in the form that `sim.drivers.stream.pack` takes.
 
         Returns:
-            For each output stream, values as `sim.drivers.stream.unpack` returns them.
+            Values of each output stream by name, in the form that `sim.drivers.stream.unpack` returns.
 
         Raises:
-            RuntimeError: the component stops before all has moved.
+            RuntimeError: the component stalls before all transfers have moved.
         """
         rows = [pack_rows(self.shapes[port.name], brought[port.name]) for port in self.inputs]
         driven = [port.pack(row) for port, row in zip(self.inputs, rows, strict=True)]

@@ -1,4 +1,4 @@
-"""Testbench of hw.mfu.activation against golden.mfu.multifunction. LATENCY is the unit's."""
+"""Testbench of hw.mfu.activation against golden.mfu.multifunction. LATENCY is the latency of the unit."""
 
 import os
 
@@ -6,15 +6,15 @@ import cocotb
 import numpy as np
 from concord.golden.mfu.multifunction import stage
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.spec.operations import Stage, codes
 
 
 @cocotb.test()
 async def matches_golden(dut):
-    """Random patterns, the function changing every cycle."""
+    """Random bit patterns; the function changes every cycle."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     a = rng.integers(0, 1 << 16, 30_000, dtype=np.uint16)
     op = rng.choice(codes(Stage.ACT), a.size)
-    got = (await flow(dut, {"a": a, "op": op}, ["o"], int(os.environ["LATENCY"])))["o"]
+    got = (await drive_pipeline(dut, {"a": a, "op": op}, ["o"], int(os.environ["LATENCY"])))["o"]
     assert_equal("o", got, stage(Stage.ACT, op, a), op=(op, Stage.ACT), a=a)

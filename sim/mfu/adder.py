@@ -1,4 +1,4 @@
-"""Testbench of hw.mfu.adder against golden.mfu.multifunction. LATENCY is the unit's."""
+"""Testbench of hw.mfu.adder against golden.mfu.multifunction. LATENCY is the latency of the unit."""
 
 import os
 
@@ -6,7 +6,7 @@ import cocotb
 import numpy as np
 from concord.golden.mfu.multifunction import stage
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.spec.operations import Stage, codes
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -17,11 +17,11 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 @cocotb.test()
 async def matches_golden(dut):
-    """Any patterns, and pairs that nearly cancel, the operation changing every cycle."""
+    """Random bit patterns, and pairs that nearly cancel; the operation changes every cycle."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     a, b = rng.integers(0, 1 << 16, (2, 20_000), dtype=np.uint16)
     near = a ^ rng.choice(np.array([0, 0x8000, 0x8001, 3, 0x400], np.uint16), a.size)
     b = np.where(rng.random(a.size) < 0.5, b, near)
     op = rng.choice(codes(Stage.ADD), a.size)
-    got = (await flow(dut, {"a": a, "b": b, "op": op}, ["o"], int(os.environ["LATENCY"])))["o"]
+    got = (await drive_pipeline(dut, {"a": a, "b": b, "op": op}, ["o"], int(os.environ["LATENCY"])))["o"]
     assert_equal("o", got, stage(Stage.ADD, op, a, b), op=(op, Stage.ADD), a=a, b=b)

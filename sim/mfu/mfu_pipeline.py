@@ -27,13 +27,13 @@ READ = data.ArrayLayout(word(CONFIG), len(OPERANDS))
 
 
 def numbers(rng, count):
-    """Words of any patterns, half of them of numbers near one."""
+    """Words of random bit patterns, half of which are numbers near one."""
     bits = rng.integers(0, 1 << 16, (count, LANES), dtype=np.uint16)
     return np.where(rng.random((count, 1)) < 0.5, bits & 0x8FFF | 0x3000, bits)
 
 
 async def stream(dut, inputs: dict[str, list[int]], memories: list[np.ndarray]) -> list[tuple[int, int]]:
-    """`valid` and `o` of every cycle; `operands` bring the words whose addresses `reads` showed a cycle before."""
+    """Return `valid` and `o` of every cycle; `operands` carries the words that `reads` addressed a cycle before."""
     edge, shown = RisingEdge(dut.clk), []
     for cycle in range(len(inputs["go"]) + LATENCY):
         for name, payloads in inputs.items():
@@ -49,7 +49,7 @@ async def stream(dut, inputs: dict[str, list[int]], memories: list[np.ndarray]) 
 @cocotb.test()
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def matches_golden(dut, rate):
-    """Any words, under operations and taps that change every cycle; a word comes in every cycle, or now and then."""
+    """Random words, operations and taps; a word comes in every cycle, or with random gaps."""
     rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 1200
     memories = [numbers(rng, depth(CONFIG, VRFS[v])) for v in OPERANDS]
     addresses = np.stack([rng.integers(0, len(memory), count) for memory in memories], 1)

@@ -1,6 +1,6 @@
 """Testbench of hw.mfu.multifunction against golden.mfu.multifunction.
 
-CONFIG names the preset, LATENCY and FACTOR_AT are the unit's.
+CONFIG names the preset; LATENCY and FACTOR_AT are the unit's attributes `latency` and `factor_at`.
 """
 
 import os
@@ -11,7 +11,7 @@ from amaranth.lib import data
 from concord.golden.mfu.multifunction import multifunction
 from concord.hw.lib.payloads import Control
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack, unpack
 from concord.spec.config import preset
 from concord.spec.mfu import TAPS, Tap
@@ -28,7 +28,7 @@ BROUGHT = data.ArrayLayout(WORD, TAPS)
 
 @cocotb.test()
 async def matches_golden(dut):
-    """Any words and taps, half of them near one, the control changing every cycle."""
+    """Random words and taps, half of them numbers near one; the control changes every cycle."""
     rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 4000
     value, addend, factor = rng.integers(0, 1 << 16, (3, count, LANES), dtype=np.uint16)
     calm = rng.random(count) < 0.5
@@ -43,8 +43,8 @@ async def matches_golden(dut):
     late[:int(os.environ["FACTOR_AT"])] = 0x5555
     inputs = {"value": pack(WORD, value), "addend": pack(WORD, addend), "factor": pack(WORD, late),
               "tap": pack(BROUGHT, taps), "control": pack(Control, control)}
-    got = await flow(dut, inputs, ["value_out", "tap_out"], int(os.environ["LATENCY"]))
-    done = np.arange(count) < count - int(os.environ["FACTOR_AT"])  # words whose factor came within the stream
+    got = await drive_pipeline(dut, inputs, ["value_out", "tap_out"], int(os.environ["LATENCY"]))
+    done = np.arange(count) < count - int(os.environ["FACTOR_AT"])  # words whose factor came before the stream ended
     given = {"value": value, "addend": addend, "factor": factor}
     given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage} | {"tap": (control["tap"], Tap)}
     assert_equal("value_out", unpack(WORD, got["value_out"]), want, where=done[:, None], **given)

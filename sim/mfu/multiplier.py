@@ -1,4 +1,4 @@
-"""Testbench of hw.mfu.multiplier against golden.mfu.multifunction. LATENCY is the unit's."""
+"""Testbench of hw.mfu.multiplier against golden.mfu.multifunction. LATENCY is the latency of the unit."""
 
 import os
 
@@ -6,7 +6,7 @@ import cocotb
 import numpy as np
 from concord.golden.mfu.multifunction import stage
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.spec.operations import BYPASS, Operation, Stage
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -16,11 +16,11 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 @cocotb.test()
 async def matches_golden(dut):
-    """Any patterns, pairs whose product is near the smallest numbers, and bypasses."""
+    """Random bit patterns, pairs whose product is near the smallest numbers, and bypasses."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     a, b = rng.integers(0, 1 << 16, (2, 20_000), dtype=np.uint16)
     field = np.clip(rng.integers(3, 20, a.size) - (a >> 10 & 31).astype(int), 0, 31).astype(np.uint16)
     b = np.where(rng.random(a.size) < 0.5, b, b & 0x83FF | field << 10)
     op = np.where(rng.random(a.size) < 0.9, Operation.VV_MUL.code, BYPASS)
-    got = (await flow(dut, {"a": a, "b": b, "op": op}, ["o"], int(os.environ["LATENCY"])))["o"]
+    got = (await drive_pipeline(dut, {"a": a, "b": b, "op": op}, ["o"], int(os.environ["LATENCY"])))["o"]
     assert_equal("o", got, stage(Stage.MUL, op, a, b), op=(op, Stage.MUL), a=a, b=b)

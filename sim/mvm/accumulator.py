@@ -28,11 +28,11 @@ WORD = data.ArrayLayout(signed(CONFIG.sum_bits), CONFIG.mfu_lanes)
 @cocotb.test()
 @cocotb.parametrize(gap=[0.0, 0.4])
 async def matches_golden(dut, gap):
-    """Rows of tiles of one to ten beats; totals come on time, and any word of them can be picked up."""
+    """Rows of tiles of one to ten beats; totals appear after the latency, and each of their words can be read."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     dut.valid.value = dut.last.value = dut.select.value = 0
     await start(dut)
-    due, totals, picked = [], None, None  # due: totals and the cycle in which they are told
+    due, totals, picked = [], None, None  # due: totals, and the cycle in which they must be announced
     expected, count, excess, cycle = Events(), 0, 0, 0
 
     async def step():

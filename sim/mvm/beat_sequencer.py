@@ -1,4 +1,4 @@
-"""Testbench of hw.mvm.beat_sequencer: beats in order, none before its operand is there or its result has a place."""
+"""Testbench of hw.mvm.beat_sequencer: beats in order, none before its operand is complete and its result has room."""
 
 import os
 from collections import deque
@@ -27,7 +27,7 @@ MARKS = Record(data.ArrayLayout(range(CONFIG.groups + 1), ENGINES))
 
 
 def beats(marks: np.ndarray, chosen: list[dict]):
-    """Every beat of the products: its step, its lane group, whether it is the last of the step."""
+    """Tuples (step, lane group, whether it is the last of the step, busy engines) of all beats of the products."""
     for product in chosen:
         for step in products.steps(CONFIG, product):
             here = marks[step["tile"]:step["tile"] + step["columns"]]
@@ -37,19 +37,20 @@ def beats(marks: np.ndarray, chosen: list[dict]):
 
 
 class Bench:
-    """Operand buffer, mark table and result queue in the places of the real ones."""
+    """The unit, with models of the operand buffer, the mark table and the result queue around it."""
 
     def __init__(self, dut, rng, chosen, pace: float):
         self.dut, self.rng, self.pace = dut, rng, pace
         self.marks = rng.integers(0, CONFIG.groups + 1, CONFIG.matrix_tiles)
         self.beats = deque(beats(self.marks, chosen))
         self.operands = deque(p["columns"] for p in chosen for _ in range(p["iterations"]))
-        self.columns = [0, 0]  # complete ones of the operand being read and of the next
-        self.held, self.since, self.gap = 0, 0, 0  # words of the result queue; cycles since a last beat, and its words
+        self.columns = [0, 0]  # complete columns of the operand being read and of the next one
+        # Words in the result queue; cycles since the last beat of a row of tiles, and the number of that row's words.
+        self.held, self.since, self.gap = 0, 0, 0
         self.lasts, self.due = 0, None
 
     def drive(self):
-        """What the next cycle shows of the surroundings."""
+        """Drive the inputs of the next cycle."""
         dut, rng = self.dut, self.rng
         for k, limit in enumerate(list(self.operands)[:2]):
             if self.columns[k] < limit and rng.random() < self.pace and (k == 0 or self.columns[0] == self.operands[0]):
@@ -59,12 +60,12 @@ class Bench:
         freed = self.held > 0 and rng.random() < self.pace
         dut.freed.value = int(freed)
         first = int(dut.mark_tile.value)
-        table = dict.fromkeys(range(ENGINES), int(rng.integers(CONFIG.groups + 1)))  # noise in banks beyond the step
+        table = dict.fromkeys(range(ENGINES), int(rng.integers(CONFIG.groups + 1)))  # noise in unused banks
         table |= {t % ENGINES: int(self.marks[t]) for t in range(first, min(first + ENGINES, CONFIG.matrix_tiles))}
         dut.marks.value = MARKS.join(table)
 
     def check(self, row_tiles: int):
-        """One cycle: the beat announced in the last one, and what this one announces."""
+        """Check one cycle: the beat announced in the last cycle, and the announcement of this one."""
         dut = self.dut
         shown = BEAT.of(int(dut.beat.value))
         assert bool(shown["valid"]) == (self.due is not None)
@@ -99,7 +100,7 @@ class Bench:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(pace=[1.0, 0.15])
 async def beats_in_order(dut, pace):
-    """Random products and zero marks; operands and room come at once, or slowly."""
+    """Random products and zero marks; operands arrive and results leave at once, or slowly."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     chosen = [products.random_product(CONFIG, rng) for _ in range(25)]
     source = Source(dut, "product", seed=cocotb.RANDOM_SEED, stall=1 - pace)

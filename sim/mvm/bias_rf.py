@@ -23,7 +23,7 @@ CONFIG = from_text(os.environ["CONFIG"])
 @cocotb.test()
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def reads_what_was_written(dut, stall):
-    """Any words in any order; a word is there in the cycle after its write, and a write is always taken."""
+    """Random words in random order; a word is readable in the cycle after its write, and a write is always taken."""
     rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 400
     source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
     address = rng.integers(0, CONFIG.bias_words, count)
@@ -44,7 +44,7 @@ async def reads_what_was_written(dut, stall):
             written = int(address[taken])
             memory[written] = values[taken].tolist()
             taken += 1
-        if asked == written:  # what a read yields in the cycle of the write is undefined
+        if asked == written:  # the result of a read in the cycle of the write is undefined
             wanted = None
         # Half of the reads look for the latest write.
         dut.address.value = int(rng.integers(CONFIG.bias_words)) if written is None or rng.random() < 0.5 else written

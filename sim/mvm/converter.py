@@ -13,7 +13,7 @@ from concord.hw.mvm.converter import conversion
 from concord.hw.mvm.overflow import OverflowCounter
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
-from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import integers
 
@@ -36,9 +36,9 @@ async def matches_golden(dut):
     inputs = {"i": pack(conversion(CONFIG), control),
               "sums": pack(data.ArrayLayout(signed(CONFIG.sum_bits), LANES), sums),
               "start": pack(data.ArrayLayout(signed(CONFIG.bias_bits), LANES), start)}
-    tail = LATENCY + OverflowCounter.latency  # the outputs follow after different times
+    tail = LATENCY + OverflowCounter.latency  # the outputs have different latencies
     inputs = {name: [*payloads, *payloads[:1] * tail] for name, payloads in inputs.items()}
-    got = await flow(dut, inputs, ["valid", "o", *EVENTS], 0)
+    got = await drive_pipeline(dut, inputs, ["valid", "o", *EVENTS], 0)
 
     kept = np.arange(LANES) < control["lanes"][:, None]
     exact = np.where(kept, sums + np.where(control["bias"][:, None], start, 0), 0)

@@ -21,8 +21,8 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 CONFIG = from_text(os.environ["CONFIG"])
 
 
-class Contents:
-    """A register file in the place of the real one."""
+class RegisterFile:
+    """A model of the matrix register file."""
 
     def __init__(self, dut):
         n, tiles = CONFIG.native_dim, CONFIG.matrix_tiles
@@ -49,16 +49,16 @@ class Contents:
                 self.marked.append(int(mark["tile"][0]))
 
 
-def compare(contents: Contents, tiles, mantissas, exponents):
-    """What has been written of `tiles`: mantissas [tiles, n, n] and exponents [tiles, n]."""
+def compare(register_file: RegisterFile, tiles, mantissas, exponents):
+    """Compare what has been written of `tiles` with mantissas [tiles, n, n] and exponents [tiles, n]."""
     count, n = exponents.shape
-    assert_equal("mantissas", contents.mantissas[tiles].reshape(count, n, n), mantissas, tile=tiles)
-    assert_equal("exponents", contents.exponents[tiles], exponents[..., None].repeat(CONFIG.groups, 2), tile=tiles)
-    assert_equal("marks", contents.marks[tiles], marks(CONFIG, mantissas), tile=tiles)
+    assert_equal("mantissas", register_file.mantissas[tiles].reshape(count, n, n), mantissas, tile=tiles)
+    assert_equal("exponents", register_file.exponents[tiles], exponents[..., None].repeat(CONFIG.groups, 2), tile=tiles)
+    assert_equal("marks", register_file.marks[tiles], marks(CONFIG, mantissas), tile=tiles)
 
 
 def sparse(rng, shape):
-    """Factors that leave out the last columns of some tiles, single elements of others, or all."""
+    """A mask that clears the last columns of some tiles, single elements of others, and some whole tiles."""
     keep = rng.choice([0, 1, CONFIG.lanes, CONFIG.native_dim], (shape[0], 1, 1))
     return (np.arange(CONFIG.native_dim) < keep) & (rng.random(shape) < rng.choice([0.05, 1], (shape[0], 1, 1)))
 
@@ -66,11 +66,11 @@ def sparse(rng, shape):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def loads_words(dut, stall):
-    """Tiles in both modes, in any order."""
+    """Tiles in both modes, in random order."""
     rng, n = np.random.default_rng(cocotb.RANDOM_SEED), CONFIG.native_dim
     sources = {name: Source(dut, name, seed=cocotb.RANDOM_SEED, stall=stall) for name in ("load", "word", "packed")}
     await start(dut)
-    contents = Contents(dut)
+    register_file = RegisterFile(dut)
     tiles = rng.permutation(CONFIG.matrix_tiles)[:12]
     integer = rng.random(len(tiles)) < 0.5
     shape = len(tiles), n, n
@@ -78,23 +78,23 @@ async def loads_words(dut, stall):
     bits = bits * sparse(rng, shape).astype(np.uint16)
     sources["load"].put(*pack(Load, {"tile": tiles, "integer": integer}))
     sources["word"].put(*pack(word(CONFIG), bits.reshape(-1, CONFIG.mfu_lanes)))
-    while contents.done < len(tiles):
+    while register_file.done < len(tiles):
         await RisingEdge(dut.clk)
     mantissas, exponents = quantize_block(bits, CONFIG.weights)
     mantissas = np.where(integer[:, None, None], quantize_integer(bits, CONFIG.weights, unsigned=False), mantissas)
     exponents = np.where(integer[:, None], 0, exponents - CONFIG.weights.e_min)
-    assert contents.marked == tiles.tolist()
-    compare(contents, tiles, mantissas, exponents)
+    assert register_file.marked == tiles.tolist()
+    compare(register_file, tiles, mantissas, exponents)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def loads_records(dut, stall):
-    """Packed tiles; one that breaks off after some records leaves no trace in the mark of the next."""
+    """Packed tiles; a tile that ends after some records does not change the zero mark of the next one."""
     rng, n, fmt = np.random.default_rng(cocotb.RANDOM_SEED), CONFIG.native_dim, CONFIG.weights
     sources = {name: Source(dut, name, seed=cocotb.RANDOM_SEED, stall=stall) for name in ("load", "word", "packed")}
     await start(dut)
-    contents = Contents(dut)
+    register_file = RegisterFile(dut)
     count = 10
     mantissas = rng.integers(fmt.lowest, fmt.highest + 1, (count, n, n)) * sparse(rng, (count, n, n))
     exponents = rng.integers(0, fmt.e_max - fmt.e_min + 1, (count, n))
@@ -107,8 +107,8 @@ async def loads_records(dut, stall):
     size = n * CONFIG.groups
     sources["packed"].put(*payloads[:size // 2], *payloads)
     await sources["packed"].drain()
-    while len(contents.marked) < count:
+    while len(register_file.marked) < count:
         await RisingEdge(dut.clk)
-    assert contents.marked == list(range(count))
-    compare(contents, np.arange(count), mantissas, exponents)
-    assert contents.done == 0
+    assert register_file.marked == list(range(count))
+    compare(register_file, np.arange(count), mantissas, exponents)
+    assert register_file.done == 0

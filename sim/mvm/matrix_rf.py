@@ -24,13 +24,13 @@ MARKS = Record(data.ArrayLayout(range(GROUPS + 1), ENGINES))
 
 
 def beside(tile: int) -> dict[int, int]:
-    """The tile that each bank shows when the tiles from `tile` on are read, but for those beyond the last."""
+    """The tile that each bank shows when the tiles from `tile` on are read; banks beyond the last tile are left out."""
     return {t % ENGINES: t for t in range(tile, min(tile + ENGINES, TILES))}
 
 
 @cocotb.test()
 async def reads_what_was_written(dut):
-    """Records and marks in any order, some tiles written again and again; reads of any tile and group all the while."""
+    """Records and marks in random order, some tiles written repeatedly, while any tile and group is read."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     rows = [(int(t), r, g) for t in range(TILES) for r in range(N) for g in range(GROUPS)]
     writes = [rows[k] for k in rng.permutation(len(rows))[:3000]]
@@ -57,7 +57,7 @@ async def reads_what_was_written(dut):
         for bank, want in wanted_marks.items():
             assert_equal(f"mark of bank {bank}", got_marks[bank], want)
         checked += len(wanted) + len(wanted_marks)
-        # What a read yields in the cycle of a write to its place is undefined.
+        # The result of a read in the cycle of a write to the same address is undefined.
         wanted = {(bank, r): records[t, r, part] for bank, t in beside(asked).items() for r in range(N)
                   if (t, r, part) in records and not (written and (t, r, part) == (tile, row, group))}
         wanted_marks = {bank: marks[t] for bank, t in beside(other).items()

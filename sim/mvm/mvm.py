@@ -27,7 +27,7 @@ COUNTS = ("beats", "tiles", "vectors", "rows_loaded", "partial", "product", "out
 
 
 class Tiles:
-    """What the register file holds."""
+    """The tiles that the register file holds."""
 
     def __init__(self, config: Config):
         n, tiles = config.native_dim, config.matrix_tiles
@@ -44,21 +44,21 @@ class Tiles:
 
 
 def numbers(rng, shape, span):
-    """Bit patterns of numbers of about 2**-span..2**span, some not finite."""
+    """Bit patterns of numbers of magnitudes of about 2**-span to 2**span, some of them not finite."""
     value = np.ldexp(rng.normal(size=shape), rng.integers(-span, span + 1, shape))
     bits = np.clip(value, -60000, 60000).astype(np.float16).view(np.uint16)
     return np.where(rng.random(shape) < 0.002, rng.choice(np.array([0x7C00, 0xFC00, 0x7E01], np.uint16), shape), bits)
 
 
 def sparse(rng, config, tiles):
-    """Which elements of tiles may be other than zero: some lack their last columns, some have none."""
+    """Mask of elements that may be other than zero; some tiles lack their last columns, some are all zero."""
     keep = rng.choice([0, config.native_dim // 4, config.native_dim, config.native_dim], (tiles, 1, 1))
     return np.broadcast_to(np.arange(config.native_dim) < keep, (tiles, config.native_dim, config.native_dim))
 
 
 @dataclass(kw_only=True)
 class Run:
-    """A multiplier, what it holds, and what has happened in it; inputs stall, and results are taken, by chance."""
+    """A multiplier, the contents of its memories and its events so far; inputs and outputs stall at random."""
 
     dut: object
     stall: float
@@ -74,7 +74,7 @@ class Run:
         self.result = Sink(dut, "result", seed=seed, stall=self.slow)
         await start(dut)
         self.count = dict.fromkeys((*COUNTS, "product_done", "load_done"), 0)
-        self.cycle, self.busy = 0, []  # cycles so far, and those with a beat
+        self.cycle, self.busy = 0, []  # number of cycles so far, and the cycles with a beat
         self.excess = dict.fromkeys(("partial", "product", "output"), 0)
         self.flags = {"invalid_vector": 0, "invalid_matrix": 0}
         self.expected = dict.fromkeys(COUNTS, 0)
@@ -82,7 +82,7 @@ class Run:
         cocotb.start_soon(self.watch())
 
     async def watch(self):
-        """Add up the events of every cycle."""
+        """Count the events of every cycle."""
         edge, dut = RisingEdge(self.dut.clk), self.dut
         while True:
             await edge
@@ -102,7 +102,7 @@ class Run:
                     self.flags[name] |= happened[name]
 
     async def load_packed(self, at: int, count: int, integer: bool, *, full: bool = False):
-        """Load random tiles as records, without zeros if `full`."""
+        """Load random tiles as packed records; `full` tiles have no zeros."""
         fmt, n, rng = CONFIG.weights, CONFIG.native_dim, self.rng
         mantissas = rng.integers(fmt.lowest, fmt.highest + 1, (count, n, n)) * sparse(rng, CONFIG, count)
         mantissas = np.where((mantissas == 0) & full, 1, mantissas)
@@ -135,7 +135,7 @@ class Run:
         self.invalid["matrix"] |= invalid(bits)
 
     async def load_bias(self):
-        """Fill BiasRf."""
+        """Fill BiasRf with random words."""
         span = 1 << CONFIG.bias_bits - 1
         smaller = self.rng.integers(0, CONFIG.bias_bits, (len(self.bias), 1))
         self.bias = self.rng.integers(-span, span, self.bias.shape) >> smaller
@@ -143,7 +143,7 @@ class Run:
             "address": np.arange(len(self.bias)), "data": self.bias}))
 
     def multiply(self, tile: int, rows: int, columns: int, iterations: int, integer: bool):
-        """Queue a product; the words that it should yield, and what was given, by name."""
+        """Queue a product, and return the words that it should yield and its inputs by name."""
         n, lanes, rng = CONFIG.native_dim, CONFIG.mfu_lanes, self.rng
         row_tiles, words = CONFIG.vectors_of(rows), CONFIG.words_of(rows)
         unsigned, bias = (integer and rng.random() < 0.5 for _ in range(2))
@@ -174,14 +174,14 @@ class Run:
                       "columns": columns, "operand": operand.reshape(iterations, 1, -1)}
 
     async def results(self, bits, given):
-        """Take the words of a product and compare them with these rows of its iterations."""
+        """Take the words of a product and compare them with `bits`, one row for each iteration."""
         iterations, rows = bits.shape
         words = CONFIG.words_of(rows)
         got = unpack(word(CONFIG), await self.result.receive(iterations * words)).reshape(iterations, -1)[:, :rows]
         assert_equal("result", got, bits, **given)
 
     async def settle(self):
-        """Wait for the last events, and compare."""
+        """Wait for the last events, and compare all events with golden."""
         for _ in range(40):
             await RisingEdge(self.dut.clk)
         for name in ("partial", "product", "output"):
@@ -195,8 +195,11 @@ class Run:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize((("stall", "slow", "begin"), [(0.0, 0.0, False), (0.3, 0.3, True), (0.1, 0.95, False)]))
 async def matches_golden(dut, stall, slow, begin):
-    """Products of all sizes in both modes, while tiles for the next ones are loaded. The first tiles are packed, with
-    exponents even in integer mode, which must ignore them. Where results are taken slowly, their queue fills up."""
+    """Products of all sizes in both modes, while tiles for the next ones are loaded.
+
+    The first tiles are packed, with exponents even in integer mode, which must ignore them. With `slow` results the
+    result queue fills up.
+    """
     run = Run(dut=dut, stall=stall, slow=slow, rng=np.random.default_rng(cocotb.RANDOM_SEED))
     await run.begin()
     await run.load_bias()
@@ -240,7 +243,7 @@ async def engines_never_wait(dut):
     """Products in a row keep the engines busy in every cycle, once the first operand is there."""
     run = Run(dut=dut, stall=0.0, slow=0.0, rng=np.random.default_rng(cocotb.RANDOM_SEED))
     await run.begin()
-    # As many columns as keep the converter busy at most, as many rows of tiles as the next operand takes to arrive.
+    # So many columns that the converter keeps up, so many rows of tiles that the next operand arrives in time.
     columns = CONFIG.tile_engines * max(1, CONFIG.vector_words // CONFIG.groups)
     row_tiles = max(1, CONFIG.vector_words * CONFIG.tile_engines // CONFIG.groups)
     await run.load_packed(0, row_tiles * columns, False, full=True)
@@ -248,6 +251,6 @@ async def engines_never_wait(dut):
     for each in want:
         await run.results(*each)
     await run.settle()
-    beats = row_tiles * CONFIG.groups * columns // CONFIG.tile_engines  # of one iteration
+    beats = row_tiles * CONFIG.groups * columns // CONFIG.tile_engines  # beats of one iteration
     assert len(run.busy) == 5 * 3 * beats
     assert run.busy[-1] - run.busy[beats] == 14 * beats - 1

@@ -1,4 +1,4 @@
-"""Testbench of hw.mvm.normalizer against golden.lib.float16. LATENCY and WIDTH are the unit's."""
+"""Testbench of hw.mvm.normalizer against golden.lib.float16. LATENCY and WIDTH are the unit's attributes."""
 
 import os
 
@@ -6,7 +6,7 @@ import cocotb
 import numpy as np
 from concord.golden.lib.float16 import from_integer
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.drive_pipeline import drive_pipeline
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "Cat(padded[:-12].any(), padded[-12:])", "new": "padded[-13:]"},
@@ -27,5 +27,5 @@ async def matches_golden(dut):
     values = [value for value in values + ties if -1 << WIDTH - 1 <= value < 1 << WIDTH - 1]
     scale = rng.integers(-32, 46, len(values))
     inputs = {"value": [value & (1 << WIDTH) - 1 for value in values], "scale": scale & 127}
-    got = (await flow(dut, inputs, ["o"], int(os.environ["LATENCY"])))["o"]
+    got = (await drive_pipeline(dut, inputs, ["o"], int(os.environ["LATENCY"])))["o"]
     assert_equal("o", got, from_integer(np.array(values, object), scale), value=np.array(values, object), scale=scale)

@@ -1,4 +1,4 @@
-"""Testbench of hw.mvm.operand_buffer: two operands in lists, one read while the other fills."""
+"""Testbench of hw.mvm.operand_buffer: one operand is read while the next one fills, against lists."""
 
 import os
 
@@ -24,7 +24,7 @@ OUT = Record(data.ArrayLayout(operand(CONFIG), ENGINES))
 
 
 class Operand:
-    """All columns of one iteration, and how many of their words have been taken."""
+    """The columns of one iteration, and the number of their words that have been taken."""
 
     def __init__(self, rng):
         fmt, columns = CONFIG.activations, int(rng.integers(1, CONFIG.operand_columns + 1))
@@ -44,7 +44,7 @@ class Operand:
         return self.taken == self.columns * WORDS
 
     def read(self, step: int, group: int) -> dict:
-        """What each engine sees of the columns that are complete."""
+        """The elements that each engine must see, as far as columns are complete."""
         columns = range(step * ENGINES, min((step + 1) * ENGINES, self.taken // WORDS))
         part = slice(group * LANES, (group + 1) * LANES)
         return {c % ENGINES: {"mantissas": dict(enumerate(self.mantissas[c, part].tolist())),
@@ -54,7 +54,7 @@ class Operand:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def keeps_two_operands(dut, stall):
-    """Reads of any complete column and group, while words come, are found; a third operand waits for a release."""
+    """While words come, every complete column and group can be read; a third operand waits for a release."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
     operands = [Operand(rng) for _ in range(40)]

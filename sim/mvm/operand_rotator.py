@@ -1,4 +1,4 @@
-"""Testbench of hw.mvm.operand_rotator: columns find the bank that their tile lies in."""
+"""Testbench of hw.mvm.operand_rotator: each column is moved to the bank of its tile."""
 
 import os
 
@@ -8,7 +8,7 @@ from amaranth.lib import data
 from concord.hw.mvm.operand_buffer import operand
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
-from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import mantissas
 
@@ -29,7 +29,7 @@ async def every_column_meets_its_tile(dut):
     exponents = rng.integers(0, fmt.e_max - fmt.e_min + 1, (cycles, ENGINES))
     tile, columns = rng.integers(0, CONFIG.matrix_tiles, cycles), rng.integers(1, ENGINES + 1, cycles)
     i = pack(shape, {"mantissas": numbers, "exponent": exponents})
-    got = unpack(shape, (await flow(dut, {"i": i, "tile": tile, "columns": columns}, ["o"],
+    got = unpack(shape, (await drive_pipeline(dut, {"i": i, "tile": tile, "columns": columns}, ["o"],
                                     int(os.environ["LATENCY"])))["o"])
     for cycle in range(cycles):
         idle = set(range(ENGINES))

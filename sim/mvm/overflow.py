@@ -8,7 +8,7 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 from concord.golden.mvm.overflow import misfits
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack
 from concord.sim.stimulus.random_values import integers
 
@@ -21,14 +21,15 @@ COUNT, WIDTH, BITS, LATENCY = (int(os.environ[name]) for name in ("COUNT", "WIDT
 
 @cocotb.test()
 async def matches_golden(dut):
-    """Integers of all sizes, any number of them used, some cycles without."""
+    """Integers of all sizes, of which a random number is used; in some cycles the input is not valid."""
     rng, cycles = np.random.default_rng(cocotb.RANDOM_SEED), 1000
     values = integers(rng, WIDTH, (cycles, COUNT))
     small = rng.random((cycles, 1)) < 0.3
     values = np.where(small, values >> max(0, WIDTH - BITS), values)
     valid, used = rng.random(cycles) < 0.8, rng.integers(0, COUNT + 1, cycles)
     shape = data.ArrayLayout(signed(WIDTH), COUNT)
-    got = await flow(dut, {"values": pack(shape, values), "valid": valid, "used": used}, ["misfits", "excess"], LATENCY)
+    inputs = {"values": pack(shape, values), "valid": valid, "used": used}
+    got = await drive_pipeline(dut, inputs, ["misfits", "excess"], LATENCY)
     want = [misfits(row[:count], BITS) if on else (0, 0) for row, count, on in zip(values, used, valid, strict=True)]
     for k, name in enumerate(("misfits", "excess")):
         assert_equal(name, got[name], [each[k] for each in want], values=values, valid=valid, used=used)

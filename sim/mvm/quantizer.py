@@ -21,7 +21,7 @@ LANES, SIZE = CONFIG.mfu_lanes, CONFIG.native_dim
 
 
 def blocks(rng, count):
-    """Bit patterns of every kind: raw ones, blocks of one octave, powers of two, single numbers, zeros."""
+    """Blocks of bit patterns: random bits, numbers of one octave, powers of two, single numbers, zeros."""
     raw = rng.integers(0, 1 << 16, (count, SIZE), dtype=np.uint16)
     kind = rng.integers(0, 5, (count, 1))
     scale = rng.integers(-24, 12, (count, 1))
@@ -63,13 +63,13 @@ async def matches_golden(dut, stall):
                  **given)
     assert_equal("last", got["last"], word["last"])
     assert_equal("end", got["end"], np.tile(np.arange(words) == words - 1, count))
-    # A word is flagged when it is taken and a block measured before it leaves: both are over by now.
+    # INVALID is flagged when a word is taken, and a block is measured before it leaves: both have happened by now.
     assert len(flagged) == sum(invalid(word) for word in bits.reshape(-1, LANES))
     assert len(measured) == count
 
 
 def pulses(dut, signal):
-    """A list that grows by the time of each cycle in which `signal` is high."""
+    """A list to which the time of each cycle with a high `signal` is appended."""
     times = []
 
     async def watch():
@@ -84,7 +84,7 @@ def pulses(dut, signal):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def takes_and_gives_a_word_every_cycle(dut):
-    """Blocks in a row leave no bubble, and the first word comes after the promised latency."""
+    """Blocks in a row leave no idle cycle, and the first word comes after the promised latency."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     count, words = 20, SIZE // LANES
     bits = blocks(rng, count)

@@ -1,4 +1,4 @@
-"""Testbench of hw.mvm.result_sequencer: every word of every row of tiles, when its totals are there."""
+"""Testbench of hw.mvm.result_sequencer: every word of every row of tiles is picked up once its totals are ready."""
 
 import os
 
@@ -25,7 +25,7 @@ SETTLE = 4  #: Cycles after which a row of tiles is at the head of the queue.
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def picks_up_every_word(dut, stall):
-    """Totals as close as the words allow, or later; rows of tiles arrive long before or just in time."""
+    """Totals come as closely as the words allow, or later; rows of tiles arrive long before them or just in time."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     waiting = [result for _ in range(60) for result in products.row_tiles(CONFIG, products.random_product(CONFIG, rng))]
     count = len(waiting)
@@ -46,7 +46,7 @@ async def picks_up_every_word(dut, stall):
         address, select = int(dut.address.value), int(dut.select.value)
         if dut.i__valid.value and dut.i__ready.value:
             taken.append(cycle)
-        # The next edge sees the pulse, the one after it address and select of the first word, the third its conversion.
+        # The pulse shows at the next edge, the first word's address and select at the second, its result at the third.
         ready = len(taken) > told and cycle >= max(taken[told] + SETTLE, free)
         pulse = ready and rng.random() >= stall
         dut.totals.value = int(pulse)

@@ -13,7 +13,7 @@ from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
-from concord.sim.drivers.drive_pipeline import flow
+from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import mantissas
 
@@ -26,14 +26,14 @@ WIDTH, LATENCY = (int(os.environ[name]) for name in ("WIDTH", "LATENCY"))
 
 
 def exponents(rng, fmt, shape):
-    """Stored exponents, many at the ends of their range."""
+    """Random stored exponents, many of them at the ends of their range."""
     largest = fmt.e_max - fmt.e_min
     return np.where(rng.random(shape) < 0.3, rng.choice((0, largest), shape), rng.integers(0, largest + 1, shape))
 
 
 @cocotb.test()
 async def matches_golden(dut):
-    """Lane groups and operands of any mantissas and exponents in both modes, one each cycle."""
+    """Random mantissas and exponents in both modes, one lane group with its operand in each cycle."""
     rng, cycles = np.random.default_rng(cocotb.RANDOM_SEED), 600
     n, lanes, fmts = CONFIG.native_dim, CONFIG.lanes, (CONFIG.weights, CONFIG.activations)
     weights, vector = mantissas(rng, fmts[0], (cycles, n, lanes)), mantissas(rng, fmts[1], (cycles, lanes))
@@ -44,7 +44,7 @@ async def matches_golden(dut):
     late = {"mantissas": np.roll(weights, after, 0), "exponent": np.roll(scales, after, 0)}
     inputs = {"operand": pack(operand(CONFIG), {"mantissas": vector, "exponent": scale}), "integer": integer,
               "weights": pack(data.ArrayLayout(record(CONFIG), n), late)}
-    got = unpack(data.ArrayLayout(signed(WIDTH), n), (await flow(dut, inputs, ["o"], LATENCY))["o"])
+    got = unpack(data.ArrayLayout(signed(WIDTH), n), (await drive_pipeline(dut, inputs, ["o"], LATENCY))["o"])
     sums = lane_sums(weights[None], vector, lanes)[0, :, :, 0].astype(object)
     shift = np.where(integer[:, None], 0, CONFIG.alignment + scales + scale[:, None]).astype(object)
     # The last weights came after the last operand.

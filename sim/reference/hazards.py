@@ -1,4 +1,4 @@
-"""The rules by which a reader waits for older chains, in integers, and pipelines that advance by chance."""
+"""Reference of the hazard rules, by which a reader waits for older chains, and a model of a writing pipeline."""
 
 import random
 
@@ -7,23 +7,23 @@ from concord.sim.drivers.record import Record
 from concord.spec.config import Config
 from concord.spec.memories import VRFS
 
-_NUMBERS = 1 << TICKET  #: Tickets go round.
+_NUMBERS = 1 << TICKET  #: Number of tickets; they are counted modulo this number.
 _MEMORIES = range(len(VRFS))
 
 
 def ahead(ticket: int, done: int) -> int:
-    """Chains up to `ticket` that are still to be done where `done` are; 0 or less where there are none."""
+    """Number of chains up to `ticket` that are not done when `done` is the last one done; 0 or less if all are done."""
     distance = (ticket - done) % _NUMBERS
     return distance - _NUMBERS if distance >= _NUMBERS // 2 else distance
 
 
 def waiting(wait: dict, done: int) -> bool:
-    """Whether the chain of a `hw.lib.payloads.Wait` is still to be done."""
+    """Whether the chain of a `hw.lib.payloads.Wait` is not done yet."""
     return bool(wait["valid"]) and ahead(wait["ticket"], done) > 0
 
 
 def blocked(dependency: dict, progress: dict, memory: int, address: int) -> bool:
-    """Whether an older chain, as `hw.lib.payloads.dependency` tells, may still write a word."""
+    """Whether the older chain of a `hw.lib.payloads.dependency` may still write the word at `address`."""
     if not dependency["valid"] or not dependency["lo"] <= address < dependency["hi"]:
         return False
     left = ahead(dependency["ticket"], progress["done"])
@@ -31,7 +31,7 @@ def blocked(dependency: dict, progress: dict, memory: int, address: int) -> bool
 
 
 class Pipeline:
-    """How far a writing pipeline tells that it is; it goes on at random.
+    """The progress that a writing pipeline reports; it advances at random.
 
     Attributes:
         state: The fields of `hw.lib.payloads.progress`.
@@ -67,28 +67,28 @@ class Pipeline:
         return {"valid": self.random.getrandbits(1), "ticket": ticket}
 
     def dependency(self, near: int) -> dict:
-        """A `hw.lib.payloads.dependency` on such a chain, of a range near an address."""
+        """A `hw.lib.payloads.dependency` on a chain that is done or soon will be, for addresses around `near`."""
         lo = max(0, near + self.random.randint(-4, 6))
         return self.wait() | {"lo": min(lo, self.top), "hi": min(lo + self.random.randint(1, 8), self.top)}
 
 
 class Writers:
-    """What a pipeline that writes has been given: of each memory the range and the youngest of the chains not done.
+    """The unfinished writes of a pipeline: for each memory the range of addresses and the youngest chain.
 
     Attributes:
-        count: Chains so far.
+        count: Number of chains so far.
     """
 
     def __init__(self):
         self.count, self._ranges = 0, {}
 
     def dependency(self, memory: int, done: int) -> dict:
-        """The `hw.lib.payloads.dependency` of a reader that comes now, where `done` chains are."""
+        """The `hw.lib.payloads.dependency` of a reader that comes when `done` chains are done."""
         last, lo, hi = self._ranges.get(memory, (0, 0, 0))
         return {"valid": int(last > done), "ticket": last % _NUMBERS, "lo": lo, "hi": hi}
 
     def add(self, writes: dict[int, dict], done: int):
-        """One more chain, with its `hw.lib.payloads.write` by memory."""
+        """Note one more chain, with its `hw.lib.payloads.write` by memory."""
         self.count += 1
         for memory, write in writes.items():
             last, lo, hi = self._ranges.get(memory, (0, 0, 0))

@@ -1,4 +1,4 @@
-"""Who touches what in which order: a program as it is written, against pipelines that overlap it."""
+"""Check that overlapping pipelines read and write memories as if the program ran one chain after another."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,15 +8,15 @@ from concord.spec.chain import Chain
 from concord.spec.isa import Op
 from concord.spec.memories import Mem
 
-#: A place besides (memory, address): the queues to and from the host, whose words keep their order.
+#: Places that are not (memory, address): the queues from and to the host, whose words keep their order.
 NET_IN, NET_OUT = ("net", "in"), ("net", "out")
 
 
 def steps(number: int, chain: Chain) -> Iterator[tuple[tuple, list, list]]:
-    """What a chain does in program order: a tag, the places that it reads, those that it writes.
+    """The accesses of a chain in program order, as tuples (tag, places that are read, places that are written).
 
-    The tag of a word is (number, iteration, index), of a product's operands and tiles (number, iteration, name), of a
-    loaded tile (number, iteration, "tile"). A queue's place is read and written by all who use it.
+    The tag of a word is (number, iteration, index), that of a product's operands and tiles (number, iteration, name),
+    that of a loaded tile (number, iteration, "tile"). Each use of a queue counts as a read and a write of its place.
     """
     source, net = chain.source, chain.source.mem == Mem.NET_Q
     out = any(i.op == Op.V_WR and i.mem == Mem.NET_Q for i in chain.instructions)
@@ -36,23 +36,23 @@ def steps(number: int, chain: Chain) -> Iterator[tuple[tuple, list, list]]:
 
 
 class Order:
-    """Whoever reads a place must find there what its last writer in program order has written."""
+    """Asserts that each read of a place finds the value of its last writer in program order."""
 
     def __init__(self):
         self._order, self._now, self._wanted = {}, {}, {}
 
     def plan(self, number: int, chain: Chain) -> None:
-        """One more chain of the program."""
+        """Note the next chain of the program."""
         for tag, reads, writes in steps(number, chain):
             self._wanted[tag] = {place: self._order.get(place) for place in reads}
             self._order |= dict.fromkeys(writes, tag)
 
     def read(self, tag: tuple, places: Iterable) -> None:
-        """Read places now."""
+        """Note that the access `tag` reads places now, and check which access wrote them last."""
         for place in places:
             found, wanted = self._now.get(place), self._wanted[tag][place]
             assert found == wanted, f"{tag} finds {place} as {found} has left it, not {wanted}"
 
     def write(self, tag: tuple, places: Iterable) -> None:
-        """Write places now."""
+        """Note that the access `tag` writes places now."""
         self._now |= dict.fromkeys(places, tag)

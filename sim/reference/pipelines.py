@@ -1,4 +1,4 @@
-"""The machine's pipelines in Python: they obey the interlock's jobs, each at a pace of its own."""
+"""The machine's pipelines in Python: they execute the jobs of the interlock, each at its own random pace."""
 
 import random
 from collections import deque
@@ -10,11 +10,11 @@ from concord.sim.stimulus.chains import Word, chain_words
 from concord.spec.chain import Chain
 from concord.spec.memories import VRFS
 
-PACES = (0.03, 0.3, 1.0)  #: Of a pipeline, chosen anew now and then.
+PACES = (0.03, 0.3, 1.0)  #: Probabilities of progress in a cycle; each pipeline changes to a random one now and then.
 
 
 class Writer:
-    """The end of a pipeline that writes: words on their way, and how far it tells that it is."""
+    """The last stage of a pipeline that writes: its words in flight, and the progress that it reports."""
 
     def __init__(self, order: Order):
         self.order, self.jobs, self.flight = order, deque(), deque()
@@ -22,7 +22,7 @@ class Writer:
 
     @property
     def state(self) -> dict:
-        """As `hw.lib.payloads.progress`."""
+        """The fields of `hw.lib.payloads.progress`."""
         low, iteration = dict.fromkeys(range(len(VRFS)), 0), 0
         if self.jobs:
             _, job, left = self.jobs[0]
@@ -33,7 +33,7 @@ class Writer:
         return {"done": self.done % (1 << TICKET), "iteration": iteration, "low": low}
 
     def land(self):
-        """Write the oldest word on its way."""
+        """Write the oldest word in flight."""
         if not self.flight:
             return
         tag, word = self.flight.popleft()
@@ -50,26 +50,26 @@ class Writer:
 
 
 class Machine:
-    """Fetch, products, multi-function units and copies. Jobs are appended as (number, chain, job)."""
+    """The pipelines for operand fetch, products, multi-function units and copies; a job is (number, chain, job)."""
 
     def __init__(self, seed: int):
         self.random, self.order = random.Random(f"machine {seed}"), Order()
         self.jobs = {name: deque() for name in ("fetch", "product", "issue", "copy")}
         self.mfu, self.copies = Writer(self.order), Writer(self.order)
         self.count = {"fetch": 0, "product": 0}
-        self.operands, self.results = 0, 0  # iterations fetched, words of products not yet taken
-        self.at = dict.fromkeys(self.jobs, 0)  # word or iteration of the first job
+        self.operands, self.results = 0, 0  # iterations fetched; words of products that were not taken yet
+        self.at = dict.fromkeys(self.jobs, 0)  # position in the first job: a word or an iteration
         self.actions = {"fetch": self.fetch, "product": self.product, "issue": self.issue, "copy": self.copy,
                         "mfu": self.mfu.land, "copies": self.copies.land}
         self.pace = dict.fromkeys(self.actions, 1.0)
 
     @property
     def done(self) -> dict[str, int]:
-        """Chains that each pipeline has done."""
+        """Number of chains that each pipeline has done."""
         return self.count | {"mfu": self.mfu.done, "copy": self.copies.done}
 
     def cycle(self):
-        """Each pipeline does one thing, or nothing."""
+        """Simulate one cycle: each pipeline makes one step, or none."""
         if self.random.random() < 0.01:
             self.pace = {name: self.random.choice(PACES) for name in self.actions}
         names = list(self.actions)
@@ -139,7 +139,7 @@ class Machine:
         self._advance("copy", chain.result_words * chain.registers.iterations)
 
     def _enter(self, writer: Writer, tag: tuple, word: Word, *, pops: bool):
-        """A word is read and on its way."""
+        """Read a word and put it in flight."""
         self.order.read(tag, word.reads + [NET_IN] * pops)
         if pops:
             self.order.write(tag, [NET_IN])
@@ -149,7 +149,7 @@ class Machine:
         return chain_words(chain)[self.at[name]]
 
     def _advance(self, name: str, size: int) -> bool:
-        """Go on in the first job of a pipeline; whether that was its end."""
+        """Make one step in the first job of a pipeline, and return whether the job has ended."""
         self.at[name] += 1
         if self.at[name] < size:
             return False

@@ -14,9 +14,9 @@ from concord.spec.memories import VRFS, depth
 
 
 class Vectors:
-    """Answers the ports `request`, `grant` and `data` of `dut`, and takes its `writes`, if it has any, when `free`.
+    """Vector memories at the ports `request`, `grant` and `data` of `dut`, and at `writes` and `free` if it has them.
 
-    While no word was asked for, `data` is noise. A word is readable in the cycle after its write.
+    When no word was requested, `data` is noise. A word is readable in the cycle after its write.
 
     Args:
         stall: Probability that a cycle grants no read, or that a memory takes no write.

@@ -1,4 +1,4 @@
-"""Testbench of hw.schedule.address_generator: every source word of a chain as soon as it is there, not before."""
+"""Testbench of hw.schedule.address_generator: each source word is read as soon as it is valid."""
 
 import os
 import random
@@ -26,7 +26,7 @@ PIPES = ("mfu", "copy")
 
 
 class Bench:
-    """A source between memories, queues and pipelines in Python."""
+    """An address generator with memories, queues and pipelines in Python around it."""
 
     def __init__(self, dut, stall: float):
         seed = cocotb.RANDOM_SEED
@@ -38,7 +38,7 @@ class Bench:
         dut.job.value = dut.hold.value = dut.mfu.value = dut.copy.value = 0
 
     def job(self, chain) -> dict:
-        """A chain's source; older writes near it."""
+        """The job of a chain: its source, and dependencies on older writes near it."""
         record, names = fields(CONFIG, chain), ("memory", "iterations", "iterations_x", "stride_x", "stride_y")
         job = {name: record[name] for name in names} | {
             "valid": 1, "words": record["operand_words" if chain.product else "words"], "source": {"valid": 0}}
@@ -51,7 +51,7 @@ class Bench:
         return job
 
     async def word(self, chain, job: dict, iteration: int, index: int):
-        """Wait until a word is taken, and see each cycle whether it should be."""
+        """Wait until a word is taken, and check in each cycle whether it may be taken."""
         dut, memory = self.dut, job["memory"]
         address = chain.source.a + chain.source_offset(iteration) + index
         while True:
@@ -87,7 +87,7 @@ class Bench:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def takes_each_word_in_time(dut, stall):
-    """Sources of random chains, one after another, while older writes near them land."""
+    """Sources of random chains, one after another, while older chains write near them."""
     bench = Bench(dut, stall)
     chains = random_chains(CONFIG, np.random.default_rng(cocotb.RANDOM_SEED), 80)
     await start(dut)

@@ -1,4 +1,4 @@
-"""Testbench of hw.schedule.copy: chains without arithmetic, and loads, as if they ran one after another."""
+"""Testbench of hw.schedule.copy: copies and loads leave what they would leave if chains ran one after another."""
 
 import os
 import random
@@ -35,7 +35,7 @@ class Bench:
     def __init__(self, dut, stall: float):
         self.dut, self.random, seed = dut, random.Random(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
         self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
-        self.memories = [list(words) for words in self.vectors.contents]  # as they must be in the end
+        self.memories = [list(words) for words in self.vectors.contents]  # contents that are expected at the end
         self.sources = {name: Source(dut, name, seed=seed, stall=stall) for name in ("job", "write_job", "net")}
         self.sinks = {name: Sink(dut, name, seed=seed, stall=stall) for name in ("out", "load", "matrix_word")}
         self.want = {name: [] for name in self.sinks}
@@ -48,7 +48,7 @@ class Bench:
         return {"valid": self.random.getrandbits(1), "ticket": (done + self.random.randint(-3, 2)) % 128}
 
     def put(self, chain: Chain):
-        """Queue a chain, and do it here."""
+        """Queue a chain, and execute it in Python."""
         record = fields(CONFIG, chain)
         job = {name: value for name, value in record.items() if name in JOB.parts}
         job |= {"words": TILE, **record["product"]} if chain.loads else {"serial": feeds_itself(chain)}
@@ -118,7 +118,7 @@ class Bench:
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def as_if_in_order(dut, stall):
-    """Random copies and loads, many of what older ones write, leave what they would leave one by one."""
+    """Random copies and loads, many of which read what older ones write, leave the same contents as one by one."""
     bench = Bench(dut, stall)
     chains = random_chains(CONFIG, np.random.default_rng(cocotb.RANDOM_SEED), 80, lambda c: pipelines(c) == ("copy",))
     await start(dut)

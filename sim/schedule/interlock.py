@@ -1,4 +1,4 @@
-"""Testbench of hw.schedule.interlock: whatever the pace of the pipelines, its jobs keep the order of the program."""
+"""Testbench of hw.schedule.interlock: its jobs keep the order of the program, at any pace of the pipelines."""
 
 import os
 from collections import deque
@@ -27,11 +27,12 @@ CHAIN, DONE = Record(chain_layout(CONFIG)), Record(Done)
 JOBS = {"fetch": Record(fetch_job(CONFIG)), "product": Record(ProductJob), "issue": Record(issue_job(CONFIG)),
         "write": Record(write_job(CONFIG)), "copy": Record(copy_job(CONFIG)), "copy_write": Record(write_job(CONFIG))}
 PIPE = {"write": "mfu", "issue": "mfu", "copy_write": "copy"}  #: The pipeline of a job.
-OWN = ("words", "source", "operands", "integer", "unsigned", "tile", "product")  #: Fields with a meaning of their own.
+#: Fields that mean something else in a job than in a chain's record.
+OWN = ("words", "source", "operands", "integer", "unsigned", "tile", "product")
 
 
 class Bench:
-    """The interlock, and Python's pipelines behind it."""
+    """The interlock, with pipelines in Python at its outputs."""
 
     def __init__(self, dut, stall: float, chains):
         seed = cocotb.RANDOM_SEED
@@ -52,7 +53,7 @@ class Bench:
         dut.done.value = 0
 
     def hand_over(self, name: str, payload: int):
-        """One job to its pipeline; it must be that of the next chain which needs one."""
+        """Give a job to its pipeline, and check that it belongs to the next chain that needs this pipeline."""
         number, chain = self.waiting[name].popleft()
         job, record = JOBS[name].of(payload), self.records[number]
         for field in set(job) & set(record) - set(OWN):
@@ -74,7 +75,7 @@ class Bench:
         self.machine.jobs[name].append((number, chain, job))
 
     async def cycle(self) -> int:
-        """One cycle; chains that are under way."""
+        """Simulate one cycle, and return the number of chains under way."""
         await RisingEdge(self.dut.clk)
         for name, sink in self.sinks.items():
             while sink.queue:
@@ -90,7 +91,7 @@ class Bench:
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def keeps_the_order(dut, stall):
-    """Random chains overlap as far as their jobs let them, find what older ones wrote, and all come to their end."""
+    """Random chains overlap as far as their jobs allow; each reads what older ones wrote, and all of them end."""
     chains = random_chains(CONFIG, np.random.default_rng(cocotb.RANDOM_SEED), 150)
     bench, idle, most = Bench(dut, stall, chains), 0, 0
     await start(dut)

@@ -1,4 +1,4 @@
-"""Testbench of hw.schedule.issue: a word enters when all it needs will be there in time, as if chains ran alone."""
+"""Testbench of hw.schedule.issue: a word enters once all that it reads will be valid in time."""
 
 import os
 import random
@@ -32,13 +32,13 @@ ADDRESSES = Record(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
 
 
 class Units:
-    """The multi-function units and memories behind: when words are read and written."""
+    """Model of the multi-function units and their memories: in which cycles words are read and written."""
 
     def __init__(self):
         self.order, self.reads, self.landing = Order(), defaultdict(list), deque()
 
     def go(self, cycle: int, tag: tuple, word: Word):
-        """A word goes in: its source is read now, its operands when due."""
+        """A word enters: its source is read now, and its operands in later cycles."""
         if word.source:
             self.reads[cycle].append((tag, word.source))
         for place in word.operands.items():
@@ -46,7 +46,7 @@ class Units:
         self.landing.append((cycle + LATENCY, tag, word))
 
     def cycle(self, cycle: int, *, checked: bool) -> bool:
-        """Reads of this cycle, then its writes, which no read of this cycle sees; whether there was one."""
+        """Do the reads of this cycle, then its write, which they do not see; return whether a word was written."""
         for tag, place in self.reads.pop(cycle, ()):
             if checked:
                 self.order.read(tag, [place])
@@ -58,7 +58,7 @@ class Units:
 
 
 class Bench:
-    """Issue between queues, the units behind it and other pipelines in Python."""
+    """The issue unit, with queues, the multi-function units and other pipelines in Python around it."""
 
     def __init__(self, dut, stall: float, dependent: bool):
         seed = cocotb.RANDOM_SEED
@@ -70,7 +70,7 @@ class Bench:
             getattr(dut, name).value = 0
 
     def reader(self, access: dict, memory: int) -> dict:
-        """A reader with the writes that it must wait for."""
+        """The fields of a reader, with the older writes that it must wait for."""
         reader = {name: access[name] for name in ("valid", "lo", "inc")}
         if not access["valid"] or not self.dependent:
             return reader
@@ -101,7 +101,7 @@ class Bench:
         self.writers.add(writes, self.done)
 
     def check(self, number: int, word, job: dict):
-        """A word goes in."""
+        """Check a word that enters, and pass it to the model of the units."""
         dut = self.dut
         assert not waiting(job["fetch"], self.fetch), "operands must be fetched first"
         assert not waiting(job["copy"], self.copy.state["done"]), "an older copy must end first"
@@ -121,7 +121,7 @@ class Bench:
         self.units.go(self.clock, (number, word.iteration, word.index), word)
 
     def progress(self) -> int:
-        """How far the writes are, as `Writeback` tells."""
+        """The payload of the port `progress`, as `Writeback` would report it."""
         low = {}
         if self.unfinished:
             left, writes, job = self.unfinished[0]
@@ -132,7 +132,7 @@ class Bench:
         return PROGRESS.join({"done": self.done % 128, "iteration": iteration, "low": low})
 
     async def cycle(self) -> bool:
-        """One cycle; whether a word went in."""
+        """Simulate one cycle, and return whether a word has entered."""
         dut = self.dut
         await RisingEdge(dut.clk)
         self.clock += 1
@@ -159,7 +159,7 @@ class Bench:
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.3], dependent=[False, True])
 async def as_if_in_order(dut, stall, dependent):
-    """Random chains, which read what older ones write; where nothing is waited for, a word goes in every cycle."""
+    """Random chains, which read what older ones write. Chains without dependencies enter a word in every cycle."""
     bench = Bench(dut, stall, dependent)
     chains = random_chains(CONFIG, np.random.default_rng(cocotb.RANDOM_SEED), 80, lambda c: "mfu" in pipelines(c))
     await start(dut)

@@ -1,4 +1,4 @@
-"""Testbench of hw.schedule.operand_fetch: the vectors of products, in order, none of their words read too early."""
+"""Testbench of hw.schedule.operand_fetch: the vectors of products arrive in order, and no word is read too early."""
 
 import os
 
@@ -23,7 +23,7 @@ JOB, OPERAND = Record(fetch_job(CONFIG)), Record(operand_word(CONFIG.mfu_lanes))
 
 
 class Bench:
-    """Operand fetch between memories, NetQ and pipelines in Python."""
+    """The operand fetch, with memories, NetQ and pipelines in Python around it."""
 
     def __init__(self, dut, stall: float, dependent: bool):
         seed = cocotb.RANDOM_SEED
@@ -35,7 +35,7 @@ class Bench:
         dut.mfu.value = dut.copy.value = 0
 
     def job(self, chain) -> dict:
-        """The chain's record, with older writes and chains that it may have to wait for."""
+        """The job of a chain: its record, with dependencies on older chains and their writes."""
         record = fields(CONFIG, chain)
         job = {name: record[name] for name in ("memory", "iterations", "iterations_x", "stride_x", "stride_y")}
         job |= {"words": record["operand_words"], "integer": chain.product.integer, "unsigned": chain.product.unsigned}
@@ -48,7 +48,7 @@ class Bench:
         return JOB.of(JOB.join(job))
 
     async def word(self, job: dict, iteration: int, address: int):
-        """Wait until a word is read, and see whether it may be."""
+        """Wait until a word is read, and check whether it may be read."""
         dut = self.dut
         while True:
             await RisingEdge(dut.clk)
@@ -74,7 +74,7 @@ class Bench:
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4], dependent=[False, True])
 async def brings_vectors_in_order(dut, stall, dependent):
-    """Sources of random products, from memories and NetQ; one word a cycle where nothing is in the way."""
+    """Sources of random products, in memories and NetQ; without dependencies and stalls, one word a cycle."""
     bench, seed = Bench(dut, stall, dependent), cocotb.RANDOM_SEED
     chains = random_chains(CONFIG, np.random.default_rng(seed), 30, lambda chain: chain.product is not None)
     await start(dut)

@@ -1,4 +1,4 @@
-"""Testbench of hw.schedule.vector_memories: lists of words, and who is served first."""
+"""Testbench of hw.schedule.vector_memories: contents against lists of words, and the priority of readers."""
 
 import os
 import random
@@ -31,7 +31,7 @@ ADDRESSES = Record(data.ArrayLayout(address_bits(CONFIG), len(OPERANDS)))
 
 
 class Bench:
-    """All ports driven at random, the same words in lists."""
+    """The unit with random requests at all ports, and its words in lists."""
 
     def __init__(self, dut):
         self.dut, self.random = dut, random.Random(cocotb.RANDOM_SEED)
@@ -39,19 +39,19 @@ class Bench:
         self.reads, self.operands, self.written, self.checked = {}, {}, {}, 0
 
     def address(self, memory: int) -> int:
-        """Mostly one of a few, so that reads meet writes."""
+        """A random address, mostly one of a few, so that reads meet writes."""
         return self.random.randrange(min(6, DEPTHS[memory]) if self.random.random() < 0.8 else DEPTHS[memory])
 
     def write(self, chance: float) -> dict[int, dict]:
-        """Words for some memories."""
+        """Writes of random words to some memories; `chance` is the probability of each."""
         return {v: {"valid": 1, "address": self.address(v), "word": WORD.of(self.random.getrandbits(BITS))}
                 for v in range(len(VRFS)) if self.random.random() < chance}
 
     def drive(self):
-        """A cycle of requests; notes which words they must bring, unless they are written in that cycle."""
+        """Drive the requests of a cycle, and note the expected words, unless they are written in the same cycle."""
         dut, self.written = self.dut, {}
         mfu = self.write(0.3)
-        copies = {v: w for v, w in self.write(0.4).items() if v not in mfu}  # writers look at `free` first
+        copies = {v: w for v, w in self.write(0.4).items() if v not in mfu}  # a writer waits for `free`
         dut.mfu.value, dut.copies.value = WRITES.join(mfu), WRITES.join(copies)
         load = self.write(0.2) if not mfu and not copies else {}
         dut.load__valid.value = 0
@@ -82,7 +82,7 @@ class Bench:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def everything_at_once(dut):
-    """Four readers, four operands, three writers: each read finds the last word written, the first reader is served."""
+    """Four readers, four operands, three writers: a read finds the last word written, the first reader has priority."""
     bench, words, found = Bench(dut), {}, {}
     for name in ("mfu", "copies", "addresses", "load__valid", *READERS):
         getattr(dut, name).value = 0

@@ -1,4 +1,4 @@
-"""Testbench of hw.schedule.writeback: every word where and as its chain says, and how far it tells that it is."""
+"""Testbench of hw.schedule.writeback: every word goes where its chain says, and the reported progress is right."""
 
 import os
 
@@ -29,13 +29,13 @@ NET = Record(data.StructLayout({"word": results(CONFIG)["value"].shape, "remaini
 
 
 def chosen(select: dict, values: dict, lanes: int) -> dict:
-    """The word that a write takes, +0 in the lanes behind the first `lanes`."""
+    """The word that a write takes; lanes after the first `lanes` hold +0."""
     word = values["taps"][select["tap"]] if select["tapped"] else values["value"]
     return {lane: value if lane < lanes else 0 for lane, value in word.items()}
 
 
 def words(job: dict, values: list[dict]):
-    """What each word of a job writes: address and word by memory, and NetQ's."""
+    """For each word of a job, the pairs (address, word) by memory, and the word for NetQ."""
     for number, value in enumerate(values):
         iteration, index = divmod(number, job["words"])
         lanes = job["tail"] if index == job["words"] - 1 and job["tail"] else CONFIG.mfu_lanes
@@ -53,7 +53,7 @@ def several(chain: Chain) -> bool:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def writes_what_chains_say(dut, stall):
-    """Random chains: up to three places, taps, padding, iterations; memories and NetQ that take words now and then."""
+    """Random chains with up to three targets, taps, padding and iterations; memories and NetQ stall at random."""
     rng, seed = np.random.default_rng(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
     sources = {name: Source(dut, name, seed=seed, stall=stall) for name in ("job", "i")}
     sink = Sink(dut, "net", seed=seed, stall=stall)

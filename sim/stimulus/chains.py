@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.hw.lib.payloads import INDEX, OPERANDS, address_bits
 from concord.sim.stimulus import memory_stimulus
-from concord.sim.stimulus.program_generator import Author
+from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
@@ -18,14 +18,14 @@ from concord.spec.operations import Stage
 
 def random_chains(config: Config, rng: np.random.Generator, count: int,
                   wanted: Callable[[Chain], bool] = lambda _: True) -> list[Chain]:
-    """`count` chains of random legal programs, in program order, but for those that are not `wanted`."""
+    """`count` chains of random legal programs, in program order; chains that are not `wanted` are left out."""
     chains = []
     while len(chains) < count:
         modes = memory_stimulus.modes(config, rng)
-        author = Author(config, rng, modes, budget=600)
+        generator = ProgramGenerator(config, rng, modes, budget=600)
         for _ in range(10):
-            author.extend()
-        program = list(Sequencer(config, author.end(), list(modes)).walk())
+            generator.extend()
+        program = list(Sequencer(config, generator.end(), list(modes)).walk())
         while sum(chain.pushes - chain.pops for chain in program):  # the next program begins with an empty MvmQ
             program.pop()
         chains += filter(wanted, program)
@@ -33,7 +33,7 @@ def random_chains(config: Config, rng: np.random.Generator, count: int,
 
 
 def pipelines(chain: Chain) -> tuple[str, ...]:
-    """Pipelines that a chain runs through."""
+    """Names of the pipelines that a chain runs through."""
     pointwise = any(SPECS[i.op].operation for i in chain.instructions)
     if chain.product:
         return ("fetch", "product") if chain.pushes else ("fetch", "product", "mfu")
@@ -42,14 +42,14 @@ def pipelines(chain: Chain) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Word:
-    """What one word of a chain touches, behind the product if there is one.
+    """The addresses that one word of a chain reads and writes; of a chain with a product, one word of its result.
 
-    Memories are indices, as in `hw.lib.payloads`.
+    Memories are numbered as in `hw.lib.payloads`.
 
     Attributes:
-        source:   (memory, address), None where the word comes from a queue or a product.
-        operands: Addresses by memory.
-        writes:   Addresses by memory.
+        source:   Pair (memory, address); None if the word comes from a queue or a product.
+        operands: Addresses of the operands, by memory.
+        writes:   Addresses of the writes, by memory.
     """
 
     iteration: int
@@ -64,7 +64,7 @@ class Word:
 
 
 def chain_words(chain: Chain) -> list[Word]:
-    """The words of all iterations in order."""
+    """The words of all iterations of a chain, in order."""
     found, source = [], chain.source
     for iteration in range(chain.registers.iterations):
         for index in range(chain.result_words):
@@ -100,7 +100,7 @@ def fields(config: Config, chain: Chain) -> dict:
         "stride_y": r.stride_y & address, "stride_out": r.stride_out & address, "memory": INDEX[source.mem],
         "control": {0: {}, 1: {}}, "operands": {}, "writes": {}}
     if chain.random_source:
-        # The farthest iteration is the last along x and y.
+        # The iteration with the highest addresses is the last one along x and y.
         reach = (r.iterations_x - 1) * r.stride_x + (r.iterations // r.iterations_x - 1) * r.stride_y
         record["source"] = _access(source, chain.source_words, reach)
     if product:
@@ -136,7 +136,7 @@ def _operations(chain, record):
 
 
 def _writes(chain, record):
-    """Writes with the stages passed before each; the first places other than the chain's end are taps."""
+    """The writes, each with the stages that its word has passed; writes before the end of the chain are taps."""
     places, passed = [], 0
     for instruction in chain.instructions:
         spec = SPECS[instruction.op]
@@ -159,7 +159,7 @@ def _writes(chain, record):
 
 
 def meaning(record: dict) -> dict:
-    """A whole record of `hw.lib.payloads.chain`, without what does not matter in it."""
+    """A record of `hw.lib.payloads.chain` without the fields that have no meaning in it."""
     selects = [w["select"] for w in record["writes"].values() if w["valid"]] + [record["net_select"]] * record["net"]
     used = {select["tap"] for select in selects if select["tapped"]}
     product = record["product"] if record["mv_mul"] else {

@@ -1,13 +1,13 @@
-"""Faults for random programs: instructions with which a machine must stop, by the error that it must tell."""
+"""Faults for random programs: instructions that stop a machine, by the error that it must report."""
 
-from concord.sim.stimulus.program_generator import Author
+from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import assemble
 from concord.spec.check import check
 from concord.spec.config import Config
 from concord.spec.isa import SPECS, WORD, WRITES, Error, Op, Reg
 from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
-ATTEMPTS = 200  #: Random faults that are tried before an error counts as one that does not fit.
+ATTEMPTS = 200  #: Number of random faults that are tried before an error counts as impossible.
 _COPY = "v_rd NetQ\nv_wr NetQ\nend_chain\n"
 
 
@@ -18,54 +18,55 @@ def errors(config: Config) -> tuple[Error, ...]:
     return tuple(error for error in Error if error not in absent)
 
 
-def fault(author: Author, error: Error | None = None) -> list[int]:
-    """The author's program and behind it one fault.
+def fault(generator: ProgramGenerator, error: Error | None = None) -> list[int]:
+    """The program of a generator, followed by one fault.
 
     Args:
-        error: The error that it causes; any that fits where left out.
+        generator: Generator with a legal program.
+        error:     Error that the fault causes; a random one if left out.
 
     Raises:
         ValueError: no program of this machine stops with `error`, or there is no room for the fault.
     """
-    config = author.config
+    config = generator.config
     choices = errors(config)
     wanted = [error]
     if error is None:
-        first = int(author.rng.integers(len(choices)))
+        first = int(generator.rng.integers(len(choices)))
         wanted = choices[first:] + choices[:first]
     elif error not in choices:
         raise ValueError(f"no program of this machine stops with {error.name}")
     for each in wanted:
-        if program := _attempts(author, each):
+        if program := _attempts(generator, each):
             return program
     names = ", ".join(each.name for each in wanted)
     raise ValueError(f"no fault that stops with {names} was found in {ATTEMPTS} attempts behind a program of "
-                     f"{len(author.program)} instructions: the machine has {config.instructions}, give it more")
+                     f"{len(generator.program)} instructions: the machine has {config.instructions}, give it more")
 
 
-def _attempts(author, error):
-    """The author's program with a fault that stops with `error`, or None where no attempt has made one."""
-    config, rng = author.config, author.rng
+def _attempts(generator, error):
+    """The program of a generator, followed by a fault that causes `error`; None if no attempt succeeds."""
+    config, rng = generator.config, generator.rng
     for _ in range(ATTEMPTS):
-        tail = assemble(_sane(config) + str(rng.choice(_FAULTS[error](author))) + "\n")
+        tail = assemble(_sane(config) + str(rng.choice(_FAULTS[error](generator))) + "\n")
         if error == Error.END:
-            room = config.instructions - len(author.program) - len(tail)
+            room = config.instructions - len(generator.program) - len(tail)
             tail = assemble("s_wr Rows, 1") * room + tail
-        program = author.program + tail
-        violation = check(program, config, author.modes) if len(program) <= config.instructions else None
+        program = generator.program + tail
+        violation = check(program, config, generator.modes) if len(program) <= config.instructions else None
         if violation and violation.error == error:
             return program
     return None
 
 
 def _sane(config):
-    """Registers with which one word moves."""
+    """Text that sets the registers so that a chain moves one word."""
     return (f"s_wr Rows, {config.mfu_lanes}\ns_wr Columns, 1\nset_iterations 1\n"
             "s_wr StrideX, 0\ns_wr StrideY, 0\ns_wr StrideOut, 1\n")
 
 
-def _illegal(author):
-    rng = author.rng
+def _illegal(generator):
+    rng = generator.rng
     order = [op.name.lower() + " 0" * bool(spec.operand) for op, spec in SPECS.items() if spec.operation]
     later, earlier = sorted(rng.integers(0, len(order), 2))[::-1]
     operations = [*order[later:later + 1], *order[earlier:earlier + 1]]
@@ -91,16 +92,16 @@ def _word(op, mem):
     return int(op) | int(mem) << 16
 
 
-def _align(author):
-    config = author.config
-    step = int(author.rng.integers(1, config.vector_words))
-    product = f"mv_mul {_product(author)}\nv_wr NetQ\nend_chain"
+def _align(generator):
+    config = generator.config
+    step = int(generator.rng.integers(1, config.vector_words))
+    product = f"mv_mul {_product(generator)}\nv_wr NetQ\nend_chain"
     return [f"v_rd InitialVrf, {step}\n{product}", f"s_wr StrideX, {step}\nv_rd_inc AddSubVrf0, 0\n{product}",
             f"s_wr StrideY, {step + config.vector_words}\nv_rd_inc MultiplyVrf1, 0\n{product}"]
 
 
-def _range(author):
-    config, rng = author.config, author.rng
+def _range(generator):
+    config, rng = generator.config, generator.rng
     mem = VRFS[rng.integers(len(VRFS))]
     name, size = MEMORY_NAMES[mem], depth(config, mem)
     operations = [f"{op.name.lower()} {depth(config, spec.operand)}" for op, spec in SPECS.items() if spec.operand]
@@ -121,37 +122,37 @@ def _range(author):
     ]
 
 
-def _size(author):
-    config = author.config
-    product = f"v_rd NetQ\nmv_mul {_product(author)}\nv_wr NetQ\nend_chain"
+def _size(generator):
+    config = generator.config
+    product = f"v_rd NetQ\nmv_mul {_product(generator)}\nv_wr NetQ\nend_chain"
     zeros = [f"s_wr {name}, 0\n{_COPY}" for name in ("Rows", "Columns", "Iterations", "IterationsX")]
     return [*zeros, "s_wr Rows, 0\nm_rd NetQ\nm_wr MatrixRf, 0\nend_chain",
             f"s_wr Rows, {config.accumulator_rows + 1}\n{product}",
             f"s_wr Columns, {config.operand_columns + 1}\n{product}"]
 
 
-def _queue(author):
-    config, held = author.config, author.state().held
-    product = f"mv_mul {_product(author)}"
+def _queue(generator):
+    config, held = generator.config, generator.state().held
+    product = f"mv_mul {_product(generator)}"
     push = f"v_rd NetQ\n{product}\nv_wr MvmQ\nend_chain\n"
     return [f"set_iterations {held + 1}\nv_rd MvmQ\nv_wr NetQ\nend_chain",
             f"{push}v_rd NetQ\n{product}\nv_wr NetQ\nend_chain",
             f"set_iterations {config.mvmq_words - held + 1}\n{push}"]
 
 
-def _format(author):
-    tile = int(author.rng.integers(author.config.matrix_tiles))
-    other = f"{tile}{'' if author.state().modes[tile] else ', integer'}"
+def _format(generator):
+    tile = int(generator.rng.integers(generator.config.matrix_tiles))
+    other = f"{tile}{'' if generator.state().modes[tile] else ', integer'}"
     return [f"v_rd NetQ\nmv_mul {operand}\nv_wr NetQ\nend_chain" for operand in ("0, unsigned", "0, bias 0", other)]
 
 
-def _product(author):
+def _product(generator):
     """Operands of an `mv_mul` of one tile."""
-    tile = int(author.rng.integers(author.config.matrix_tiles))
-    return f"{tile}{', integer' if author.state().modes[tile] else ''}"
+    tile = int(generator.rng.integers(generator.config.matrix_tiles))
+    return f"{tile}{', integer' if generator.state().modes[tile] else ''}"
 
 
-#: Texts of which any one causes the error, on most machines.
+#: For each error, a function that makes texts; on most machines, each of them causes the error.
 _FAULTS = {
     Error.ILLEGAL: _illegal,
     Error.ALIGN: _align,

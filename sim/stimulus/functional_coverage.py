@@ -1,4 +1,4 @@
-"""What a random program exercises: bins of functional coverage."""
+"""Functional coverage of random programs: bins for the instructions, sizes and hazards that a program exercises."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from concord.spec.isa import REGISTER_NAMES, SPECS, Kind, Op, Reg, decode
 from concord.spec.memories import MEMORY_NAMES, VRFS, Mem
 from concord.spec.rules import Violation
 
-NEAR = 4  #: Chains further apart than this count as strangers.
+NEAR = 4  #: Hazards are looked for between chains that are at most this far apart.
 _WRITERS, _READERS = ("mfu", "copy"), ("fetch", "mfu", "copy")
 _WITHIN = ("read after write", "write after read", "write after write", "operand written by its own word")
 _SHAPES = ("bias", "unsigned", "integer mode", "block mode", "several row tiles", "several columns", "iterations",
@@ -64,7 +64,7 @@ def all_bins(config: Config) -> set[str]:
 
 
 def _between_chains(case: Case) -> Iterator[str]:
-    """Bins of the instructions between chains, up to where the program stops."""
+    """Bins of the instructions between chains, up to the place where the program stops."""
     depth = 0
     end = case.violation.address if case.violation else len(case.program)
     for word in case.program[:end]:
@@ -111,7 +111,7 @@ def _shape(config: Config, chain: Chain) -> Iterator[str]:
 
 
 class _Uses:
-    """What a chain reads and writes, and by which pipeline: sets of (memory, address)."""
+    """The accesses of a chain by pipeline: sets of (memory, address) that it reads and writes."""
 
     def __init__(self, chain: Chain):
         self.loads, self.tiles = chain.loads, set(chain.tiles)
@@ -130,7 +130,7 @@ class _Uses:
 
 
 def _addresses(chain):
-    """Place, instruction and addresses of every use of a random-access memory."""
+    """Position, instruction and addresses of every access of a chain to a random-access memory."""
     if chain.loads:
         return []
     return [(k, i, a) for k, (i, a) in enumerate(zip(chain.instructions, plan(chain).addresses, strict=True))
@@ -138,7 +138,7 @@ def _addresses(chain):
 
 
 def _hazards(earlier: _Uses, later: _Uses) -> Iterator[str]:
-    """Bins of two chains that meet in a memory."""
+    """Bins of hazards between two chains."""
     for reader in _READERS:
         if earlier.writes & later.reads[reader]:
             yield f"read after write: {reader} after {earlier.pipeline}"
@@ -155,7 +155,7 @@ def _tile_use(uses: _Uses) -> str:
 
 
 def _within(chain: Chain) -> Iterator[str]:
-    """Bins of words of one chain that meet in a memory."""
+    """Bins of hazards between words of one chain."""
     uses = _addresses(chain)
     for writing, write, written in uses:
         if write.op != Op.V_WR:

@@ -1,4 +1,4 @@
-"""Random passes of the lazy update, in which every corner comes up."""
+"""Random passes of the lazy update that reach every corner case."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from concord.spec.training import E_MAX, E_MIN, LazyFormat, Repeat
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What one pass takes: a tensor, an update of int64[n], its E, and the change of the tensor's."""
+    """The inputs of one pass: a tensor, an update int64[n] with its E, and the change of the tensor's exponent."""
 
     old: Parameters
     update: np.ndarray
@@ -18,12 +18,12 @@ class Given:
 
     @property
     def golden(self) -> Pass:
-        """What comes out."""
+        """The result of the pass in golden."""
         return one_pass(self.old, self.update, self.update_exponent, self.change)
 
 
-def draw(rng, fmt: LazyFormat, size: int) -> Given:
-    """A pass of `size` elements, mostly without a change."""
+def random_pass(rng, fmt: LazyFormat, size: int) -> Given:
+    """A random pass over `size` elements, mostly without a change of the exponent."""
     some = rng.random() < 0.9
     old = Parameters(some * _mantissas(rng, fmt, size), some * _residuals(rng, fmt, size), _exponent(rng), fmt)
     change = int(rng.choice(fmt.changes)) if rng.random() < 0.2 else 0
@@ -31,7 +31,7 @@ def draw(rng, fmt: LazyFormat, size: int) -> Given:
 
 
 def again(done: Pass, given: Given) -> Given:
-    """The pass that a pass asks for: a fresh exponent first."""
+    """The next pass that a result asks for; a tensor of zeros first gets the exponent of its update."""
     if done.repeat & Repeat.FRESH:
         old = Parameters(given.old.mantissas, given.old.residuals, given.update_exponent, given.old.fmt)
         return Given(old, given.update, given.update_exponent)
@@ -39,14 +39,14 @@ def again(done: Pass, given: Given) -> Given:
 
 
 def overflowing(rng, fmt: LazyFormat, size: int) -> Given:
-    """A pass with an update of almost the limit, which takes as long to answer as any."""
+    """A pass with an update near the limit, whose answer takes the longest time."""
     old = Parameters(_mantissas(rng, fmt, size), _residuals(rng, fmt, size), 0, fmt)
     shift = fmt.update - 1 - fmt.limit.bit_length()  # of what is almost a power of two
     return Given(old, np.full(size, 1 - (1 << fmt.update - 1)), _exponent_at(shift, 0, fmt))
 
 
 def bins(given: Given, done: Pass) -> dict[str, bool]:
-    """What a pass is an example of."""
+    """The bins of functional coverage, and whether the pass hits each."""
     fmt, old = given.old.fmt, given.old
     shift = fmt.alignment(old.exponent, given.update_exponent)
     return {
@@ -69,7 +69,7 @@ def _mantissas(rng, fmt, size):
 
 
 def _residuals(rng, fmt, size):
-    """Mostly what an update leaves; sometimes anything that the width holds."""
+    """Residuals: mostly values that an update can leave, sometimes any that the width holds."""
     half = 1 << fmt.shift - 1
     low, high = (-half, half) if rng.random() < 0.7 else (-(1 << fmt.residual - 1), (1 << fmt.residual - 1) - 1)
     anything, zeros = rng.integers(low, high + 1, size), np.zeros(size, int)
@@ -89,7 +89,7 @@ def _update(rng, fmt, size):
 
 
 def _exponent_at(shift: int, exponent: int, fmt) -> int:
-    """E of an update that is shifted right by this much, as near as exponents allow."""
+    """Exponent E of an update that is shifted right by `shift` bits, or the nearest legal exponent."""
     return int(np.clip(fmt.alignment(exponent, 0) - shift, E_MIN, E_MAX))
 
 

@@ -1,4 +1,4 @@
-"""Programs that go just as far as a machine lets them, or one step beyond."""
+"""Programs that are just within the limits of a machine, or one step beyond."""
 
 from concord.spec.config import Config
 from concord.spec.isa import SPECS
@@ -10,7 +10,7 @@ _INTEGER = "m_rd NetQ\nm_wr MatrixRf, 0, integer\nend_chain\n"
 
 
 def limits(config: Config, beyond: int) -> list[str]:
-    """Texts of programs that are legal with `beyond` 0, and not with 1."""
+    """Texts of programs that are legal if `beyond` is 0, and illegal if it is 1."""
     tiles, rows = config.matrix_tiles, min(config.accumulator_rows, config.matrix_tiles * config.native_dim)
     columns = min(config.operand_columns, tiles)
     push = f"v_rd NetQ\nmv_mul {tiles - 1}\nv_wr MvmQ\nend_chain\n"

@@ -1,4 +1,4 @@
-"""What random programs find in the memories: ordinary numbers, and those that break arithmetic."""
+"""Random contents of memories: ordinary numbers, and numbers that are hard for arithmetic."""
 
 import numpy as np
 from concord.golden.host.messages import bias_message, packed_message, write_message
@@ -11,7 +11,7 @@ _SPECIAL = np.array([
 
 
 def random_words(config: Config, rng: np.random.Generator, count: int, *, wild: bool) -> np.ndarray:
-    """uint16[count, M] random words, some all zero; `wild` ones hold any pattern, infinities and NaNs too."""
+    """Random words uint16[count, M], some all zero. If `wild`, words hold any bit pattern, infinities and NaNs too."""
     shape = count, config.mfu_lanes
     scale = 2.0 ** rng.integers(-3, 6, (count, 1))
     values = rng.normal(0, 1, shape) * scale
@@ -38,7 +38,7 @@ def tiles(config: Config, rng: np.random.Generator, count: int) -> tuple[np.ndar
 
 
 def biases(config: Config, rng: np.random.Generator) -> np.ndarray:
-    """int64[words, M] for all of BiasRf."""
+    """Random integers int64[words, M] that fill BiasRf."""
     shape = config.bias_words, config.mfu_lanes
     bits = rng.integers(0, config.bias_bits, shape)
     return np.clip(rng.integers(-1 << bits, (1 << bits) + 1), -(1 << config.bias_bits - 1),
@@ -46,7 +46,7 @@ def biases(config: Config, rng: np.random.Generator) -> np.ndarray:
 
 
 def modes(config: Config, rng: np.random.Generator) -> list[bool]:
-    """A mode for each tile, in a few runs."""
+    """A random mode for each tile; neighbours mostly have the same mode."""
     cuts = np.sort(rng.integers(0, config.matrix_tiles, int(rng.integers(1, 5))))
     first = int(rng.integers(2))
     return [bool((np.searchsorted(cuts, tile, "right") + first) % 2) for tile in range(config.matrix_tiles)]

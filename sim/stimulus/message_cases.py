@@ -1,4 +1,4 @@
-"""Messages for tests: well-formed ones of every kind, ones with every fault, and what a machine makes of them."""
+"""Messages for tests: well-formed ones of every kind, malformed ones, and the items that they consist of."""
 
 import zlib
 from dataclasses import replace
@@ -33,7 +33,7 @@ def message(config: Config, rng: np.random.Generator, kind: MessageKind, most: i
 
 
 def update(config: Config, rng: np.random.Generator, most: int = 5, **fields) -> Message:
-    """A random pass through the lazy update."""
+    """A random UPDATE message, which asks for a pass of the lazy update; `fields` replace random fields."""
     count = int(rng.integers(1, most + 1))
     change, exponents = int(rng.choice([0, 1, 1, 2, LazyFormat().changes[-1] + 1])), rng.integers(0, 255, 2)
     return replace(Message(kind=MessageKind.UPDATE, memory=change, address=int(exponents @ [1, 256]), count=count,
@@ -41,7 +41,7 @@ def update(config: Config, rng: np.random.Generator, most: int = 5, **fields) ->
 
 
 def malformed(config: Config, rng: np.random.Generator) -> dict[str, bytes]:
-    """One message for each way to be refused, by name; all but the last four have the right CRC."""
+    """One message for each reason to refuse it, by the name of the reason; all but the last four have the right CRC."""
     beat = config.message_bytes
     write = message(config, rng, MessageKind.WRITE)
     good = pack(config, write)
@@ -88,9 +88,9 @@ def malformed(config: Config, rng: np.random.Generator) -> dict[str, bytes]:
 
 
 def items(config: Config, data: bytes) -> dict[str, list[int]]:
-    """What MessageInput hands out of one message, well-formed or not: payloads of its output streams.
+    """The payloads of MessageInput's output streams for one message, well-formed or not.
 
-    A header that is refused brings nothing; what else is wrong is noticed later, and whole items before it are out.
+    A header that is refused gives nothing. Other faults are noticed later, when complete items have already left.
     """
     outs = {name: [] for name in ("write", "read", "packed", "bias", "program", "net", "update")}
     beat = config.message_bytes
@@ -146,5 +146,5 @@ def _record(config, address, index, integer, bits):
 
 
 def _seal(config, body):
-    """`body` with its CRC."""
+    """`body` followed by its CRC."""
     return body + zlib.crc32(body).to_bytes(config.message_bytes, "little")

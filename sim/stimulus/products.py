@@ -1,4 +1,4 @@
-"""Random products, and the walks through them written out as loops."""
+"""Random products, and the order of their rows of tiles and steps, written as loops."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from concord.spec.config import Config
 
 
 def random_product(config: Config, rng: np.random.Generator) -> dict[str, int]:
-    """The fields of `hw.lib.payloads.Product` of a product within the machine's limits, mostly a small one."""
+    """Fields of `hw.lib.payloads.Product` for a random product within the machine's limits, mostly a small one."""
     n = config.native_dim
     most = min(config.operand_columns, config.matrix_tiles)
     columns = int(rng.integers(1, (most if rng.random() < 0.2 else min(most, 2 * config.tile_engines + 1)) + 1))
@@ -24,7 +24,7 @@ def random_product(config: Config, rng: np.random.Generator) -> dict[str, int]:
 
 
 def row_tiles(config: Config, product: dict[str, int]) -> Iterator[dict[str, int]]:
-    """The rows of tiles of all iterations, as `hw.mvm.row_tiles.row_tile`; where there is no bias, its address is 0."""
+    """The rows of tiles of all iterations, as `hw.mvm.row_tiles.row_tile`; without a bias, its address is 0."""
     for _ in range(product["iterations"]):
         for r in range(product["row_tiles"]):
             yield {"words": min(product["words"] - r * config.vector_words, config.vector_words),

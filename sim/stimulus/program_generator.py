@@ -1,4 +1,4 @@
-"""Writes random legal programs, one chain or loop at a time."""
+"""Generates random legal programs, one chain or loop at a time."""
 
 from collections import deque
 from contextlib import suppress
@@ -11,26 +11,28 @@ from concord.spec.isa import LOOP_DEPTH, REGISTER_BITS, SPECS, STAGES, Instructi
 from concord.spec.memories import QUEUES, VRFS, Mem, depth
 from concord.spec.rules import Violation
 
-_HOT = 10  #: Most addresses lie below, so that chains meet.
+_HOT = 10  #: Most addresses lie below this one, so that chains access the same words.
 _STAGES = [[op for op, spec in SPECS.items() if spec.operation and spec.position == k] for k in range(STAGES)]
 
 
-class Author:
-    """A program that grows by what keeps it legal.
+class ProgramGenerator:
+    """A random program that grows by chains, loops and register writes, and stays legal.
 
     Args:
-        modes:  Of each tile, whether it holds integer mode at the start.
-        budget: Most words that the chains of the program may move, passes of loops counted.
+        config: Configuration of the machine.
+        rng:    Source of all random choices.
+        modes:  For each tile, whether it is in integer mode at the start.
+        budget: Largest number of words that the chains of the program may move, in all passes of its loops.
     """
 
     def __init__(self, config: Config, rng: np.random.Generator, modes: list[bool], budget: int):
         self.config, self.rng, self.modes, self.budget = config, rng, modes, budget
         self.program: list[int] = []
         self._open = 0
-        self._known, self._state = None, None  # The state, and the program that it belongs to.
+        self._known, self._state = None, None  # A program, and the state at its end.
 
     def extend(self):
-        """Append something, or nothing where the attempt was not legal."""
+        """Try to append a random part; nothing is appended if the program would not be legal."""
         if self._open < LOOP_DEPTH and self.rng.random() < 0.15:
             self._loop()
         elif self.rng.random() < 0.05:
@@ -43,19 +45,19 @@ class Author:
         return [*self.program, encode(Instruction(op=Op.END))]
 
     def state(self) -> Sequencer:
-        """Registers, modes and MvmQ when the first pass comes to the end of the program so far."""
+        """Registers, modes and MvmQ at the end of the program so far, in the first pass of its loops."""
         if self._known is not self.program:
             self._known, self._state = self.program, Sequencer(self.config, self.program, list(self.modes))
-            # The walk stops at the erased instruction behind the last.
+            # The walk stops at the erased instruction after the last one.
             with suppress(Violation):
                 deque(self._state.walk(repeat=False), 0)
         return self._state
 
     def _moved(self, program: list[int]) -> int:
-        """Words that a program moves, or as many as are too many.
+        """Number of words that a program moves; counting stops once it exceeds the budget.
 
         Raises:
-            Violation: it is not legal.
+            Violation: the program is not legal.
         """
         moved = 0
         for chain in Sequencer(self.config, program, list(self.modes)).walk():
@@ -92,7 +94,7 @@ class Author:
             self._open -= 1
 
     def _registers(self, **wanted: int) -> list[int]:
-        """`s_wr` of all that differs, and now and then of what does not, in any order."""
+        """`s_wr` for each register whose value must change, and for some others, in random order."""
         now = self.state().registers
         names = [name for name, value in wanted.items() if getattr(now, name) != value or self.rng.random() < 0.05]
         self.rng.shuffle(names)
@@ -178,7 +180,7 @@ class Author:
         return self._placed(shape, Instruction(op=Op.V_RD, mem=mem), mem, reach, words, step)
 
     def _placed(self, shape, instruction, mem, reach, words=None, step=1) -> Instruction:
-        """The instruction at a random address of its memory, moving with the iterations or not."""
+        """The instruction at a random address of its memory, which advances with the iterations or not."""
         if mem in QUEUES:
             return instruction
         inc = int(self.rng.random() < (0.7 if shape.iterations > 1 else 0.1))
@@ -197,7 +199,7 @@ class Author:
                 else Instruction(op=Op(op)) for op in chosen]
 
     def _whole(self, shape, source, operations) -> list[int]:
-        """A chain with one to three writes: the last at its end, the others anywhere behind the source."""
+        """A chain with one to three writes: one at its end, the others at random places after the source."""
         count = int(self.rng.choice((1, 2, 3), p=(0.6, 0.25, 0.15)))
         mems = self.rng.permutation([*VRFS, Mem.NET_Q])[:count]
         reach = (shape.iterations - 1) * shape.stride_out
@@ -208,7 +210,7 @@ class Author:
         return self._close(shape, [*source, *body, last])
 
     def _close(self, shape, instructions) -> list[int]:
-        """The words of a chain, behind those of the registers that matter to it."""
+        """Instruction words that set the registers of a chain, and then those of the chain."""
         names = ["rows", "iterations", "iterations_x"]
         names += ["columns"] * any(i.op == Op.MV_MUL for i in instructions)
         names += ["out_scale"] * any(i.op == Op.MV_MUL and i.integer for i in instructions)

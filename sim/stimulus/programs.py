@@ -1,4 +1,4 @@
-"""Random programs with all that they need: what golden and hardware run side by side."""
+"""Test cases: random programs with the memory contents and the input that they run on."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,7 @@ import numpy as np
 from concord.golden.host.messages import input_message, program_message, read_message
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.faults import fault
-from concord.sim.stimulus.program_generator import Author
+from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import disassemble
 from concord.spec.check import Sequencer, check
 from concord.spec.config import Config
@@ -14,21 +14,21 @@ from concord.spec.isa import Error
 from concord.spec.memories import VRFS, Mem, depth
 from concord.spec.rules import Violation
 
-BUDGET = 1200  #: Words that the chains of a random program move at most.
+BUDGET = 1200  #: Largest number of words that the chains of a random program move.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Case:
-    """A program, what the memories hold before it, and the words that it takes from NetQ. It always ends.
+    """A program, the contents of the memories before it, and the words that it takes from NetQ. It always ends.
 
     Attributes:
-        config:  The machine.
-        program: Instruction words.
-        modes:   Of each tile, whether the memory messages load it for integer mode.
-        memory:  Messages that fill every memory.
-        pool:    uint16[n, M], words for NetQ; the program takes the first `taken`.
-        violation: Where it stops, or None.
-        taken:   Words that it takes from NetQ.
+        config:    Configuration of the machine.
+        program:   Instruction words.
+        modes:     For each tile, whether the memory messages load it for integer mode.
+        memory:    Messages that fill every memory.
+        pool:      Words for NetQ, uint16[n, M]; the program takes the first `taken`.
+        violation: The violation with which the program stops, or None.
+        taken:     Number of words that the program takes from NetQ.
     """
 
     config: Config
@@ -52,17 +52,17 @@ class Case:
 
     @property
     def text(self) -> str:
-        """Program text."""
+        """The program as text."""
         return disassemble(list(self.program))
 
     @property
     def setup(self) -> list[bytes]:
-        """Messages before the start: memories and program."""
+        """Messages to send before the start: they fill the memories and load the program."""
         return [*self.memory, program_message(self.config, self.program)]
 
     @property
     def inputs(self) -> list[bytes]:
-        """INPUT messages of different lengths with just the words that the program takes."""
+        """INPUT messages of different lengths, with exactly the words that the program takes."""
         messages, first, size = [], 0, 1
         while first < self.taken:
             last = min(first + size, self.taken)
@@ -72,16 +72,16 @@ class Case:
 
     @property
     def reads(self) -> list[bytes]:
-        """READ messages for all that the host can read."""
+        """READ messages for every word that the host can read."""
         return [read_message(self.config, mem, depth(self.config, mem)) for mem in VRFS]
 
     def having(self, program: list[int]) -> "Case":
-        """This case with another program, which takes no more of NetQ than the pool has."""
+        """This case with another program, which must not take more words of NetQ than the pool has."""
         return Case(config=self.config, program=tuple(program), modes=self.modes, memory=self.memory, pool=self.pool)
 
 
 def taken(config: Config, program: tuple[int, ...], modes: tuple[bool, ...]) -> int:
-    """Words that a program takes from NetQ until it ends or stops."""
+    """Number of words that a program takes from NetQ until it ends or stops."""
     count = 0
     try:
         for chain in Sequencer(config, list(program), list(modes)).walk():
@@ -97,30 +97,30 @@ def random_program(config: Config, rng: np.random.Generator, *, length: int | No
     """A random legal program.
 
     Args:
-        length: Chains and loops tried; random where left out.
-        budget: Most words that its chains move.
+        length: Number of attempts to append a chain or loop; random if left out.
+        budget: Largest number of words that the chains of the program move.
     """
     modes = memory_stimulus.modes(config, rng)
-    author = Author(config, rng, modes, budget)
+    generator = ProgramGenerator(config, rng, modes, budget)
     for _ in range(int(rng.integers(3, 30)) if length is None else length):
-        author.extend()
-    return _case(config, rng, modes, author.end())
+        generator.extend()
+    return _case(config, rng, modes, generator.end())
 
 
 def random_illegal(config: Config, rng: np.random.Generator, error: Error | None = None) -> Case:
-    """A random program with one fault, behind some legal chains.
+    """A random program of some legal chains followed by one fault.
 
     Args:
-        error: The error that it stops with; any that the machine knows where left out.
+        error: Error with which the program stops; a random one if left out.
 
     Raises:
         ValueError: no program of this machine stops with `error`.
     """
     modes = memory_stimulus.modes(config, rng)
-    author = Author(config, rng, modes, BUDGET // 2)
+    generator = ProgramGenerator(config, rng, modes, BUDGET // 2)
     for _ in range(int(rng.integers(0, 10))):
-        author.extend()
-    return _case(config, rng, modes, fault(author, error))
+        generator.extend()
+    return _case(config, rng, modes, fault(generator, error))
 
 
 def _case(config, rng, modes, program) -> Case:

@@ -5,7 +5,7 @@ from concord.spec.formats import Format
 
 
 def integers(rng: np.random.Generator, bits: int, shape) -> np.ndarray:
-    """Python integers of `bits` bits signed: of all sizes, the ends of the range among them."""
+    """Random signed Python integers of `bits` bits, of all magnitudes, among them the ends of the range."""
     size = int(np.prod(shape))
     kept = rng.integers(1, bits + 1, size)
     values = [int.from_bytes(rng.bytes(-(-bits // 8)), "little", signed=True) for _ in range(size)]
@@ -17,7 +17,7 @@ def integers(rng: np.random.Generator, bits: int, shape) -> np.ndarray:
 
 
 def mantissas(rng: np.random.Generator, fmt: Format, shape) -> np.ndarray:
-    """Mantissas of a format, its extremes among them, some zero."""
+    """Random mantissas of a format; some are its extremes, some are zero."""
     values = rng.integers(fmt.lowest, fmt.highest + 1, shape)
     values = np.where(rng.random(shape) < 0.2, rng.choice((fmt.lowest, fmt.highest), shape), values)
     return np.where(rng.random(shape) < 0.1, 0, values)

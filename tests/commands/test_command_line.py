@@ -1,4 +1,4 @@
-"""The command line: what it prints, its exit codes, and that nothing is left half-written."""
+"""The command line: its output, its exit codes, and that no file is left incomplete."""
 
 import csv
 import json
@@ -37,7 +37,7 @@ def nnp(*words) -> Result:
 
 
 def refused(*words) -> str:
-    """The one sentence of a refused command, in the words of stderr."""
+    """The one sentence that a refused command prints on stderr."""
     result = nnp(*words)
     assert result.exit_code == 2, result.output
     assert result.stderr.startswith("nnp: ")
@@ -110,7 +110,7 @@ def test_verify_on_golden(tmp_path):
 
 def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
     def run_all(firmware, samples, kinds, *, jobs, progress):
-        """One machine whose first tile has another weight."""
+        """Run on machines, one of which has a changed weight in its first tile."""
         mantissas = firmware.tiles.mantissas.copy()
         mantissas[0, 0, 0] ^= 1
         wrong = replace(firmware, tiles=replace(firmware.tiles, mantissas=mantissas))
@@ -132,7 +132,7 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
         return wrapped
 
     def change(config, message):
-        """The tiles of a packed message with that weight changed, under a new checksum."""
+        """A packed message with a changed weight and a new checksum."""
         parsed = unpack(config, message, to_machine=True)
         if parsed.kind != MessageKind.PACKED:
             return message
@@ -213,7 +213,7 @@ def test_an_unsupported_layer(tmp_path):
     path = tmp_path / "model.safetensors"
     save_model(load_model(MLP), path)
     text = path.read_bytes()
-    # The kind of the last layer, in the header, with as many letters.
+    # The kind of the last layer in the header is replaced by another word of the same length.
     path.write_bytes(text[::-1].replace(b"Dense"[::-1], b"Gated"[::-1], 1)[::-1])
     message = refused("compile", path, "--preset", "ulx3s")
     assert "layer 'output' (Gated): there is no such layer on this machine: use dense or recurrent layers" in message

@@ -1,4 +1,4 @@
-"""Training on somebody's own data: accuracy is measured on their test set, which the model names; machines' formats."""
+"""Training on the user's own data, whose test set the model names, and in the formats of a machine."""
 
 import gzip
 import struct
@@ -29,7 +29,7 @@ def nnp(*words) -> Result:
 
 
 def done(*words) -> str:
-    """What a command that works prints."""
+    """The output of a command that must succeed."""
     result = nnp(*words)
     assert result.exit_code == 0, result.output
     return result.output
@@ -64,7 +64,7 @@ def write_utterances(path, *, features: int, classes: int, count: int):
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A folder to work in, with stripes in six directions as images, and a network."""
+    """A working folder with images of stripes in six directions, and a network."""
     (tmp_path / "own_nets.py").write_text(NETS)
     (tmp_path / "stripes").mkdir()
     monkeypatch.chdir(tmp_path)

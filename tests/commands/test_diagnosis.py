@@ -1,4 +1,4 @@
-"""The first difference is found where it was made."""
+"""`nnp verify` finds the first difference at the place where it was made."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def test_equal_machines(recurrent):
     ("gate", "memory"), list(enumerate(["AddSubVrf1", "MultiplyVrf0", "MultiplyVrf1", "MultiplyVrf0"]))
 )
 def test_the_gate_with_a_changed_weight_is_found(recurrent, gate, memory):
-    # Gates of 5 elements take 6 rows of the tall matrix; x and h one native vector each.
+    # Gates of 5 elements take 6 rows of the tall matrix; x and h take one native vector each.
     tile, row = divmod(6 * gate + 1, TINY.native_dim)
     sample = networks.inputs(np.random.default_rng(2), 4, 3)
     other = session(with_changed_weight(recurrent, 2 * tile, row))
@@ -87,7 +87,7 @@ def test_a_network_without_a_loop():
 
 
 def test_a_waveform_of_the_last_chain_alone(tmp_path):
-    """It ends with the program that was cut, and begins a little before its last chain."""
+    """The waveform ends with the shortened program, and begins a little before its last chain."""
     firmware = compile_network(networks.mlp(np.random.default_rng(6), TINY, [40, 24, 16, 9], block=True), TINY).firmware
     sample = networks.inputs(np.random.default_rng(7), 40)
     found = first_difference(session(firmware), session(with_changed_weight(firmware, -1, 0)), sample, 0)

@@ -1,4 +1,4 @@
-"""What `nnp doctor` says of packages."""
+"""`nnp doctor` tells whether packages meet their requirements."""
 
 import pytest
 from concord.nnp.lib import environment

@@ -1,4 +1,4 @@
-"""What commands take as inputs, what they say of numbers that no machine holds, and what they refuse at once."""
+"""Inputs of commands: files they accept, reports of numbers beyond binary16, and errors before slow work."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ def nnp(*words) -> Result:
 
 
 def done(*words) -> str:
-    """What a command that works prints on stdout."""
+    """The stdout of a command that must succeed."""
     result = nnp(*words)
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -48,7 +48,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def firmware(folder):
-    """A small network without names of classes and without a test set, as model and as firmware."""
+    """A small network without class names and without a test set, as a model and as firmware."""
     model = replace(networks.mlp(np.random.default_rng(1), preset("tiny"), [6, 4], block=True), data="none", classes=())
     save_model(model, folder / "model.safetensors")
     save_firmware(compile_network(model, preset("tiny")).firmware, folder / "firmware.safetensors")
@@ -164,7 +164,7 @@ def test_a_test_set_of_another_shape_is_refused(firmware, folder):
 
 @pytest.fixture
 def no_build(monkeypatch):
-    """Nothing may be built."""
+    """Fail the test if anything is built."""
     def reached(*_):
         raise AssertionError("too late")
 

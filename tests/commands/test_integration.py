@@ -1,4 +1,4 @@
-"""What `nnp verilog` writes beside the Verilog."""
+"""The files that `nnp verilog` writes beside the Verilog."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""`nnp overflow`: what it prints, and how it refuses."""
+"""`nnp overflow`: its output and its errors."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Hand-written programs from the command line: images, three machines, and what is said where a program stops."""
+"""Hand-written programs from the command line: images, three machines, and messages about programs that stop."""
 
 import pickle
 
@@ -51,7 +51,7 @@ def nnp(*words) -> Result:
 
 
 def done(*words) -> str:
-    """What a command that works prints on stdout."""
+    """The stdout of a command that must succeed."""
     result = nnp(*words)
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -88,7 +88,7 @@ def test_a_program_with_images_runs_on_every_machine(kind):
 
 
 def test_inputs_are_the_words_that_the_program_reads(folder):
-    """Two words of tiny are half a native vector, and nothing is left in the queue for the next input."""
+    """Two words are half a native vector of `tiny`; no word is left in the queue for the next input."""
     assert "one run takes 4 numbers and gives 4" in done("asm", "copy.txt", "--preset", "tiny")
     x = np.arange(12.0).reshape(3, 4)
     np.save("x.npy", x)
@@ -170,7 +170,7 @@ def test_programs_that_are_no_firmware(text, sentence, folder):
 
 
 def counted() -> Firmware:
-    """A loop over time that puts words into MvmQ and takes none: one step is legal, and nine are not."""
+    """Firmware whose loop over time pushes words to MvmQ and pops none: one step is legal, nine are not."""
     tiles = Tiles(
         mantissas=np.ones((1, 8, 8), np.int16), exponents=np.zeros((1, 8), np.int8), integer=np.zeros(1, bool))
     return Firmware(
@@ -186,7 +186,7 @@ def test_a_stop_tells_layer_instruction_address_and_reason(kind):
     assert str(stop.value).startswith("counted, layer gates: the program stopped at instruction 4, `v_wr MvmQ`: ")
     assert "MvmQ" in str(stop.value).partition("`: ")[2]
     assert str(stop.value).endswith("(QUEUE)")
-    # `nnp verify` brings it from a worker process.
+    # In `nnp verify`, the error comes from a worker process.
     assert str(pickle.loads(pickle.dumps(stop.value))) == str(stop.value)
 
 

@@ -1,4 +1,4 @@
-"""What the report of `nnp verify` says of single samples."""
+"""Results of single samples in the report of `nnp verify`."""
 
 import csv
 from dataclasses import replace
@@ -12,11 +12,11 @@ from concord.spec.registers import Counter
 
 
 def outputs(values) -> SimpleNamespace:
-    """What a machine gave, from numbers."""
+    """An outcome with these outputs, given as numbers."""
     return SimpleNamespace(outputs=np.array(values, np.float16).view(np.uint16))
 
 
-#: Three samples of three classes, from the sixth on; the machine differs in one output and takes another class for it.
+#: Three samples of three classes, numbered from 5; the machine differs in one output, which changes a class.
 VERIFIED = SimpleNamespace(
     golden=outputs([[3, 1, 2], [0, 5, 1], [1, 2, 3]]),
     other=outputs([[3, 1, 2], [0, 5, 1], [1, 4, 3]]),
@@ -57,7 +57,7 @@ def test_models_of_one_name_have_tables_of_their_own():
 
 
 def test_the_legend_covers_no_bar(monkeypatch):
-    """It lies wholly outside of the axes."""
+    """The legend lies completely outside of the axes."""
     drawn = []
     monkeypatch.setattr(pictures, "_svg", lambda figure: drawn.append(figure) or "")
     counters = dict.fromkeys(Counter, 100)

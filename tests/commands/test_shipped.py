@@ -1,4 +1,4 @@
-"""One sample of each shipped network through cocotb, bus models and all, by the command that users call."""
+"""`nnp verify` runs one sample of each shipped network under cocotb, with bus models."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Models at URLs: read by every command, written whole or not at all, and clear sentences for what fails."""
+"""Models at URLs: every command reads them, they are written completely or not at all, and errors are sentences."""
 
 import sys
 import threading
@@ -22,7 +22,7 @@ class Quiet(SimpleHTTPRequestHandler):
     """A server of files that writes no log."""
 
     def log_message(self, *_):
-        """Nothing."""
+        """Write no log."""
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +38,14 @@ def server():
 
 @pytest.fixture
 def memory():
-    """fsspec's files in memory, none at first."""
+    """An empty memory file system of fsspec."""
     files = fsspec.filesystem("memory")
     files.store.clear()
     return files
 
 
 def nnp(*words, code=0):
-    """What a command says."""
+    """The output of a command, which must end with exit code `code`."""
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output

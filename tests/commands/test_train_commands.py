@@ -1,4 +1,4 @@
-"""`nnp train`, `nnp quantize` and `nnp compare`: what they write, and what they refuse before they train."""
+"""`nnp train`, `nnp quantize` and `nnp compare`: the files that they write, and errors before training."""
 
 import csv
 import os
@@ -36,7 +36,7 @@ def nnp(*words) -> Result:
 
 
 def done(*words) -> str:
-    """The output of a command that works."""
+    """The output of a command that must succeed."""
     result = nnp(*words)
     assert result.exit_code == 0, result.output
     return result.output
@@ -44,7 +44,7 @@ def done(*words) -> str:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A folder to work in, with a module of networks, and data sets of a moment."""
+    """A working folder with a module of networks, and data sets that take no time to train on."""
     few = dataset.load("fashion-mnist").first(60)
     monkeypatch.setattr(data, "fashion_mnist", lambda folder: few)
     monkeypatch.setattr(dataset, "load", lambda name: few)
@@ -57,7 +57,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def too_late(monkeypatch):
-    """Neither data nor training may be reached."""
+    """Fail the test if data are read or training begins."""
     def reached(*_, **__):
         raise AssertionError("too late")
 
@@ -101,7 +101,7 @@ def test_quantize_what_was_trained(folder):
     assert [row[:3] for row in rows] == [
         ["1", "5 bits", "4 bits"], ["3", "8 bits", "6 bits"]]
     assert all(float(cell) > 10 for row in rows for cell in row[3:5])
-    assert float(rows[1][3]) > float(rows[0][3]) + 15  # 3 bits more of weights
+    assert float(rows[1][3]) > float(rows[0][3]) + 15  # weights have 3 more bits
     made = load_model("q.safetensors")
     assert made.layers[1].weights_format.bits == 8
     right = network.predict(made, dataset.load("fashion-mnist").inputs) == dataset.load("fashion-mnist").labels

@@ -17,9 +17,9 @@ from concord.spec.config import PRESETS, Config
 from concord.spec.registers import EVENTS
 from concord.tests import networks
 
-#: Deeper memories than the presets have.
+#: Memory sizes larger than those of the presets.
 ROOM = {"initial_vrf": 512, "addsub_vrf": 512, "multiply_vrf": 1024, "matrix_tiles": 1024, "instructions": 2048}
-#: All gates in one product, and pieces of gates, down to a word.
+#: Limits under which all gates fit one product, or gates are cut into pieces, down to one word.
 LIMITS = {
     "whole": {},
     "no queue": {"mvmq_words": 4},
@@ -29,7 +29,7 @@ LIMITS = {
 
 
 def random_network(name: str, seed: int, config: Config) -> tuple[Model, np.ndarray]:
-    """One or two recurrent layers of a cell, with or without a dense layer, and two sequences."""
+    """A network of one or two recurrent layers of a cell, with or without a dense layer, and two sequences."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, min(20, 2 * config.native_dim), rng.integers(2, 4)).tolist()
     block = rng.integers(2, size=len(sizes) - 1).astype(bool).tolist()
@@ -39,7 +39,7 @@ def random_network(name: str, seed: int, config: Config) -> tuple[Model, np.ndar
 
 
 def agree(config: Config, model: Model, samples: np.ndarray):
-    """Run every sample on the golden machine; its bits are those of the network in golden arithmetic."""
+    """Assert that the golden machine gives the bits of the network in golden arithmetic, for every sample."""
     session = Session(machine("golden", config), compile_network(model, config).firmware)
     for sample, outputs in zip(samples, network.forward(model, samples)[-1].outputs, strict=True):
         np.testing.assert_array_equal(session.infer(sample), outputs)
@@ -64,7 +64,7 @@ def test_gates_in_pieces(cell, limits, block):
 
 
 def in_parts(session: Session, sample: np.ndarray) -> np.ndarray:
-    """The last output of a sequence of four steps that comes in three parts."""
+    """The last output of a sequence of four steps that is run in three parts."""
     parts = [sample[:1], sample[1:3], sample[3:]]
     return [session.infer(part, keep_state=index > 0) for index, part in enumerate(parts)][-1]
 
@@ -79,7 +79,7 @@ def test_states_that_are_kept_join_the_parts_of_a_sequence(cell, limits):
         wanted = network.forward(model, samples)[-1].outputs
         for sample, outputs in zip(samples, wanted, strict=True):
             np.testing.assert_array_equal(in_parts(session, sample), outputs)
-        np.testing.assert_array_equal(session.infer(samples[0]), wanted[0])  # without, the first states are back
+        np.testing.assert_array_equal(session.infer(samples[0]), wanted[0])  # initial states again
         assert not np.array_equal(session.infer(samples[1], keep_state=True), wanted[1])
 
 
@@ -90,7 +90,7 @@ def test_both_directions(cell, preset, block):
     config, rng = replace(PRESETS[preset], **ROOM), np.random.default_rng(0)
     model, samples = networks.both_directions(rng, config, block=block, cell=CELLS[cell]), networks.inputs(rng, 2, 4, 5)
     agree(config, model, samples)
-    # A sequence read from its end begins there: turning it round turns the layers round.
+    # One layer starts from the end of a sequence: reversing the sequence exchanges the two layers.
     turned = replace(model.layers[1], reverse=False).run([samples[:, ::-1]], None).hidden[:, ::-1]
     np.testing.assert_array_equal(model.layers[1].run([samples], None).hidden, turned)
 
@@ -137,7 +137,7 @@ def test_an_error_behind_kept_states_has_its_own_address():
     (sample,) = networks.inputs(rng, 1, 4, 3)
     session.infer(sample)
     before = session.firmware.loop
-    session.firmware.instruction_words[before + 2] = 0  # no instruction
+    session.firmware.instruction_words[before + 2] = 0  # this word is no instruction
     with pytest.raises(RuntimeError, match=f"layer rnn0: the program stopped at instruction {before + 2}, .* opcode"):
         session.infer(sample, keep_state=True)
 

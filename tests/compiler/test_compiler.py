@@ -15,7 +15,7 @@ from concord.spec.formats import Format
 from concord.spec.registers import EVENTS
 from concord.tests import networks
 
-#: Deeper memories than the presets have: the formats, dimensions and limits stay theirs.
+#: Memory sizes larger than those of the presets; formats, dimensions and limits are those of the presets.
 ROOM = {
     "initial_vrf": 512,
     "addsub_vrf": 512,
@@ -29,12 +29,12 @@ NAMES = ("tiny", "wide", "serial", "speech", "ulx3s")
 
 
 def roomy(name: str, **changes) -> Config:
-    """The preset with deep memories."""
+    """The preset with larger memories."""
     return replace(PRESETS[name], **ROOM | changes)
 
 
 def agree(config: Config, model: Model, samples: np.ndarray):
-    """Run every sample on the golden machine; its bits are those of the network in golden arithmetic."""
+    """Assert that the golden machine gives the bits of the network in golden arithmetic, for every sample."""
     compiled = compile_network(model, config)
     session = Session(machine("golden", config), compiled.firmware)
     wanted = network.forward(model, samples)[-1].outputs

@@ -20,35 +20,35 @@ NAMES = ("tiny", "wide", "serial", "speech", "ulx3s", "trainer")
 
 
 class Maker:
-    """Random layers for a machine.
+    """Makes random layers for a machine.
 
     Args:
-        name:  Its preset.
+        name:  Name of the machine's preset.
         block: Whether layers are in block floating point.
-        seed:  Of all numbers.
+        seed:  Seed of all numbers.
     """
 
     def __init__(self, name: str, block: bool, seed: int = 0):
         self.rng, self.config, self.block = np.random.default_rng(seed), roomy(name, operand_columns=32), block
 
     def dense(self, name: str, inputs: int, outputs: int):
-        """A dense layer."""
+        """Make a dense layer."""
         make = networks.block_dense if self.block else networks.dense
         return make(self.rng, self.config, name, inputs, outputs)
 
     def recurrent(self, name: str, inputs: int, outputs: int, *, block: bool | None = None):
-        """A recurrent layer."""
+        """Make a recurrent layer."""
         make = networks.block_recurrent if (self.block if block is None else block) else networks.recurrent_layer
         return make(self.rng, self.config, LSTM, name, inputs, outputs)
 
     def agree(self, layers, sources: dict[str, tuple[str, ...]], *shape: int):
-        """The golden machine gives the bits of the network in golden arithmetic."""
+        """Assert that the golden machine gives the bits of the network in golden arithmetic."""
         model = networks.model(layers, sources=sources)
         return agree(self.config, model, networks.inputs(self.rng, *shape))
 
 
 def straight_and_branched() -> tuple[Model, Model]:
-    """Three dense layers in a chain, and the same layers where the third reads the first."""
+    """Two models: three dense layers in a chain, and the same layers with the third one reading the first."""
     maker = Maker("tiny", block=True)
     layers = [maker.dense(name, 8, 8) for name in "abc"]
     return networks.model(layers), networks.model(layers, sources={"c": ("a",)})
@@ -73,7 +73,7 @@ def test_a_sum_round_a_layer(name, block):
     layers = [maker.dense("a", 7, size), maker.dense("b", size, size),
               Add(name="sum", inputs=size, activation=Activation.RELU), maker.dense("c", size, 5)]
     compiled = maker.agree(layers, {"sum": ("a", "b")}, 3, 7)
-    # The product is written where the sum reads it.
+    # The product is written directly to the place from which the sum reads it.
     assert not re.search(r"v_rd InitialVrf, \d+\nv_wr AddSubVrf0", compiled.firmware.text)
 
 
@@ -119,7 +119,7 @@ def test_concatenations(name, block):
               Concat(name="joined", sizes=sizes), maker.dense("d", sum(sizes), 6)]
     sources = {"b": (INPUT,), "c": (INPUT,), "joined": ("a", "b", "c")}
     compiled = maker.agree(layers, sources, 3, 7)
-    # Each part is written there by its own layer.
+    # Each layer writes its part of the concatenation directly.
     assert not any(section.layer == "joined" for section in compiled.firmware.sections)
     assert "joined" not in compiled.firmware.text
     maker.agree(layers[:4], sources, 3, 7)

@@ -1,4 +1,4 @@
-"""QONNX graphs return golden's bits, in qonnx's executor and in onnxruntime, and what has no such form is named."""
+"""QONNX graphs return golden's bits in qonnx's executor and in onnxruntime; layers without a QONNX form are named."""
 
 import json
 from dataclasses import replace
@@ -28,12 +28,12 @@ from qonnx.util.cleanup import cleanup_model
 
 MLP = dataset.DATA / "models" / "fashion-mlp-w4a4.safetensors"
 RNG = np.random.default_rng(11)
-#: Zeros and subnormals of both signs, the extremes, and infinities.
+#: Patterns of zeros and subnormals of both signs, the extremes, and infinities.
 CORNERS = np.array([0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00], np.uint16)
 
 
 def halves(*shape, scale=3.0, corners=()):
-    """Numbers, an eighth of them of these patterns."""
+    """Random binary16 numbers, an eighth of which are `corners`."""
     x = networks.inputs(RNG, *shape).view(np.float16) * np.float16(scale)
     return np.where(RNG.random(shape) < 1 / 8, RNG.choice(corners, shape), x.view(np.uint16)) if len(corners) else (
         x.view(np.uint16))
@@ -51,7 +51,7 @@ def dense(name, inputs, outputs, *, bits=4, symmetric=True, **options):
 
 def conv(name, shape, outputs, *, size=(3, 3), stride=1, padding=1, groups=1, bits=4, symmetric=True, bias=0, border=0,
          **options):
-    """A convolution with the numbers of a dense layer of one patch."""
+    """A convolution whose parameters are those of a dense layer on one patch."""
     each = shape[0] // groups
     patch = dense(name, each * size[0] * size[1], outputs, bits=bits, symmetric=symmetric, **options)
     real = patch.quant_scale is not None
@@ -68,7 +68,7 @@ def pool(reduction, shape=(2, 6, 6), **options):
 
 
 def residual() -> Model:
-    """Two blocks, one of them with a convolution in its short way, branches side by side, and a dense layer."""
+    """A model of two residual blocks, one with a convolution in its shortcut, parallel branches and a dense layer."""
     relu, image = {"activation": Activation.RELU}, (8, 6, 6)
     layers = [
         conv("stem", (2, 12, 12), 8, stride=2, unsigned=False, border=0x3800, **relu),
@@ -84,7 +84,7 @@ def residual() -> Model:
 
 
 def onnx_bits(model: Model, x, *, optimise: bool) -> np.ndarray:
-    """What onnxruntime returns."""
+    """The output bits of onnxruntime."""
     graph, options = qonnx_graph(model, len(x)), onnxruntime.SessionOptions()
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimise else levels.ORT_DISABLE_ALL
@@ -95,7 +95,7 @@ def onnx_bits(model: Model, x, *, optimise: bool) -> np.ndarray:
 
 
 def qonnx_bits(model: Model, x, *, clean: bool) -> np.ndarray:
-    """What qonnx's executor returns."""
+    """The output bits of qonnx's executor."""
     wrapper = ModelWrapper(qonnx_graph(model, 1 if clean else len(x)))
     if clean:
         wrapper = cleanup_model(wrapper, override_inpsize=len(x)).transform(InferDataTypes())
@@ -105,7 +105,7 @@ def qonnx_bits(model: Model, x, *, clean: bool) -> np.ndarray:
 
 
 def differing(model: Model, x) -> list[int]:
-    """Differing outputs of each way to run the graph."""
+    """The number of differing outputs for each way to run the graph."""
     want = network.outputs(model, x)
     assert not float16.is_nan(want).any()
     found = [run(model, x, **{option: value}) for run, option in ((onnx_bits, "optimise"), (qonnx_bits, "clean"))
@@ -148,7 +148,7 @@ def test_averages():
     layer = pool(Reduction.AVERAGE, activation=Activation.RELU)
     for chosen in layer, replace(layer, activation=Activation.NONE):
         x = halves(40, 72, corners=CORNERS[:6])
-        x[20:] = RNG.choice(CORNERS[:4], (20, 72))  # means that are no more than a part of the smallest number
+        x[20:] = RNG.choice(CORNERS[:4], (20, 72))  # means smaller than the smallest number
         assert differing(networks.model([chosen]), x) == [0, 0, 0, 0]
 
 
@@ -166,7 +166,7 @@ def test_zeros_through_joins():
 def test_a_sum_of_minus_zeros():
     layers = [pool(Reduction.MAX, (1, 1, 1), size=1), Add(name="sum", inputs=1, activation=Activation.RELU)]
     model = networks.model(layers, sources={"sum": (INPUT, "pool")})
-    # Few numbers: for many at once onnxruntime's Relu makes +0 of -0 by itself.
+    # The input is small: for many numbers at once, onnxruntime's Relu turns -0 into +0.
     assert differing(model, np.full((3, 1), 0x8000, np.uint16)) == [0, 0, 0, 0]
 
 

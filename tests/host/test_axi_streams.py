@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Units behind AXI4-Stream: what `nnp verilog` writes."""
+"""Verilog of units with AXI4-Stream buses, as `nnp verilog` writes it."""
 
 import re
 
@@ -20,7 +20,7 @@ def test_fields_take_whole_bytes():
 
 
 def test_lazy_update(tmp_path):
-    """A bus for each stream, and a page that names what is where."""
+    """Each stream becomes a bus, and a page lists the bytes of each field."""
     result = CliRunner().invoke(app, ["verilog", "--unit", "lazy_update", "--preset", "tiny", "-o", str(tmp_path)])
     assert result.exit_code == 0, result.output
     text = (tmp_path / "lazy_update.v").read_text()
@@ -40,7 +40,7 @@ def test_lazy_update(tmp_path):
 
 @pytest.mark.parametrize("name", ["quantizer", "copy", "adder"])
 def test_other_units(name, tmp_path):
-    """Streams of any unit are buses of whole bytes; a unit without streams stays as it is."""
+    """Streams of any unit become buses of whole bytes; a unit without streams is unchanged."""
     result = CliRunner().invoke(app, ["verilog", "--unit", name, "--preset", "tiny", "-o", str(tmp_path)])
     assert result.exit_code == 0, result.output
     widths = re.findall(r"axis_\w+_tdata` \| \w+ \| (\d+) \|", (tmp_path / "ports.md").read_text())

@@ -1,4 +1,4 @@
-"""Firmware files: what is written comes back, and whatever is wrong is named."""
+"""Firmware files: a file that is written can be read back, and errors name the faulty part."""
 
 import json
 from dataclasses import fields, replace
@@ -32,7 +32,7 @@ def path(firmware, tmp_path):
 
 
 def equal(a, b) -> bool:
-    """Whether two firmwares hold the same."""
+    """Whether two firmwares are equal."""
     for field in fields(Firmware):
         left, right = getattr(a, field.name), getattr(b, field.name)
         if field.name == "tiles":
@@ -55,7 +55,7 @@ def refusal(path, config=None) -> str:
 
 
 def edited(path, change_header=lambda header: None, change_arrays=lambda arrays: None):
-    """Write the file again with changes."""
+    """Rewrite the file with changes."""
     with safe_open(path, framework="numpy") as file:
         header = json.loads(file.metadata()[KIND.key])
     arrays = load_file(path)

@@ -1,4 +1,4 @@
-"""One host protocol, three machines."""
+"""The same host protocol on all three machines."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def nnp(request):
 
 
 def test_a_word_goes_in_and_out(nnp):
-    """The smallest program, the same on every machine."""
+    """The smallest program gives the same result on every machine."""
     sent = words(2)
     nnp.send(program_message(TINY, assemble("s_wr Rows, 4\n" + COPY + "end")), input_message(TINY, sent))
     nnp.start()
@@ -54,7 +54,7 @@ def test_memories_are_read_by_messages(nnp):
 
 
 def test_waiting_for_input_is_a_status(nnp):
-    """A starved program gives the host back its thread, and goes on with what it sends."""
+    """`run` returns when a program waits for input, and the program continues when the host sends it."""
     nnp.send(program_message(TINY, assemble("s_wr Rows, 2\n" + COPY * 2 + "end")), input_message(TINY, words(1)))
     nnp.start()
     assert nnp.run() & (Status.RUNNING | Status.WAIT_INPUT) == Status.RUNNING | Status.WAIT_INPUT
@@ -114,5 +114,5 @@ def test_unknown_machine():
 
 
 def test_random_programs_through_bus_models():
-    """The whole-machine testbench, with pauses on every bus."""
+    """The testbench of the whole machine passes, with pauses on every bus."""
     simulate(build("cocotb", TINY), "nnp", "concord.sim.nnp", seed=5, env={"CONFIG": "tiny", "PROGRAMS": "6"})

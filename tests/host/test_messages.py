@@ -1,4 +1,4 @@
-"""Host messages: bytes to meaning and back, what is refused, the units that take them apart and put them together."""
+"""Host messages: encoding, decoding, refusals, and the units that receive and send them."""
 
 import zlib
 
@@ -47,7 +47,7 @@ def test_refused(name):
 
 
 def test_layout():
-    """The bytes as the host's documentation has them."""
+    """The bytes are those in the host's documentation."""
     config = preset("tiny")
     data = pack(config, Message(kind=MessageKind.WRITE, memory=Mem.ADDSUB_VRF1, address=5, count=2,
                                 payload=bytes(range(8))))
@@ -76,7 +76,7 @@ def test_from_arrays():
 
 
 def test_items_match_the_array_view():
-    """The bits that hardware hands out are the fields that golden reads."""
+    """The items that hardware gives hold the fields that golden reads."""
     config, rng = preset("wide"), np.random.default_rng(2)
     words = rng.integers(0, 65536, (3, config.mfu_lanes)).astype(np.uint16)
     for k, item in enumerate(items(config, write_message(config, Mem.ADDSUB_VRF0, words, 7))["write"]):

@@ -1,4 +1,4 @@
-"""After a reset at any moment, or a malformed message, the next program is exact."""
+"""After a reset at any time, or after a malformed message, the next program gives golden's bits."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_reset_in_the_middle_of_a_program(name):
             interrupted += Status.RUNNING in nnp.status()
             nnp.reset()
             assert nnp.error() == (Error.NONE, 0)
-            # INPUT that has not been taken yet goes into NetQ all the same, as far as there is room: drop it.
+            # INPUT that was not taken before the reset still goes into NetQ as far as there is room: it is dropped.
             while nnp.link.queued:
                 nnp.settle(QUIET)
                 nnp.reset()
@@ -37,7 +37,7 @@ def test_reset_in_the_middle_of_a_program(name):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_malformed_message(name):
-    """Every fault is told as MESSAGE, no program starts until a reset, and then the next one is exact."""
+    """Every fault is reported as MESSAGE; no program starts until a reset, and the next one gives golden's bits."""
     config, rng = preset(name), np.random.default_rng(2)
     with machine("library", config) as nnp:
         for fault, data in malformed(config, rng).items():

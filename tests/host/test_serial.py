@@ -1,4 +1,4 @@
-"""The serial link: stuffing, frames, and a machine behind them."""
+"""The serial link: byte stuffing, frames, and a machine at the end of the link."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def frames(data):
 
 
 def test_machine():
-    """A program, its input in two halves of bytes, its output, and a register."""
+    """A program, its input in two pieces, its output and a register travel over the link."""
     port, words = SerialPort(Machine(CONFIG)), np.arange(4, dtype=np.uint16).reshape(2, 2)
     assert port.take(serial.pack(Frame(
         kind=FrameKind.MESSAGE, message=program_message(CONFIG, assemble(COPY))))) == b""

@@ -1,4 +1,4 @@
-"""Parameters through the lazy update behind messages, on golden and on hardware."""
+"""Lazy updates of parameters by messages, on golden and on hardware."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ FULL = LazyFormat()
 
 
 def updated(nnp, old: Parameters, update: TrainingTensor) -> Parameters:
-    """What a host does: send a tensor as often as the unit asks for."""
+    """Do what a host does: send a tensor as many times as the unit asks for."""
     exponent, change = update.exponent.item(), 0
     for _ in range(3):
         nnp.send(update_message(nnp.config, old, update.mantissas, exponent, change))
@@ -29,11 +29,11 @@ def updated(nnp, old: Parameters, update: TrainingTensor) -> Parameters:
             old = Parameters(old.mantissas, old.residuals, exponent, FULL)
         elif repeat & Repeat.CHANGE:
             change = wanted
-    raise AssertionError("a block asks for a fourth pass")
+    raise AssertionError("a tensor asks for a fourth pass")
 
 
 def blocks(rng):
-    """Tensors of all sizes, some of zeros, with updates from far too small to far too large."""
+    """Tensors of all sizes, some of zeros, with updates from negligible to far too large."""
     size = int(rng.integers(1, 40))
     zero = rng.random() < 0.15
     old = Parameters(

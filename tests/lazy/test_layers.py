@@ -19,13 +19,13 @@ def half_away(x: Fraction) -> int:
 
 
 def real(tensor: TrainingTensor) -> np.ndarray:
-    """object[...] of fractions."""
+    """The values of a tensor as an array of fractions."""
     scale = Fraction(2) ** int(tensor.lsb.item())
     return np.array([int(m) * scale for m in tensor.mantissas.ravel()], object).reshape(tensor.mantissas.shape)
 
 
 def requantised(values: np.ndarray, bits: int) -> TrainingTensor:
-    """The definition, on fractions."""
+    """The definition of requantisation, in fractions."""
     largest = max((abs(v) for v in values.ravel()), default=0)
     exponent = E_MIN
     if largest:
@@ -50,7 +50,7 @@ def random_block(rng, shape, bits, exponent=None):
 
 
 def slow_convolution(x, w, g, stride, padding):
-    """Sums over products of a convolution, and of both its gradients, one by one."""
+    """The sums of a convolution and of both its gradients, product by product."""
     samples, channels, rows, columns = x.shape
     outputs, _, height, width = w.shape
     across = range((rows + 2 * padding - height) // stride + 1), range((columns + 2 * padding - width) // stride + 1)
@@ -195,7 +195,7 @@ SMALL = (Conv(1, 4, 3, padding=1), MaxPool(2, 2), Relu(),
 
 
 def real_network(params, x):
-    """SMALL in float64."""
+    """The network SMALL in float64."""
     def convolve(x, name):
         w, b = params[f"{name}.weight"], params[f"{name}.bias"]
         seen = tensor_layers.windows(x, w.shape[2:], 1, w.shape[2] // 2)

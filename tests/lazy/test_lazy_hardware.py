@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The lazy update, Verilated, against golden: everything at small widths, over a million steps at the real ones."""
+"""The Verilated lazy update against golden: exhaustive at small widths, a million random steps at the real ones."""
 
 from functools import cache
 from itertools import product
@@ -10,8 +10,8 @@ from concord.golden.lazy.lazy_update import Parameters
 from concord.hw.lazy.exponent_search import COUNTS
 from concord.hw.lazy.lazy_update import LazyUpdate
 from concord.sim.drivers.comparison import assert_equal
-from concord.sim.machines.stream_harness import Transfers
-from concord.sim.stimulus.lazy_passes import Given, bins, draw
+from concord.sim.machines.stream_harness import StreamHarness
+from concord.sim.stimulus.lazy_passes import Given, bins, random_pass
 from concord.spec.training import E_MIN, LazyFormat
 
 SMALL = {"3-5": LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2),
@@ -19,18 +19,18 @@ SMALL = {"3-5": LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2),
 
 
 @cache
-def unit(fmt: LazyFormat, lanes: int) -> Transfers:
-    """One for each format and width: building takes longer than running."""
-    return Transfers(LazyUpdate(fmt, lanes), "lazy_update")
+def unit(fmt: LazyFormat, lanes: int) -> StreamHarness:
+    """The Verilated unit; each format and width is built once, as building takes longer than running."""
+    return StreamHarness(LazyUpdate(fmt, lanes), "lazy_update")
 
 
 def words(values, lanes):
-    """Elements as words, with zeros behind the last."""
+    """Elements as words, padded with zeros after the last element."""
     return np.pad(values, (0, -len(values) % lanes)).reshape(-1, lanes)
 
 
-def compare(verilated: Transfers, passes: list[Given], *, pause: float = 0.0):
-    """Send passes, and compare every bit of what comes out with golden."""
+def compare(verilated: StreamHarness, passes: list[Given], *, pause: float = 0.0):
+    """Send passes, and compare every bit of the results with golden."""
     lanes = verilated.dut.lanes
     lengths = [-(-len(given.update) // lanes) for given in passes]
     last = np.zeros(sum(lengths), int)
@@ -53,13 +53,13 @@ def compare(verilated: Transfers, passes: list[Given], *, pause: float = 0.0):
 
 
 def at_shift(shift: int, fmt: LazyFormat) -> tuple[int, int]:
-    """Exponents of a tensor and an update that is shifted right by this much."""
+    """Exponents of a tensor and of an update that is shifted right by `shift` bits."""
     return 0, fmt.alignment(0, 0) - shift
 
 
 @pytest.mark.parametrize("fmt", SMALL.values(), ids=SMALL)
 def test_every_step(fmt):
-    """Each mantissa, residual and update, by each alignment and change that makes a difference."""
+    """Every mantissa, residual and update, with every alignment and change that matters."""
     every = [np.arange(-(1 << bits - 1), 1 << bits - 1) for bits in (fmt.bits, fmt.residual, fmt.update)]
     w, r, u = (axis.ravel() for axis in np.meshgrid(*every, indexing="ij"))
     shifts = range(-fmt.limit.bit_length() - 2, fmt.update + 3)
@@ -72,18 +72,18 @@ def test_every_step(fmt):
 
 @pytest.mark.parametrize("fmt", SMALL.values(), ids=SMALL)
 def test_answers_of_single_elements(fmt):
-    """What tensors of one element ask for, where nothing hides behind a larger neighbour."""
+    """Answers for tensors of one element, in which no larger neighbour hides an element."""
     rng = np.random.default_rng(fmt.bits)
-    compare(unit(fmt, 8), [draw(rng, fmt, 1) for _ in range(10_000)], pause=0.2)
+    compare(unit(fmt, 8), [random_pass(rng, fmt, 1) for _ in range(10_000)], pause=0.2)
 
 
 @pytest.mark.parametrize("lanes", [3, 8])
 def test_a_million_random_steps(lanes):
-    """At the real widths, tensors from one element to thousands, and every corner among them."""
+    """At the real widths, tensors of one to thousands of elements reach every bin."""
     fmt, rng, met = LazyFormat(), np.random.default_rng(lanes), set()
     steps = 0
     while steps < 600_000:
-        passes = [draw(rng, fmt, int(rng.integers(1, 2 ** rng.integers(1, 13)))) for _ in range(200)]
+        passes = [random_pass(rng, fmt, int(rng.integers(1, 2 ** rng.integers(1, 13)))) for _ in range(200)]
         golden = compare(unit(fmt, lanes), passes, pause=0.1 * (steps == 0))
         steps += sum(len(given.update) for given in passes)
         met |= {name for pair in zip(passes, golden, strict=True) for name, hit in bins(*pair).items() if hit}
@@ -91,11 +91,11 @@ def test_a_million_random_steps(lanes):
 
 
 def test_words_follow_each_other_across_blocks():
-    """In the steady state as many cycles as words."""
+    """In the steady state, a tensor takes as many cycles as it has words."""
     rng, fmt, lanes = np.random.default_rng(3), LazyFormat(), 8
     verilated = unit(fmt, lanes)
     search, latency = verilated.dut.search, verilated.dut.latency
-    passes = [draw(rng, fmt, lanes * (search + int(rng.integers(40)))) for _ in range(300)]
+    passes = [random_pass(rng, fmt, lanes * (search + int(rng.integers(40)))) for _ in range(300)]
     compare(verilated, passes)
     count = sum(len(given.update) for given in passes) // lanes
     assert verilated.cycles <= count + latency + 2 * search + 10

@@ -1,4 +1,4 @@
-"""The lazy update: the invariant, exponents that follow, corners, and everything at small widths."""
+"""The lazy update: its invariant, changes of exponents, corner cases, and exhaustive tests at small widths."""
 
 from fractions import Fraction
 from itertools import product
@@ -28,12 +28,12 @@ def half_away(x: Fraction) -> int:
 
 
 def scaled(x: int, shift: int) -> int:
-    """round(x / 2**shift)."""
+    """x / 2**shift, rounded half away from zero."""
     return half_away(Fraction(x) / Fraction(2) ** shift)
 
 
 def all_scaled(values, shift: int) -> np.ndarray:
-    """round(x / 2**shift) of each."""
+    """values / 2**shift, rounded half away from zero."""
     distinct, places = np.unique(values, return_inverse=True)
     return np.array([scaled(x, shift) for x in distinct.tolist()])[places]
 
@@ -47,13 +47,13 @@ def tensor(mantissas, exponent, fmt=FULL):
 
 
 def exponent_of_update(shift: int, exponent: int, fmt: LazyFormat) -> int:
-    """E of an update that is to be shifted right by this much."""
+    """Exponent E of an update that is shifted right by `shift` bits."""
     return -shift + fmt.alignment(exponent, 0)
 
 
 @pytest.mark.parametrize("fmt", SMALL, ids=["3-5", "5-3", "3-5-2"])
 def test_every_step(fmt):
-    """Each w, r, update, alignment and change, as sets of one element, against fractions."""
+    """Every w, r, update, alignment and change, in tensors of one element, against fractions."""
     every = [range(-(1 << bits - 1), 1 << bits - 1) for bits in (fmt.bits, fmt.residual, fmt.update)]
     w, r, u = (np.array(x).ravel() for x in np.meshgrid(*every, indexing="ij"))
     for shift in range(-fmt.guard - fmt.shift - fmt.bits - 2, fmt.update + 2):
@@ -81,7 +81,7 @@ def test_every_step(fmt):
 
 @pytest.mark.parametrize("fmt", SMALL, ids=["3-5", "5-3", "3-5-2"])
 def test_every_pair_settles(fmt):
-    """Any tensor of two elements: the exponent asked for suffices, and a second update of zero changes nothing back."""
+    """For every tensor of two elements, one change of the exponent suffices, and an update of zero does not undo it."""
     reach = [range(-(1 << bits - 1), 1 << bits - 1) for bits in (fmt.bits, fmt.residual)]
     rng = np.random.default_rng(1)
     for (w, r), shift in product(product(*reach), range(-fmt.guard - 2, 4)):
@@ -130,7 +130,7 @@ def test_random_blocks_keep_the_joint_value():
 
 
 def test_updates_add_up():
-    """1,000 updates far below one unit of the mantissa arrive whole."""
+    """1,000 updates far below one unit of the mantissa add up without loss."""
     old = parameters([100, -100], [0, 0])
     new = old
     for _ in range(1000):
@@ -159,7 +159,7 @@ def test_zero_block_takes_the_exponent_of_its_update():
 
 
 def test_zero_mantissas_sink_to_their_residuals():
-    """Residuals that mantissas do not show: the exponent falls, one bit an update, until they do."""
+    """If all mantissas are zero and residuals are not, the exponent falls by one in each update until they show."""
     new = parameters([0, 0], [1000, -400], 10)
     for _ in range(40):
         new = lazy_update(new, tensor([0, 0], 0))

@@ -1,4 +1,4 @@
-"""The solver: what it proves of the lazy update, and that it finds what is wrong."""
+"""The solver proves a claim about the lazy update, and finds bugs."""
 
 import pytest
 from concord.sim.campaigns import prove
@@ -13,14 +13,14 @@ APP.command()(prove.main)
 
 @pytest.mark.parametrize("task", prove.tasks("invariant"), ids=lambda task: task.title)
 def test_invariant(task):
-    """At the real widths; its bugs are the formula that the source prints, and others."""
+    """The invariant holds at the real widths; one of its bugs is the formula that the publication prints."""
     wanted = "found" if task.bug else {"bmc": "proved", "cover": "reached"}[task.mode]
     assert prove.verdict(task, LazyFormat()) == wanted
 
 
 def test_a_bug_is_no_proof():
     bug = prove.tasks("invariant")[-1].bug
-    task = prove.Task("invariant", "cover", bug)  # its covers are reached, and that is told as what it is not
+    task = prove.Task("invariant", "cover", bug)  # its covers are reached, which is reported as a failure
     assert prove.verdict(task, LazyFormat()).startswith("FAILED")
 
 

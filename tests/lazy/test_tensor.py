@@ -16,7 +16,7 @@ def half_away(x: Fraction) -> int:
 
 
 def by_the_book(values: list[Fraction], bits: int) -> tuple[list[int], int]:
-    """Mantissas and E of one tensor, as the definition has them."""
+    """Mantissas and E of one tensor by the definition."""
     largest = max(map(abs, values))
     exponent = E_MIN
     if largest:
@@ -37,7 +37,7 @@ def test_real_numbers(bits):
     rng = np.random.default_rng(bits)
     for _ in range(150):
         values = rng.normal(size=rng.integers(1, 6)) * 2.0 ** rng.integers(-150, 150, 1)
-        values = np.where(rng.random(values.shape) < 0.2, 2.0 ** rng.integers(-20, 20), values)  # exact powers
+        values = np.where(rng.random(values.shape) < 0.2, 2.0 ** rng.integers(-20, 20), values)  # powers of two
         values = np.where(rng.random(values.shape) < 0.2, 0.0, values)
         same(quantise(values, bits), by_the_book([Fraction(v) for v in values.tolist()], bits))
 

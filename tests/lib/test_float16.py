@@ -1,4 +1,4 @@
-"""golden.lib.float16 against fractions, numpy, gfloat and, where its vectors are at hand, Berkeley TestFloat."""
+"""golden.lib.float16 against fractions, numpy, gfloat and, if its vectors are installed, Berkeley TestFloat."""
 
 import lzma
 import operator
@@ -18,7 +18,7 @@ FOLDER = Path(os.environ.get("CONCORD_VECTORS", Path(__file__).parents[3] / "sha
 
 
 def rounded(value: Fraction) -> int:
-    """Bits of a fraction, from the definition: the nearest multiple of its unit in the last place, ties to even."""
+    """Bits of a fraction by the definition: the nearest multiple of its unit in the last place, ties to even."""
     if not value:
         return 0
     magnitude = abs(value)
@@ -34,7 +34,7 @@ def value(bits: np.uint16) -> Fraction:
 
 
 def pairs(seed: int, count: int):
-    """Random pairs: of any patterns, and of near exponents, where sums cancel."""
+    """Random pairs: some of any bit patterns, some with close exponents, whose sums cancel."""
     rng = np.random.default_rng(seed)
     a = rng.integers(0, 1 << 16, count, dtype=np.uint16)
     b = rng.integers(0, 1 << 16, count, dtype=np.uint16)
@@ -101,7 +101,7 @@ def test_relu_of_every_input():
 
 
 def test_from_integer_of_every_number():
-    # Every finite binary16 number is an integer times 2**-24, and comes back.
+    # Every finite binary16 number is an integer times 2**-24, and is converted back to itself.
     finite = NUMBERS[(NUMBERS & 0x7C00) < 0x7C00]
     integers = (finite.view(np.float16).astype(float) * 2**24).astype(np.int64)
     assert (float16.from_integer(integers, 24) == np.where(finite == 0x8000, np.uint16(0), finite)).all()
@@ -139,7 +139,7 @@ def test_a_float_is_refused():
         float16.add(np.float16([1]), np.float16([1]))
 
 
-#: Zeros, subnormals, ones, ties, the largest numbers, infinities and NaNs, of both signs.
+#: Patterns of zeros, subnormals, ones, ties, the largest numbers, infinities and NaNs, of both signs.
 CORNERS = [pattern | sign for sign in (0, 0x8000) for pattern in (
     0x0000, 0x0001, 0x0002, 0x0003, 0x01FF, 0x03FF, 0x0400, 0x0401, 0x07FF, 0x0800, 0x1400, 0x13FF, 0x2C00, 0x33FF,
     0x37FF, 0x3800, 0x3801, 0x3BFF, 0x3C00, 0x3C01, 0x3FFF, 0x4000, 0x4248, 0x6400, 0x67FF, 0x7800, 0x7BFE, 0x7BFF,
@@ -158,7 +158,7 @@ def encoded(number: float) -> int:
 
 
 def of_gfloat(name: str) -> list[tuple[int, ...]]:
-    """Lines as in TestFloat's file of that name: operands and result."""
+    """Lines of operands and result, like those of the TestFloat file with this name."""
     match name:
         case "i32_to_f16":
             return [(number & 0xFFFFFFFF, encoded(float(number))) for number in INTEGERS]
@@ -173,7 +173,7 @@ def of_gfloat(name: str) -> list[tuple[int, ...]]:
 
 
 def of_testfloat(name: str) -> list[list[int]]:
-    """Lines of TestFloat's file, without the flags."""
+    """Lines of the TestFloat file with this name, without the flags."""
     path = FOLDER / f"{name}.tv.xz"
     if not path.exists():
         pytest.skip(f"{name} was compared with gfloat only: there is no {path}; set CONCORD_VECTORS to the folder of "
@@ -184,7 +184,7 @@ def of_testfloat(name: str) -> list[list[int]]:
 
 @pytest.fixture(params=[of_gfloat, of_testfloat], ids=["gfloat", "TestFloat"])
 def vectors(request):
-    """Columns of operands and results, by the name of an operation."""
+    """A function that gives the columns of operands and results of an operation."""
     return lambda name: np.array(request.param(name)).T
 
 
@@ -210,7 +210,7 @@ def test_conversion_of_others(vectors):
 
 
 def test_conversion_of_binary32_of_others(vectors):
-    # A finite binary32 number is an integer times a power of two as well.
+    # A finite binary32 number is an integer times a power of two, too.
     bits, want = vectors("f32_to_f16")
     exponent, fraction = bits >> 23 & 0xFF, bits & 0x7FFFFF
     numbers = (exponent < 255) & (exponent + fraction > 0)

@@ -1,4 +1,4 @@
-"""Every paragraph of what a chain means, worked by hand."""
+"""Every paragraph of the meaning of chains, with results worked out by hand."""
 
 import numpy as np
 import pytest
@@ -13,12 +13,12 @@ N = TINY.native_dim
 
 
 def counted(machine):
-    """Counters that are not 0, by name."""
+    """The counters that are not 0, by name."""
     return {counter.name: value for counter, value in machine.counters.values.items() if value}
 
 
 def multiplied(text, tiles, *, integer=False, biases=None, stored=11, **kwargs):
-    """A machine whose first tiles hold mantissas, run. Stored exponent 11 is E = -4, so that mantissa 1 is 2**-11."""
+    """Run a machine whose first tiles hold mantissas. Stored exponent 11 is E = -4, so that mantissa 1 is 2**-11."""
     machine = loaded(TINY, text, **kwargs)
     tiles = np.asarray(tiles)
     machine.send(packed_message(TINY, tiles, np.full(tiles.shape[:2], stored), integer=integer))
@@ -31,7 +31,7 @@ def multiplied(text, tiles, *, integer=False, biases=None, stored=11, **kwargs):
 
 
 def diagonal(*values):
-    """A tile with values on its diagonal."""
+    """A tile with these values on its diagonal."""
     return np.diag(np.pad(np.array(values), (0, N - len(values))))
 
 
@@ -283,7 +283,7 @@ def test_counters_of_a_product():
     text = "s_wr Rows, 9\ns_wr Columns, 2\nset_iterations 2\nv_rd InitialVrf, 0\nmv_mul 0\nvv_add0 0\nv_sigm0\n"
     text += "v_wr AddSubVrf1, 0\nvv_mul1 0\nv_wr NetQ\nend_chain\nend"
     tiles = np.zeros((4, N, N), int)
-    tiles[1, 0, 3], tiles[2, 5, 4] = 1, 1  # Marks of 0, 1, 2 and 0 lane groups of 4 lanes.
+    tiles[1, 0, 3], tiles[2, 5, 4] = 1, 1  # The zero marks are 0, 1, 2 and 0 lane groups of 4 lanes.
     machine = multiplied(text, tiles)
     assert counted(machine) == {
         "INSTRUCTIONS": 4 + 8 + 1, "CHAINS": 1, "READ_INITIAL_VRF": 16, "READ_ADDSUB_VRF0": 10,

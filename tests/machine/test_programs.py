@@ -1,4 +1,4 @@
-"""Random programs: they are legal or not as intended, hit every bin, and mean the same however golden computes them."""
+"""Random programs are legal or illegal as intended, hit every bin, and have one meaning in all ways to compute them."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from concord.golden.schedule.vectorisation import Plan, plan
 from concord.sim.campaigns.shrink import shrink
 from concord.sim.stimulus.faults import errors, fault
 from concord.sim.stimulus.functional_coverage import all_bins, bins
-from concord.sim.stimulus.program_generator import Author
+from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.sim.stimulus.programs import random_illegal, random_program
 from concord.spec.config import preset
 from concord.spec.isa import Error, Op, decode
@@ -26,7 +26,7 @@ def case(name, seed):
 
 
 def finished(case, *, pieces=False):
-    """The machine after a case; `pieces` feeds it message by message."""
+    """The machine after a case; with `pieces`, its input comes message by message."""
     machine = Machine(case.config)
     for message in case.setup:
         machine.send(message)
@@ -44,7 +44,7 @@ def finished(case, *, pieces=False):
 
 
 def state(machine):
-    """All that a host can see."""
+    """The state of a machine that a host can read."""
     memory = [words.tobytes() for words in machine.memory.vectors.values()]
     return machine.receive(), memory, machine.counters.values, machine.status, machine.memory.matrix.modes
 
@@ -89,11 +89,11 @@ def test_programs_of_the_smallest_memories(name, changes):
 
 
 def test_a_fault_that_does_not_fit_is_told():
-    author = Author(replace(preset("tiny"), instructions=4), np.random.default_rng(1), [False] * 32, 100)
+    generator = ProgramGenerator(replace(preset("tiny"), instructions=4), np.random.default_rng(1), [False] * 32, 100)
     with pytest.raises(ValueError, match="no fault that stops with QUEUE was found .* has 4, give it more"):
-        fault(author, Error.QUEUE)
+        fault(generator, Error.QUEUE)
     with pytest.raises(ValueError, match="no fault that stops with .*QUEUE.* was found"):
-        fault(author)
+        fault(generator)
 
 
 def test_a_seed_gives_one_case():

@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 from concord.sim.campaigns import random_regression as module
-from concord.sim.campaigns.random_regression import chunk, volume
+from concord.sim.campaigns.random_regression import chunk, run_programs
 from concord.sim.units import CONFIGURATIONS
 
 
 class Idle:
-    """A machine that is not simulated."""
+    """A machine that does nothing."""
 
     link = SimpleNamespace(cycles=0)
 
@@ -35,8 +35,8 @@ def test_a_program_on_which_golden_breaks_is_a_failure(monkeypatch, error):
 
 
 def test_random_programs():
-    """Results, final memories, events and errors are golden's, and every bin is hit."""
-    found = volume(CONFIGURATIONS, 2000, processes=2)
+    """Results, final memories, events and errors equal golden's, and every bin is hit."""
+    found = run_programs(CONFIGURATIONS, 2000, processes=2)
     print(*(f"{config} {name}: {count}" for config, counts in found.bins.items()
             for name, count in sorted(counts.items())), sep="\n")
     assert not found.failures, "\n".join(map(str, found.failures))

@@ -1,4 +1,4 @@
-"""Synthesis for an ECP5: every product finds its cells, and what hardware cannot be is told."""
+"""Synthesis for an ECP5: every product is mapped to cells, and impossible requests are refused."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ APP.command()(main)
 
 @pytest.mark.parametrize("name", ["speech", "trainer"])
 def test_an_index_times_an_odd_width(name):
-    """Words of these accumulators have no power of two of bits: the one selected is a product of a constant."""
+    """Accumulator words whose number of bits is no power of two are selected by a product with a constant."""
     config = preset(name)
     modules = synthesise(verilog(Accumulator(config), "top"), Script(flatten=True))
     found = costs(sum(modules.values(), Counter()))

@@ -1,4 +1,4 @@
-"""No shortcut through time: what overlaps, and what a dependent step costs."""
+"""Timing of the machine: independent chains overlap, and a dependent step costs a bounded time."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ v_wr MvmQ
 end_chain
 """
 
-# [W U] is one tall product, its gates popped in the order f, i, o, j; x arrives through NetQ, h leaves through it.
+# [W U] is one tall product, whose gates are popped in the order f, i, o, j; x comes from NetQ and h goes to NetQ.
 LSTM = """
 s_wr Columns, 2
 loop {steps}
@@ -88,7 +88,7 @@ end_loop
 
 
 def cycles(text, words=0):
-    """Cycles of a program, with its input waiting in NetQ."""
+    """Number of cycles of a program whose input already waits in NetQ."""
     with machine("library", CONFIG) as nnp:
         nnp.send(program_message(CONFIG, assemble(text + "end")))
         if words:
@@ -101,19 +101,19 @@ def cycles(text, words=0):
 
 @pytest.mark.parametrize(("first", "second"), [(PUSH, POINTWISE), (PUSH, COPY), (POINTWISE, COPY)])
 def test_independent_chains_overlap(first, second):
-    """Together they take no longer than the longer one, but for the decoding of the other."""
+    """Two chains together take as long as the longer one, plus the decoding of the other."""
     alone = [cycles(first), cycles(second)]
     assert cycles(first + second) <= max(alone) + 40
 
 
 def test_products_follow_each_other_without_a_gap():
-    """A product's tiles keep the engines busy while the results of the one before are converted."""
+    """The engines compute a product while the results of the one before are converted."""
     beats = 32 * 8
     assert cycles(PRODUCT * 6) - cycles(PRODUCT * 5) <= beats + 2
 
 
 def test_dependent_lstm_step():
-    """At N/M = 8 a step costs its 32 word slots and at most 80 cycles."""
+    """At N/M = 8, a step takes its 32 word slots and at most 80 more cycles."""
     assert CONFIG.vector_words == 8
     steps = [cycles(LSTM.format(steps=n), n * CONFIG.vector_words) for n in (10, 30)]
     assert (steps[1] - steps[0]) / 20 <= 4 * CONFIG.vector_words + 80

@@ -10,12 +10,12 @@ from concord.golden.mfu import activation
 from concord.spec.activation import FRACTION_BITS, GUARD_BITS, SLOPE_BITS, TABLE_DEPTH, Curve, blocks, table
 
 EVERY = np.arange(1 << 16, dtype=np.uint16)
-POSITIVE = EVERY[:0x7C01]  # zero to infinity
+POSITIVE = EVERY[:0x7C01]  # positive numbers, from zero to infinity
 VALUES = {name: getattr(activation, name)(EVERY) for name in ("sigmoid", "tanh")}
 
 
 def correctly_rounded(name: str) -> np.ndarray:
-    """Results for every number but NaN, by way of 40-digit integers."""
+    """The correctly rounded results for every number except NaN, computed with 40-digit integers."""
     with localcontext() as context:
         context.prec = 50
         e = [(-Decimal(float(x))).exp() for x in POSITIVE.view(np.float16)]
@@ -24,13 +24,13 @@ def correctly_rounded(name: str) -> np.ndarray:
             falling = [-y for y in positive]
         else:
             positive, falling = [1 / (1 + y) for y in e], [y / (1 + y) for y in e]
-        # A multiple of 2**-120 decides every rounding: no result lies that near to a tie but the exact ones.
+        # Multiples of 2**-120 decide every rounding: no inexact result is that close to a tie.
         integers = [int((y * 2**120).to_integral_value()) for y in positive + falling]
     return float16.from_integer(np.array(integers, object), 120)
 
 
 def order(bits):
-    """Integers in the order of the values, which differ by one between neighbours."""
+    """Integers in the order of the values; those of neighbouring values differ by one."""
     magnitude = (bits & 0x7FFF).astype(int)
     return np.where(bits & 0x8000, -magnitude, magnitude)
 
@@ -62,7 +62,7 @@ def test_exact_corners():
 
 
 def test_every_segment_stays_inside_its_fields():
-    # The gates have no room for more, and normalise by at most one place.
+    # The hardware has no more bits in these fields, and normalises by at most one place.
     assert len(table()) <= TABLE_DEPTH
     assert all(-(1 << SLOPE_BITS - 1) <= s.slope < 1 << SLOPE_BITS - 1 for s in table())
     for curve in Curve:
@@ -74,7 +74,7 @@ def test_every_segment_stays_inside_its_fields():
 
 
 def test_rounding_of_the_formula():
-    # The module's formula in fractions, on one octave of each curve.
+    # The formula of the module, computed in fractions, on one octave of each curve.
     cases = [(Curve.RISING, "sigmoid", 0), (Curve.FALLING, "sigmoid", 0x8000), (Curve.TANH, "tanh", 0)]
     for curve, name, sign in cases:
         first, k = blocks(curve)[16]

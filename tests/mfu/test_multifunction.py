@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The binary16 lanes and the multi-function unit, Verilated, against golden."""
+"""The Verilated binary16 units and the multi-function unit against golden."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from concord.hw.mfu.multiplier import FloatMultiplier
 from concord.hw.mvm.normalizer import Normalizer
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.stream import pack_rows
-from concord.sim.machines.pipeline_harness import Lanes
+from concord.sim.machines.pipeline_harness import PipelineHarness
 from concord.spec.mfu import TAPS, Tap
 from concord.spec.operations import BYPASS, Operation, Stage, codes
 
@@ -21,7 +21,7 @@ EVERY = np.arange(1 << 16, dtype=np.uint16)
 
 
 def operands(seed: int, count: int):
-    """Pairs of any patterns, pairs whose sum cancels, pairs whose product is near the smallest numbers, and corners."""
+    """Pairs of random patterns, pairs whose sum cancels, pairs whose product is tiny, and corner cases."""
     rng = np.random.default_rng(seed)
     a, b = rng.integers(0, 1 << 16, (2, count), dtype=np.uint16)
     cancelling = (a ^ rng.choice(np.array([0, 0x8000], np.uint16), count)) + rng.integers(0, 4000, count, np.uint16)
@@ -36,7 +36,7 @@ def operands(seed: int, count: int):
 
 @pytest.fixture(scope="module")
 def adder():
-    return Lanes(FloatAdder(), "adder")
+    return PipelineHarness(FloatAdder(), "adder")
 
 
 @pytest.mark.parametrize("op", codes(Stage.ADD))
@@ -55,7 +55,7 @@ def test_adder_changes_its_operation_every_cycle(adder):
 def test_multiplier():
     a, b = operands(5, 4_000_000)
     ops = np.where(np.random.default_rng(5).random(a.size) < 0.9, Operation.VV_MUL.code, BYPASS)
-    got = Lanes(FloatMultiplier(), "multiplier")(a=a, b=b, op=ops)["o"]
+    got = PipelineHarness(FloatMultiplier(), "multiplier")(a=a, b=b, op=ops)["o"]
     assert_equal("o", got, stage(Stage.MUL, ops, a, b), op=(ops, Stage.MUL), a=a, b=b)
 
 
@@ -64,7 +64,7 @@ def test_activation_on_every_input():
     ops = np.repeat(codes(Stage.ACT), EVERY.size)
     want = stage(Stage.ACT, ops, every)
     order = np.random.default_rng(0).permutation(every.size)
-    got = Lanes(Activation(), "activation")(a=every[order], op=ops[order])["o"]
+    got = PipelineHarness(Activation(), "activation")(a=every[order], op=ops[order])["o"]
     assert_equal("o", got, want[order], op=(ops[order], Stage.ACT), a=every[order])
 
 
@@ -74,7 +74,7 @@ def test_normalizer(width, scales):
     values = rng.integers(-(1 << width - 1), 1 << width - 1, 500_000) >> rng.integers(0, width, 500_000)
     values[:5] = 0, 1, -1, -(1 << width - 1), (1 << width - 1) - 1
     scale = rng.integers(scales[0], scales[-1] + 1, values.size)
-    got = Lanes(Normalizer(width, scales), "normalizer")(value=values, scale=scale)["o"]
+    got = PipelineHarness(Normalizer(width, scales), "normalizer")(value=values, scale=scale)["o"]
     assert_equal("o", got, float16.from_integer(values, scale), value=values, scale=scale)
 
 
@@ -82,7 +82,7 @@ def test_normalizer_at_ties():
     values = np.array([s * (2 * m + 1 << n) + d for m in (1024, 1025, 2046, 2047) for n in range(19)
                        for d in (-1, 0, 1) for s in (-1, 1)])
     values, scale = np.repeat(values, 78), np.tile(np.arange(-32, 46), values.size)
-    got = Lanes(Normalizer(32, range(-32, 46)), "normalizer")(value=values, scale=scale)["o"]
+    got = PipelineHarness(Normalizer(32, range(-32, 46)), "normalizer")(value=values, scale=scale)["o"]
     assert_equal("o", got, float16.from_integer(values, scale), value=values, scale=scale)
 
 
@@ -92,7 +92,7 @@ def test_normalizer_of_wide_sums():
     values = [int.from_bytes(rng.bytes(10), "little", signed=True) >> cut for cut in cuts]
     rows = np.frombuffer(b"".join(v.to_bytes(12, "little", signed=True) for v in values), np.uint32).reshape(-1, 3)
     scale = rng.integers(0, 64, len(values))
-    got = Lanes(Normalizer(74, range(64)), "normalizer")(value=rows, scale=scale)["o"]
+    got = PipelineHarness(Normalizer(74, range(64)), "normalizer")(value=rows, scale=scale)["o"]
     values = np.array(values, object)
     assert_equal("o", got, float16.from_integer(values, scale), value=values, scale=scale)
 
@@ -107,7 +107,7 @@ def test_normalizer_refuses_scales_that_do_not_fit(scales):
 def test_multifunction_unit(lanes):
     rng, count = np.random.default_rng(lanes), 100_000
     value, addend, factor = (rng.integers(0, 1 << 16, (count, lanes), np.uint16) for _ in range(3))
-    # Half of the words are of numbers near one, which do not drown in infinities.
+    # Half of the words hold numbers near one, as random patterns often lead to infinities.
     calm = rng.random(count) < 0.5
     for word in (value, addend, factor):
         word[calm] = word[calm] & 0x8FFF | 0x3000
@@ -118,9 +118,9 @@ def test_multifunction_unit(lanes):
 
     dut = MultiFunctionUnit(lanes)
     late = np.roll(factor, dut.factor_at, axis=0)
-    got = Lanes(dut, "multifunction")(
+    got = PipelineHarness(dut, "multifunction")(
         value=value, addend=addend, factor=late, tap=taps, control=pack_rows(Control, control))
-    done = np.arange(count) < count - dut.factor_at  # words whose factor came within the stream
+    done = np.arange(count) < count - dut.factor_at  # words whose factor came before the stream ended
     given = {"value": value, "addend": addend, "factor": factor, "tap": (control["tap"], Tap)}
     given |= {each.name.lower(): (control[each.name.lower()], each) for each in Stage}
     assert_equal("value_out", words(got["value_out"], lanes), want, where=done[:, None], **given)
@@ -128,7 +128,7 @@ def test_multifunction_unit(lanes):
 
 
 def words(port, elements):
-    """uint16 elements of a port's records."""
+    """The uint16 elements of a port's records."""
     return np.ascontiguousarray(port).view(np.uint16).reshape(len(port), -1)[:, :elements]
 
 

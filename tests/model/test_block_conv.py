@@ -23,7 +23,7 @@ SIX = Format(bits=6, symmetric=True, e_min=-9, e_max=6)
 
 
 def halves(*shape, scale=1.0):
-    """Binary16 numbers of many sizes."""
+    """Random binary16 numbers of many magnitudes."""
     return (RNG.normal(size=shape) * scale * 2.0 ** RNG.integers(-6, 4, shape)).astype(np.float16).view(np.uint16)
 
 
@@ -35,8 +35,10 @@ def conv(channels=10, outputs=6, size=(3, 2), *, groups=1, block=4, weights=SIX,
 
 
 def vectors(layer, image, i, j):
-    """The native vectors that a place of a padded image[channels, rows, columns] meets, each with its elements'
-    (channel, row, column)."""
+    """The native vectors of the patch at a place of a padded image[channels, rows, columns].
+
+    Each comes with the (channel, row, column) of its elements.
+    """
     pixels = list(product(*map(range, layer.window)))
     channels = range(layer.shape[0])
     lists = [[(c, di, dj) for di, dj in pixels for c in channels]]
@@ -51,7 +53,7 @@ def vectors(layer, image, i, j):
 
 
 def slow(layer, image, weight):
-    """One place after another: real weights[outputs, channels / groups, rows, columns] are quantised here again."""
+    """The convolution, place by place; real weights[outputs, channels / groups, rows, columns] are quantised here."""
     p, (channels, rows, columns) = layer.padding, layer.shape
     around = np.zeros((channels, rows + 2 * p, columns + 2 * p), np.uint16)
     around[:, p:p + rows, p:p + columns] = image

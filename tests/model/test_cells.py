@@ -38,7 +38,7 @@ def test_every_product_is_computed_once_for_each_time_step(cell):
 @pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
 def test_golden_arithmetic_lies_near_real_numbers(cell, block):
-    """Of the same weights, but for the rounding of 8 bits: a formula with another sign would be far away."""
+    """With the same weights, results differ only by the rounding of 8 bits; a wrong sign would differ much more."""
     rng = np.random.default_rng(1)
     make = networks.block_recurrent if block else networks.recurrent_layer
     layer = make(rng, CONFIG, cell, "layer", 5, 6)

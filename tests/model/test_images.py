@@ -39,7 +39,7 @@ def conv(name="conv", *, shape=(4, 6, 5), outputs=6, size=(3, 2), stride=2, padd
 
 
 def slow_conv(layer: Conv, image):
-    """One place after another, on uint16[channels, rows, columns]."""
+    """The convolution of an image uint16[channels, rows, columns], place by place."""
     channels, rows, columns = layer.shape
     around = np.full((channels, rows + 2 * layer.padding, columns + 2 * layer.padding), layer.border, np.uint16)
     around[:, layer.padding:layer.padding + rows, layer.padding:layer.padding + columns] = image
@@ -94,7 +94,7 @@ def test_pooling(reduction, size, stride, padding):
 
 
 def graph() -> Model:
-    """Two branches that meet twice."""
+    """A model of two branches that are joined twice."""
     first = conv("first", shape=(4, 6, 6), outputs=4, size=(3, 3), stride=1)
     second = conv("second", shape=(4, 6, 6), outputs=4, size=(3, 3), stride=1)
     pool = Pool(name="pool", reduction=Reduction.MAX, shape=(4, 6, 6), size=2, stride=2)

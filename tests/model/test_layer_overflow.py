@@ -1,4 +1,4 @@
-"""Overflow events of whole layers against a slow count."""
+"""Overflow events of whole layers against a count in Python integers."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from concord.model.layer_overflow import Widths, count
 
 
 def slow(weights, codes, start, widths: Widths):
-    """What `count` finds, one Python integer after another."""
+    """The results of `count`, computed one Python integer after another."""
 
     def misfit(value, bits):
         return not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
@@ -84,7 +84,7 @@ def test_the_two_magnitudes_of_a_row():
 
 
 def test_the_bound_beside_the_count():
-    """sum|w| * max|x| + |start| of the widest row, and what it proves."""
+    """The bound sum|w| * max|x| + |start| of the widest row, and the width that it proves."""
     weights, start = np.array([[3, -5], [1, 2]]), np.array([-1, 10])
     assert largest_sum(weights, start, 4) == 33
     made = count(weights, np.array([[-4, 3], [4, -4]]), start, Widths(sum_bits=6))

@@ -24,7 +24,7 @@ def layer(fmt, unsigned, seed=0, **more):
 
 
 def nearest(value: Fraction) -> int:
-    """The binary16 pattern nearest to a fraction, ties to even; one of three neighbours."""
+    """The binary16 pattern nearest to a fraction, ties to even, found among three neighbours."""
     guess = int(np.float16(float(value)).view(np.uint16))
     near = [p for p in (guess - 1, guess, guess + 1) if 0 <= p < 0x10000 and np.isfinite(np.uint16(p).view(np.float16))]
     exact = {p: abs(Fraction(float(np.uint16(p).view(np.float16))) - value) for p in near}
@@ -63,7 +63,7 @@ def test_scales_and_offsets_are_the_formulas_rounded_once(fmt, unsigned):
     for row in range(9):
         a, c, total = Fraction(gain[row]), Fraction(constant[row]), int(dense.weights[row].sum())
         assert abs(int(dense.scale[row]) - nearest(a * s_in / s_out * Fraction(2) ** dense.p)) == 0
-        # float64 rounds four times on the way: far below binary16, so the pattern is the exact one here.
+        # float64 rounds four times here, but far below the precision of binary16, so that the pattern is exact.
         assert int(dense.offset[row]) == nearest((c + a * m_in * total - m_out) / s_out)
     assert set(dense.quant_scale.tolist()) == {nearest(1 / s_in)}
     if unsigned:

@@ -1,4 +1,4 @@
-"""Model files: what goes in comes out, and anything else is a clear sentence."""
+"""Model files: a model is read back as it was written, and faulty files are refused in a sentence."""
 
 import json
 from dataclasses import fields, replace
@@ -22,7 +22,7 @@ PROVENANCE = Provenance(
 
 
 def random_layers(*kinds):
-    """Layers of 6 inputs and outputs."""
+    """Random layers of 6 inputs and outputs."""
     rng = np.random.default_rng(5)
     formats = {"weights_format": FOUR, "input_format": FOUR}
     blocks = {"weights_format": BLOCK, "input_format": FOUR, "block": 4}
@@ -83,13 +83,13 @@ def model(*kinds) -> Model:
 
 @pytest.fixture
 def path(tmp_path):
-    """A good file of two layers."""
+    """The path of a correct file with two layers."""
     save_model(model("lstm", "dense"), tmp_path / "model.safetensors")
     return tmp_path / "model.safetensors"
 
 
 def rewrite(path, change):
-    """Write the file again after `change(header, tensors)`."""
+    """Rewrite the file after `change(header, tensors)`."""
     tensors, header = load_file(path), json.loads(raw_header(path))
     change(header, tensors)
     save_file(tensors, path, {KIND.key: json.dumps(header)})

@@ -1,4 +1,4 @@
-"""Overflow of whole models: the machine's counters and wrapped results, bounds, convolutions."""
+"""Overflows of whole models: the machine's counters and wrapped results, bounds, and convolutions."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from concord.tests.model.test_layer_overflow import slow
 
 
 def narrow(name: str, sum_bits: int):
-    """A preset whose accumulator has few bits: blocks of one exponent need no room."""
+    """A preset with a narrow accumulator; blocks have only one exponent, so that they need no further bits."""
     config = PRESETS[name]
     weights, activations = (replace(fmt, e_min=16, e_max=16) for fmt in (config.weights, config.activations))
     return replace(config, weights=weights, activations=activations, acc_int=sum_bits, acc_frac=0)
@@ -43,7 +43,7 @@ def test_events_and_wrapped_results_are_the_machines(name, sum_bits, seed):
         session = Session(machine("golden", config), compile_network(part, config).firmware)
         outputs = [session.infer(sample) for sample in inputs]
         np.testing.assert_array_equal(wrapped(part, inputs, sum_bits), outputs)
-    # Behind a sum that has wrapped, the codes of the second layer are not those of the model.
+    # After a sum has wrapped, the codes of the second layer differ from those of the model.
     one = replace(model, layers=model.layers[:1])
     session = Session(machine("golden", config), compile_network(one, config).firmware)
     for sample in inputs:
@@ -67,7 +67,7 @@ def test_a_recurrent_model_counts_both_products_of_every_time_step():
     names = ["lstm0, input", "lstm0, recurrent", "lstm1, input", "lstm1, recurrent", "dense"]
     assert [use.product.name for use in uses] == names
     assert [use.count.additions for use in uses] == [11 * 16 * 4, 11 * 16 * 5, 11 * 20 * 5, 11 * 20 * 6, 3 * 3 * 6]
-    # The machine counts the same products with wide sums, where only products can overflow.
+    # With wide sums, where only products can overflow, the machine counts the same products.
     roomy = replace(config, acc_int=30)
     session = Session(machine("golden", roomy), compile_network(model, roomy).firmware)
     for sample, length in zip(inputs, lengths, strict=True):
@@ -97,7 +97,7 @@ def test_the_bound_proves_what_no_input_exceeds():
 
 
 def patches(layer, image):
-    """Codes [places, columns] of each group, one place after another."""
+    """The codes [places, columns] of each group's patches, place by place."""
     channels, rows, columns = layer.shape
     around = np.full((channels, rows + 2 * layer.padding, columns + 2 * layer.padding), layer.border, np.uint16)
     around[:, layer.padding:layer.padding + rows, layer.padding:layer.padding + columns] = image.reshape(layer.shape)
@@ -130,7 +130,7 @@ def test_a_convolution_is_a_product_over_patches(options):
     assert use.count.events == events
     assert len(use.count.rows) == len(layer.weights)
     np.testing.assert_array_equal(wrapped(model, x, 40), network.forward(model, x)[-1].outputs)
-    # A layer whose sums wrap is one whose start is lower by what they lost.
+    # A layer with wrapped sums equals a layer whose start values are lower by the lost amount.
     once = replace(layer, weights=np.zeros_like(layer.weights))
     for image, made in zip(x[:5], totals, strict=False):
         got = wrapped(model, image[None], 7)[0].reshape(len(made), -1)

@@ -24,7 +24,7 @@ def patterns(*shape, scale=1.0):
 
 
 def once(value: Fraction) -> int:
-    """A fraction with a power of two below it, rounded once by float16.from_integer's object path."""
+    """Round a fraction whose denominator is a power of two once, by float16.from_integer on Python integers."""
     places = value.denominator.bit_length() - 1
     return int(float16.from_integer(np.array([value.numerator], object), places)[0])
 
@@ -34,7 +34,7 @@ def one(function, *operands) -> int:
 
 
 def dot(mantissas, exponents, x, weights_format, input_format, block) -> Fraction:
-    """One row of a BFP product, exactly."""
+    """The exact result of one row of a block floating point product."""
     total = Fraction(0)
     for index, low in enumerate(range(0, len(x), block)):
         part = np.zeros(block, np.uint16)
@@ -92,7 +92,7 @@ def test_block_dense(fmt):
 
 
 def lstm_oracle(layer, x, products):
-    """One sequence, element by element; products(x, h) gives every gate before its activation."""
+    """An LSTM on one sequence, element by element; products(x, h) gives every gate before its activation."""
     h, c = (state.copy() for state in layer.first_states)
     for step in x:
         gates = products(step, h)
@@ -181,7 +181,7 @@ def test_shipped_models_reach_what_they_record(path):
     assert np.mean(model.fp32_predictions == samples.labels) == where.fp32_accuracy
     assert np.mean(model.qat_predictions == samples.labels) == where.qat_accuracy
     fp32 = reference.forward(model, samples.inputs, samples.lengths)[-1].argmax(1)
-    if "no FP32 copy" in where.method:  # Its real numbers are the parameters themselves; FP32 was trained beside it.
+    if "no FP32 copy" in where.method:  # Its real numbers are the parameters themselves; FP32 was a separate training.
         assert np.mean(fp32 == model.qat_predictions) > 0.99
     else:
         assert np.mean(fp32 == model.fp32_predictions) > 0.999

@@ -1,4 +1,4 @@
-"""The registry of layers: every kind is written and read back, runs, and is known to the compiler or refused."""
+"""The registry of layers: every kind is saved, loaded and run, and the compiler accepts or refuses it."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ MAKERS = {
 
 
 def made(kind: str) -> Layer:
-    """A random layer of a kind."""
+    """Make a random layer of a kind."""
     rng, entry = np.random.default_rng(3), KINDS[kind]
     if "cell" not in entry.fixed:
         return MAKERS[kind](rng)
@@ -41,7 +41,7 @@ def made(kind: str) -> Layer:
 
 
 def model_of(layer: Layer) -> Model:
-    """The layer alone, on the network's input."""
+    """A model of one layer."""
     return networks.model([layer], sources={layer.name: (INPUT,) * len(layer.takes)})
 
 

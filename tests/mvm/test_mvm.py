@@ -28,7 +28,7 @@ def wrap(value: int, bits: int) -> int:
 
 
 def lacking(value: int, bits: int) -> int:
-    """Bits that a range of `bits` bits lacks for a value."""
+    """Number of bits that are missing if a value must fit `bits` bits."""
     excess = 0
     while not -(1 << bits + excess - 1) <= value < 1 << bits + excess - 1:
         excess += 1
@@ -36,7 +36,7 @@ def lacking(value: int, bits: int) -> int:
 
 
 class Loop:
-    """The definition, one product at a time."""
+    """The definition of the accumulation, one product at a time."""
 
     def __init__(self, config):
         self.config, self.counts, self.excess = config, [0, 0], [0, 0]
@@ -47,7 +47,7 @@ class Loop:
         self.excess[kind] = max(self.excess[kind], excess)
 
     def row(self, weights, exponents, operand, operand_exponents, start, integer):
-        """Total of one row: weights [columns, N], exponents [columns]."""
+        """The total of one row with weights [columns, N] and exponents [columns]."""
         config, total = self.config, 0
         for first in range(0, len(weights), config.tile_engines):
             for group in range(config.groups):
@@ -73,7 +73,7 @@ class Loop:
 
 
 def case(config, rng, row_tiles, columns, *, low, integer):
-    """Random mantissas and stored exponents; `low` leaves only small exponents and mantissas."""
+    """Random mantissas and stored exponents; with `low`, both are small."""
     n, w, x = config.native_dim, config.weights, config.activations
     weights = rng.integers(w.lowest, w.highest + 1, (row_tiles, columns, n, n))
     operand = rng.integers(x.lowest, x.highest + 1, (columns, n))
@@ -103,10 +103,13 @@ def test_accumulate(name):
 
 
 def one_row(config, weights, operand, shifts, start=None):
-    """Total and events of one row whose native vectors repeat one weight and one operand: [columns] of each.
+    """Total and events of one row, in whose native vectors all weights are equal, and all operands.
 
     Args:
-        shifts: Left shift of each column; None in integer mode.
+        weights: Weight in each column, [columns].
+        operand: Operand in each column, [columns].
+        shifts:  Left shift of each column; None in integer mode.
+        start:   Start value, or None.
     """
     n, columns = config.native_dim, len(weights)
     matrix = np.zeros((1, columns, n, n), np.int64)
@@ -121,7 +124,7 @@ def one_row(config, weights, operand, shifts, start=None):
 
 
 def single(config, values):
-    """Rows of native vectors, of which only the first element is not zero."""
+    """Native vectors in which only the first element is not zero."""
     return [[value] + [0] * (config.native_dim - 1) for value in values]
 
 
@@ -136,7 +139,7 @@ def test_a_sum_at_the_end_of_the_range_is_an_event(weights, operand, start):
 
 
 def test_a_sum_before_it_wraps_may_need_65_bits():
-    # 2**61 and then 3 * 2**61 make 2**63, of which accumulators of 63 bits lack two.
+    # 2**61 + 3 * 2**61 = 2**63, for which an accumulator of 63 bits lacks two bits.
     config = replace(preset("tiny"), acc_int=19)
     assert one_row(config, single(config, [1, 3]), [1, 1], [61, 61]) == (0, Events(partial=1, excess_partial=2))
 
@@ -187,7 +190,7 @@ def test_lane_sums_add_up_to_dot_products():
 
 
 def rounded(value: Fraction) -> int:
-    """binary16 pattern of a fraction by search over all finite numbers."""
+    """The binary16 pattern of a fraction, found by search over all finite numbers."""
     finite = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float64)
     at = int(np.searchsorted(finite, float(abs(value))))
     nearby = [k for k in range(max(at - 2, 0), at + 3) if k <= 0x7C00]
@@ -207,7 +210,7 @@ def test_convert():
 
 
 def test_multiply_blocks_by_fractions():
-    """Quantise, multiply, round: one row by exact fractions from end to end."""
+    """Quantisation, product and rounding of one row, against exact fractions."""
     config, rng = preset("tiny"), np.random.default_rng(7)
     weights, exponents, *_ = case(config, rng, 1, 2, low=False, integer=False)
     exponents = exponents // 4 + 10

@@ -33,7 +33,7 @@ def clip(number: int, low: int, high: int) -> int:
 
 
 def block_oracle(block, fmt):
-    """One block by the words of the definition."""
+    """The quantisation of one block, literally by the definition."""
     numbers = [value(int(bits), infinity=65504) for bits in block]
     largest = max(abs(number) for number in numbers)
     exponent = fmt.e_min
@@ -47,7 +47,7 @@ def block_oracle(block, fmt):
 
 
 def blocks(rng, n, count):
-    """Blocks of all sizes of numbers: raw patterns, narrow ranges, powers of two, ties, zeros."""
+    """Blocks of numbers of all magnitudes: random patterns, narrow ranges, powers of two, ties, zeros."""
     raw = rng.integers(0, 1 << 16, (count, n), dtype=np.uint16)
     near = np.ldexp(rng.integers(-64, 65, (count, n)), rng.integers(-24, 9, (count, 1))).astype(np.float16)
     powers = np.ldexp(rng.choice([-1.0, 0.0, 1.0], (count, n)), rng.integers(-24, 16, (count, n))).astype(np.float16)
@@ -71,7 +71,7 @@ def test_blocks_of_one_number_each(fmt):
 
 @cache
 def rounded():
-    """Every binary16 pattern to the nearest integer."""
+    """The nearest integer of every binary16 pattern."""
     return [round(value(bits, infinity=1 << 20)) for bits in range(1 << 16)]
 
 
@@ -93,14 +93,14 @@ def test_invalid():
 
 
 def test_microscaling_rule():
-    """The exponent and elements of an MXINT8 block in gfloat, where both definitions say the same."""
+    """Exponent and elements equal those of an MXINT8 block in gfloat, where both definitions agree."""
     gfloat = pytest.importorskip("gfloat")
     formats = pytest.importorskip("gfloat.formats")
     fmt = Format(bits=8, symmetric=True)
     info = formats.format_info_mxint8
     rng = np.random.default_rng(1)
     for _ in range(50):
-        # No element that rounds up to 1: MXINT8 takes the exponent by floor(log2), so its grid is the frexp rule's.
+        # No element rounds up to 1: MXINT8 takes the exponent floor(log2), so that its grid is that of the frexp rule.
         scale = 2.0 ** rng.integers(-8, 8)
         numbers = (rng.uniform(-0.99, 0.99, info.k) * scale).astype(np.float16)
         numbers[0] = scale * 0.75

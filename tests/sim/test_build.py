@@ -18,10 +18,10 @@ from concord.tests.edges import PAIR
 
 
 class Stage(wiring.Component):
-    """One register of a stream, whole or with a fault in what it does while the output waits.
+    """A register in a stream, which may have a fault that shows while its output waits.
 
     Args:
-        fault: "drop" lets valid fall, "change" changes the payload.
+        fault: "drop" lowers `valid`, "change" changes the payload; an empty string stands for no fault.
     """
 
     def __init__(self, fault: str = ""):
@@ -45,7 +45,7 @@ class Stage(wiring.Component):
 
 
 def test_edges_and_streams(tmp_path, monkeypatch):
-    """The run's folder is in the working directory: clones share builds, but not the folders of runs."""
+    """The folder of a run is in the working directory: clones share builds, but not the folders of runs."""
     monkeypatch.chdir(tmp_path)
     where = run(Stage(), "concord.tests.edges", seed=1, NOTE="given")
     assert (where / "results.xml").exists()
@@ -85,7 +85,7 @@ def test_pack_inverts_unpack():
 
 
 def test_yosys_compiles_itself_before_others_run_it(tmp_path, monkeypatch):
-    """Once, where its cache lacks it."""
+    """Yosys is run once before others use it, if its cache is empty."""
     calls = []
 
     def run(words, **_):

@@ -1,4 +1,4 @@
-"""The cache of builds: shared by processes, bounded, and nothing in it goes while somebody uses it."""
+"""The cache of builds is shared by processes and bounded, and never removes a build that is in use."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """An empty cache, and a process that holds nothing."""
+    """An empty cache, and a process that uses no build."""
     monkeypatch.setattr(cache, "BUILDS", tmp_path / "builds")
     monkeypatch.setattr(cache, "LOCKS", tmp_path / "locks")
     monkeypatch.setattr(cache, "_held", {})
@@ -22,19 +22,19 @@ def home(tmp_path, monkeypatch):
 
 
 def fill(size: int):
-    """What makes a build of so many bytes."""
+    """A function that makes a build of `size` bytes."""
     return lambda where: (where / "made").write_bytes(bytes(size))
 
 
 def let_go():
-    """As at the end of this process."""
+    """Release all builds, as at the end of this process."""
     for lock in cache._held.values():
         os.close(lock)
     cache._held.clear()
 
 
 def three_builds() -> list:
-    """Builds of 1,000 bytes that nobody uses, the second one used last, then the third."""
+    """Three unused builds of 1,000 bytes, last used in the order first, third, second."""
     found = [cache.cached("unit", str(k), fill(1000)) for k in range(3)]
     let_go()
     for age, folder in zip((300, 100, 200), found, strict=True):
@@ -91,7 +91,7 @@ def test_what_this_process_uses_stays(home):
 
 
 def test_what_another_process_uses_stays(home):
-    """Its lock is the kernel's: it ends with the process, however that ends."""
+    """The kernel holds the lock, so that it is released when the process ends, in whatever way."""
     where = cache.cached("unit", "key", fill(1000))
     let_go()
     program = "import fcntl, sys; lock = open(sys.argv[1]); fcntl.flock(lock, fcntl.LOCK_SH); print(); input()"

@@ -1,4 +1,4 @@
-"""What a testbench that fails tells."""
+"""The messages of a failing testbench."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_the_seed_of_a_simulation_is_told(monkeypatch):
 
 
 def test_inputs_share_the_leading_axes():
-    """A word of three lanes: an operand has its lane, a scale its word, taps their own axes."""
+    """For a word of three lanes, the message shows the lane of an operand, the word of a scale, and all taps."""
     expected = np.zeros((2, 3), int)
     got = expected.copy()
     got[1, 2] = -5
@@ -54,7 +54,7 @@ def test_inputs_share_the_leading_axes():
 
 
 def test_integers_of_any_size_are_exact():
-    """Together they would be floats."""
+    """numpy alone would turn a list of these integers into floats."""
     values = [(1 << 63) + 1, -1]
     assert_equal("o", np.array(values, object), values)
     assert difference("o", np.array(values, object), [1 << 63, -1])[1:] == [

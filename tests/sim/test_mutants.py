@@ -1,4 +1,4 @@
-"""The lines that the campaign of mutants breaks."""
+"""The campaign `mutants` finds the lines that it breaks."""
 
 import pytest
 from concord.sim.campaigns.mutants import Mutant, mutants_of, tree

@@ -1,4 +1,4 @@
-"""The regression: pytest with units, configurations and seeds chosen by options."""
+"""The regression: options of pytest choose units, configurations and seeds."""
 
 import subprocess
 import sys
@@ -14,13 +14,13 @@ from rich.console import Console
 
 
 def regress(*words) -> subprocess.CompletedProcess:
-    """Run the session's command."""
+    """Run the command of the nox session `regress`."""
     command = [sys.executable, "-m", "pytest", "tests/sim/test_units.py::test_unit", "-q", "-p", "no:cacheprovider"]
     return subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_one_unit(tmp_path):
-    """Tables, JUnit XML, line coverage."""
+    """The run prints tables, and writes JUnit XML and line coverage."""
     words = ["--unit", "crc", "--seed", "3", "--seed", "4", "--junitxml", str(tmp_path / "junit.xml")]
     done = regress("--regress", *words)
     assert done.returncode == 0, done.stdout
@@ -52,7 +52,7 @@ def test_a_filter_that_leaves_nothing_fails():
 
 
 def test_ordinary_tests_run_a_part():
-    """Arithmetic in each configuration, other units in one; a unit that is named, in each."""
+    """Arithmetic units run in each configuration, others in one; a unit that is named runs in each."""
     def names(**chosen):
         options = {"unit": [], "config": [], "seed": []} | chosen
         return [str(job) for job in jobs(**options)]

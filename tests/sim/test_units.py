@@ -1,4 +1,4 @@
-"""Every unit under Verilator, by its testbench. `nox -s regress` runs this test with more configurations and seeds."""
+"""Run the testbench of every unit under Verilator; `nox -s regress` does so in more configurations and seeds."""
 
 from dataclasses import replace
 

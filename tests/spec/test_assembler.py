@@ -1,4 +1,4 @@
-"""Program text: both directions are exact, and what is wrong is told with its line."""
+"""Program text: assembling and disassembling are exact, and errors name the line."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Every row of the error table, in the order in which the machine looks, with the address that is to blame."""
+"""Every row of the error table, in the order in which the machine checks, with the address of the violation."""
 
 import time
 
@@ -146,7 +146,7 @@ OTHERS = {
     "pop in a loop": (Error.QUEUE, f"{PUSH}loop 2\n{POP}end_loop\nend", 5),
 }
 
-#: Programs with two errors: the first that the machine looks for wins.
+#: Programs with two errors, of which the machine reports the one that it checks first.
 FIRST = {
     "SIZE before WINDOW": (Error.SIZE, "s_wr Rows, 65\nset_iterations 3, 2\n" + PUSH, 3),
     "WINDOW before ALIGN": (Error.WINDOW, chain("v_rd InitialVrf, 1", "mv_mul 0", "v_wr NetQ",

@@ -1,4 +1,4 @@
-"""Configurations: what no machine can be is refused by name, what hardware cannot be by another sentence."""
+"""Configurations: impossible values are refused by attribute; values that only hardware cannot have, separately."""
 
 import json
 from dataclasses import asdict, fields, replace

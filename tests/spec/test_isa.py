@@ -9,7 +9,7 @@ from concord.spec.isa import FIELDS, SPECS, STAGES, WORD, Instruction, Kind, Op,
 from concord.spec.operations import MFUS, Operation, Stage, code_bits, codes, implemented, operations
 from concord.spec.registers import Counter
 
-#: The opcodes from 1 on, as programs hold them.
+#: Names of the opcodes in the order of their codes, from 1 on; programs in files depend on these codes.
 OPCODES = (
     "V_RD", "M_RD", "MV_MUL",
     "VV_ADD0", "VV_A_SUB_B0", "VV_B_SUB_A0", "VV_MAX0", "V_RELU0", "V_SIGM0", "V_TANH0", "VV_MUL0",

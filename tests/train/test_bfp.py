@@ -1,4 +1,4 @@
-"""TrainingTensor floating point training in PyTorch: golden's bits, step after step."""
+"""Block floating point training in PyTorch gives golden's bits, step after step."""
 
 from itertools import product
 
@@ -39,7 +39,7 @@ def test_requantising_is_goldens():
     for _ in range(500):
         width, up = int(rng.integers(1, 52)), int(rng.integers(0, 10))
         sums = rng.integers(-(1 << width), (1 << width) + 1, 20)
-        if rng.random() < 0.3:  # an exact power of two at the top
+        if rng.random() < 0.3:  # the largest magnitude is an exact power of two
             sums[0] = (1 << width) * rng.choice((-1, 1))
         if rng.random() < 0.3:  # ties
             sums = sums >> 9 << 9 | 1 << 8
@@ -72,7 +72,7 @@ def test_branches_add_as_golden():
 
 
 def compare(old, update: TrainingTensor, counts):
-    """One update in both; the new parameters."""
+    """Make one update in PyTorch and in golden, compare, and return the new parameters."""
     new = lazy.lazy_update(lazy.from_golden(old), tensor.exact(update, torch.empty(0)), counts[0])
     want = lazy_update.lazy_update(old, update, counts[1])
     assert new.exponent == want.exponent
@@ -103,7 +103,7 @@ def test_a_million_random_lazy_steps():
         corners["left" if shift < 0 else "right"] += 1
         update = int(np.clip(FULL.alignment(exponent, 0) - shift, E_MIN, E_MAX))
         old = lazy_update.Parameters(w, r, exponent, FULL)
-        for _ in range(3):  # the same update again and again: exponents follow
+        for _ in range(3):  # the same update is repeated, so that exponents change
             old = compare(old, whole(u, update, 32), counts)
             steps += size
     assert min(counts[0].steps, counts[0].changes, counts[0].rounded, counts[0].saturations, *corners.values()) > 100
@@ -177,7 +177,7 @@ def test_steps_of_training_are_goldens(layers, momentum, kernels):
 
 @pytest.mark.parametrize("rate", [1e-4, 30.0])
 def test_small_and_exploding_steps_are_goldens(rate):
-    """Tensors of zeros, values far apart, and exponents that rise every step."""
+    """Tensors of zeros, values of very different magnitudes, and exponents that rise in every step."""
     rng = np.random.default_rng(4)
     for trial, layers in enumerate((SMALL, DEEP, OVERLAPPING)):
         rates = Rates(learning_rate=rate, momentum=0.9, momentum_bits=8)

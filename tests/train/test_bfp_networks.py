@@ -34,7 +34,10 @@ def _one_thread():
 
 
 def numbers(block: int) -> np.ndarray:
-    """uint16[blocks, block]: raw patterns, near numbers, powers of two, subnormals, ties, zeros, infinities, NaN."""
+    """Blocks uint16[blocks, block] of random patterns, close numbers and special cases.
+
+    Special cases are powers of two, subnormals, ties, zeros, infinities and NaN.
+    """
     rng = np.random.default_rng(block)
     count = 300
     raw = rng.integers(0, 1 << 16, (count, block), dtype=np.uint16)
@@ -110,7 +113,7 @@ NETWORKS = {"residual": (residual, 1), "depthwise": (depthwise, 3), "branches": 
 
 
 def small(name) -> tuple[nn.Module, torch.Tensor]:
-    """A network whose normalisation has seen something, and binary16 images."""
+    """A network whose batch normalisation has statistics, and binary16 images."""
     make, channels = NETWORKS[name]
     net, x = make(), torch.rand(12, channels, 12, 12).half().float()
     net.train()(x * 2)
@@ -118,7 +121,7 @@ def small(name) -> tuple[nn.Module, torch.Tensor]:
 
 
 def assert_golden(quantised: BlockNetwork, x: torch.Tensor):
-    """Every node's result has golden's bits."""
+    """Assert that the result of every node has golden's bits."""
     layers, sources = quantised.lower()
     with torch.no_grad():
         made = quantised.trace(x, lowered=True)
@@ -147,7 +150,7 @@ def test_networks_are_golden_before_and_after_a_step(name, bits):
 
 
 def test_real_numbers_and_the_machine_are_near():
-    """Eight bits change little, and binary16 between layers still less."""
+    """Eight bits change results little, and binary16 between layers changes them even less."""
     net, x = small("residual")
     quantised = BlockNetwork(net, x, BlockRecipe(weights_bits=8, input_bits=8))
     with torch.no_grad():
@@ -157,7 +160,7 @@ def test_real_numbers_and_the_machine_are_near():
 
 
 def test_what_lies_in_a_block():
-    """Few channels: a patch; more: channels; groups: channels, whatever they are. Layers may have bits of their own."""
+    """A block lies along a patch if channels are few, else along channels; with groups, always along channels."""
     net, x = small("depthwise")
     quantised = BlockNetwork(net, x, BlockRecipe(bits={"1_body_1_0": (8, 6)}))
     layers = [layer for layer in quantised.lower()[0] if isinstance(layer, BlockConv | BlockDense)]
@@ -196,7 +199,7 @@ def test_a_recipe_in_words():
 
 
 def test_a_model(tmp_path, monkeypatch):
-    """From training to golden's own predictions, by the command."""
+    """The command trains a model, and golden gives the predictions that it recorded."""
     few = dataset.load("fashion-mnist").first(60)
     monkeypatch.setattr(data, "fashion_mnist", lambda folder: few)
     monkeypatch.setattr(dataset, "load", lambda name: few)

@@ -1,4 +1,4 @@
-"""Training runs in block floating point: checkpoints, rules, and several processes."""
+"""Training runs in block floating point: checkpoints, update rules, and several processes."""
 
 import json
 import os
@@ -114,9 +114,9 @@ def test_starting_from_an_fp32_model(samples):
 
 
 def test_what_arms_lose():
-    """A thousand updates of a hundredth of a unit: the lazy update has them all, rounding into mantissas none."""
+    """Of many tiny updates, the lazy update keeps all; rounding them into mantissas loses all."""
     values = np.array([100.0, -100.0]) / 128
-    update = parameters.Exact(torch.tensor([1 << 24, -(1 << 24)]).double(), -40, 32)  # 1/128 of one unit
+    update = parameters.Exact(torch.tensor([1 << 24, -(1 << 24)]).double(), -40, 32)  # this is 1/128 of one unit
     ends = {}
     for rule in (UpdateRule.LAZY, UpdateRule.NONE, UpdateRule.FROZEN, UpdateRule.RESIDUAL8, UpdateRule.STOCHASTIC):
         kept = parameters.parameter(rule, values, Rates(learning_rate=1.0))
@@ -166,13 +166,13 @@ def free_port() -> int:
 
 
 def test_two_processes_train_to_the_bits_of_one(tmp_path):
-    """As torchrun starts them: the same checkpoint, byte for byte."""
+    """Processes as torchrun starts them write the same checkpoint, byte for byte."""
     folder = tmp_path / "images"
     folder.mkdir()
     for kind in "images-idx3", "labels-idx1":
         source = (dataset.DATA / "fashion-mnist" / f"t10k-{kind}-ubyte.gz").read_bytes()
         (folder / f"train-{kind}-ubyte.gz").write_bytes(source)
-    options = "--folder", str(folder), "--samples", "152", "--epochs", "1", "--batch-size", "37"  # odd shares
+    options = "--folder", str(folder), "--samples", "152", "--epochs", "1", "--batch-size", "37"  # unequal shares
     program = [sys.executable, "-m", "concord.train.runs.data_parallel"]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     runs = [subprocess.Popen([*program, str(tmp_path / "two"), *options], cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Recurrent cells in training: PyTorch's own layers as oracles, and golden arithmetic as the machine's."""
+"""Recurrent cells in training, against PyTorch's own layers and against golden arithmetic."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def utterances():
 
 
 def module_of(cell: Cell, inputs: int, hidden: int, **options) -> nn.RNNBase:
-    """PyTorch's own layer with random weights."""
+    """PyTorch's own layer for a cell, with random weights."""
     torch.manual_seed(0)
     if cell.torch_class == "RNN":
         options["nonlinearity"] = str(cell.gates[0].curve)
@@ -105,7 +105,7 @@ def test_the_conventions_of_the_reset_gate_differ_and_peepholes_are_seen():
 
 
 def moved(net: nn.Module) -> nn.Module:
-    """`net` with every parameter moved a little, as training does."""
+    """Change every parameter of `net` a little, as training does, and return it."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in net.parameters():
@@ -114,7 +114,7 @@ def moved(net: nn.Module) -> nn.Module:
 
 
 def classifier(cell: Cell, *hidden: int, both: bool = False) -> FloatClassifier:
-    """A random network whose first states are random, too."""
+    """A random network with random initial states."""
     torch.manual_seed(0)
     net = moved(FloatClassifier(12, hidden, 9, cell, both=both))
     for index, layer in enumerate(net.recurrent):
@@ -160,7 +160,7 @@ def test_outputs_without_a_bound_keep_their_bits(utterances, tmp_path):
 
 
 def check(net, qat, utterances, folder):
-    """The lowered network in PyTorch is the model of the file to the bit; both models carry the FP32 network."""
+    """Assert that the lowered network equals the model file to the bit, and that both models hold the FP32 network."""
     x, lengths, _ = tensors(utterances)
     with torch.no_grad():
         lowered, real, fp32 = qat(x, lengths, lowered=True), qat(x, lengths, lowered=False), net(x, lengths)

@@ -1,4 +1,4 @@
-"""What cannot be trained or quantised is said before anything slow begins; networks by the place of what makes them."""
+"""Networks and recipes that cannot be trained or quantised are refused before slow work; users' own networks."""
 
 import sys
 
@@ -46,7 +46,7 @@ size = 4
 
 @pytest.fixture(autouse=True)
 def own(tmp_path, monkeypatch):
-    """A folder with a module of networks to work in."""
+    """A working folder with a module of networks."""
     (tmp_path / "own_nets.py").write_text(NETS)
     (tmp_path / "own_broken.py").write_text("import nothing_of_that_name")
     monkeypatch.chdir(tmp_path)
@@ -57,7 +57,7 @@ def own(tmp_path, monkeypatch):
 
 @pytest.fixture
 def nothing_slow(monkeypatch):
-    """Data and training are not reached."""
+    """Fail the test if data are read or training begins."""
     def reached(*_, **__):
         raise AssertionError("too late")
 

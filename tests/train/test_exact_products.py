@@ -1,4 +1,4 @@
-"""Sums over products by 8-bit kernels and in floating point, against sums of int64."""
+"""Sums of products, by 8-bit kernels and in floating point, against int64."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def one_thread():
 
 
 def tensors(rng, shape, bits, lowest=None):
-    """Random integers, all of their ends among them."""
+    """Random integers, among them both ends of their range."""
     low, high = -(1 << bits - 1) if lowest is None else lowest, (1 << bits - 1) - 1
     values = rng.integers(low, high + 1, shape)
     values.ravel()[:2] = low, high
@@ -26,7 +26,7 @@ def tensors(rng, shape, bits, lowest=None):
 
 
 def prepared(kernels, g: np.ndarray, bits: int):
-    """A gradient as training hands it over."""
+    """A gradient in the form that training passes to the kernels."""
     return kernels.prepare(torch.from_numpy(g).to(torch.int16 if bits <= 16 else torch.float64), int(g.max()))
 
 
@@ -85,7 +85,7 @@ def test_dense_layers(kernels):
 
 @pytest.mark.parametrize("kernels", KERNELS)
 def test_sums_too_wide_for_the_quick_kernels(kernels):
-    """Every product at the end of its range."""
+    """Every product is at the end of its range."""
     x, w = torch.full((1, 600, 3, 3), -128, dtype=torch.int8), torch.full((600, 600, 3, 3), -128.0)
     y, _ = kernels.convolve(x, w, torch.zeros(600).double(), 1, 0)
     assert y.unique().tolist() == [128 * 128 * 5400]

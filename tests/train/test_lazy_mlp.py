@@ -1,4 +1,4 @@
-"""A network trained by the lazy update goes to the machine with not one mantissa changed."""
+"""A network that was trained by the lazy update is compiled without a change of any mantissa."""
 
 import shutil
 
@@ -48,7 +48,7 @@ def test_an_exponent_that_the_machine_lacks():
 
 
 def test_from_images_to_firmware(tmp_path):
-    """The whole way, with few images: the tiles that the machine gets hold the model's mantissas."""
+    """After training on few images, the tiles of the firmware hold the model's mantissas."""
     for part in ("images-idx3", "labels-idx1"):
         for name in "train", "t10k":
             shutil.copy(dataset.DATA / "fashion-mnist" / f"t10k-{part}-ubyte.gz", tmp_path / f"{name}-{part}-ubyte.gz")

@@ -1,4 +1,4 @@
-"""Integers of an LSTM's gates: the source's formulas, no drift, the machine's bits in every form and width."""
+"""Integer gates of an LSTM: the published formulas, no drift, and the machine's bits in every form and width."""
 
 from dataclasses import replace
 from itertools import product
@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 FORMS = [Gates(asymmetric=asymmetric, shared=shared) for asymmetric, shared in product((False, True), repeat=2)]
 NAMES = ["symmetric", "symmetric, shared", "asymmetric", "asymmetric, shared"]
-STEPS = 1000  #: Of time, in the tests of drift.
+STEPS = 1000  #: Number of time steps in the tests of drift.
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -109,13 +109,13 @@ def test_one_scale_for_a_gate_covers_both_matrices():
         of_w, of_r = scales.of_gate((w, r), 8, gates)
         assert (of_w == of_r) == gates.shared
         assert of_r.step == 2 / 127 if not gates.asymmetric else 2.5 / 255 if gates.shared else 2 / 255
-    # Zeros have S = 1 when alone, and none of their own when they share.
+    # A matrix of zeros alone has S = 1; in a shared scale it has no influence.
     of_w, of_r = scales.of_gate((0 * w, r), 8, Gates(shared=True))
     assert of_w.step == of_r.step == 2 / 127
 
 
 def mixed(values: np.ndarray, affine: scales.Affine) -> np.ndarray:
-    """What must not be done: quantise with the unrounded minimum, recover with the rounded one."""
+    """The wrong way: quantise with the unrounded minimum, and recover values with the rounded one."""
     minimum = min(0.0, values.min()) / affine.step
     codes = np.clip(np.rint(values / affine.step - minimum), affine.lowest, affine.highest)
     return scales.recover(codes, affine)
@@ -126,7 +126,7 @@ def consistent(values: np.ndarray, affine: scales.Affine) -> np.ndarray:
 
 
 def drift(quantised, values: np.ndarray, affine: scales.Affine) -> np.ndarray:
-    """How far cells c <- c + x' of a recurrence end from c <- c + x, in steps: float64[cells]."""
+    """Final distance of the recurrences c <- c + x' and c <- c + x, in quantisation steps, float64[cells]."""
     cell = exact = np.zeros(values.shape[1])
     for now, true in zip(quantised(values, affine), values, strict=True):
         cell, exact = cell + now, exact + true
@@ -142,7 +142,7 @@ def test_a_consistent_zero_point_leaves_no_drift_and_a_mixed_pair_drifts(low, hi
     values = np.random.default_rng(0).uniform(low, high, (STEPS, 64))
     values[0, :2] = low, high
     affine = scales.asymmetric(values, 8)
-    lost = affine.zero - low / affine.step  # of one value, in steps, always with this sign
+    lost = affine.zero - low / affine.step  # error of one value in steps, always with this sign
     assert 0.1 < abs(lost) < 0.5
     good, bad = (drift(quantised, values, affine) for quantised in (consistent, mixed))
     assert abs(good.mean()) < 5
@@ -166,7 +166,7 @@ def test_biases_of_32_bits():
 
 
 def post_training(net: lstm.FloatClassifier, x, fmt: Format, gates: Gates) -> list:
-    """The PTQ network, by numpy alone."""
+    """The PTQ network, computed by numpy alone."""
     layers, s_in = [], float(np.abs(x.numpy()).max()) / fmt.highest
     for index, layer in enumerate(net.layers):
         matrices = [m.detach().double().numpy() for m in (layer.input_weights, layer.recurrent_weights)]
@@ -231,7 +231,7 @@ def test_a_trained_layer_says_what_its_integers_mean(gates, utterances):
         assert zeros.any() == gates.asymmetric
         codes = weights - zeros[:, None, None]
         ends = (0, 255) if gates.asymmetric else (-127, 127)
-        assert (codes.min(), codes.max()) == ends  # what training moved beyond them is clipped
+        assert (codes.min(), codes.max()) == ends  # values that training moved beyond the ends are clipped
     integers, steps = layer.real["bias_integers"], layer.real["bias_steps"]
     assert np.abs(integers).max() == 2**31 - 1
     assert integers * steps[:, None] == pytest.approx(layer.real["bias"], abs=steps.max())
@@ -248,7 +248,7 @@ def test_gradients_of_asymmetric_weights_stop_outside_their_range():
     assert w[1, 0].tolist() == [low, low, high]
     w.sum().backward()
     assert layer.input_weights.grad[1, 0].tolist() == [0, 1, 0]
-    assert layer.input_weights.grad[0].min() == 1  # a start lies inside its range
+    assert layer.input_weights.grad[0].min() == 1  # start values lie inside the range
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -271,7 +271,7 @@ def test_asymmetric_weights_need_a_machine_one_bit_wider(shared, utterances):
 
 @pytest.mark.parametrize("bits", range(2, 10))
 def test_two_additions_round_a_gates_output_to_its_steps(bits, utterances):
-    """All binary16 numbers that a gate can give: by the machine's way, by rounding, and by training's."""
+    """For all binary16 outputs of a gate, the machine's two additions, rounding, and training agree."""
     x, lengths, _ = lstm.tensors(utterances)
     fmt = Format(bits=8, symmetric=True)
     net = lstm.QuantisedClassifier(classifier(3), x, fmt, fmt, Gates(outputs=bits))
@@ -300,7 +300,7 @@ def test_quantised_outputs_of_gates_are_the_machines_too(bits, utterances):
     assert np.array_equal(got, network.forward(model, utterances.inputs, utterances.lengths)[-1].outputs)
     plain = networks.model([replace(model.layers[0], gate_bits=0), *model.layers[1:]])
     assert not np.array_equal(got, network.forward(plain, utterances.inputs, utterances.lengths)[-1].outputs)
-    for limits in ({}, {"accumulator_rows": 16, "mvmq_words": 4}):  # all gates in one product, and pieces of them
+    for limits in ({}, {"accumulator_rows": 16, "mvmq_words": 4}):  # all gates in one product, and gates in pieces
         config = replace(preset("speech"), **limits)
         session = Session(machine("golden", config), compile_network(model, config).firmware)
         for index in range(2):

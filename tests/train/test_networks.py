@@ -1,4 +1,4 @@
-"""The image networks, and ways to start their training."""
+"""The image networks, and starting points of their training."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ from torch import nn
 
 @pytest.fixture(scope="module")
 def images():
-    """The test set, to train on too."""
+    """The test set, which is also used for training."""
     torch.set_num_threads(1)
     found = dataset.load("fashion-mnist").first(200)
     x = torch.from_numpy(found.inputs.view(np.float16).astype(np.float32)).view(-1, 1, 28, 28)
@@ -87,7 +87,7 @@ def test_bands_hold_the_mean():
 
 
 def test_an_image_model(tmp_path, monkeypatch):
-    """From training to golden's own predictions, with a tensor's scale and a layer of its own width."""
+    """A network with one scale a tensor and a layer of another width is trained; golden gives its predictions."""
     few = dataset.load("fashion-mnist").first(100)
     monkeypatch.setattr(data, "fashion_mnist", lambda folder: few)
     monkeypatch.setattr(dataset, "load", lambda name: few)
@@ -109,7 +109,7 @@ def test_an_image_model(tmp_path, monkeypatch):
 
 
 class Branches(nn.Module):
-    """Dense layers with a sum round one of them and a concatenation."""
+    """Dense layers with a shortcut around one of them, and a concatenation."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The overflow predictor: ranges that follow the golden count, and never alternate for ever."""
+"""The overflow predictor: ranges follow the golden count, and do not alternate for ever."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ def predictor(net, images, widths, steps=STEPS[NetworkKind.DNN]) -> Predictor:
 
 
 def lowered(net) -> Model:
-    """The network as golden runs it."""
+    """The model that golden runs."""
     layers, sources = net.lower()
     none = np.zeros(0, np.uint8)
     return Model(name="m", data="", preprocessing="", classes=(), layers=layers, sources=sources, provenance=NOWHERE,
@@ -61,7 +61,7 @@ def lowered(net) -> Model:
 
 
 def steps_in(weights) -> torch.Tensor:
-    """Weights in steps, before they are rounded."""
+    """Weights in quantisation steps, before rounding."""
     with torch.no_grad():
         match weights:
             case Wrpn():
@@ -72,7 +72,7 @@ def steps_in(weights) -> torch.Tensor:
 
 
 def seen(partial, total=0, *, product=0, events=None, additions=1000) -> Count:
-    """A count of these magnitudes in sums of 8 bits."""
+    """A count in which 8-bit sums reached these magnitudes."""
     partial, total, product = (np.atleast_1d(np.asarray(values, np.int64)) for values in (partial, total, product))
     partial, total, product = np.broadcast_arrays(partial, total, product)
     rows = ((partial > 127) | (total > 127)).astype(np.int64) if events is None else np.asarray(events)
@@ -81,7 +81,7 @@ def seen(partial, total=0, *, product=0, events=None, additions=1000) -> Count:
 
 
 def room(rows=1, parameters=0.0, inputs=0.0, lowered=False) -> Room:
-    """Room to shrink to these shares."""
+    """The room to shrink ranges to these shares."""
     return Room(parameters=np.full(rows, max(parameters, 1e-9)), inputs=max(inputs, 1e-9), lowered=lowered)
 
 
@@ -113,7 +113,7 @@ def test_lowered_codes_leave_partial_sums_to_the_parameters():
     assert (parameters[0], inputs) == pytest.approx((4, 1))
     parameters, inputs = Factors(rows=2).change(seen([511, 20], [1023, 1023]), WIDE, room(2, lowered=True), steps)
     assert parameters.tolist() == pytest.approx([4, 1])
-    assert inputs == pytest.approx(8)  # 8 / 4 of the first row, 8 of the second
+    assert inputs == pytest.approx(8)  # the first row needs 8 / 4, the second 8
 
 
 def test_products_and_outputs_have_widths_of_their_own():
@@ -129,7 +129,7 @@ def test_one_factor_for_the_matrix():
     factors = Factors(rows=2)
     assert factors.change(seen([511, 3]), WIDE, room(2), steps)[0].tolist() == pytest.approx([4, 4])
     factors.begin()
-    # What shrinks is limited by the row that needs most.
+    # Shrinking is limited by the row that needs the largest range.
     made = factors.change(seen([3, 3]), WIDE, Room(parameters=np.array([0.2, 0.9]), inputs=1, lowered=False), steps)
     assert made[0].tolist() == pytest.approx([0.9, 0.9])
 
@@ -144,10 +144,10 @@ def test_a_threshold_tolerates_events_and_shrinks_nothing():
 def test_ranges_shrink_where_results_stay_far_inside():
     factors, steps = Factors(rows=2), Steps(shrink=0.25, headroom=1.0)
     parameters, inputs = factors.change(seen([31, 64]), WIDE, room(2, inputs=1), steps)
-    assert parameters.tolist() == pytest.approx([0.25 * 2**0.5, 1])  # 32 / 128 and half a bit; 64 is not far
+    assert parameters.tolist() == pytest.approx([0.25 * 2**0.5, 1])  # 32 / 128 and half a bit; 64 is too close
     assert inputs == 1
     assert Factors(rows=1).change(seen(0), WIDE, room(inputs=1), steps)[0][0] == 0.25
-    # Nothing clips that did not.
+    # No further value clips.
     assert Factors(rows=1).change(seen(0), WIDE, room(parameters=0.8, inputs=1), steps)[0][0] == 0.8
     assert Factors(rows=1).change(seen(0), WIDE, room(parameters=0.97, inputs=1), steps) is None
     parameters, inputs = Factors(rows=1).change(seen(0), WIDE, room(parameters=0.5, inputs=0.1), steps)
@@ -160,7 +160,7 @@ def test_ranges_shrink_where_results_stay_far_inside():
 def test_what_overflowed_is_never_reached_again():
     factors, steps = Factors(rows=1), Steps(inputs=0.0, shrink=0.01)
     factors.change(seen(511), WIDE, room(), steps)
-    assert factors.change(seen(0), WIDE, room(), steps) is None  # grown in this round of the predictor
+    assert factors.change(seen(0), WIDE, room(), steps) is None  # the range has grown in this round of the predictor
     factors.begin()
     factors.change(seen(0), WIDE, room(inputs=1), steps)
     assert factors.parameters[0] == pytest.approx(MARGIN)
@@ -170,7 +170,7 @@ def test_what_overflowed_is_never_reached_again():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_an_adversary_cannot_make_ranges_alternate_for_ever(seed):
-    """Weights that change between the rounds of training so that the smallest safe range jumps about in 1..50."""
+    """Weights change between rounds of training such that the smallest safe range varies within 1..50."""
     rng, steps = np.random.default_rng(seed), Steps(inputs=0.3)
     factors, turns, last, shrunk_at_the_end, ended = Factors(rows=1), 0, None, 0, 0
     for epoch in range(3000):
@@ -206,7 +206,7 @@ def test_factors_change_steps_and_not_what_they_stand_for(kind, images):
     assert weights_used(layer) == pytest.approx(used / factor, rel=1e-5)
     assert layer.inputs.saturation.item() == pytest.approx(1.5 * saturation)
     enlarge_parameters(layer, 1 / factor)
-    assert (layer.weights()[0] != integers).float().mean() < 1e-3  # but for ties
+    assert (layer.weights()[0] != integers).float().mean() < 1e-3  # only ties may differ
 
 
 @pytest.mark.parametrize("sum_bits", [16, 13])
@@ -216,7 +216,7 @@ def test_no_event_is_left_on_the_calibration_set(sum_bits, images):
     assert made.events == 0
     assert made.layers[0].before > 0
     assert made.layers[0].parameters[1] > made.layers[0].parameters[0] > 1
-    assert made.layers[0].bits == sum_bits  # no capacity is wasted
+    assert made.layers[0].bits == sum_bits  # all bits of the accumulator are used
     assert made.layers[0].rounds >= 1
     uses = dry_run(lowered(net), images.inputs, None, widths)
     assert [use.count.events for use in uses] == [Events(), Events()]
@@ -247,8 +247,10 @@ def test_the_predictor_counts_as_golden_does(images):
 
 
 class Convolutions(torch.nn.Module):
-    """Of one group, of two, and depthwise, with borders and a stride; no relu before the second, so that its inputs
-    begin below 0 and its border is not code 0."""
+    """Convolutions of one group, of two groups, and depthwise, with borders and a stride.
+
+    There is no relu before the second one, so that its inputs begin below 0 and its border is not code 0.
+    """
 
     def __init__(self):
         super().__init__()
@@ -344,12 +346,12 @@ def test_the_command_refuses(words, sentence):
 
 @pytest.mark.parametrize(("kind", "power"), [(WeightTraining.WRPN, 0), (WeightTraining.UNIFORM, 1)])
 def test_gradients_move_integers_as_before(kind, power, images):
-    """In shares of the range they stay as they were; in real units they follow the step."""
+    """Relative to the range, gradients are unchanged; in real units they follow the step."""
     one, other = (quantised(images, weights=kind) for _ in range(2))
     x, weights = export.floats(images.inputs), torch.randn(96, 10, generator=torch.Generator().manual_seed(1))
-    predictor(one, images, Widths(sum_bits=40))  # attaches what it needs, and finds nothing to do
+    predictor(one, images, Widths(sum_bits=40))  # attaches its state, and finds nothing to change
     made = predictor(other, images, Widths(sum_bits=40))
-    with torch.no_grad():  # even integers, which survive a halving, and none at the ends
+    with torch.no_grad():  # integers are even, so that they can be halved, and not at the ends of their range
         for net in one, other:
             layer = net.layers["hidden1"].weights
             layer.weight.mul_((4 * torch.round(layer()[0] / 4).clamp(-28, 28)) / steps_in(layer))

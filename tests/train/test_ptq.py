@@ -1,4 +1,4 @@
-"""train.ptq against brute force: neither needs PyTorch."""
+"""train.ptq against brute force; both work without PyTorch."""
 
 from itertools import product
 
@@ -66,7 +66,7 @@ def test_symmetric_meets_the_largest_magnitude():
     fmt = Format(bits=8, symmetric=True)
     values = np.array([-2.54, 1.27, 0.0, 0.011])
     codes, step = ptq.symmetric(values, fmt)
-    assert codes.tolist() == [-127, 64, 0, 1]  # 63.5 goes to the even integer
+    assert codes.tolist() == [-127, 64, 0, 1]  # 63.5 rounds to the even integer
     assert step == pytest.approx(0.02)
     assert ptq.symmetric(np.zeros(3), fmt)[1] == 1
 
@@ -93,7 +93,7 @@ def test_uniform_weights_clip_nothing():
 
 
 def test_clusters_are_the_nearest_and_their_own_means():
-    """Where values lie in as many heaps as there are integers, on no even grid, each heap gets one integer."""
+    """If values form as many clusters as there are integers, on an uneven grid, each cluster gets one integer."""
     rng, fmt = np.random.default_rng(3), Format(bits=2)
     heaps = np.array([-2.1, -0.9, 0.1, 1.2])
     values = (heaps[:, None] + 0.01 * rng.normal(size=(4, 200))).ravel()
@@ -186,7 +186,7 @@ def test_mmse_says_what_it_cannot_search():
 
 
 def test_gaussian_steps_are_best_for_a_half_wave():
-    """Beside a grid of steps on samples; a step of 1.224 is the best for three outputs (Max, 1960)."""
+    """Steps against a search over a grid, on samples; the best step for three outputs is 1.224 (Max, 1960)."""
     samples = np.maximum(np.random.default_rng(0).normal(size=(200, 5000)) * 3, 0)
     for levels in 1, 3, 7:
         saturation, offset = gaussian(samples, levels)

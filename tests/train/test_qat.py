@@ -33,7 +33,7 @@ PAIRS = list(product(WeightTraining, ActivationTraining))
 
 
 class Branches(nn.Module):
-    """A bit of all: folded normalisation, pooling between layers, depthwise and linear layers, two ways, averages."""
+    """A network with folded normalisation, pooling, depthwise and linear layers, two branches, and averages."""
 
     def __init__(self):
         super().__init__()
@@ -71,7 +71,7 @@ def model(quantised: QuantisedNetwork) -> Model:
 
 
 def equal_to_golden(quantised, images):
-    """Every bit of every operation."""
+    """Assert that every operation gives golden's bits."""
     with torch.no_grad():
         made = quantised.trace(images, lowered=True)
     made_by_golden = model(quantised)
@@ -81,7 +81,7 @@ def equal_to_golden(quantised, images):
 
 
 def step(quantised, images):
-    """One step of training."""
+    """Make one step of training."""
     optimiser = torch.optim.SGD(quantised.groups(0.02), momentum=0.9)
     nn.functional.cross_entropy(quantised(images), torch.arange(len(images)) % 3).backward()
     optimiser.step()
@@ -226,7 +226,7 @@ def test_layers_answer_in_steps_where_nobody_else_reads_them(net, images):
 @pytest.mark.parametrize("of_weights", list(WeightTraining))
 @pytest.mark.parametrize("fold", [1.0, -2.5])
 def test_gradients_of_weights(of_weights, fold):
-    """What w moves inside its range, and what a scale does, by hand."""
+    """Gradients of weights inside their range, and of scales, worked out by hand."""
     rows = np.array([[0.6, -0.2, 0.9, -1.3]])
     made = weights(rows, 3, Recipe(weights=of_weights, unrounded=True), fold)
     n, gain = made()
@@ -244,7 +244,7 @@ def test_gradients_of_weights(of_weights, fold):
     assert torch.allclose(made.weight.grad, want, rtol=1e-5)
     moved, damping = n, 1.0
     if of_weights in (WeightTraining.LSQ, WeightTraining.LSQ_ODD):
-        apart = made.grid.step  # of neighbours, in integers
+        apart = made.grid.step  # distance of neighbouring integers
         moved = n - made.weight.detach() / (gain / fold)
         damping = (4 * made.grid.highest / apart) ** -0.5 / (apart * scale / fold) ** 2
     assert made.change.grad.item() == pytest.approx((factor * moved).sum().item() * scale * damping, rel=1e-4)
@@ -252,7 +252,7 @@ def test_gradients_of_weights(of_weights, fold):
 
 @pytest.mark.parametrize("kind", list(ActivationTraining))
 def test_gradients_of_activations(kind):
-    """Below, inside and above the range, as the sources have them."""
+    """Gradients below, inside and above the range equal the published ones."""
     seen = np.random.default_rng(0).random((5, 100)) * 4
     made = activations(seen, 3, Recipe(activations=kind))
     x = torch.tensor([-1.0, 0.3, 1.7, 9.0], requires_grad=True)
@@ -300,7 +300,7 @@ def test_what_cannot_be_quantised_is_named_first():
 
 
 def test_step_zero_is_the_ptq_network(net, images):
-    """The first layer's lowered parameters, from PTQ's numbers alone."""
+    """The lowered parameters of the first layer follow from PTQ's numbers alone."""
     quantised = QuantisedNetwork(net, images, Recipe())
     first, folded = quantised.layers["first"], quantised.layers["first"].fp32
     codes, scales = ptq.weights(folded["weights"].reshape(6, -1), Format(bits=4, symmetric=True))
@@ -317,7 +317,7 @@ def test_step_zero_is_the_ptq_network(net, images):
 
 
 def formula(layer, x):
-    """What a layer computes, recorded by PyTorch operation by operation."""
+    """The result of a layer, which PyTorch records operation by operation."""
     inputs, after, (integers, gain) = layer.inputs, layer.after, layer._rows()
     y = x if layer.in_steps else ((x - inputs.offset.double()) / inputs.step).float()
     if layer.geometry.dense:
@@ -342,7 +342,7 @@ def formula(layer, x):
     ("lsq-odd", "lsq")])
 @pytest.mark.parametrize("normalise", [False, True])
 def test_gradients_of_layers(of_weights, of_activations, normalise, net, images):
-    """By hand in one function, and by PyTorch through the formula: with and without offsets, borders and groups."""
+    """Our gradients equal PyTorch's through the formula, with and without offsets, borders and groups."""
     recipe = Recipe(weights=WeightTraining(of_weights), activations=ActivationTraining(of_activations),
                     weights_bits=3, input_bits=3, normalise=normalise)
     quantised = QuantisedNetwork(net, images, recipe)
@@ -367,7 +367,7 @@ def test_gradients_of_layers(of_weights, of_activations, normalise, net, images)
 
 
 def test_infinite_results_leave_gradients_finite():
-    """Binary16 ends at 65504; what lies beyond is clipped, and moves the range."""
+    """Binary16 ends at 65504; larger values are clipped, and their gradient moves the range."""
     y = torch.tensor([np.inf, -np.inf, 1.2], requires_grad=True)
     saturation = torch.tensor(2.0, requires_grad=True)
     Codes.apply(y, saturation, 7).sum().backward()

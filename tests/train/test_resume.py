@@ -1,4 +1,4 @@
-"""Training that is stopped goes on to the same bits; logs of its epochs."""
+"""Training that was stopped resumes to the same bits; its epochs are logged."""
 
 import csv
 import sys
@@ -21,12 +21,12 @@ PHASES = ("FP32 training", "QAT", "QAT, lowered")
 
 
 class Stopped(Exception):
-    """As if the power had gone."""
+    """Simulates a sudden end of the process."""
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    """Training and test sets of a moment."""
+    """Make training and test sets so small that training takes a moment."""
     images, vowels = dataset.load("fashion-mnist").first(150), dataset.load("japanese-vowels").first(60)
     monkeypatch.setattr(data, "fashion_mnist", lambda folder: images)
     monkeypatch.setattr(data, "japanese_vowels", lambda folder: vowels)
@@ -46,7 +46,7 @@ def train_lstm(out, **options):
 
 
 def stopping(phase: str, place: int):
-    """Progress that stops training at a call of a phase."""
+    """A progress function that stops training at call number `place` of a phase."""
     calls = []
 
     def progress(now, step, steps, note):
@@ -76,7 +76,7 @@ def test_stopped_training_ends_with_the_same_bytes(train, tmp_path):
 
 
 class Noisy(nn.Module):
-    """Dropout draws PyTorch's own random numbers, normalisation has tensors of no dimension, Adam too."""
+    """A network with dropout, which uses PyTorch's random numbers, and normalisation, which has scalar tensors."""
 
     def __init__(self):
         super().__init__()
@@ -87,7 +87,7 @@ class Noisy(nn.Module):
 
 
 def run(progress, optimiser=torch.optim.Adam, epochs=4, size=6, **options) -> dict:
-    """Train `Noisy`; its state and the optimiser's."""
+    """Train `Noisy`, and return its state and that of the optimiser."""
     torch.manual_seed(1)
     x = torch.rand(120, 4)
     noise, net = torch.Generator().manual_seed(3), Noisy()
@@ -104,7 +104,7 @@ def run(progress, optimiser=torch.optim.Adam, epochs=4, size=6, **options) -> di
 
 @pytest.mark.parametrize("place", range(1, 8))
 def test_every_place_to_stop(place, tmp_path):
-    """Progress is called in the middle of an epoch and at its end."""
+    """Training resumes after a stop in the middle of an epoch, and after one at its end."""
     wanted = run(lambda *call: None)
     with pytest.raises(Stopped):
         run(Observer(stopping("phase", place), checkpoints=Checkpoints(tmp_path, {})))
@@ -157,7 +157,7 @@ def test_a_log_is_whole_after_going_on(tmp_path):
 
 
 def test_measuring_changes_no_bit(tmp_path):
-    """The accuracy of an image network, in its evaluation mode, between the epochs of its training."""
+    """Measuring accuracy in evaluation mode between epochs does not change the training of an image network."""
     images = image_training.Images.load(100)
     plain = image_training.trained("mobilenet", images, 0, 2, None).state_dict()
     observer = Observer(log=CsvLog(tmp_path / "a.csv"))

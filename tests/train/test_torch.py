@@ -1,4 +1,4 @@
-"""Training in PyTorch: its forward pass is the golden machine's to the bit, its gradients are the source's."""
+"""Training in PyTorch: its forward pass gives golden's bits, and its gradients are the published ones."""
 
 import gzip
 from itertools import cycle
@@ -38,7 +38,7 @@ def model(layers) -> Model:
 
 
 def jitter(net, seed=0):
-    """Move every parameter a little, as training does."""
+    """Change every parameter a little, as training does."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in net.parameters():
@@ -92,7 +92,7 @@ def test_lowered_lstm_equals_golden_in_every_bit(sizes):
 
 
 class Source(torch.autograd.Function):
-    """The activation quantiser of the source, word for word."""
+    """The activation quantiser as it was published, written literally."""
 
     @staticmethod
     def forward(ctx, x, b, m, levels):
@@ -112,7 +112,7 @@ def test_gradients_of_saturation_and_offset_are_the_sources(images, network_of_i
     layers = net.layers.values()
     with torch.no_grad():
         for layer in layers:
-            layer.inputs.offset += 0.05  # so that values lie below, inside and above the range
+            layer.inputs.offset += 0.05  # now values lie below, inside and above the range
             layer.inputs.saturation *= 0.7
     parts = [(layer.inputs.saturation, layer.inputs.offset, layer.constant) for layer in layers]
     weights = torch.randn(50, 10, generator=torch.Generator().manual_seed(3))
@@ -159,7 +159,7 @@ def test_curves_are_the_tables(function):
 
 @pytest.fixture(scope="module")
 def training_folder(tmp_path_factory):
-    """Training data in their original forms, made from the shipped test sets."""
+    """Training data in their original file formats, made from the shipped test sets."""
     folder = tmp_path_factory.mktemp("training")
     for kind in "images-idx3", "labels-idx1":
         source = (dataset.DATA / "fashion-mnist" / f"t10k-{kind}-ubyte.gz").read_bytes()
