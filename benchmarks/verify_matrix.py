@@ -102,7 +102,7 @@ def table(title: str, cells: list[tuple[str, str, int]], console: Console) -> in
 
 def main(
     samples: Annotated[int, typer.Option(help="Number of test samples for each network.")] = 5,
-    networks: Annotated[int | None, typer.Option(help="Number of networks, chosen at random.", show_default="all")] = None,
+    networks: Annotated[int | None, typer.Option(help="Number of random networks.", show_default="all")] = None,
     seed: Annotated[int, typer.Option(help="Seed of that choice.")] = 0,
     vowels: Annotated[Path | None, typer.Option(help="Folder with JapaneseVowels_TRAIN.ts.")] = None,
 ) -> None:
