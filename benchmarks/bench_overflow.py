@@ -32,7 +32,7 @@ from concord.train.overflow.predictor import Predictor, kind
 from concord.train.qat.network import QuantisedNetwork
 from concord.train.runs import image_training
 from concord.train.runs.image_training import BATCH, CALIBRATION, Images
-from concord.train.runs.training import train_quantised
+from concord.train.runs.qat_training import train_quantised
 from rich.console import Console
 from rich.table import Table
 

@@ -36,11 +36,11 @@ from concord.hw.mfu.multiplier import FloatMultiplier
 from concord.hw.mvm.accumulator import Accumulator
 from concord.hw.mvm.beat_sequencer import BeatSequencer
 from concord.hw.mvm.bias_rf import BiasRf
+from concord.hw.mvm.binary16_rounder import Binary16Rounder
 from concord.hw.mvm.converter import Converter
 from concord.hw.mvm.matrix_loader import MatrixLoader
 from concord.hw.mvm.matrix_rf import MatrixRf
 from concord.hw.mvm.mvm import MatrixVectorMultiplier
-from concord.hw.mvm.normalizer import Normalizer
 from concord.hw.mvm.operand_buffer import OperandBuffer
 from concord.hw.mvm.operand_rotator import OperandRotator
 from concord.hw.mvm.overflow import OverflowCounter
@@ -183,8 +183,8 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
     Unit(place="mvm/matrix_loader", component=MatrixLoader, tested=CONFIGURATIONS),
     Unit(place="mvm/matrix_rf", component=MatrixRf),
     Unit(place="mvm/mvm", component=MatrixVectorMultiplier, tested=CONFIGURATIONS),
-    Unit(place="mvm/normalizer", component=lambda config: Normalizer(config.sum_bits),
-         bench=lambda config: Normalizer(config.sum_bits, range(-32, 46)), tested=CONFIGURATIONS,
+    Unit(place="mvm/binary16_rounder", component=lambda config: Binary16Rounder(config.sum_bits),
+         bench=lambda config: Binary16Rounder(config.sum_bits, range(-32, 46)), tested=CONFIGURATIONS,
          environment=_environment("latency", "width")),
     Unit(place="mvm/operand_buffer", component=OperandBuffer),
     Unit(place="mvm/operand_rotator", component=OperandRotator, configurations=("wide",),  # one engine turns nothing

@@ -6,9 +6,9 @@ from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.layer_compiler import LayerCompiler
 from concord.compiler.recurrent import gates
+from concord.compiler.recurrent.formula_trace import BlockTracer, Part
 from concord.compiler.recurrent.layout import Location
 from concord.compiler.recurrent.time_step import Operand, TimeStep
-from concord.compiler.recurrent.trace import BlockTracer, Part
 from concord.model.layers.recurrent import BlockRecurrent
 from concord.spec.isa import Instruction, Op
 from concord.spec.memories import Mem

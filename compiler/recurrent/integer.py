@@ -6,8 +6,8 @@ from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.layer_compiler import LayerCompiler
 from concord.compiler.lib.program import operate, read, write
 from concord.compiler.recurrent import gates
+from concord.compiler.recurrent.formula_trace import IntegerTracer
 from concord.compiler.recurrent.time_step import Operand, TimeStep
-from concord.compiler.recurrent.trace import IntegerTracer
 from concord.golden.lib import float16
 from concord.spec.isa import Instruction, Op
 from concord.spec.memories import Mem

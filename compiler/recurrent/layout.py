@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from concord.compiler.recurrent.schedule import MEMORIES, Chain
-from concord.compiler.recurrent.trace import Part, Product, Stored, Tracer, Value
+from concord.compiler.recurrent.formula_chains import MEMORIES, Chain
+from concord.compiler.recurrent.formula_trace import Part, Product, Stored, Tracer, Value
 from concord.spec.isa import WRITES
 from concord.spec.memories import STAGE_MEMORIES, Mem
 

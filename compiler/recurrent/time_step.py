@@ -10,10 +10,10 @@ from concord.compiler.lib.allocation import MVM, Place
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.program import operate, read, write
 from concord.compiler.recurrent import gates
+from concord.compiler.recurrent.formula_chains import MEMORIES, Chain, schedule
+from concord.compiler.recurrent.formula_trace import Product, Stored, Tracer, Value
 from concord.compiler.recurrent.gates import Piece
 from concord.compiler.recurrent.layout import Location, layout
-from concord.compiler.recurrent.schedule import MEMORIES, Chain, schedule
-from concord.compiler.recurrent.trace import Product, Stored, Tracer, Value
 from concord.model.layers.recurrent import Recurrent
 from concord.spec.isa import WRITES, Instruction
 from concord.spec.memories import Mem

@@ -7,7 +7,7 @@ from concord.hw.lib.delay_control import delay_control
 from concord.hw.lib.float16 import INFINITY
 from concord.hw.lib.payloads import word
 from concord.hw.lib.pipeline import delay
-from concord.hw.mvm.normalizer import Normalizer
+from concord.hw.mvm.binary16_rounder import Binary16Rounder
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
 from concord.spec.config import Config
 
@@ -39,7 +39,7 @@ class Converter(wiring.Component):
         One word a cycle, `latency` cycles later. Never stalls.
     """
 
-    latency = 1 + Normalizer.latency
+    latency = 1 + Binary16Rounder.latency
 
     def __init__(self, config: Config):
         self.config = config
@@ -60,7 +60,7 @@ class Converter(wiring.Component):
         scales = range(min(-32, config.acc_frac), max(31, config.acc_frac) + 1)
         m.d.comb += self.valid.eq(delay_control(m, i.valid, self.latency))
         for k, total in enumerate(totals):
-            m.submodules[f"lane{k}"] = lane = Normalizer(config.sum_bits, scales)
+            m.submodules[f"lane{k}"] = lane = Binary16Rounder(config.sum_bits, scales)
             m.d.comb += [lane.value.eq(total), lane.scale.eq(scale), self.o[k].eq(lane.o)]
         if config.count_overflows:
             self._count(m, exact, totals)

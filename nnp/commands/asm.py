@@ -31,7 +31,7 @@ def asm(
 ):
     """Assemble program text into firmware that `nnp run` takes, or into 64-bit little-endian instruction words."""
     from concord.golden.host.firmware_file import save_firmware
-    from concord.golden.lib.whole_files import write_all
+    from concord.golden.lib.atomic_files import write_all
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.memory_images import Image, assembled
     from concord.spec import config

@@ -41,7 +41,7 @@ def compare(
     ] = Path("compare.png"),
 ):
     """Draw accuracy against epoch for QAT that starts from FP32, min-max and PTQ, over seeds (needs PyTorch)."""
-    from concord.golden.lib.whole_files import write_all
+    from concord.golden.lib.atomic_files import write_all
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.training import followed, needing_torch
     from rich.console import Console

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import typer
-from concord.golden.lib.whole_files import write_all
+from concord.golden.lib.atomic_files import write_all
 from concord.nnp.lib.options import Model
 from concord.nnp.lib.storage import fetched, written
 

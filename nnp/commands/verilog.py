@@ -18,7 +18,7 @@ def verilog(
     These are a page of ports, an instantiation template, a FuseSoC core, waivers for `verilator --lint-only`, and the
     machine's register map.
     """
-    from concord.golden.lib.whole_files import write_all
+    from concord.golden.lib.atomic_files import write_all
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.integration import package
     from concord.nnp.lib.steps import Steps

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from concord.golden.lib.whole_files import write_all
+from concord.golden.lib.atomic_files import write_all
 from concord.model import network
 from concord.model.dataset import Samples
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from concord.golden.lib.whole_files import write_all
+from concord.golden.lib.atomic_files import write_all
 from concord.nnp.lib.environment import DISTRIBUTION
 from concord.nnp.verify import pictures, sample_results
 from concord.nnp.verify.tables import faults, verify_rows

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network
-from concord.compiler.recurrent.schedule import schedule
-from concord.compiler.recurrent.trace import BlockTracer, IntegerTracer
+from concord.compiler.recurrent.formula_chains import schedule
+from concord.compiler.recurrent.formula_trace import BlockTracer, IntegerTracer
 from concord.model import network
 from concord.model.cells.cell import Cell, Gate, Operations
 from concord.model.cells.registry import CELLS

@@ -10,7 +10,7 @@ from concord.hw.mfu.activation import Activation
 from concord.hw.mfu.adder import FloatAdder
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.mfu.multiplier import FloatMultiplier
-from concord.hw.mvm.normalizer import Normalizer
+from concord.hw.mvm.binary16_rounder import Binary16Rounder
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.stream import pack_rows
 from concord.sim.machines.pipeline_harness import PipelineHarness
@@ -69,38 +69,38 @@ def test_activation_on_every_input():
 
 
 @pytest.mark.parametrize(("width", "scales"), [(32, range(-32, 46)), (9, range(-32, 32)), (62, range(-64, 64))])
-def test_normalizer(width, scales):
+def test_binary16_rounder(width, scales):
     rng = np.random.default_rng(width)
     values = rng.integers(-(1 << width - 1), 1 << width - 1, 500_000) >> rng.integers(0, width, 500_000)
     values[:5] = 0, 1, -1, -(1 << width - 1), (1 << width - 1) - 1
     scale = rng.integers(scales[0], scales[-1] + 1, values.size)
-    got = PipelineHarness(Normalizer(width, scales), "normalizer")(value=values, scale=scale)["o"]
+    got = PipelineHarness(Binary16Rounder(width, scales), "binary16_rounder")(value=values, scale=scale)["o"]
     assert_equal("o", got, float16.from_integer(values, scale), value=values, scale=scale)
 
 
-def test_normalizer_at_ties():
+def test_binary16_rounder_at_ties():
     values = np.array([s * (2 * m + 1 << n) + d for m in (1024, 1025, 2046, 2047) for n in range(19)
                        for d in (-1, 0, 1) for s in (-1, 1)])
     values, scale = np.repeat(values, 78), np.tile(np.arange(-32, 46), values.size)
-    got = PipelineHarness(Normalizer(32, range(-32, 46)), "normalizer")(value=values, scale=scale)["o"]
+    got = PipelineHarness(Binary16Rounder(32, range(-32, 46)), "binary16_rounder")(value=values, scale=scale)["o"]
     assert_equal("o", got, float16.from_integer(values, scale), value=values, scale=scale)
 
 
-def test_normalizer_of_wide_sums():
+def test_binary16_rounder_of_wide_sums():
     rng = np.random.default_rng(74)
     cuts = rng.integers(6, 80, 20_000).tolist()
     values = [int.from_bytes(rng.bytes(10), "little", signed=True) >> cut for cut in cuts]
     rows = np.frombuffer(b"".join(v.to_bytes(12, "little", signed=True) for v in values), np.uint32).reshape(-1, 3)
     scale = rng.integers(0, 64, len(values))
-    got = PipelineHarness(Normalizer(74, range(64)), "normalizer")(value=rows, scale=scale)["o"]
+    got = PipelineHarness(Binary16Rounder(74, range(64)), "binary16_rounder")(value=rows, scale=scale)["o"]
     values = np.array(values, object)
     assert_equal("o", got, float16.from_integer(values, scale), value=values, scale=scale)
 
 
 @pytest.mark.parametrize("scales", [range(-65, 0), range(0, 65)])
-def test_normalizer_refuses_scales_that_do_not_fit(scales):
+def test_binary16_rounder_refuses_scales_that_do_not_fit(scales):
     with pytest.raises(ValueError, match="7-bit"):
-        Normalizer(32, scales)
+        Binary16Rounder(32, scales)
 
 
 @pytest.mark.parametrize("lanes", [2, 4])

@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.verilog import garbage_kept, prepare
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.machines.build import run
-from concord.tests.edges import PAIR
+from concord.tests.sim.edges import PAIR
 
 
 class Stage(wiring.Component):
@@ -47,7 +47,7 @@ class Stage(wiring.Component):
 def test_edges_and_streams(tmp_path, monkeypatch):
     """The folder of a run is in the working directory: clones share builds, but not the folders of runs."""
     monkeypatch.chdir(tmp_path)
-    where = run(Stage(), "concord.tests.edges", seed=1, NOTE="given")
+    where = run(Stage(), "concord.tests.sim.edges", seed=1, NOTE="given")
     assert (where / "results.xml").exists()
     assert where.parent == tmp_path / "build" / "runs"
 
@@ -64,11 +64,11 @@ def test_elaboration_leaves_the_garbage_collector_as_it_was():
 @pytest.mark.parametrize(("fault", "sentence"), [("drop", "valid dropped"), ("change", "before it was taken")])
 def test_monitor_fails(fault, sentence):
     with pytest.raises(AssertionError, match=sentence):
-        run(Stage(fault), "concord.tests.edges", seed=1, NOTE="given")
+        run(Stage(fault), "concord.tests.sim.edges", seed=1, NOTE="given")
 
 
 def test_waves_and_coverage():
-    where = run(Stage(), "concord.tests.edges", seed=2, waves=True, coverage=True, NOTE="given")
+    where = run(Stage(), "concord.tests.sim.edges", seed=2, waves=True, coverage=True, NOTE="given")
     assert (where / "dump.vcd").stat().st_size > 1000
     assert "C '" in (where / "coverage.dat").read_text()
 

@@ -21,7 +21,7 @@ from concord.train.qat.block import BlockNetwork
 from concord.train.qat.check import check
 from concord.train.qat.network import QuantisedNetwork
 from concord.train.runs.image_training import BATCH, CALIBRATION, Images, trained
-from concord.train.runs.training import train_quantised
+from concord.train.runs.qat_training import train_quantised
 
 #: Recipe with all layers in 4 bits, from PTQ.
 W4A4 = Recipe()

@@ -19,7 +19,7 @@ from concord.train.lib.fit import Progress, cross_entropy, fit, reproducible, si
 from concord.train.lib.methods import Methods, Recipe
 from concord.train.overflow.predictor import settled
 from concord.train.qat.network import QuantisedNetwork
-from concord.train.runs.training import train_quantised
+from concord.train.runs.qat_training import train_quantised
 from torch import nn
 
 FOUR_BITS = Format(bits=4, symmetric=True)

@@ -1,4 +1,4 @@
-"""Testbench of tests.test_build: reads and writes of cocotb around a rising edge, and the stream drivers."""
+"""Testbench of tests.sim.test_build: reads and writes of cocotb around a rising edge, and the stream drivers."""
 
 import os
 

@@ -7,10 +7,10 @@ from amaranth.utils import bits_for
 from concord.hw.lib.float16 import INFINITY, leading_zeros, rounded
 from concord.hw.lib.pipeline import delay
 
-__all__ = ["Normalizer"]
+__all__ = ["Binary16Rounder"]
 
 
-class Normalizer(wiring.Component):
+class Binary16Rounder(wiring.Component):
     """Computes binary16(value * 2**-scale), rounded once to nearest even; zero is +0, and an underflow keeps its sign.
 
     Args:

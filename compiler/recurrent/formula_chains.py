@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from concord.compiler.recurrent.trace import Operation, PointWise, Product, Stored, Tracer, Value, operands
+from concord.compiler.recurrent.formula_trace import Operation, PointWise, Product, Stored, Tracer, Value, operands
 from concord.spec.activation import Activation
 from concord.spec.isa import Op
 from concord.spec.memories import OPERAND_MEMORIES

@@ -1,4 +1,4 @@
-"""Testbench of hw.mvm.normalizer against golden.lib.float16. LATENCY and WIDTH are the unit's attributes."""
+"""Testbench of hw.mvm.binary16_rounder against golden.lib.float16. LATENCY and WIDTH are the unit's attributes."""
 
 import os
 
