@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Configurations: impossible values are refused by attribute; values that only hardware cannot have, separately."""
 
 import json

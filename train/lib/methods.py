@@ -132,6 +132,11 @@ class WeightTraining(Method):
         super().__init__(name, place, summary)
         self.least_bits = least_bits
 
+    @property
+    def odd(self) -> bool:
+        """Whether its integers are odd: one bit gives two of them, and each width needs one bit more on the machine."""
+        return self.least_bits == 1
+
     WRPN = "wrpn", "qat.wrpn:Wrpn", "round(w 2^(k-1)), clipped"
     DOREFA = (
         "dorefa", "qat.dorefa:DoReFa",
