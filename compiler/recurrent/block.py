@@ -60,7 +60,7 @@ class BlockStep(TimeStep):
         self.moves = source.mem != Mem.INITIAL_VRF or source.address + source.words != end
         self.x = (
             build.allocator.vector(Mem.INITIAL_VRF, layer.inputs, f"{layer.name}, input") if self.moves else source)
-        self.behind = self.at(Location(layer.cell.states[0], Mem.INITIAL_VRF))
+        self.at(Location(layer.cell.states[0], Mem.INITIAL_VRF))  # allocates h directly after x
 
     def product(self, one):
         columns = {
