@@ -58,10 +58,10 @@ def builds() -> Builds:
     return found
 
 
-def mismatches(path: Path, name: str, samples: int) -> int:
+def mismatches(path: Path, name: str, samples: int, data: Path | None = None) -> int:
     """Number of bits and event counters that differ on the simulated machine."""
     console = Console(file=io.StringIO())
-    source = Source(inputs=None, data=None, samples=str(samples), first=0, default=samples)
+    source = Source(inputs=None, data=data, samples=str(samples), first=0, default=samples)
     request = Request(path=path, place=str(path), source=source, preset=name, kind=MachineKind.LIBRARY, jobs=1,
                       folder=OUT, waves=False)
     done = verify_model(prepare(request, console), builds(), console)
@@ -80,7 +80,7 @@ def lstm(gates: Gates, bits: int, folder: Path | None, samples: int) -> tuple[st
     path = OUT / f"lstm-{os.getpid()}.safetensors"
     train_recurrent(path, weights_format=Format(bits=bits, symmetric=True), input_format=Format(bits=8, symmetric=True),
                     gates=gates, epochs=LSTM_EPOCHS, folder=folder)
-    return str(gates), f"W{bits}/A8", mismatches(path, "speech", samples)
+    return str(gates), f"W{bits}/A8", mismatches(path, "speech", samples, folder)
 
 
 def lstms() -> list[tuple[Gates, int]]:
