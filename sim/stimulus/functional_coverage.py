@@ -32,7 +32,7 @@ def bins(case: Case) -> set[str]:
     with suppress(Violation):
         for chain in sequencer.walk():
             found |= set(_operations(chain)) | set(_shape(case.config, chain))
-            uses = _Uses(config, chain)
+            uses = _Uses(case.config, chain)
             for earlier in near:
                 found |= set(_hazards(earlier, uses))
             near.append(uses)
