@@ -9,12 +9,15 @@ Source: https://github.com/mlcommons/tiny, benchmark/training; rules 1.0 to 1.3,
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import nn
 
 #: Number of samples, and of batches of as many, from which batch normalisation takes its statistics.
 SAMPLES, BATCHES = 16, 4
+#: Added to a variance by batch normalisation; the value of Keras.
+EPSILON = 1e-3
 
 
 def same(size: int, kernel: int, stride: int) -> tuple[int, int]:
@@ -30,8 +33,8 @@ class Convolutions(nn.Module):
         shape: Channels, rows and columns of the input.
 
     Attributes:
-        shape: Channels, rows and columns of the result of the layers so far.
-        layers: The layers so far.
+        shape:  Channels, rows and columns of the result of the layers so far.
+        layers: The layers so far, by name.
     """
 
     def __init__(self, shape: tuple[int, int, int]):
@@ -42,43 +45,51 @@ class Convolutions(nn.Module):
         return self.layers(x)
 
     def convolution(
-        self, outputs: int, kernel: tuple[int, int], stride: int = 1, *, groups: int = 1, norm: bool = True,
+        self, name: str, outputs: int, kernel: tuple[int, int], stride: int = 1, *, groups: int = 1, norm: bool = True,
         relu: bool = True,
-    ) -> "Convolutions":
+    ) -> Self:
         """Add a convolution with a bias, and a relu if `relu` is true; returns the chain itself."""
         channels, *sizes = self.shape
         (top, bottom), (left, right) = (same(size, k, stride) for size, k in zip(sizes, kernel, strict=True))
         padding = (top, left)
-        if (top, left) != (bottom, right):
-            self.layers.append(nn.ZeroPad2d((left, right, top, bottom)))
+        if padding != (bottom, right):
+            self.layers.add_module(f"{name}_border", nn.ZeroPad2d((left, right, top, bottom)))
             padding = 0
-        self.layers.append(nn.Conv2d(channels, outputs, kernel, stride, padding, groups=groups))
+        self.layers.add_module(name, nn.Conv2d(channels, outputs, kernel, stride, padding, groups=groups))
         if norm:
-            self.layers.append(nn.BatchNorm2d(outputs, eps=1e-3))
+            self.layers.add_module(f"{name}_norm", nn.BatchNorm2d(outputs, eps=EPSILON))
         if relu:
-            self.layers.append(nn.ReLU())
+            self.layers.add_module(f"{name}_relu", nn.ReLU())
         self.shape = outputs, *(-(-size // stride) for size in sizes)
         return self
 
-    def separable(self, outputs: int, stride: int = 1) -> "Convolutions":
-        """Add a depthwise convolution of 3 x 3 and a convolution of 1 x 1; returns the chain itself."""
+    def separable(self, number: int, outputs: int, stride: int = 1) -> Self:
+        """Add a depthwise convolution of 3 x 3 and a point-wise one; returns the chain itself."""
         channels = self.shape[0]
-        return self.convolution(channels, (3, 3), stride, groups=channels).convolution(outputs, (1, 1))
+        self.convolution(f"depthwise{number}", channels, (3, 3), stride, groups=channels)
+        return self.convolution(f"pointwise{number}", outputs, (1, 1))
 
-    def residual(self, outputs: int, stride: int = 1) -> "Convolutions":
+    def residual(self, name: str, outputs: int, stride: int = 1) -> Self:
         """Add two convolutions with a way around them; returns the chain itself."""
-        body = Convolutions(self.shape).convolution(outputs, (3, 3), stride).convolution(outputs, (3, 3), relu=False)
-        around = Convolutions(self.shape)
+        body, around = Convolutions(self.shape), Convolutions(self.shape)
+        body.convolution("conv1", outputs, (3, 3), stride).convolution("conv2", outputs, (3, 3), relu=False)
         if body.shape != self.shape:
-            around.convolution(outputs, (1, 1), stride, norm=False, relu=False)
-        self.layers.append(Sum(body.layers, around.layers if len(around.layers) else nn.Identity()))
+            around.convolution("conv", outputs, (1, 1), stride, norm=False, relu=False)
+        self.layers.add_module(name, Sum(body.layers, around.layers))
         self.shape = body.shape
+        return self
+
+    def dropout(self, name: str, share: float) -> Self:
+        """Add a dropout; returns the chain itself."""
+        self.layers.add_module(name, nn.Dropout(share))
         return self
 
     def classes(self, count: int, window: tuple[int, int] | None = None) -> nn.Sequential:
         """The network that ends with an average of the whole image or of its first window, and a dense layer."""
-        average = nn.AvgPool2d(window) if window else nn.AdaptiveAvgPool2d(1)
-        return nn.Sequential(*self.layers, average, nn.Flatten(), nn.Linear(self.shape[0], count))
+        self.layers.add_module("average", nn.AvgPool2d(window) if window else nn.AdaptiveAvgPool2d(1))
+        self.layers.add_module("flat", nn.Flatten())
+        self.layers.add_module("dense", nn.Linear(self.shape[0], count))
+        return self.layers
 
 
 class Sum(nn.Module):
@@ -98,34 +109,36 @@ class Sum(nn.Module):
 
 def resnet8() -> nn.Sequential:
     """ResNet-8 for images of 3 x 32 x 32 in 10 classes."""
-    return Convolutions((3, 32, 32)).convolution(16, (3, 3)).residual(16).residual(32, 2).residual(64, 2).classes(10)
+    net = Convolutions((3, 32, 32)).convolution("conv", 16, (3, 3)).residual("stack1", 16)
+    return net.residual("stack2", 32, 2).residual("stack3", 64, 2).classes(10)
 
 
 def ds_cnn() -> nn.Sequential:
     """DS-CNN for 49 spectra of 10 coefficients in 12 classes. Its average leaves out the last row of 25 x 5."""
-    net = Convolutions((1, 49, 10)).convolution(64, (10, 4), 2)
-    net.layers.append(nn.Dropout(0.2))
-    for _ in range(4):
-        net.separable(64)
-    net.layers.append(nn.Dropout(0.4))
-    return net.classes(12, (24, 5))
+    net = Convolutions((1, 49, 10)).convolution("conv", 64, (10, 4), 2).dropout("dropout1", 0.2)
+    for number in range(1, 5):
+        net.separable(number, 64)
+    return net.dropout("dropout2", 0.4).classes(12, (24, 5))
 
 
 def mobilenet() -> nn.Sequential:
     """MobileNetV1 of width 0.25 for images of 3 x 96 x 96 in 2 classes."""
-    net = Convolutions((3, 96, 96)).convolution(8, (3, 3), 2).separable(16)
-    for outputs, stride in (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5, (256, 2), (256, 1):
-        net.separable(outputs, stride)
+    net = Convolutions((3, 96, 96)).convolution("conv", 8, (3, 3), 2)
+    steps = ((16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5, (256, 2), (256, 1))
+    for number, (outputs, stride) in enumerate(steps, 1):
+        net.separable(number, outputs, stride)
     return net.classes(2)
 
 
 def autoencoder() -> nn.Sequential:
     """The autoencoder of 640 inputs, five spectra of 128 coefficients."""
-    sizes = (640, 128, 128, 128, 128, 8, 128, 128, 128, 128)
-    layers = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
-        layers += [nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs, eps=1e-3), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(sizes[-1], sizes[0]))
+    sizes, net = (640, 128, 128, 128, 128, 8, 128, 128, 128, 128), nn.Sequential()
+    for number, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False), 1):
+        net.add_module(f"dense{number}", nn.Linear(inputs, outputs))
+        net.add_module(f"norm{number}", nn.BatchNorm1d(outputs, eps=EPSILON))
+        net.add_module(f"relu{number}", nn.ReLU())
+    net.add_module(f"dense{len(sizes)}", nn.Linear(sizes[-1], sizes[0]))
+    return net
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

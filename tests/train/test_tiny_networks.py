@@ -60,7 +60,7 @@ def test_padding_is_that_of_tensorflow(size, kernel, stride, padding):
 def test_weights_and_samples_come_from_a_seed():
     first, again, other = (tiny_networks.network("autoencoder", seed).state_dict() for seed in (3, 3, 4))
     assert all(torch.equal(first[key], again[key]) for key in first)
-    assert not torch.equal(first["0.weight"], other["0.weight"])
+    assert not torch.equal(first["dense1.weight"], other["dense1.weight"])
     drawn = [tiny_networks.samples((3, 8, 8), 4, seed) for seed in (1, 1, 2)]
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
@@ -69,9 +69,9 @@ def test_weights_and_samples_come_from_a_seed():
 
 def test_normalisation_has_the_statistics_of_its_inputs():
     net = tiny_networks.network("resnet8")
-    convolution, norm = net[0], net[1]
+    norm = net.conv_norm
     with torch.no_grad():
-        made = convolution(tiny_networks.samples((3, 32, 32), 256, 9))
+        made = net.conv(tiny_networks.samples((3, 32, 32), 256, 9))
     assert torch.allclose(made.mean((0, 2, 3)), norm.running_mean, atol=0.05)
     assert torch.allclose(made.var((0, 2, 3)), norm.running_var, rtol=0.2)
     assert norm.running_var.max() > 2 * norm.running_var.min()
