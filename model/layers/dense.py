@@ -13,6 +13,7 @@ class OnePlace:
 
     groups = 1
     border = 0
+    places = 1
 
     def bordered(self, x, value):
         return x

@@ -5,6 +5,7 @@ A geometry (one place for a dense layer, windows for a convolution) is a second 
 - `groups`, the number of groups of neighbouring channels, each with its own outputs,
 - `bordered(x, value)`, the input with its padding,
 - `per_channel(v)`, a vector of parameters in the shape of the bordered input,
+- `places`, the number of places,
 - `at_places(x)`, the bordered input as [groups, samples * places, columns],
 - `placed(y)`, results [samples * places, rows] as [samples, outputs],
 - `weights_shape(name)`, `exponents_shape(weights)` and `channels_in`, the shapes of the arrays of parameters,
@@ -99,6 +100,10 @@ class IntegerRows(Rows):
             raise ValueError(f"layer {self.name!r}, quant_offset: needs a quant_scale beside it; give both or neither")
 
     @property
+    def multiplications(self) -> int:
+        return self.weights.size * self.places
+
+    @property
     def clips(self) -> bool:
         return self.unsigned
 
@@ -165,6 +170,10 @@ class BlockRows(Rows):
         checks.array(self, "exponents", np.int8, self.exponents_shape(shape), exponents=self.weights_format)
         checks.array(self, "bias", np.uint16, shape[:1])
         checks.real(self)
+
+    @property
+    def multiplications(self) -> int:
+        return self.mantissas.size * self.places
 
     def products(self):
         raise no_integers(self)
