@@ -13,7 +13,6 @@ class OnePlace:
 
     groups = 1
     border = 0
-    places = 1
 
     def bordered(self, x, value):
         return x

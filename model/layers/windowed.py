@@ -61,12 +61,9 @@ class Kernels(Windows):
     def at_places(self, x):
         return windows.patches(x, self.window, self.stride, self.groups)
 
-    @property
-    def places(self) -> int:
-        return prod(self.made[1:])
-
     def placed(self, y):
-        return y.reshape(-1, self.places, self.channels).swapaxes(1, 2).reshape(-1, self.outputs)
+        places = prod(self.made[1:])
+        return y.reshape(-1, places, self.channels).swapaxes(1, 2).reshape(-1, self.outputs)
 
     def weights_shape(self, name: str) -> tuple[int, int, int, int]:
         return checks.kernels(self, name)
