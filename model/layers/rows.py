@@ -5,7 +5,6 @@ A geometry (one place for a dense layer, windows for a convolution) is a second 
 - `groups`, the number of groups of neighbouring channels, each with its own outputs,
 - `bordered(x, value)`, the input with its padding,
 - `per_channel(v)`, a vector of parameters in the shape of the bordered input,
-- `places`, the number of places,
 - `at_places(x)`, the bordered input as [groups, samples * places, columns],
 - `placed(y)`, results [samples * places, rows] as [samples, outputs],
 - `weights_shape(name)`, `exponents_shape(weights)` and `channels_in`, the shapes of the arrays of parameters,
@@ -101,7 +100,7 @@ class IntegerRows(Rows):
 
     @property
     def multiplications(self) -> int:
-        return self.weights.size * self.places
+        return self.weights.size * self.outputs // len(self.weights)
 
     @property
     def clips(self) -> bool:
@@ -173,7 +172,7 @@ class BlockRows(Rows):
 
     @property
     def multiplications(self) -> int:
-        return self.mantissas.size * self.places
+        return self.mantissas.size * self.outputs // len(self.mantissas)
 
     def products(self):
         raise no_integers(self)
