@@ -179,21 +179,28 @@ def samples(shape: tuple[int, ...], count: int, seed: int) -> torch.Tensor:
     return noisy.clamp(0, 1).half().float().view(count, *shape)
 
 
-def network(name: str, seed: int = 0) -> nn.Module:
-    """A reference architecture in evaluation mode, with random weights and with statistics of seeded batches.
+def settled(build: Callable[[], nn.Module], shape: tuple[int, ...], seed: int = 0) -> nn.Module:
+    """A network in evaluation mode, with random weights and with statistics of seeded batches.
 
     Scale and shift of batch normalisation are random, too, so that folding it changes every weight.
+
+    Args:
+        build: Makes the network.
+        shape: Shape of one input.
+        seed:  Seed of weights and batches.
     """
-    reference = REFERENCES[name]
     torch.manual_seed(seed)
-    net = reference.build()
-    norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
+    net = build().train()
     with torch.no_grad():
-        for norm in norms:
+        for norm in (module for module in net.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)):
             norm.weight.uniform_(0.7, 1.3)
             norm.bias.normal_(0, 0.2)
             norm.momentum = None  # the mean over all batches
-        net.train()
         for batch in range(BATCHES):
-            net(samples(reference.shape, SAMPLES, seed + 1 + batch))
+            net(samples(shape, SAMPLES, seed + 1 + batch))
     return net.eval()
+
+
+def network(name: str, seed: int = 0) -> nn.Module:
+    """A reference architecture, as `settled` makes it."""
+    return settled(REFERENCES[name].build, REFERENCES[name].shape, seed)
