@@ -9,7 +9,7 @@ from concord.golden.host import messages
 from concord.golden.host.firmware_check import check_program, check_shapes
 from concord.golden.host.layout import Layout
 from concord.spec.config import PRESETS, Config
-from concord.spec.isa import Instruction, Op, encode
+from concord.spec.isa import Instruction, Op, decode, encode
 from concord.spec.memories import Mem
 from concord.spec.messages import MessageKind, unpack
 
@@ -126,6 +126,12 @@ class Firmware:
     def recurrent(self) -> bool:
         """Whether an input is a sequence of vectors."""
         return self.loop is not None
+
+    @property
+    def uses_entries(self) -> bool:
+        """Whether the program reads or writes VectorRf."""
+        instructions = map(decode, self.instruction_words.tolist())
+        return any(i.op in (Op.V_RD, Op.V_WR) and i.mem == Mem.VECTOR_RF for i in instructions)
 
     def layer_at(self, address: int) -> str:
         """Name of the layer that the instruction at `address` belongs to; empty where it belongs to none."""
