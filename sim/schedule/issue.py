@@ -10,7 +10,7 @@ from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import MVM, NET, OPERANDS, Controls, address_bits, progress
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.hw.schedule.interlock import issue_job
+from concord.hw.schedule.jobs import issue_job
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start

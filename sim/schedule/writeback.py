@@ -7,7 +7,7 @@ import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import progress
-from concord.hw.schedule.interlock import write_job
+from concord.hw.schedule.jobs import write_job
 from concord.hw.schedule.writeback import results, write_request
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
