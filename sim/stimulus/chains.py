@@ -124,7 +124,7 @@ def _windows(chain, mask):
         "vectors": r.window_vectors if chain.windowed else r.columns, "x": r.window_x if windows else 1,
         "y": r.window_y if windows else 1, "step": r.window_step & mask, "pitch": r.window_pitch & mask,
         "group": r.window_group & mask if chain.windowed else 0}
-    return {"gather": chain.gathers, "window": window,
+    return {"gather": chain.gathers, "pool": chain.pools, "window": window,
             "mode": {"integer": source.integer, "unsigned": source.unsigned}}
 
 
