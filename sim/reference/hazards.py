@@ -30,6 +30,16 @@ def blocked(dependency: dict, progress: dict, memory: int, address: int) -> bool
     return left > 1 or (left == 1 and address >= progress["low"][memory])
 
 
+def entry_blocked(writers: dict, older: int, progress: dict, address: int) -> bool:
+    """Whether a chain up to ticket `older` may still write the entry at `address`, as `hw.lib.payloads` decides it."""
+    for writer in writers.values():
+        left = ahead(writer["ticket"], progress["done"])
+        inside = writer["lo"] <= address < writer["hi"] and not (left == 1 and address < progress["low"])
+        if left > 0 and ahead(older, writer["ticket"]) >= 0 and inside:
+            return True
+    return False
+
+
 class Pipeline:
     """The progress that a writing pipeline reports; it advances at random.
 
@@ -91,7 +101,12 @@ class EntryPipeline:
     def payloads(self) -> tuple[int, int]:
         """Payloads of the writers and of their progress."""
         writers, state = self.shapes
-        return writers.join(self.slots), state.join({"done": self.done % _NUMBERS, "low": self.low})
+        return writers.join(self.slots), state.join(self.state)
+
+    @property
+    def state(self) -> dict:
+        """The fields of `hw.lib.payloads.entry_progress`."""
+        return {"done": self.done % _NUMBERS, "low": self.low}
 
     def older(self) -> int:
         """The ticket of the youngest chain."""
@@ -113,12 +128,7 @@ class EntryPipeline:
 
     def blocked(self, older: int, address: int) -> bool:
         """Whether a chain up to ticket `older` may still write the entry at `address`."""
-        for writer in self.slots.values():
-            left = ahead(writer["ticket"], self.done % _NUMBERS)
-            inside = writer["lo"] <= address < writer["hi"] and not (left == 1 and address < self.low)
-            if left > 0 and ahead(older, writer["ticket"]) >= 0 and inside:
-                return True
-        return False
+        return entry_blocked(self.slots, older, self.state, address)
 
 
 class Writers:

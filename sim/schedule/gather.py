@@ -17,6 +17,7 @@ from concord.sim.drivers.stream import Source, start
 from concord.sim.reference.hazards import EntryPipeline, Pipeline, blocked
 from concord.sim.reference.vector_memory import Vectors
 from concord.sim.stimulus.chains import fields
+from concord.sim.stimulus.entry_addresses import pixels
 from concord.sim.stimulus.entry_chains import chains_of_entries
 from concord.spec.chain import Chain
 
@@ -31,18 +32,6 @@ CONFIG = from_text(os.environ["CONFIG"])
 JOB, REQUEST, ENTRY, PIXEL = (
     Record(shape(CONFIG)) for shape in (gather_job, read_request, entry, pixel))
 PIPES = ("mfu", "copy")
-
-
-def pixels(chain: Chain):
-    """Yield (address, number of the word in its entry, first, last) of each pixel of each word, in order."""
-    r, in_entries = chain.registers, fields(CONFIG, chain)["memory"] == ENTRIES
-    window = [(x, y) for y in range(r.window_y) for x in range(r.window_x)] if chain.pools else [(0, 0)]
-    for iteration in range(r.iterations):
-        for word in range(chain.result_words):
-            offset, part = divmod(word, CONFIG.vector_words) if in_entries else (word, 0)
-            for number, place in enumerate(window):
-                address = chain.source.a + chain.source_offset(iteration) + offset + chain.pixel_offset(*place)
-                yield address, part, number == 0, number == len(window) - 1
 
 
 class Bench:
@@ -68,7 +57,7 @@ class Bench:
         job = {name: record[name] for name in names} | {
             "source": source, "pool": chain.pools, "older": self.writers.older()}
         self.jobs.put(JOB.join(job))
-        self.expected.extend((job, *place) for place in pixels(chain))
+        self.expected.extend((job, *place[2:]) for place in pixels(chain, CONFIG.vector_words))
 
     def may_read(self, job: dict, address: int, first: bool) -> bool:
         """Whether the unit may read the pixel in this cycle."""
