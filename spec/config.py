@@ -183,7 +183,7 @@ _VISION = Config(
     native_dim=16, lanes=16, multipliers=112, mfu_lanes=8, weights=_SYMMETRIC8, activations=_SYMMETRIC8, acc_int=12,
     acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=2048, multiply_vrf=256, net_in=512, net_out=512,
     mvmq_words=256, matrix_tiles=384, bias_words=128, instructions=1024, accumulator_rows=1024, operand_columns=64,
-    message_bytes=16, clock_mhz=50)
+    vector_rf=2560, message_bytes=16, clock_mhz=50)
 
 PRESETS = {
     # Full formats and exponent ranges, every counter: for tests.
@@ -205,8 +205,7 @@ PRESETS = {
         weights=Format(bits=3, e_min=-6, e_max=9), activations=Format(bits=4, symmetric=True, e_min=-15, e_max=16),
         acc_int=34, acc_frac=40, bias_bits=24, initial_vrf=128, addsub_vrf=96, multiply_vrf=80, net_in=512, net_out=512,
         mvmq_words=64, vector_rf=64, matrix_tiles=64, bias_words=48, instructions=400, accumulator_rows=128,
-        operand_columns=16,
-        chain_queue=8, message_bytes=16, clock_mhz=100),
+        operand_columns=16, chain_queue=8, message_bytes=16, clock_mhz=100),
     # Fills a Lattice ECP5-85F: 1,024 products of 4 x 4 bits a cycle.
     "ulx3s": Config(
         native_dim=32, lanes=32, multipliers=128, mfu_lanes=4,
@@ -217,14 +216,14 @@ PRESETS = {
     # Eight-bit operands for recurrent networks.
     "speech": Config(
         native_dim=16, lanes=16, tile_engines=2, multipliers=128, mfu_lanes=4, weights=_SYMMETRIC8,
-        activations=_SYMMETRIC8, acc_int=12, acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=512, multiply_vrf=512,
-        net_in=512, net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512,
+        activations=_SYMMETRIC8, acc_int=12, acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=512,
+        multiply_vrf=512, net_in=512, net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512,
         accumulator_rows=2048, operand_columns=64, clock_mhz=50),
     # Eight-bit operands for convolutional networks: one engine and wide words, on a Lattice ECP5-85F.
     "vision": _VISION,
     # Two engines and memories for larger networks, for simulation and larger devices.
     "vision_large": replace(_VISION, tile_engines=2, matrix_tiles=1536, addsub_vrf=4096, multiply_vrf=512,
-                            bias_words=512),
+                            bias_words=512, vector_rf=5120),
     # Eight-bit operands as training makes them, and the unit that trains.
     "trainer": Config(
         native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=Format(bits=8, e_min=-11, e_max=4),
