@@ -14,6 +14,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 #: Name of the network's input in `Node.sources`.
 INPUT = ""
+#: Largest result of a relu6.
+RELU6 = 6.0
 
 
 class Kind(StrEnum):
@@ -37,6 +39,7 @@ class Node:
         sources: Names of the nodes, or INPUT, whose results are its inputs.
         module:  Module with its parameters, or None for a function.
         relu:    Whether a relu is the only reader of its result; the relu is then part of this node.
+        ceiling: Largest value that this relu lets through, or None. The quantisers of its readers clip there.
         norm:    Mean and deviation, float64[rows], of a layer's results, if batch normalisation was folded into it.
         fold:    float64[rows], the factor by which batch normalisation multiplied each row of the layer's weights.
     """
@@ -46,12 +49,13 @@ class Node:
     sources: tuple[str, ...]
     module: nn.Module | None = None
     relu: bool = False
+    ceiling: float | None = None
     norm: tuple[torch.Tensor, torch.Tensor] | None = None
     fold: torch.Tensor | float = 1.0
 
 
 MODULES = {
-    nn.Conv2d: Kind.LAYER, nn.Linear: Kind.LAYER, nn.ReLU: Kind.RELU, nn.MaxPool2d: Kind.MAX,
+    nn.Conv2d: Kind.LAYER, nn.Linear: Kind.LAYER, nn.ReLU: Kind.RELU, nn.ReLU6: Kind.RELU, nn.MaxPool2d: Kind.MAX,
     nn.AvgPool2d: Kind.AVERAGE, nn.AdaptiveAvgPool2d: Kind.AVERAGE}
 #: Modules whose result is their input in evaluation.
 PASSING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.Flatten)
@@ -186,9 +190,16 @@ def _joined(found: list[Node]) -> list[Node]:
             raise Unsupported(f"{node.name!r}: a relu must follow a layer, pooling or sum that is not used without it")
         else:
             before.relu, renamed[node.name] = True, before.name
+            before.ceiling = RELU6 if isinstance(node.module, nn.ReLU6) else None
     return kept
 
 
 def users(found: Iterable[Node], name: str) -> list[Node]:
     """The nodes that read the result of the node `name`."""
     return [node for node in found if name in node.sources]
+
+
+def readers(found: Iterable[Node], name: str) -> list[Node]:
+    """The nodes that read the result of the node `name`, directly or behind maxima."""
+    return [reader for user in users(found, name)
+            for reader in (readers(found, user.name) if user.kind is Kind.MAX else [user])]

@@ -105,7 +105,7 @@ OPERATIONS: dict[Kind, Operation] = {
 def real(node: Node, x: list[torch.Tensor]) -> torch.Tensor:
     """What a node makes of real numbers."""
     y = OPERATIONS[node.kind].real(node, x)
-    return torch.relu(y) if node.relu else y
+    return y.clamp(0, node.ceiling) if node.relu else y
 
 
 def lowered(node: Node, x: list[torch.Tensor]) -> torch.Tensor:
