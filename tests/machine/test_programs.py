@@ -56,7 +56,7 @@ def state(machine):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_all_bins_are_hit_and_no_others(name):
-    found = set().union(*(bins(case(name, seed)) for seed in range(250)))
+    found = set().union(*(bins(case(name, seed)) for seed in SEEDS))
     assert found == all_bins(preset(name))
 
 
