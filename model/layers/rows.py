@@ -100,6 +100,10 @@ class IntegerRows(Rows):
             raise ValueError(f"layer {self.name!r}, quant_offset: needs a quant_scale beside it; give both or neither")
 
     @property
+    def multiplications(self) -> int:
+        return self.weights.size * self.outputs // len(self.weights)
+
+    @property
     def clips(self) -> bool:
         return self.unsigned
 
@@ -193,6 +197,10 @@ class BlockRows(Rows):
     def check_finish(self, rows: int):
         """Refuse wrong parameters of what follows the product of `rows` rows."""
         checks.array(self, "bias", np.uint16, (rows,))
+
+    @property
+    def multiplications(self) -> int:
+        return self.mantissas.size * self.outputs // len(self.mantissas)
 
     def products(self):
         raise no_integers(self)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 from concord.model.arithmetic.windows import Window
+from concord.train.qat import functions
 from concord.train.qat.modules import (
-    FLATTENING,
     FUNCTIONS,
     MODULES,
     NO_BORDER,
@@ -24,6 +24,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 #: Name of the network's input in `Node.sources`.
 INPUT = ""
+#: Largest result of a relu6.
+RELU6 = 6.0
 
 
 @dataclass(slots=True)
@@ -38,6 +40,7 @@ class Node:
         zeros:   Zeros left, right, above and below that are put around its input, beside the padding of the module.
         line:    Whether the module was one-dimensional.
         relu:    Whether a relu is the only reader of its result; the relu is then part of this node.
+        ceiling: Largest value that this relu lets through, or None. The quantisers of its readers clip there.
         norm:    Mean and deviation, float64[rows], of a layer's results, if batch normalisation was folded into it.
         fold:    float64[rows], the factor by which batch normalisation multiplied each row of the layer's weights.
     """
@@ -49,6 +52,7 @@ class Node:
     zeros: tuple[int, ...] = NO_BORDER
     line: bool = False
     relu: bool = False
+    ceiling: float | None = None
     norm: tuple[torch.Tensor, torch.Tensor] | None = None
     fold: torch.Tensor | float = 1.0
 
@@ -95,12 +99,14 @@ def _take(
     `zeros` has the zeros around the results of traced nodes, where there are some.
     """
     sources = tuple(passed[source.name] for source in node.all_input_nodes)
-    module = modules.get(node.target) if node.op == "call_module" else None
-    name = str(node.target).replace(".", "_") if module is not None else node.name
+    module = modules.get(node.target) if node.op == "call_module" else functions.module_of(node)
+    name = str(node.target).replace(".", "_") if node.op == "call_module" else node.name
+    if any(other.name == name for other in found) and not isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):
+        name = node.name
     around = next((zeros[source.name] for source in node.all_input_nodes if source.name in zeros), NO_BORDER)
     kind = MODULES.get(type(module)) if module is not None else _function(node)
-    more = border(node, module)
-    if around != NO_BORDER and not (more or isinstance(module, PASSING) or _counts_zeros(kind, module)):
+    more, passing = border(node, module), isinstance(module, PASSING) or functions.passes(node)
+    if around != NO_BORDER and not (more or passing or functions.asks(node) or _counts_zeros(kind, module)):
         return f"{name!r}: zeros can be put around the input of a convolution or average only; use a padding of its own"
     if node.op == "placeholder":
         if INPUT in passed.values():
@@ -109,7 +115,7 @@ def _take(
     elif node.op == "output":
         if len(sources) != 1 or (found and sources[0] != found[-1].name):
             return "output: give back the result of the last operation, and nothing else"
-    elif more or isinstance(module, PASSING) or node.target in FLATTENING:
+    elif more or passing or functions.asks(node):
         passed[node.name] = sources[0]
         zeros[node.name] = tuple(a + b for a, b in zip(around, more or NO_BORDER, strict=True))
     elif isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d):
@@ -130,6 +136,8 @@ def _counts_zeros(kind: Kind | None, module: nn.Module | None) -> bool:
 
 def _unknown(node: fx.Node, module: nn.Module | None) -> str:
     what = getattr(node.target, "__name__", node.target) if module is None else type(module).__name__
+    if str(what).lower() in ("softmax", "logsoftmax", "log_softmax"):
+        return f"leave {what} out: it does not change the order of the classes"
     return f"there is no quantised form of {what}: use " + ", ".join(sorted(kind.__name__ for kind in MODULES))
 
 
@@ -175,9 +183,16 @@ def _joined(found: list[Node]) -> list[Node]:
             raise Unsupported(f"{node.name!r}: a relu must follow a layer, pooling or sum that is not used without it")
         else:
             before.relu, renamed[node.name] = True, before.name
+            before.ceiling = RELU6 if isinstance(node.module, nn.ReLU6) else None
     return kept
 
 
 def users(found: Iterable[Node], name: str) -> list[Node]:
     """The nodes that read the result of the node `name`."""
     return [node for node in found if name in node.sources]
+
+
+def readers(found: Iterable[Node], name: str) -> list[Node]:
+    """The nodes that read the result of the node `name`, directly or behind maxima."""
+    return [reader for user in users(found, name)
+            for reader in (readers(found, user.name) if user.kind is Kind.MAX else [user])]

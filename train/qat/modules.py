@@ -28,7 +28,7 @@ class Kind(StrEnum):
 #: Kinds that have quantisers.
 QUANTISED = Kind.LAYER, Kind.AVERAGE
 MODULES = {
-    nn.Conv2d: Kind.LAYER, nn.Conv1d: Kind.LAYER, nn.Linear: Kind.LAYER, nn.ReLU: Kind.RELU,
+    nn.Conv2d: Kind.LAYER, nn.Conv1d: Kind.LAYER, nn.Linear: Kind.LAYER, nn.ReLU: Kind.RELU, nn.ReLU6: Kind.RELU,
     nn.MaxPool2d: Kind.MAX, nn.MaxPool1d: Kind.MAX, nn.AvgPool2d: Kind.AVERAGE, nn.AvgPool1d: Kind.AVERAGE,
     nn.AdaptiveAvgPool2d: Kind.AVERAGE, nn.AdaptiveAvgPool1d: Kind.AVERAGE}
 #: Modules for vectors, and those for images that take their place.
@@ -36,11 +36,11 @@ PLANES = {
     nn.Conv1d: nn.Conv2d, nn.MaxPool1d: nn.MaxPool2d, nn.AvgPool1d: nn.AvgPool2d,
     nn.AdaptiveAvgPool1d: nn.AdaptiveAvgPool2d}
 #: Modules whose result is their input in evaluation.
-PASSING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Flatten)
+PASSING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.Flatten)
 FUNCTIONS = {
     functional.relu: Kind.RELU, torch.relu: Kind.RELU, "relu": Kind.RELU, operator.add: Kind.ADD,
-    operator.iadd: Kind.ADD, torch.add: Kind.ADD, "add": Kind.ADD, torch.cat: Kind.CONCAT}
-FLATTENING = (torch.flatten, "flatten")
+    operator.iadd: Kind.ADD, torch.add: Kind.ADD, "add": Kind.ADD, torch.cat: Kind.CONCAT,
+    torch.concat: Kind.CONCAT, "relu_": Kind.RELU, torch.relu_: Kind.RELU, "add_": Kind.ADD}
 #: Modules that put a border around an image.
 BORDERS = (nn.ZeroPad1d, nn.ZeroPad2d, nn.ConstantPad1d, nn.ConstantPad2d)
 #: No zeros left, right, above and below.

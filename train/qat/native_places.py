@@ -26,7 +26,8 @@ def entering(nodes: Iterable[Node], shapes: Mapping[str, Sequence[int]], block: 
     """
     made, found = {}, {}
     for node in nodes:
-        flat = isinstance(node.module, nn.Linear) or node.kind is Kind.CONCAT and len(shapes[node.name]) == 1
+        joins = node.kind in (Kind.CONCAT, Kind.ADD)
+        flat = isinstance(node.module, nn.Linear) or joins and len(shapes[node.name]) == 1
         parts = [_of(name, made, shapes, block, flat) for name in node.sources]
         if node.kind in QUANTISED:
             found[node.name] = None if _adjacent(parts[0]) else parts[0]

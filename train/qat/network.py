@@ -13,7 +13,7 @@ from concord.train.lib.methods import Recipe
 from concord.train.qat import operations
 from concord.train.qat.average import QuantisedAverage
 from concord.train.qat.check import layers
-from concord.train.qat.graph import INPUT, Node, nodes, users
+from concord.train.qat.graph import INPUT, Node, nodes, readers, users
 from concord.train.qat.layer import QuantisedLayer
 from concord.train.qat.modules import QUANTISED, Kind
 from torch import nn
@@ -55,6 +55,7 @@ class QuantisedNetwork(nn.Module):
                     self.layers[node.name] = self._layer(node, made[node.sources[0]], recipe)
                     self.layers[node.name].relu = node.relu
         self._join()
+        self._limit()
 
     def _entering(self, x: torch.Tensor) -> torch.Tensor:
         """The input of the network; sequences of vectors become images of one row."""
@@ -86,8 +87,16 @@ class QuantisedNetwork(nn.Module):
             if after.inputs and (after.inputs.positive or not relu):
                 self.layers[node.name].answer_in(after)
 
+    def _limit(self):
+        """Let the quantisers behind a relu6 clip there."""
+        for node in (node for node in self.nodes if node.ceiling is not None):
+            for reader in readers(self.nodes, node.name):
+                quantiser = self.layers[reader.name].inputs
+                quantiser.ceiling = node.ceiling
+                quantiser.bound()
+
     def forward(self, x: torch.Tensor, lowered: bool = False):
-        return self.trace(x, lowered)[self.nodes[-1].name]
+        return self.trace(x, lowered)[self.nodes[-1].name].flatten(1)
 
     def trace(self, x: torch.Tensor, lowered: bool = False, before: str = "") -> dict[str, torch.Tensor]:
         """The result of every node, by name.
