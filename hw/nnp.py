@@ -59,11 +59,13 @@ class NNP(wiring.Component):
             self.m_axis_tdata.eq(outward.o.p.data), self.m_axis_tlast.eq(outward.o.p.last),
             self.m_axis_tvalid.eq(outward.o.valid), outward.o.ready.eq(self.m_axis_tready),
             inward.reset.eq(control.reset), outward.reset.eq(control.reset)]
-        for name in ("net", "write", "entry_write", "program", "bias", "packed", "update", "read"):
+        for name in ("net", "write", "program", "bias", "packed", "update", "read"):
             wiring.connect(m, getattr(inward, name), getattr(core, name))
         wiring.connect(m, core.out, outward.net)
         wiring.connect(m, core.reply, outward.reply)
-        wiring.connect(m, core.entry_reply, outward.entry_reply)
+        if config.vector_rf:
+            wiring.connect(m, inward.entry_write, core.entry_write)
+            wiring.connect(m, core.entry_reply, outward.entry_reply)
         wiring.connect(m, core.updated, outward.updated)
 
         # A start waits for messages under way; other messages than INPUT wait for a program that runs or is to start.

@@ -25,7 +25,7 @@ class HostRead(wiring.Component):
         entry_o: Out(stream {entry, address, remaining}). Entries for `MessageOutput`.
 
     Timing:
-        One word in each cycle. An entry every 3 cycles; `MessageOutput` sends one unit a cycle, and an entry has several.
+        One word in each cycle. An entry every 3 cycles, since `MessageOutput` takes several cycles to send one.
     """
 
     def __init__(self, config: Config):

@@ -57,8 +57,9 @@ class MessageItems(wiring.Component):
         """Output stream of each kind that has items, and of `_ENTRIES`."""
         updates = {MessageKind.UPDATE: self.update} if self.config.lazy_update else {}
         entries = {_ENTRIES: self.entry_write} if self.config.vector_rf else {}
-        return updates | entries | {MessageKind.WRITE: self.write, MessageKind.PACKED: self.packed, MessageKind.BIAS: self.bias,
-                          MessageKind.PROGRAM: self.program, MessageKind.INPUT: self.net}
+        return updates | entries | {
+            MessageKind.WRITE: self.write, MessageKind.PACKED: self.packed, MessageKind.BIAS: self.bias,
+            MessageKind.PROGRAM: self.program, MessageKind.INPUT: self.net}
 
     def _units(self, kind: int) -> int:
         """Number of units of one item as it is passed on; a packed tile is passed on record by record."""

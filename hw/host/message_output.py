@@ -82,7 +82,8 @@ class MessageOutput(wiring.Component):
                     read = self.reply.valid | self.entry_reply.valid
                     with m.If(self.net.valid | read | self.updated.valid):
                         m.d.sync += [
-                            damaged.eq(0), state.eq(State.HEADER), entries.eq(~self.net.valid & ~self.reply.valid & read),
+                            damaged.eq(0), state.eq(State.HEADER),
+                            entries.eq(~self.net.valid & ~self.reply.valid & read),
                             kind.eq(Mux(self.net.valid, MessageKind.OUTPUT,
                                         Mux(read, MessageKind.READ, MessageKind.UPDATED)))]
                 with m.Case(State.HEADER):
