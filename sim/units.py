@@ -195,7 +195,7 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          environment=_environment("latency", "count", "width", "bits")),
     Unit(place="mvm/quantizer", tested=CONFIGURATIONS,
          component=lambda config: Quantizer(config.activations, config.mfu_lanes, config.native_dim),
-         environment=_environment("latency")),
+         environment=_environment("latency", "short")),
     Unit(place="mvm/result_sequencer", component=lambda config: ResultSequencer(config, config.net_in),
          bench=lambda config: ResultSequencer(config, 4)),
     Unit(place="mvm/row_tiles", component=RowTiles),
