@@ -163,7 +163,8 @@ class Core(wiring.Component):
     def _mvm(self, m):
         """Connect the multiplier, which starts every program with an empty MvmQ."""
         mvm, copy, decoder = self.mvm, self.copy, self.decoder
-        m.submodules.mvm = ResetInserter(self.start & ~decoder.running)(mvm)
+        m.submodules.mvm = mvm
+        m.d.comb += mvm.restart.eq(self.start & ~decoder.running)
         m.submodules.loads = loads = Queue(copy.load.p.shape(), 2)
         wiring.connect(m, copy.load, loads.i)
         wiring.connect(m, self.fetch.o, mvm.operand)
