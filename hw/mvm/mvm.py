@@ -74,7 +74,6 @@ class MatrixVectorMultiplier(wiring.Component):
         bias_write: In(stream {address, data}). Writes to BiasRf, always taken.
         events: Out. Events of this cycle.
         activity: Out {busy, wait_operand, wait_output}. State of the tile engines.
-        restart: In(1). Empties MvmQ before a program starts.
 
     A machine with VectorRf has these, too:
         columns: In(stream column_job). Addresses of each product from VectorRf, in the order of `product`.
@@ -112,7 +111,7 @@ class MatrixVectorMultiplier(wiring.Component):
             "load": In(stream.Signature(Load)), "matrix_word": In(stream.Signature(word(config))), "load_done": Out(1),
             "packed": In(stream.Signature(message_payloads.packed(config))),
             "bias_write": In(stream.Signature(message_payloads.bias(config))),
-            "events": Out(events(config)), "activity": Out(Activity), "restart": In(1), **entries})
+            "events": Out(events(config)), "activity": Out(Activity), **entries})
 
     @property
     def arithmetic(self) -> int:
@@ -130,8 +129,7 @@ class MatrixVectorMultiplier(wiring.Component):
         return max(self.config.mvmq_words, 2 * self.config.vector_words + self.latency)
 
     def elaborate(self, platform):
-        top, m = Module(), Module()
-        top.submodules.multiplier = ResetInserter(self.restart)(m)
+        m = Module()
         config = self.config
         m.submodules.sequencer = sequencer = BeatSequencer(config, self.space)
         m.submodules.matrix_rf = matrix_rf = MatrixRf(config)
@@ -163,17 +161,17 @@ class MatrixVectorMultiplier(wiring.Component):
         self._multiply(m, beat, matrix_rf)
         self._results(m, sequencer)
         if config.vector_rf:
-            top.submodules.writer = writer = EntryWriter(config)  # a restart must not reset its count of chains
-            self._entries(m, sequencer, quantizer, writer)
+            self._entries(m, sequencer, quantizer)
         if config.count_overflows:
             self._count(m, delay(m, beat.rows, weights_after), delay_control(m, beat.valid, weights_after), matrix_rf)
-        return top
+        return m
 
-    def _entries(self, m, sequencer, quantizer, writer):
+    def _entries(self, m, sequencer, quantizer):
         """Connect VectorRf, its reader and its writer."""
         m.submodules.vector_rf = entries = VectorRf(self.config)
         m.submodules.walker = walker = ColumnWalker(self.config)
         m.submodules.reader = reader = EntryReader(self.config)
+        m.submodules.writer = writer = EntryWriter(self.config)
         wiring.connect(m, wiring.flipped(self.columns), walker.job)
         wiring.connect(m, walker.o, reader.i)
         wiring.connect(m, wiring.flipped(self.entry_job), writer.job)

@@ -19,7 +19,8 @@ def random_product(config: Config, rng: np.random.Generator) -> dict[str, int]:
     return {
         "tile": int(rng.integers(config.matrix_tiles - row_tiles * columns + 1)), "columns": columns,
         "row_tiles": row_tiles, "words": words, "rows": rows, "iterations": int(rng.integers(1, 4)),
-        "from_entries": from_entries, "integer": integer, "unsigned": int(rng.integers(2)), "out_scale": int(rng.integers(-32, 32)), "bias": bias,
+        "from_entries": from_entries, "integer": integer, "unsigned": int(rng.integers(2)),
+        "out_scale": int(rng.integers(-32, 32)), "bias": bias,
         "bias_address": int(rng.integers(config.bias_words - words + 1)) if bias else 0}
 
 
