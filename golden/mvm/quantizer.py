@@ -51,6 +51,25 @@ def quantize_integer(bits, fmt: Format, *, unsigned: bool):
     return np.clip(value, fmt.lowest, fmt.highest).astype(np.int64)
 
 
+def quantize(bits, fmt: Format, *, integer: bool, unsigned: bool = False):
+    """Quantise native vectors as memories hold them.
+
+    Args:
+        bits:     uint16[..., N], binary16 patterns.
+        fmt:      Format of the mantissas.
+        integer:  Whether the vectors become integers, not blocks.
+        unsigned: Whether these integers are unsigned codes.
+
+    Returns:
+        int64[..., N] mantissas and int64[...] stored exponents E - e_min, which are 0 for integers.
+    """
+    if integer:
+        mantissas = quantize_integer(bits, fmt, unsigned=unsigned)
+        return mantissas, np.zeros(mantissas.shape[:-1], np.int64)
+    mantissas, exponents = quantize_block(bits, fmt)
+    return mantissas, exponents - fmt.e_min
+
+
 def split(x, block: int):
     """Pad the last axis with zeros and cut it into blocks: [..., n] to [..., ceil(n / block), block]."""
     count = -(-x.shape[-1] // block)
@@ -64,7 +83,9 @@ def _values(bits):
     bits = np.asarray(bits)
     if bits.dtype != np.uint16:
         raise TypeError(f"binary16 numbers travel as uint16 bit patterns, not {bits.dtype}: view a float16 as uint16")
-    return np.nan_to_num(bits.view(np.float16).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    values = bits.view(np.float16).astype(np.float64)
+    np.copyto(values, 0.0, where=np.isnan(values))
+    return values
 
 
 def _finite(bits):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.methods import Recipe, Start
-from concord.train.qat.graph import Kind, Node, nodes
+from concord.train.qat.graph import Kind, Node, Unsupported, nodes, readers
 from torch import nn
 
 
@@ -13,12 +13,24 @@ def layers(found: Sequence[Node], recipe: Recipe | BlockRecipe) -> dict[str, Nod
     """The nodes that get quantisers, by their names.
 
     Raises:
-        ValueError: the recipe gives bits to a layer that is not there.
+        Unsupported: the result of a relu6 is read by an operation without a quantiser.
+        ValueError:  the recipe gives bits to a layer that is not there.
     """
+    _check_ceilings(found, recipe)
     names = {node.name: node for node in found if node.kind is Kind.LAYER}
     if unknown := set(recipe.bits) - set(names):
         raise ValueError(f"there is no layer {min(unknown)!r} to give bits to; the network has {', '.join(names)}")
     return names
+
+
+def _check_ceilings(found: Sequence[Node], recipe: Recipe | BlockRecipe):
+    """Refuse a relu6 that no integer codes clip."""
+    for node in (node for node in found if node.ceiling is not None):
+        clip = [reader.kind is Kind.LAYER and isinstance(recipe, Recipe) and recipe.bits_of(reader.name)[1] is not None
+                for reader in readers(found, node.name)]
+        if not clip or not all(clip):
+            raise Unsupported(f"{node.name!r}: a relu6 is the clip of integer codes, so that only convolutions and "
+                              "dense layers with integer inputs may read it, directly or behind maxima; use a relu")
 
 
 def check(network: nn.Module, recipe: Recipe | BlockRecipe, shape: Sequence[int], classes: int | None = None, *,

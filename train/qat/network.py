@@ -13,7 +13,7 @@ from concord.spec.activation import Activation
 from concord.train.lib.methods import Recipe
 from concord.train.qat import operations
 from concord.train.qat.check import layers
-from concord.train.qat.graph import INPUT, Kind, Node, nodes, users
+from concord.train.qat.graph import INPUT, Kind, Node, nodes, readers, users
 from concord.train.qat.layer import QuantisedLayer
 from torch import nn
 
@@ -54,6 +54,7 @@ class QuantisedNetwork(nn.Module):
                 made[node.name] = operations.real(node, x)
                 self.shapes[node.name] = made[node.name].shape[1:]
         self._join()
+        self._limit()
 
     def _layer(self, node: Node, x: torch.Tensor, recipe: Recipe) -> nn.Module:
         """The quantised layer of a convolution or dense layer, for its inputs x."""
@@ -77,8 +78,16 @@ class QuantisedNetwork(nn.Module):
             if after.inputs and (after.inputs.positive or not relu):
                 self.layers[node.name].answer_in(after)
 
+    def _limit(self):
+        """Let the quantisers behind a relu6 clip there."""
+        for node in (node for node in self.nodes if node.ceiling is not None):
+            for reader in readers(self.nodes, node.name):
+                quantiser = self.layers[reader.name].inputs
+                quantiser.ceiling = node.ceiling
+                quantiser.bound()
+
     def forward(self, x: torch.Tensor, lowered: bool = False):
-        return self.trace(x, lowered)[self.nodes[-1].name]
+        return self.trace(x, lowered)[self.nodes[-1].name].flatten(1)
 
     def trace(self, x: torch.Tensor, lowered: bool = False, before: str = "") -> dict[str, torch.Tensor]:
         """The result of every node, by name.
