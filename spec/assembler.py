@@ -8,6 +8,7 @@ One instruction a line, `#` starts a comment, upper and lower case are the same.
     mv_mul 3, integer, bias 4, unsigned
     vv_add1_inc 8
     v_wr InitialVrf, 12
+    v_wr VectorRf, 3, integer
     end_chain
 
 `set_iterations n, x` is short for `s_wr Iterations, n` and `s_wr IterationsX, x`; without x, x is n.
@@ -29,7 +30,7 @@ from concord.spec.isa import (
     encode,
     out_scale,
 )
-from concord.spec.memories import MEMORY_NAMES, QUEUES
+from concord.spec.memories import MEMORY_NAMES, QUEUES, Mem
 
 _OPS = {op.name.lower(): op for op in Op}
 _MEMORIES = {name.lower(): mem for mem, name in MEMORY_NAMES.items()}
@@ -108,6 +109,8 @@ def _vector(mnemonic, operands):
     if not operands:
         raise ValueError(f"{mnemonic} needs a memory")
     mem = _named("memory", MEMORY_NAMES, _MEMORIES, operands[0])
+    if mem == Mem.VECTOR_RF:
+        return _entries(mnemonic, operands)
     if mem in QUEUES:
         if len(operands) > 1 or mnemonic.endswith("_inc"):
             raise ValueError(f"{MEMORY_NAMES[mem]} is a queue: it takes neither an address nor _inc")
@@ -115,6 +118,13 @@ def _vector(mnemonic, operands):
     if len(operands) != 2:
         raise ValueError(f"{mnemonic} {MEMORY_NAMES[mem]} needs one address")
     return {"mem": mem, "a": _short(operands[1])}
+
+
+def _entries(mnemonic, operands):
+    modes = operands[2:]
+    if len(operands) < 2 or len(set(modes)) < len(modes) or not {"integer", "unsigned"}.issuperset(modes):
+        raise ValueError(f"{mnemonic} VectorRf takes an address and, once each, the words integer and unsigned")
+    return {"mem": Mem.VECTOR_RF, "a": _short(operands[1])} | dict.fromkeys(modes, 1)
 
 
 def _matrix_source(mnemonic, operands):
@@ -134,8 +144,9 @@ def _product(mnemonic, operands):
     fields = {"a": _short(operands[0])}
     for operand in operands[1:]:
         name, *value = operand.split()
-        if name in fields or name not in ("integer", "bias", "unsigned") or len(value) != (name == "bias"):
-            raise ValueError(f"{mnemonic} takes, once each, integer, bias with an address, unsigned: not {operand!r}")
+        if name in fields or name not in ("integer", "bias", "unsigned", "window") or len(value) != (name == "bias"):
+            raise ValueError(f"{mnemonic} takes, once each, integer, bias with an address, unsigned, window: "
+                             f"not {operand!r}")
         fields[name] = 1
         if value:
             fields["b"] = _short(value[0])
@@ -205,7 +216,9 @@ def _memory_text(instruction, *rest):
 
 def _vector_text(instruction):
     if instruction.mem not in QUEUES:
-        return _memory_text(instruction, str(instruction.a))
+        modes = ["integer"] * instruction.integer + ["unsigned"] * instruction.unsigned
+        return None if modes and instruction.mem != Mem.VECTOR_RF else _memory_text(
+            instruction, str(instruction.a), *modes)
     return None if instruction.a or instruction.inc else _memory_text(instruction)
 
 
@@ -215,7 +228,7 @@ def _matrix_target_text(instruction):
 
 def _product_text(instruction):
     modes = (("integer", instruction.integer), (f"bias {instruction.b}", instruction.bias),
-             ("unsigned", instruction.unsigned))
+             ("unsigned", instruction.unsigned), ("window", instruction.window))
     return [str(instruction.a), *(text for text, chosen in modes if chosen)]
 
 

@@ -19,6 +19,14 @@ class Registers:
     stride_x: int = 0
     stride_y: int = 0
     stride_out: int
+    window_vectors: int = 1
+    window_x: int = 1
+    window_y: int = 1
+    window_step: int = 1
+    window_pitch: int = 0
+    window_group: int = 0
+    stride_vec: int = 1
+    skip_vec: int = 0
 
     @classmethod
     def reset(cls, config: Config) -> "Registers":
@@ -40,8 +48,9 @@ class Chain:
         address:      Address of the source instruction; the other instructions follow it directly.
         instructions: Source and operations, without `end_chain`.
         registers:    Scalar registers that the chain runs under.
-        source_words: Words that the source supplies for each iteration.
+        source_words: Words that the source supplies for each iteration, before the pooling unit reduces them.
         result_words: Words of each iteration behind the source, or behind `mv_mul`: operations and writes see these.
+        entries:      Entries of each iteration that a `v_wr VectorRf` writes, or that `v_rd VectorRf` reads as numbers.
         row_tiles:    Rows of native tiles of the product, which has row_tiles * Columns tiles; 0 without `mv_mul`.
         last_lanes:   Number of lanes of the last word of each iteration that lie within Rows.
     """
@@ -51,6 +60,7 @@ class Chain:
     registers: Registers
     source_words: int
     result_words: int
+    entries: int
     row_tiles: int
     last_lanes: int
 
@@ -66,8 +76,11 @@ class Chain:
         if instructions[1].op == Op.MV_MUL:
             source_words = registers.columns * config.vector_words
             row_tiles = config.vectors_of(rows)
+        elif instructions[1].op == Op.V_POOL_MAX:
+            source_words = words * registers.window_x * registers.window_y
         return cls(address=address, instructions=instructions, registers=registers, source_words=source_words,
-                   result_words=words, row_tiles=row_tiles, last_lanes=rows - (words - 1) * config.mfu_lanes)
+                   result_words=words, entries=config.vectors_of(rows), row_tiles=row_tiles,
+                   last_lanes=rows - (words - 1) * config.mfu_lanes)
 
     @property
     def source(self) -> Instruction:
@@ -78,6 +91,21 @@ class Chain:
     def product(self) -> Instruction | None:
         """The `mv_mul`, if there is one."""
         return self.instructions[1] if self.instructions[1].op == Op.MV_MUL else None
+
+    @property
+    def pools(self) -> bool:
+        """Whether the pooling unit reduces windows of the source."""
+        return self.instructions[1].op == Op.V_POOL_MAX
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the gather unit reads the source: entries of VectorRf as numbers, or windows."""
+        return self.pools or (self.source.mem == Mem.VECTOR_RF and not self.product)
+
+    @property
+    def windowed(self) -> bool:
+        """Whether the columns of the product lie in a window of VectorRf."""
+        return bool(self.product and self.product.window)
 
     @property
     def loads(self) -> bool:
@@ -120,8 +148,48 @@ class Chain:
         return x * self.registers.stride_x + y * self.registers.stride_y
 
     def offset(self, instruction: Instruction, iteration: int) -> int:
-        """Distance in words from an operand or result of the first iteration to that of this one."""
-        return iteration * self.registers.stride_out if instruction.inc else 0
+        """Distance in words, or entries, from an operand or result of the first iteration to that of this one."""
+        if not instruction.inc:
+            return 0
+        if instruction.op == Op.V_WR and instruction.mem == Mem.VECTOR_RF:
+            return (iteration * self.registers.stride_vec
+                    + iteration // self.registers.iterations_x * self.registers.skip_vec)
+        return iteration * self.registers.stride_out
+
+    def pixel_offset(self, x: int, y: int) -> int:
+        """Distance in entries, or words, from the first pixel of a window to the one at x and y."""
+        return x * self.registers.window_step + y * self.registers.window_pitch
+
+    def column_offset(self, row_tile: int, column: int) -> int:
+        """Distance in entries from the first address of an iteration of a product to a column that a row tile reads."""
+        if not self.windowed:
+            return column
+        registers = self.registers
+        pixel, vector = divmod(column, registers.window_vectors)
+        y, x = divmod(pixel, registers.window_x)
+        return vector + self.pixel_offset(x, y) + row_tile * registers.window_group
+
+    @property
+    def source_extent(self) -> int:
+        """Number of words, or entries, from the first to the last that an iteration of the source reads."""
+        registers, from_entries = self.registers, self.source.mem == Mem.VECTOR_RF
+        last_pixel = self.pixel_offset(registers.window_x - 1, registers.window_y - 1)
+        if self.windowed:
+            return last_pixel + (self.row_tiles - 1) * registers.window_group + registers.window_vectors
+        if self.product:
+            return registers.columns if from_entries else self.source_words
+        return last_pixel * self.pools + (self.entries if from_entries else self.result_words)
+
+    def source_span(self) -> range:
+        """The words, or entries, from the first to the last that all iterations of a source with addresses read."""
+        registers = self.registers
+        reach = self.source_offset(registers.iterations - 1)
+        return range(self.source.a, self.source.a + reach + self.source_extent)
+
+    def result_span(self, instruction: Instruction) -> range:
+        """The words, or entries, from the first to the last of an operand, or of a write with addresses."""
+        count = self.entries if instruction.mem == Mem.VECTOR_RF else self.result_words
+        return range(instruction.a, instruction.a + self.offset(instruction, self.registers.iterations - 1) + count)
 
     @property
     def random_source(self) -> bool:

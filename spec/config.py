@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 from concord.spec.formats import Format, Rule, check_types
 from concord.spec.training import MOST_LANES
@@ -10,9 +10,11 @@ from concord.spec.training import MOST_LANES
 #: Smallest and largest value of each attribute that is a number; 1 and 65,536 for an attribute that is not listed.
 _RANGES = {
     "mfu_lanes": (2, 65536),  # A message carries no less than 32 bits of a word at once.
+    "multipliers": (0, 65536),
     "acc_int": (0, 80),
     "acc_frac": (0, 63),  # The converter's shift is a signed number of 7 bits.
     "bias_bits": (2, 32),
+    "vector_rf": (0, 65536),
 }
 
 
@@ -26,6 +28,7 @@ class Config:
         native_dim:       N, the number of elements of a native vector, and of rows and columns of a tile.
         lanes:            Number of products per row that one tile engine adds in one cycle; it divides N.
         tile_engines:     Number of tile engines, which multiply neighbouring tiles of one row of tiles in parallel.
+        multipliers:      Number of 18 x 18-bit multipliers of the device that the tile engines use at most.
         mfu_lanes:        M, the number of binary16 lanes of converters, MFUs and memories; it divides N.
         weights:          Operand format of matrix tiles.
         activations:      Operand format of the vectors that the tile engines multiply.
@@ -40,6 +43,8 @@ class Config:
         multiply_vrf:     Number of words of each MultiplyVrf.
         net_in, net_out:  Number of words of the queue from the host and of the queue to the host.
         mvmq_words:       Number of words of MvmQ.
+        vector_rf:        Number of entries of VectorRf, native vectors behind the quantiser; 0 for a machine that has
+                          neither VectorRf nor windows nor the pooling unit.
         matrix_tiles:     Number of native tiles of MatrixRf.
         bias_words:       Number of words of BiasRf; a word of BiasRf has M integers.
         instructions:     Number of instructions that the instruction buffer holds.
@@ -57,6 +62,7 @@ class Config:
     native_dim: int
     lanes: int
     tile_engines: int = 1
+    multipliers: int = 0
     mfu_lanes: int
     weights: Format
     activations: Format
@@ -72,6 +78,7 @@ class Config:
     net_in: int = 256
     net_out: int = 256
     mvmq_words: int = 256
+    vector_rf: int = 0
     matrix_tiles: int = 64
     bias_words: int = 64
     instructions: int = 512
@@ -91,9 +98,10 @@ class Config:
         for name in ("lanes", "mfu_lanes"):
             if self.native_dim % getattr(self, name):
                 raise ValueError(f"{name} = {getattr(self, name)} must divide native_dim = {self.native_dim}")
-        if self.matrix_tiles % self.tile_engines:
-            raise ValueError(f"matrix_tiles = {self.matrix_tiles} must be a multiple of "
-                             f"tile_engines = {self.tile_engines}")
+        for name in ("matrix_tiles", "vector_rf"):  # their banks are of equal size, one for each engine
+            if getattr(self, name) % self.tile_engines:
+                raise ValueError(f"{name} = {getattr(self, name)} must be a multiple of "
+                                 f"tile_engines = {self.tile_engines}")
         if self.message_bytes not in (4, 8, 16):
             raise ValueError(f"message_bytes = {self.message_bytes} must be 4, 8 or 16")
         if self.alignment < 0:
@@ -171,40 +179,51 @@ class Config:
 
 _FULL8 = Format(bits=8)
 _SYMMETRIC8 = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
+_VISION = Config(
+    native_dim=16, lanes=16, multipliers=112, mfu_lanes=8, weights=_SYMMETRIC8, activations=_SYMMETRIC8, acc_int=12,
+    acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=2048, multiply_vrf=256, net_in=512, net_out=512,
+    mvmq_words=256, matrix_tiles=384, bias_words=128, instructions=1024, accumulator_rows=1024, operand_columns=64,
+    vector_rf=2560, message_bytes=16, clock_mhz=50)
 
 PRESETS = {
     # Full formats and exponent ranges, every counter: for tests.
     "tiny": Config(
-        native_dim=8, lanes=4, mfu_lanes=2, weights=_FULL8, activations=_FULL8, acc_int=30, acc_frac=44,
+        native_dim=8, lanes=4, multipliers=20, mfu_lanes=2, weights=_FULL8, activations=_FULL8, acc_int=30, acc_frac=44,
         product_bits=14, output_bits=15, count_overflows=True, initial_vrf=64, addsub_vrf=64, multiply_vrf=64,
-        net_in=256, net_out=256, mvmq_words=32, matrix_tiles=32, bias_words=32, instructions=512, accumulator_rows=64,
-        operand_columns=8, clock_mhz=50, lazy_update=True),
+        net_in=256, net_out=256, mvmq_words=32, vector_rf=48, matrix_tiles=32, bias_words=32, instructions=512,
+        accumulator_rows=64, operand_columns=8, clock_mhz=50, lazy_update=True),
     # One product per row and cycle: the serial count of overflows; narrow accumulators, the ceil rule.
     "serial": Config(
         native_dim=4, lanes=1, mfu_lanes=4, weights=Format(bits=5, symmetric=True, e_min=-3, e_max=4, rule=Rule.CEIL),
         activations=Format(bits=6, e_min=-4, e_max=3, rule=Rule.CEIL), acc_int=4, acc_frac=16, bias_bits=16,
         product_bits=9, output_bits=10, count_overflows=True, initial_vrf=48, addsub_vrf=40, multiply_vrf=36,
-        net_in=64, net_out=64, mvmq_words=16, matrix_tiles=24, bias_words=20, instructions=300, accumulator_rows=24,
-        operand_columns=5, chain_queue=2, message_bytes=8, clock_mhz=40),
+        net_in=64, net_out=64, mvmq_words=16, vector_rf=30, matrix_tiles=24, bias_words=20, instructions=300,
+        accumulator_rows=24, operand_columns=5, chain_queue=2, message_bytes=8, clock_mhz=40),
     # Several tile engines, no counters.
     "wide": Config(
-        native_dim=16, lanes=8, tile_engines=4, mfu_lanes=4,
+        native_dim=16, lanes=8, tile_engines=4, multipliers=64, mfu_lanes=4,
         weights=Format(bits=3, e_min=-6, e_max=9), activations=Format(bits=4, symmetric=True, e_min=-15, e_max=16),
         acc_int=34, acc_frac=40, bias_bits=24, initial_vrf=128, addsub_vrf=96, multiply_vrf=80, net_in=512, net_out=512,
-        mvmq_words=64, matrix_tiles=64, bias_words=48, instructions=400, accumulator_rows=128, operand_columns=16,
-        chain_queue=8, message_bytes=16, clock_mhz=100),
+        mvmq_words=64, vector_rf=64, matrix_tiles=64, bias_words=48, instructions=400, accumulator_rows=128,
+        operand_columns=16, chain_queue=8, message_bytes=16, clock_mhz=100),
     # Fills a Lattice ECP5-85F: 1,024 products of 4 x 4 bits a cycle.
     "ulx3s": Config(
-        native_dim=32, lanes=32, mfu_lanes=4, weights=Format(bits=4, symmetric=True, e_min=-7, e_max=0),
+        native_dim=32, lanes=32, multipliers=128, mfu_lanes=4,
+        weights=Format(bits=4, symmetric=True, e_min=-7, e_max=0),
         activations=Format(bits=4, symmetric=True, e_min=-5, e_max=2), acc_int=14, acc_frac=18, bias_bits=18,
-        initial_vrf=1024, addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512, mvmq_words=512, matrix_tiles=512,
-        bias_words=512, instructions=512, accumulator_rows=4096, operand_columns=64, clock_mhz=50),
+        initial_vrf=1024, addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512, mvmq_words=512, vector_rf=1024,
+        matrix_tiles=512, bias_words=512, instructions=512, accumulator_rows=4096, operand_columns=64, clock_mhz=50),
     # Eight-bit operands for recurrent networks.
     "speech": Config(
-        native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=_SYMMETRIC8, activations=_SYMMETRIC8,
-        acc_int=12, acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=512, multiply_vrf=512, net_in=512,
-        net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512, accumulator_rows=2048,
-        operand_columns=64, clock_mhz=50),
+        native_dim=16, lanes=16, tile_engines=2, multipliers=128, mfu_lanes=4, weights=_SYMMETRIC8,
+        activations=_SYMMETRIC8, acc_int=12, acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=512,
+        multiply_vrf=512, net_in=512, net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512,
+        accumulator_rows=2048, operand_columns=64, clock_mhz=50),
+    # Eight-bit operands for convolutional networks: one engine and wide words, on a Lattice ECP5-85F.
+    "vision": _VISION,
+    # Two engines and memories for larger networks, for simulation and larger devices.
+    "vision_large": replace(_VISION, tile_engines=2, matrix_tiles=1536, addsub_vrf=4096, multiply_vrf=512,
+                            bias_words=512, vector_rf=5120),
     # Eight-bit operands as training makes them, and the unit that trains.
     "trainer": Config(
         native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=Format(bits=8, e_min=-11, e_max=4),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, unique
 from itertools import product
 
-from concord.spec.memories import OPERAND_MEMORIES, QUEUES, VRFS, Mem
+from concord.spec.memories import ADDRESSED, OPERAND_MEMORIES, QUEUES, Mem
 from concord.spec.operations import MFUS, Operation, Stage
 
 WORD = 64  #: Bits of one instruction.
@@ -29,6 +29,7 @@ class Op(IntEnum):
     LOOP = 24  #: Repeats the chains up to `end_loop`.
     END_LOOP = 25  #: Ends the body of the innermost loop.
     END = 26  #: Ends the program.
+    V_POOL_MAX = 27  #: Reduces each window of the source to its largest value.
 
     # The operations of MFU 0, VV_ADD0 and so on, then those of MFU 1.
     _members = vars()
@@ -47,12 +48,23 @@ class Reg(IntEnum):
     STRIDE_X = 6  #: Words from the source of one iteration to the next along x; 0 after reset.
     STRIDE_Y = 7  #: Words from the source of one iteration to the next along y; 0 after reset.
     STRIDE_OUT = 8  #: Words from the operands and results of one iteration to the next; N/M after reset.
+    WINDOW_VECTORS = 9  #: Entries of one pixel that a window reads; 1 after reset.
+    WINDOW_X = 10  #: Pixels of a window along x; 1 after reset.
+    WINDOW_Y = 11  #: Pixels of a window along y; 1 after reset.
+    WINDOW_STEP = 12  #: Entries, or words, from one pixel of a window to the next along x; 1 after reset.
+    WINDOW_PITCH = 13  #: Entries, or words, from one pixel of a window to the next along y; 0 after reset.
+    WINDOW_GROUP = 14  #: Entries from the window of one row tile to that of the next; 0 after reset.
+    STRIDE_VEC = 15  #: Entries from the results of one iteration to those of the next in VectorRf; 1 after reset.
+    SKIP_VEC = 16  #: Entries added for each IterationsX iterations, to step over borders; 0 after reset.
 
 
 #: Names of registers in program text.
 REGISTER_NAMES = {
     Reg.ROWS: "Rows", Reg.COLUMNS: "Columns", Reg.ITERATIONS: "Iterations", Reg.ITERATIONS_X: "IterationsX",
     Reg.OUT_SCALE: "OutScale", Reg.STRIDE_X: "StrideX", Reg.STRIDE_Y: "StrideY", Reg.STRIDE_OUT: "StrideOut",
+    Reg.WINDOW_VECTORS: "WindowVectors", Reg.WINDOW_X: "WindowX", Reg.WINDOW_Y: "WindowY",
+    Reg.WINDOW_STEP: "WindowStep", Reg.WINDOW_PITCH: "WindowPitch", Reg.WINDOW_GROUP: "WindowGroup",
+    Reg.STRIDE_VEC: "StrideVec", Reg.SKIP_VEC: "SkipVec",
 }
 
 
@@ -62,11 +74,11 @@ class Error(IntEnum):
     NONE = 0  #: No error.
     ILLEGAL = 1  #: The opcode is unknown, does not take one of its operands, or stands in the wrong order.
     ALIGN = 2  #: The source of a product does not start at a multiple of N/M words.
-    RANGE = 3  #: A word of some iteration lies outside its memory, or there is no such memory.
-    SIZE = 4  #: Rows, Columns or Iterations is zero, or beyond accumulator_rows or operand_columns.
+    RANGE = 3  #: An address of some iteration lies outside its memory or in both spans of a gather; no such memory.
+    SIZE = 4  #: A number of rows, columns, iterations or pixels is zero, or too large for the product.
     QUEUE = 5  #: MvmQ has too few words or too little space, or holds words when a product does not push.
-    FORMAT = 6  #: Product and tile have different modes, or `unsigned` or `bias` stands without `integer`.
-    WINDOW = 7  #: IterationsX does not divide Iterations.
+    FORMAT = 6  #: Product and tile differ in mode, or `unsigned` or `bias` lacks `integer`, or stands at VectorRf.
+    WINDOW = 7  #: IterationsX does not divide Iterations, or the window has other than Columns entries.
     LOOP = 8  #: A loop is nested too deep or repeats zero times, or `loop` and `end_loop` do not pair.
     END = 9  #: The program runs past the end of the instruction buffer.
     MESSAGE = 10  #: A message is damaged, malformed, or made for another machine.
@@ -101,6 +113,7 @@ FIELDS = {
     "integer": Field(9, 1),
     "bias": Field(10, 1),
     "unsigned": Field(11, 1),
+    "window": Field(12, 1),
     "mem": Field(16, 8),
     "a": Field(32, 16),
     "b": Field(48, 16),
@@ -115,10 +128,10 @@ class Kind(Enum):
     """Shape of an instruction's operands: the fields that it takes."""
 
     NONE = ""  #: The opcode takes no field.
-    VECTOR = "mem a inc"  #: Vector memory and address; a queue takes neither an address nor `inc`.
+    VECTOR = "mem a inc integer unsigned"  #: Memory, address, and a mode for VectorRf; a queue takes the memory only.
     MATRIX_SOURCE = "mem"
     MATRIX_TARGET = "mem a integer"
-    PRODUCT = "a b integer bias unsigned"  #: First tile, first word of BiasRf, modes.
+    PRODUCT = "a b integer bias unsigned window"  #: First tile, first word of BiasRf, modes.
     OPERAND = "a inc"  #: Address in the memory of the stage.
     REGISTER = "mem a"  #: Register code in `mem`, value in `a`.
     COUNT = "a"
@@ -175,17 +188,18 @@ def _pointwise(operation: Operation, mfu: int) -> Spec:
 
 
 SPECS = {
-    Op.V_RD: Spec(Kind.VECTOR, mems=VRFS + QUEUES),
+    Op.V_RD: Spec(Kind.VECTOR, mems=ADDRESSED + QUEUES),
     Op.M_RD: Spec(Kind.MATRIX_SOURCE, mems=(Mem.NET_Q,)),
     Op.MV_MUL: Spec(Kind.PRODUCT),
     **{opcode(operation, mfu): _pointwise(operation, mfu) for mfu, operation in product(range(MFUS), Operation)},
-    Op.V_WR: Spec(Kind.VECTOR, mems=VRFS + QUEUES),
+    Op.V_WR: Spec(Kind.VECTOR, mems=ADDRESSED + QUEUES),
     Op.M_WR: Spec(Kind.MATRIX_TARGET, mems=(Mem.MATRIX_RF,)),
     Op.END_CHAIN: Spec(Kind.NONE),
     Op.S_WR: Spec(Kind.REGISTER),
     Op.LOOP: Spec(Kind.COUNT),
     Op.END_LOOP: Spec(Kind.NONE),
     Op.END: Spec(Kind.NONE),
+    Op.V_POOL_MAX: Spec(Kind.NONE),
 }
 
 
@@ -201,6 +215,7 @@ class Instruction:
     integer: int = 0
     bias: int = 0
     unsigned: int = 0
+    window: int = 0
 
 
 def encode(instruction: Instruction) -> int:

@@ -15,6 +15,7 @@ class MemoryKind(Enum):
 
     VECTOR = auto()  #: It holds words; `v_rd`, `v_wr` and messages access any address.
     QUEUE = auto()  #: It holds words in order of arrival; `v_rd` takes the oldest, `v_wr` adds one.
+    ENTRIES = auto()  #: It holds entries, quantised native vectors; `v_rd`, `v_wr` and messages access any entry.
     MATRIX = auto()  #: It holds native tiles.
     BIAS = auto()  #: It holds words of integers.
 
@@ -44,6 +45,9 @@ class Mem(IntEnum):
     MVM_Q = 7, "MvmQ", MemoryKind.QUEUE, "mvmq_words", (8, 15), None, "queue from the product's converters to MFU 0"
     MATRIX_RF = 8, "MatrixRf", MemoryKind.MATRIX, "matrix_tiles", None, None, "native tiles of N x N mantissas"
     BIAS_RF = 9, "BiasRf", MemoryKind.BIAS, "bias_words", None, None, "words of M integers, added to products"
+    VECTOR_RF = (
+        10, "VectorRf", MemoryKind.ENTRIES, "vector_rf", (47, 48), None,
+        "entries of N mantissas and one exponent, the operands of products")
 
     def __new__(cls, code: int, *_):
         member = int.__new__(cls, code)
@@ -62,6 +66,9 @@ MEMORY_NAMES = {mem: mem.title for mem in Mem}
 #: The random-access vector memories and the queues, in the order of the table.
 VRFS, QUEUES = (tuple(mem for mem in Mem if mem.kind is kind) for kind in (MemoryKind.VECTOR, MemoryKind.QUEUE))
 
+#: The memories that have addresses in `v_rd` and `v_wr`.
+ADDRESSED = (*VRFS, Mem.VECTOR_RF)
+
 #: Memory of the second operand of each stage that has one, for each MFU.
 OPERAND_MEMORIES = {
     stage: tuple(mem for mfu in range(MFUS) for mem in Mem if mem.feeds == (stage, mfu))
@@ -72,5 +79,10 @@ STAGE_MEMORIES = tuple(mem for mems in OPERAND_MEMORIES.values() for mem in mems
 
 
 def depth(config, mem: int) -> int:
-    """Number of words of a vector memory, a queue or BiasRf, or of tiles of MatrixRf; `mem` may be the bare code."""
+    """Number of words of a vector memory, a queue or BiasRf, of tiles of MatrixRf, or of entries of VectorRf.
+
+    Args:
+        config: The machine.
+        mem:    Memory, or its bare code.
+    """
     return getattr(config, Mem(mem).size)

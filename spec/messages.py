@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from concord.spec.config import Config
-from concord.spec.memories import VRFS, Mem, depth
+from concord.spec.memories import ADDRESSED, Mem, depth
 from concord.spec.training import E_MAX, E_MIN, LazyFormat
 
 HEADER = struct.Struct("<BBBBIII")  #: kind, memory, flags, zero, address, count, digest
@@ -27,8 +27,8 @@ HEADER = struct.Struct("<BBBBIII")  #: kind, memory, flags, zero, address, count
 class MessageKind(IntEnum):
     """First byte of a message. The comments name the items that `count` counts."""
 
-    WRITE = 1  #: Words for a random-access vector memory.
-    READ = 2  #: To the machine: a request for `count` words, without payload. From the machine: these words.
+    WRITE = 1  #: Words for a random-access vector memory, or entries for VectorRf (`entry_bytes`).
+    READ = 2  #: To the machine: a request for `count` words or entries, without payload. From the machine: these.
     PACKED = 3  #: Native tiles for MatrixRf. A tile has, row by row, one record for each lane group (`record_bytes`).
     BIAS = 4  #: Words for BiasRf. A word has M 32-bit integers, of which only the low `bias_bits` bits are used.
     PROGRAM = 5  #: 64-bit instructions for the instruction buffer.
@@ -69,8 +69,19 @@ def record_bytes(config: Config) -> int:
     return -(-bits // 32) * 4
 
 
-def item_bytes(config: Config, kind: MessageKind) -> int:
+def entry_bytes(config: Config) -> int:
+    """Number of bytes of one entry of VectorRf, in whole 32-bit units.
+
+    Mantissa k fills bits [k*b, (k+1)*b), two's complement; the stored exponent E - e_min comes after the last mantissa.
+    """
+    bits = config.native_dim * config.activations.bits + config.activations.exponent_bits
+    return -(-bits // 32) * 4
+
+
+def item_bytes(config: Config, kind: MessageKind, memory: int = 0) -> int:
     """Number of payload bytes of one item. Items follow each other; only the whole payload is padded to a beat."""
+    if memory == Mem.VECTOR_RF and kind in (MessageKind.WRITE, MessageKind.READ):
+        return entry_bytes(config)
     return {
         MessageKind.WRITE: 2 * config.mfu_lanes,
         MessageKind.READ: 2 * config.mfu_lanes,
@@ -100,9 +111,9 @@ def limit(config: Config, message: Message) -> int | None:
         ValueError: the machine does not accept this kind, or the kind does not accept this memory.
     """
     if message.kind in (MessageKind.WRITE, MessageKind.READ):
-        if message.memory not in VRFS:
+        if message.memory not in ADDRESSED:
             raise ValueError(f"memory {message.memory} cannot be written or read by message: name one of "
-                             f"{', '.join(f'{mem} ({mem.name})' for mem in VRFS)}")
+                             f"{', '.join(f'{mem} ({mem.name})' for mem in ADDRESSED)}")
         return depth(config, Mem(message.memory))
     if message.memory and message.kind != MessageKind.UPDATE:
         raise ValueError(f"a message of kind {message.kind.name} names no memory, this one names {message.memory}")
@@ -163,7 +174,7 @@ def unpack(config: Config, data: bytes, *, to_machine: bool) -> Message:
         raise ValueError(f"the message is for machine {digest:08x}, this one is {config.digest:08x}: compile for it")
     if kind not in list(MessageKind) or zero or flags > 1:
         raise ValueError(f"the message has an unknown kind {kind} or flags {flags}")
-    size = 0 if kind == MessageKind.READ and to_machine else count * item_bytes(config, MessageKind(kind))
+    size = 0 if kind == MessageKind.READ and to_machine else count * item_bytes(config, MessageKind(kind), memory)
     body = data[HEADER.size:-beat]
     payload = body[:size]
     if len(body) != size + -size % beat or any(body[size:]):

@@ -100,6 +100,10 @@ class Counter(IntEnum):
     MFU_WAIT_OUTPUT = 44  #: Cycles in which these units have a chain and wait for space in NetQ.
     COPY_BUSY = 45  #: Cycles in which the copy pipeline moves a word.
     COPY_WAIT = 46  #: Cycles in which the copy pipeline has a chain and waits.
+    POOL = 49  #: Number of words that the pooling unit made.
+    MVM_CONFLICT = 50  #: Cycles in which a step of a product reads a bank of VectorRf once more.
+    GATHER_BUSY = 51  #: Cycles in which the gather unit reads a word.
+    GATHER_WAIT = 52  #: Cycles in which the gather unit has a chain and waits for an older write, a bank or space.
 
     def __new__(cls, number: int, meaning: str = ""):
         member = int.__new__(cls, number)
@@ -110,5 +114,6 @@ class Counter(IntEnum):
 #: Counters of words that programs read from a memory, and of words that they write to it.
 READS, WRITES = ({mem: Counter(mem.counters[k]) for mem in Mem if mem.counters} for k in range(2))
 #: Counters of clock cycles, which only hardware has.
-TIMES = tuple(Counter(k) for k in range(Counter.CYCLES, Counter.COPY_WAIT + 1))
+TIMES = tuple(Counter(k) for k in (*range(Counter.CYCLES, Counter.COPY_WAIT + 1),
+                                   *range(Counter.MVM_CONFLICT, Counter.GATHER_WAIT + 1)))
 EVENTS = tuple(counter for counter in sorted(Counter) if counter not in TIMES)  #: Equal in golden and hardware.

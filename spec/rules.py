@@ -5,8 +5,8 @@ from functools import lru_cache
 
 from concord.spec.chain import Chain
 from concord.spec.config import Config
-from concord.spec.isa import SPECS, WRITES, Error, Instruction, Kind, Op, Reg, decode, out_scale
-from concord.spec.memories import MEMORY_NAMES, QUEUES, VRFS, Mem, depth
+from concord.spec.isa import REGISTER_NAMES, SPECS, WRITES, Error, Instruction, Kind, Op, Reg, decode, out_scale
+from concord.spec.memories import ADDRESSED, MEMORY_NAMES, QUEUES, Mem, depth
 
 SOURCES = (Op.V_RD, Op.M_RD)
 _BETWEEN = (*SOURCES, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END)  #: Opcodes that stand outside a chain, or begin one.
@@ -27,15 +27,19 @@ class Violation(Exception):
         self.error, self.address, self.sentence = error, address, sentence
 
 
-def check_word(word: int, address: int) -> Instruction:
+def check_word(config: Config, word: int, address: int) -> Instruction:
     """Decode a word and check its opcode and operands.
 
     Raises:
-        Violation: opcode or operands are ILLEGAL, or the memory is unknown.
+        Violation: opcode or operands are ILLEGAL, or the memory is unknown, or the machine lacks what they name.
     """
     instruction, error, sentence = _read(word)
     if error:
         raise Violation(error, address, sentence)
+    memories = SPECS[instruction.op].kind in _WITH_MEMORY
+    if not config.vector_rf and (instruction.op == Op.V_POOL_MAX or memories and instruction.mem == Mem.VECTOR_RF):
+        raise Violation(Error.RANGE, address,
+                        "this machine has neither VectorRf nor a pooling unit, because its vector_rf is 0")
     return instruction
 
 
@@ -54,6 +58,9 @@ def _read(word):
             return None, Error.ILLEGAL, f"{name} does not take {memory}"
         if instruction.mem in QUEUES and (instruction.a or instruction.inc):
             return None, Error.ILLEGAL, f"{memory} is a queue: it takes neither an address nor _inc"
+        moded = instruction.integer or instruction.unsigned
+        if spec.kind is Kind.VECTOR and instruction.mem != Mem.VECTOR_RF and moded:
+            return None, Error.ILLEGAL, f"{memory} holds binary16 numbers: integer and unsigned are for VectorRf"
     if spec.kind is Kind.REGISTER:
         if instruction.mem not in list(Reg):
             return None, Error.ILLEGAL, f"there is no register {instruction.mem}"
@@ -74,11 +81,11 @@ def check_order(instruction: Instruction, before: list[Instruction], address: in
     sentence = _order(instruction, before)
     if sentence:
         raise Violation(Error.ILLEGAL, address, sentence)
-    if instruction.op == Op.MV_MUL:
-        if instruction.b and not instruction.bias:
-            raise Violation(Error.ILLEGAL, address, "mv_mul has a BiasRf address without bias")
-        if (instruction.bias or instruction.unsigned) and not instruction.integer:
-            raise Violation(Error.FORMAT, address, "bias and unsigned need integer mode")
+    if (instruction.bias or instruction.unsigned) and not instruction.integer:
+        raise Violation(Error.FORMAT, address, "bias and unsigned need integer mode")
+    if instruction.op == Op.MV_MUL and instruction.unsigned and before[-1].mem == Mem.VECTOR_RF:
+        raise Violation(Error.FORMAT, address,
+                        "the codes of VectorRf were made unsigned when they were written: leave out unsigned")
 
 
 def _order(instruction, before):
@@ -95,13 +102,28 @@ def _order(instruction, before):
         return f"only end_chain may follow the write of {MEMORY_NAMES[Mem(last.mem)]}"
     if (op == Op.M_WR) != (before[0].op == Op.M_RD):
         return f"{name} does not take what {before[0].op.name.lower()} reads"
-    if op == Op.MV_MUL and (last.op != Op.V_RD or last.mem == Mem.MVM_Q):
-        return "mv_mul must follow v_rd, and not of MvmQ"
+    if op == Op.MV_MUL:
+        return _product_order(instruction, last)
+    if op == Op.V_POOL_MAX and (last.op != Op.V_RD or last.mem in QUEUES):
+        return "v_pool_max must follow v_rd, and not of a queue"
     if op == Op.V_WR:
         return _write_order(instruction, before)
     passed = [SPECS[i.op] for i in before if SPECS[i.op].operation]
-    if op not in (Op.MV_MUL, Op.M_WR) and passed and SPECS[op].position <= passed[-1].position:
+    if SPECS[op].operation and passed and SPECS[op].position <= passed[-1].position:
         return f"{name} comes after {passed[-1].place.lower()}: operations follow the order of the stages"
+    return None
+
+
+def _product_order(instruction, last):
+    """Sentence on what is wrong with the place of a `mv_mul` behind the instruction `last`, or None."""
+    if last.op != Op.V_RD or last.mem == Mem.MVM_Q:
+        return "mv_mul must follow v_rd, and not of MvmQ"
+    if last.integer or last.unsigned:
+        return "the v_rd of VectorRf before mv_mul takes no mode: mv_mul says integer itself"
+    if instruction.window and last.mem != Mem.VECTOR_RF:
+        return "window needs a v_rd of VectorRf before mv_mul"
+    if instruction.b and not instruction.bias:
+        return "mv_mul has a BiasRf address without bias"
     return None
 
 
@@ -123,36 +145,54 @@ def check_chain(config: Config, chain: Chain) -> None:
     Raises:
         Violation: SIZE, WINDOW, ALIGN or RANGE.
     """
+    _check_sizes(config, chain)
+    _check_windows(chain)
     registers, source = chain.registers, chain.source
-    for name in ("rows", "columns", "iterations", "iterations_x"):
-        if getattr(registers, name) == 0:
-            raise Violation(Error.SIZE, chain.address, f"register {name} is 0")
-    if chain.product:
-        for name, most in (("rows", config.accumulator_rows), ("columns", config.operand_columns)):
-            if getattr(registers, name) > most:
-                raise Violation(Error.SIZE, chain.address,
-                                f"register {name} is {getattr(registers, name)}: a product has {most} at most")
-    if registers.iterations % registers.iterations_x:
-        raise Violation(Error.WINDOW, chain.address, f"IterationsX {registers.iterations_x} does not divide "
-                                                     f"Iterations {registers.iterations}")
     if chain.product and chain.random_source:
         steps = (source.a, registers.stride_x, registers.stride_y) if source.inc else (source.a,)
         if any(step % config.vector_words for step in steps):
             raise Violation(Error.ALIGN, chain.address,
                             f"the source of mv_mul moves in native vectors of {config.vector_words} words")
-    for address, mem, end in _ends(config, chain):
+    for address, mem, end in _ends(chain):
         if end > depth(config, mem):
             raise Violation(Error.RANGE, address,
                             f"it goes up to {end} of {MEMORY_NAMES[mem]}, which has {depth(config, mem)}")
+    _check_overlap(chain)
 
 
-def _ends(config: Config, chain: Chain) -> Iterator[tuple[int, Mem, int]]:
-    """Yield (instruction address, memory, end of the addresses used) for each use of a memory, in instruction order."""
+def _check_sizes(config, chain):
     registers = chain.registers
-    if chain.random_source:
-        x, y = registers.iterations_x - 1, registers.iterations // registers.iterations_x - 1
-        reach = (x * registers.stride_x + y * registers.stride_y) * chain.source.inc
-        yield chain.address, Mem(chain.source.mem), chain.source.a + reach + chain.source_words
+    names = ["rows", "columns", "iterations", "iterations_x"]
+    names += ["window_vectors"] * chain.windowed + ["window_x", "window_y"] * (chain.windowed or chain.pools)
+    for name in names:
+        if getattr(registers, name) == 0:
+            raise Violation(Error.SIZE, chain.address, f"register {REGISTER_NAMES[Reg[name.upper()]]} is 0")
+    if chain.product:
+        limits = {"rows": config.accumulator_rows}
+        if chain.source.mem != Mem.VECTOR_RF:
+            limits["columns"] = config.operand_columns
+        for name, most in limits.items():
+            if getattr(registers, name) > most:
+                raise Violation(Error.SIZE, chain.address,
+                                f"register {REGISTER_NAMES[Reg[name.upper()]]} is {getattr(registers, name)}: "
+                                f"a product has {most} at most")
+
+
+def _check_windows(chain):
+    registers = chain.registers
+    if registers.iterations % registers.iterations_x:
+        raise Violation(Error.WINDOW, chain.address, f"IterationsX {registers.iterations_x} does not divide "
+                                                     f"Iterations {registers.iterations}")
+    window = registers.window_vectors * registers.window_x * registers.window_y
+    if chain.windowed and window != registers.columns:
+        raise Violation(Error.WINDOW, chain.address, f"WindowVectors * WindowX * WindowY is {window}, "
+                                                     f"and Columns is {registers.columns}: they must be equal")
+
+
+def _ends(chain: Chain) -> Iterator[tuple[int, Mem, int]]:
+    """Yield (instruction address, memory, end of the addresses used) for each use of a memory, in instruction order."""
+    if chain.source.mem in ADDRESSED:
+        yield chain.address, Mem(chain.source.mem), chain.source_span().stop
     for address, instruction in enumerate(chain.instructions[1:], chain.address + 1):
         mem = Mem(instruction.mem) if instruction.op == Op.V_WR else SPECS[instruction.op].operand
         if instruction.op == Op.MV_MUL:
@@ -161,8 +201,23 @@ def _ends(config: Config, chain: Chain) -> Iterator[tuple[int, Mem, int]]:
                 yield address, Mem.BIAS_RF, instruction.b + chain.result_words
         elif instruction.op == Op.M_WR:
             yield address, Mem.MATRIX_RF, chain.tiles.stop
-        elif mem in VRFS:
-            yield address, mem, instruction.a + chain.offset(instruction, registers.iterations - 1) + chain.result_words
+        elif mem in ADDRESSED:
+            yield address, mem, chain.result_span(instruction).stop
+
+
+def _check_overlap(chain):
+    """Refuse a chain that writes what it reads from VectorRf or in windows, since its source is read ahead of time."""
+    if chain.source.mem != Mem.VECTOR_RF and not chain.gathers:
+        return
+    read = chain.source_span()
+    for address, instruction in enumerate(chain.instructions[1:], chain.address + 1):
+        if instruction.op == Op.V_WR and instruction.mem == chain.source.mem:
+            written = chain.result_span(instruction)
+            if written.start < read.stop and read.start < written.stop:
+                raise Violation(Error.RANGE, address,
+                                f"it writes {written.start} to {written.stop - 1} of "
+                                f"{MEMORY_NAMES[Mem(instruction.mem)]}, and the chain reads {read.start} to "
+                                f"{read.stop - 1} there")
 
 
 def check_state(config: Config, chain: Chain, modes: list[bool], held: int) -> None:

@@ -2,7 +2,7 @@
 
 from amaranth.hdl import signed
 from amaranth.lib import data
-from concord.hw.lib.payloads import word
+from concord.hw.lib.payloads import entry, word
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 
@@ -28,6 +28,16 @@ def beat(config: Config) -> data.StructLayout:
 def write(config: Config) -> data.StructLayout:
     """One word for a random-access vector memory."""
     return data.StructLayout({"memory": 4, "address": ADDRESS_BITS, "word": word(config)})
+
+
+def entry_write(config: Config) -> data.StructLayout:
+    """One entry for VectorRf."""
+    return data.StructLayout({"address": ADDRESS_BITS, "entry": entry(config)})
+
+
+def entry_reply(config: Config) -> data.StructLayout:
+    """One entry of the answer to a READ of VectorRf from `address`; `remaining` entries are left, this one included."""
+    return data.StructLayout({"entry": entry(config), "address": ADDRESS_BITS, "remaining": 32})
 
 
 def bias(config: Config) -> data.StructLayout:

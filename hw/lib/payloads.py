@@ -1,26 +1,28 @@
 """Wire shapes that several units share, derived from spec."""
 
-from amaranth.hdl import Array, signed
+from amaranth.hdl import Array, Cat, signed
 from amaranth.lib import data
 from amaranth.utils import bits_for
 from concord.spec.config import Config
 from concord.spec.formats import Format
 from concord.spec.isa import ADDRESS_BITS, END_BITS, REGISTER_BITS, WORD
-from concord.spec.memories import QUEUES, STAGE_MEMORIES, VRFS, Mem, depth
+from concord.spec.memories import ADDRESSED, QUEUES, STAGE_MEMORIES, VRFS, Mem, depth
 from concord.spec.mfu import TAP_BITS, TAPS
 from concord.spec.operations import MFUS, Stage, code_bits
 
 TICKET = 7  #: Bits of a ticket, a chain's number within its pipeline. Tickets in use span less than half of them.
 
-#: Index of a vector memory or queue on the wires. Vector memories come first, so that arrays of them have it too.
-INDEX = {mem: k for k, mem in enumerate((*VRFS, *QUEUES))}
+ENTRY_WRITERS = 4  #: Largest number of unfinished chains that write VectorRf.
+
+#: Index of a memory on the wires. Vector memories come first, so that arrays of them have it too.
+INDEX = {mem: k for k, mem in enumerate((*VRFS, *QUEUES, Mem.VECTOR_RF))}
 MEMORIES = range(len(INDEX))  #: The indices.
-NET, MVM = INDEX[Mem.NET_Q], INDEX[Mem.MVM_Q]
+NET, MVM, ENTRIES = INDEX[Mem.NET_Q], INDEX[Mem.MVM_Q], INDEX[Mem.VECTOR_RF]
 OPERANDS = tuple(INDEX[mem] for mem in STAGE_MEMORIES)  #: Memories with an operand port.
 
 
 def index_of(code):
-    """Index of the vector memory or queue with this code; any index if the code is of neither."""
+    """Index of the source memory with this code; any index if the code is of another memory."""
     return Array(INDEX.get(each, 0) for each in range(max(INDEX) + 1))[code]
 
 
@@ -40,8 +42,8 @@ def lane_group(fmt: Format, lanes: int) -> data.StructLayout:
 
 
 def address_bits(config: Config) -> int:
-    """Number of bits of a vector memory address, wide enough for the end address of the largest memory."""
-    return bits_for(max(depth(config, mem) for mem in VRFS))
+    """Number of bits of the address of a word or an entry, wide enough for the end address of the largest memory."""
+    return bits_for(max(depth(config, mem) for mem in ADDRESSED))
 
 
 def dependency(config: Config) -> data.StructLayout:
@@ -70,9 +72,11 @@ Controls = data.ArrayLayout(Control, MFUS)
 
 Select = data.StructLayout({"tapped": 1, "tap": range(TAPS)})  #: Value to write: a tap, or the final value.
 
-Product = data.StructLayout({  #: One `mv_mul`.
+Mode = data.StructLayout({"integer": 1, "unsigned": 1})  #: Mode in which entries of VectorRf are written or read.
+
+Product = data.StructLayout({  #: One `mv_mul`; `from_entries`: its columns lie in VectorRf.
     "tile": ADDRESS_BITS, **dict.fromkeys(("columns", "row_tiles", "words", "rows", "iterations"), REGISTER_BITS),
-    "integer": 1, "unsigned": 1, "out_scale": signed(6), "bias": 1, "bias_address": ADDRESS_BITS})
+    "from_entries": 1, "integer": 1, "unsigned": 1, "out_scale": signed(6), "bias": 1, "bias_address": ADDRESS_BITS})
 
 
 def access(config: Config) -> data.StructLayout:
@@ -87,8 +91,35 @@ def write(config: Config) -> data.StructLayout:
     return data.StructLayout({"valid": 1, "lo": bits, "hi": bits, "inc": 1, "rising": 1, "select": Select})
 
 
+def entry(config: Config) -> data.StructLayout:
+    """One entry of VectorRf: N mantissas and the stored exponent."""
+    return lane_group(config.activations, config.native_dim)
+
+
+def window(config: Config) -> data.StructLayout:
+    """A window, as the registers Window... describe it.
+
+    A product without `window` has one pixel of Columns vectors, a gather without pooling one pixel; `group` is 0 then.
+    """
+    return data.StructLayout({
+        **dict.fromkeys(("vectors", "x", "y"), REGISTER_BITS),
+        **dict.fromkeys(("step", "pitch", "group"), address_bits(config))})
+
+
+def entry_write(config: Config) -> data.StructLayout:
+    """Entries that a chain writes to VectorRf; `rising` and `select` are those of `write`."""
+    bits = address_bits(config)
+    return data.StructLayout({
+        "valid": 1, "lo": bits, "hi": bits, "inc": 1, "rising": 1, "stride": bits, "skip": bits, "mode": Mode,
+        "select": Select})
+
+
 def chain(config: Config) -> data.StructLayout:
-    """One checked chain, as the decoder hands it to the interlock."""
+    """One checked chain, as the decoder hands it to the interlock.
+
+    `gather`: the gather unit reads the source, in windows of one or more pixels; `pool`: the chain has a `v_pool_max`;
+    `mode` is that of entries read as numbers. `source.lo` and `source.hi` count entries where `memory` is ENTRIES.
+    """
     bits = address_bits(config)
     return data.StructLayout({
         "product": Product,
@@ -96,10 +127,11 @@ def chain(config: Config) -> data.StructLayout:
         "operand_words": REGISTER_BITS, "words": REGISTER_BITS, "tail": range(config.mfu_lanes),
         "iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS,
         "stride_x": bits, "stride_y": bits, "stride_out": bits,
-        "memory": MEMORIES, "source": access(config),
+        "memory": MEMORIES, "source": access(config), "gather": 1, "pool": 1, "mode": Mode,
+        "window": window(config),
         "operands": data.ArrayLayout(access(config), len(OPERANDS)),
         "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select,
-        "control": Controls})
+        "entries": entry_write(config), "control": Controls})
 
 
 def reader(config: Config) -> data.StructLayout:
@@ -120,6 +152,53 @@ def blocked(dependency, progress, low, address):
     ahead = (dependency.ticket - progress.done)[:TICKET].as_signed()
     pending = (address >= dependency.lo) & (address < dependency.hi) & ~((ahead == 1) & (address < low))
     return dependency.valid & (ahead > 0) & pending
+
+
+def column_job(config: Config) -> data.StructLayout:
+    """Addresses of the columns of one product from VectorRf.
+
+    `stride_x` and `stride_y` are 0 where iterations do not move. `older` is the ticket of the youngest older chain that
+    writes VectorRf.
+    """
+    bits = address_bits(config)
+    return data.StructLayout({
+        **dict.fromkeys(("lo", "stride_x", "stride_y"), bits),
+        **dict.fromkeys(("iterations", "iterations_x", "row_tiles", "columns"), REGISTER_BITS),
+        "window": window(config), "older": TICKET})
+
+
+def entry_job(config: Config) -> data.StructLayout:
+    """Entries that one chain writes: `words` words in each iteration make ceil(words * M / N) entries."""
+    return data.StructLayout({
+        "write": entry_write(config), **dict.fromkeys(("words", "iterations", "iterations_x"), REGISTER_BITS)})
+
+
+def entry_writers(config: Config) -> data.ArrayLayout:
+    """The last chains that write VectorRf; the one with ticket t has the index t mod ENTRY_WRITERS."""
+    bits = address_bits(config)
+    return data.ArrayLayout(data.StructLayout({"ticket": TICKET, "lo": bits, "hi": bits}), ENTRY_WRITERS)
+
+
+def entry_progress(config: Config) -> data.StructLayout:
+    """Finished chains that write VectorRf, and the lowest entry that the next one of them has not written."""
+    return data.StructLayout({"done": TICKET, "low": address_bits(config)})
+
+
+def entry_blocked(writers, older, progress, address):
+    """Whether the entry at `address` may still be written by a chain up to ticket `older`.
+
+    Args:
+        writers:  Value of the layout `entry_writers`.
+        older:    Ticket of the youngest writer that the reader waits for.
+        progress: Value of the layout `entry_progress`.
+    """
+    def pending(writer):
+        ahead = (writer.ticket - progress.done)[:TICKET].as_signed()
+        relevant = ((older - writer.ticket)[:TICKET].as_signed() >= 0) & (ahead > 0)
+        inside = (address >= writer.lo) & (address < writer.hi)
+        return relevant & inside & ~((ahead == 1) & (address < progress.low))
+
+    return Cat(pending(writer) for writer in writers).any()
 
 
 def waiting(wait, done):
