@@ -115,6 +115,11 @@ class Firmware:
         """Whether an input is a sequence of vectors."""
         return self.loop is not None
 
+    @property
+    def output_words(self) -> int:
+        """Number of words of the OUTPUT messages of one input."""
+        return self.config.words_of(self.outputs if self.output_order is None else int(self.output_order.max()) + 1)
+
     def layer_at(self, address: int) -> str:
         """Name of the layer that the instruction at `address` belongs to; empty where it belongs to none."""
         return next((s.layer for s in self.sections if s.first <= address <= s.last), "")
@@ -193,14 +198,10 @@ class Firmware:
         payloads = [unpack(self.config, data, to_machine=False) for data in received]
         words = b"".join(message.payload for message in payloads if message.kind == MessageKind.OUTPUT)
         values = np.frombuffer(words, "<u2").astype(np.uint16)
-        order = np.arange(self.outputs) if self.output_order is None else self.output_order
-        wanted = self.config.words_of(int(order.max()) + 1) * self.config.mfu_lanes
-        if len(values) != wanted:
-            raise ValueError(
-                f"{self.name} gives {wanted // self.config.mfu_lanes} words for one input, "
-                f"{len(values) // self.config.mfu_lanes} came"
-            )
-        return values[order]
+        lanes, wanted = self.config.mfu_lanes, self.output_words
+        if len(values) != wanted * lanes:
+            raise ValueError(f"{self.name} gives {wanted} words for one input, {len(values) // lanes} came")
+        return values[: self.outputs] if self.output_order is None else values[self.output_order]
 
 
 def _machine_name(config: Config) -> str:
