@@ -83,7 +83,9 @@ def _values(bits):
     bits = np.asarray(bits)
     if bits.dtype != np.uint16:
         raise TypeError(f"binary16 numbers travel as uint16 bit patterns, not {bits.dtype}: view a float16 as uint16")
-    return np.nan_to_num(bits.view(np.float16).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    values = bits.view(np.float16).astype(np.float64)
+    np.copyto(values, 0.0, where=np.isnan(values))
+    return values
 
 
 def _finite(bits):
