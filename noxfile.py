@@ -75,6 +75,12 @@ def bench_block(session):
 
 
 @nox.session(default=False)
+def bench_images(session):
+    """MLPerf Tiny's reference architectures and single convolutions: cycles, utilisation and waits of each layer."""
+    python(session, "concord.benchmarks.bench_images")
+
+
+@nox.session(default=False)
 def bench_lazy(session):
     """Training with the lazy update beside FP32 and others: accuracy, bytes, `--speed`."""
     python(session, "concord.benchmarks.bench_lazy")

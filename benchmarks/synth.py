@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.verilog import YOSYS, verilog
 from concord.sim.units import component
 from concord.spec.config import preset
@@ -102,7 +103,7 @@ def main(
     try:
         config = preset(preset_name)
         config.require_hardware()
-        text = verilog(component(unit, config), "top")
+        text = verilog(component(unit, config), "top", Ecp5())
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     began = time.monotonic()

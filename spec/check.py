@@ -92,7 +92,7 @@ class Sequencer:
             raise Violation(Error.END, address, "the program runs off the instruction buffer")
         if address not in self._instructions:
             word = self.program[address] if address < len(self.program) else 0
-            self._instructions[address] = check_word(word, address)
+            self._instructions[address] = check_word(self.config, word, address)
         check_order(self._instructions[address], before or [], address)
         return self._instructions[address]
 

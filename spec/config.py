@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 from concord.spec.formats import Format, Rule, check_types
 from concord.spec.training import MOST_LANES
@@ -10,6 +10,7 @@ from concord.spec.training import MOST_LANES
 #: Smallest and largest value of each attribute that is a number; 1 and 65,536 for an attribute that is not listed.
 _RANGES = {
     "mfu_lanes": (2, 65536),  # A message carries no less than 32 bits of a word at once.
+    "multipliers": (0, 65536),
     "acc_int": (0, 80),
     "acc_frac": (0, 63),  # The converter's shift is a signed number of 7 bits.
     "bias_bits": (2, 32),
@@ -27,6 +28,7 @@ class Config:
         native_dim:       N, the number of elements of a native vector, and of rows and columns of a tile.
         lanes:            Number of products per row that one tile engine adds in one cycle; it divides N.
         tile_engines:     Number of tile engines, which multiply neighbouring tiles of one row of tiles in parallel.
+        multipliers:      Number of 18 x 18-bit multipliers of the device that the tile engines use at most.
         mfu_lanes:        M, the number of binary16 lanes of converters, MFUs and memories; it divides N.
         weights:          Operand format of matrix tiles.
         activations:      Operand format of the vectors that the tile engines multiply.
@@ -60,6 +62,7 @@ class Config:
     native_dim: int
     lanes: int
     tile_engines: int = 1
+    multipliers: int = 0
     mfu_lanes: int
     weights: Format
     activations: Format
@@ -176,11 +179,16 @@ class Config:
 
 _FULL8 = Format(bits=8)
 _SYMMETRIC8 = Format(bits=8, symmetric=True, e_min=-11, e_max=4)
+_VISION = Config(
+    native_dim=16, lanes=16, multipliers=112, mfu_lanes=8, weights=_SYMMETRIC8, activations=_SYMMETRIC8, acc_int=12,
+    acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=2048, multiply_vrf=256, net_in=512, net_out=512,
+    mvmq_words=256, matrix_tiles=384, bias_words=128, instructions=1024, accumulator_rows=1024, operand_columns=64,
+    vector_rf=2560, message_bytes=16, clock_mhz=50)
 
 PRESETS = {
     # Full formats and exponent ranges, every counter: for tests.
     "tiny": Config(
-        native_dim=8, lanes=4, mfu_lanes=2, weights=_FULL8, activations=_FULL8, acc_int=30, acc_frac=44,
+        native_dim=8, lanes=4, multipliers=20, mfu_lanes=2, weights=_FULL8, activations=_FULL8, acc_int=30, acc_frac=44,
         product_bits=14, output_bits=15, count_overflows=True, initial_vrf=64, addsub_vrf=64, multiply_vrf=64,
         net_in=256, net_out=256, mvmq_words=32, vector_rf=48, matrix_tiles=32, bias_words=32, instructions=512,
         accumulator_rows=64, operand_columns=8, clock_mhz=50, lazy_update=True),
@@ -193,24 +201,29 @@ PRESETS = {
         accumulator_rows=24, operand_columns=5, chain_queue=2, message_bytes=8, clock_mhz=40),
     # Several tile engines, no counters.
     "wide": Config(
-        native_dim=16, lanes=8, tile_engines=4, mfu_lanes=4,
+        native_dim=16, lanes=8, tile_engines=4, multipliers=64, mfu_lanes=4,
         weights=Format(bits=3, e_min=-6, e_max=9), activations=Format(bits=4, symmetric=True, e_min=-15, e_max=16),
         acc_int=34, acc_frac=40, bias_bits=24, initial_vrf=128, addsub_vrf=96, multiply_vrf=80, net_in=512, net_out=512,
         mvmq_words=64, vector_rf=64, matrix_tiles=64, bias_words=48, instructions=400, accumulator_rows=128,
-        operand_columns=16,
-        chain_queue=8, message_bytes=16, clock_mhz=100),
+        operand_columns=16, chain_queue=8, message_bytes=16, clock_mhz=100),
     # Fills a Lattice ECP5-85F: 1,024 products of 4 x 4 bits a cycle.
     "ulx3s": Config(
-        native_dim=32, lanes=32, mfu_lanes=4, weights=Format(bits=4, symmetric=True, e_min=-7, e_max=0),
+        native_dim=32, lanes=32, multipliers=128, mfu_lanes=4,
+        weights=Format(bits=4, symmetric=True, e_min=-7, e_max=0),
         activations=Format(bits=4, symmetric=True, e_min=-5, e_max=2), acc_int=14, acc_frac=18, bias_bits=18,
         initial_vrf=1024, addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512, mvmq_words=512, vector_rf=1024,
         matrix_tiles=512, bias_words=512, instructions=512, accumulator_rows=4096, operand_columns=64, clock_mhz=50),
     # Eight-bit operands for recurrent networks.
     "speech": Config(
-        native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=_SYMMETRIC8, activations=_SYMMETRIC8,
-        acc_int=12, acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=512, multiply_vrf=512, net_in=512,
-        net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512, accumulator_rows=2048,
-        operand_columns=64, clock_mhz=50),
+        native_dim=16, lanes=16, tile_engines=2, multipliers=128, mfu_lanes=4, weights=_SYMMETRIC8,
+        activations=_SYMMETRIC8, acc_int=12, acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=512,
+        multiply_vrf=512, net_in=512, net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512,
+        accumulator_rows=2048, operand_columns=64, clock_mhz=50),
+    # Eight-bit operands for convolutional networks: one engine and wide words, on a Lattice ECP5-85F.
+    "vision": _VISION,
+    # Two engines and memories for larger networks, for simulation and larger devices.
+    "vision_large": replace(_VISION, tile_engines=2, matrix_tiles=1536, addsub_vrf=4096, multiply_vrf=512,
+                            bias_words=512, vector_rf=5120),
     # Eight-bit operands as training makes them, and the unit that trains.
     "trainer": Config(
         native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=Format(bits=8, e_min=-11, e_max=4),

@@ -27,15 +27,19 @@ class Violation(Exception):
         self.error, self.address, self.sentence = error, address, sentence
 
 
-def check_word(word: int, address: int) -> Instruction:
+def check_word(config: Config, word: int, address: int) -> Instruction:
     """Decode a word and check its opcode and operands.
 
     Raises:
-        Violation: opcode or operands are ILLEGAL, or the memory is unknown.
+        Violation: opcode or operands are ILLEGAL, or the memory is unknown, or the machine lacks what they name.
     """
     instruction, error, sentence = _read(word)
     if error:
         raise Violation(error, address, sentence)
+    memories = SPECS[instruction.op].kind in _WITH_MEMORY
+    if not config.vector_rf and (instruction.op == Op.V_POOL_MAX or memories and instruction.mem == Mem.VECTOR_RF):
+        raise Violation(Error.RANGE, address,
+                        "this machine has neither VectorRf nor a pooling unit, because its vector_rf is 0")
     return instruction
 
 
@@ -149,7 +153,7 @@ def check_chain(config: Config, chain: Chain) -> None:
         if any(step % config.vector_words for step in steps):
             raise Violation(Error.ALIGN, chain.address,
                             f"the source of mv_mul moves in native vectors of {config.vector_words} words")
-    for address, mem, end in _ends(config, chain):
+    for address, mem, end in _ends(chain):
         if end > depth(config, mem):
             raise Violation(Error.RANGE, address,
                             f"it goes up to {end} of {MEMORY_NAMES[mem]}, which has {depth(config, mem)}")
@@ -185,7 +189,7 @@ def _check_windows(chain):
                                                      f"and Columns is {registers.columns}: they must be equal")
 
 
-def _ends(config: Config, chain: Chain) -> Iterator[tuple[int, Mem, int]]:
+def _ends(chain: Chain) -> Iterator[tuple[int, Mem, int]]:
     """Yield (instruction address, memory, end of the addresses used) for each use of a memory, in instruction order."""
     if chain.source.mem in ADDRESSED:
         yield chain.address, Mem(chain.source.mem), chain.source_span().stop
@@ -199,8 +203,6 @@ def _ends(config: Config, chain: Chain) -> Iterator[tuple[int, Mem, int]]:
             yield address, Mem.MATRIX_RF, chain.tiles.stop
         elif mem in ADDRESSED:
             yield address, mem, chain.result_span(instruction).stop
-        if chain.pools and address == chain.address + 1 and not config.vector_rf:
-            raise Violation(Error.RANGE, address, "this machine has no pooling unit, because its vector_rf is 0")
 
 
 def _check_overlap(chain):

@@ -51,6 +51,25 @@ def quantize_integer(bits, fmt: Format, *, unsigned: bool):
     return np.clip(value, fmt.lowest, fmt.highest).astype(np.int64)
 
 
+def quantize(bits, fmt: Format, *, integer: bool, unsigned: bool = False):
+    """Quantise native vectors as memories hold them.
+
+    Args:
+        bits:     uint16[..., N], binary16 patterns.
+        fmt:      Format of the mantissas.
+        integer:  Whether the vectors become integers, not blocks.
+        unsigned: Whether these integers are unsigned codes.
+
+    Returns:
+        int64[..., N] mantissas and int64[...] stored exponents E - e_min, which are 0 for integers.
+    """
+    if integer:
+        mantissas = quantize_integer(bits, fmt, unsigned=unsigned)
+        return mantissas, np.zeros(mantissas.shape[:-1], np.int64)
+    mantissas, exponents = quantize_block(bits, fmt)
+    return mantissas, exponents - fmt.e_min
+
+
 def split(x, block: int):
     """Pad the last axis with zeros and cut it into blocks: [..., n] to [..., ceil(n / block), block]."""
     count = -(-x.shape[-1] // block)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from concord.golden.host.counters import Counters
 from concord.golden.mfu.multifunction import compute
-from concord.golden.mvm.mvm import multiply
+from concord.golden.mfu.pooling import pool_max
+from concord.golden.mvm.mvm import multiply, multiply_entries, multiply_groups
 from concord.golden.mvm.quantizer import invalid
 from concord.golden.schedule.memory import Memory
 from concord.golden.schedule.vectorisation import Plan, plan
@@ -36,11 +37,13 @@ class Executor:
         self.trace: Trace | None = None
         self._plans: dict[Chain, Plan] = {}
         self._message: list[np.ndarray] = []  # Words of the unfinished output message.
+        self._entry: list[np.ndarray] = []  # Words of the unfinished entry of VectorRf.
 
     def reset(self):
         """Clear the flags and unfinished output."""
         self.flags = Status(0)
         self._message.clear()
+        self._entry.clear()
 
     def run(self, chain: Chain) -> Iterator[None]:
         """Run a chain; yields while it waits for words of NetQ."""
@@ -49,7 +52,7 @@ class Executor:
             yield from self._load(chain)
             return
         if chain not in self._plans:
-            self._plans[chain] = plan(chain)
+            self._plans[chain] = plan(self.config, chain)
         if chain.product:
             yield from self._run_product(chain, self._plans[chain])
             return
@@ -111,35 +114,58 @@ class Executor:
         return self.memory.vectors[mem][addresses]
 
     def _source(self, chain, first, last) -> np.ndarray:
-        """The source words of positions [first, last), as far as they are available."""
+        """The source words of positions [first, last), as far as they are available, after the pooling unit."""
         mem = Mem(chain.source.mem)
         if mem in QUEUES:
             return self._pop(mem, last - first)
-        return self._read(mem, self._plans[chain].addresses[0][first:last])
+        addresses = self._plans[chain].addresses[0][first:last]
+        if mem == Mem.VECTOR_RF:
+            self.counters.add(READS[mem], addresses.size)
+            words = self.memory.entries.numbers(addresses, **_mode(chain.source))
+        else:
+            words = self._read(mem, addresses)
+        if chain.pools:
+            self.counters.add(Counter.POOL, len(words))
+        return pool_max(words)
 
     def _multiply(self, chain, plan_, first, last):
         """Result words of iterations [first, last) of a product; yields while operands are missing."""
         count, registers, product = last - first, chain.registers, chain.product
-        mem = Mem(chain.source.mem)
-        if mem == Mem.NET_Q:
-            operand = yield from self._take_vectors(count * chain.source_words, Counter.VECTORS)
-        else:
-            operand = self._read(mem, plan_.addresses[0][first:last])
-            self.counters.add(Counter.VECTORS, count * registers.columns)
-        operand = operand.reshape(count, registers.columns, -1)
-        self._flag(operand, Status.INVALID_VECTOR)
-        matrix = self.memory.matrix
-        weights, exponents = matrix.weights(chain.tiles, chain.row_tiles)
         start_values = self.memory.biases[product.b:product.b + chain.result_words].reshape(-1)[:registers.rows]
-        result, events = multiply(
-            self.config, weights, exponents, operand, start_values if product.bias else None, rows=registers.rows,
-            integer=bool(product.integer), unsigned=bool(product.unsigned), out_scale=registers.out_scale)
+        matrix, mode = self.memory.matrix, {"integer": bool(product.integer), "out_scale": registers.out_scale}
+        factors = (self.config, *matrix.weights(chain.tiles, chain.row_tiles))
+        start_values, mode["rows"] = start_values if product.bias else None, registers.rows
+        if chain.source.mem == Mem.VECTOR_RF:
+            mantissas, exponents = self._entries(plan_.addresses[0][first:last], chain.row_tiles)
+            function = multiply_entries if exponents.ndim == 2 else multiply_groups
+            result, events = function(*factors, mantissas, exponents, start_values, **mode)
+        else:
+            operand = yield from self._operands(chain, plan_, first, last)
+            result, events = multiply(*factors, operand, start_values, unsigned=bool(product.unsigned), **mode)
         self.counters.add(Counter.TILES, count * len(chain.tiles))
         self.counters.add(Counter.BEATS, count * matrix.marks[chain.tiles.start:chain.tiles.stop].sum())
         self.counters.add_overflows(events)
         words = np.zeros((count, chain.result_words * self.config.mfu_lanes), np.uint16)
         words[:, :registers.rows] = result
         return words.reshape(-1, self.config.mfu_lanes)
+
+    def _entries(self, addresses, row_tiles):
+        """Mantissas and stored exponents of the columns of a product; all row tiles read them."""
+        shared = addresses.ndim == 2
+        self.counters.add(READS[Mem.VECTOR_RF], addresses.size * (row_tiles if shared else 1))
+        return self.memory.entries.mantissas[addresses], self.memory.entries.exponents[addresses]
+
+    def _operands(self, chain, plan_, first, last):
+        """Operand uint16[iterations, columns, N] of iterations [first, last) that the quantiser takes."""
+        count, mem = last - first, Mem(chain.source.mem)
+        if mem == Mem.NET_Q:
+            operand = yield from self._take_vectors(count * chain.source_words, Counter.VECTORS)
+        else:
+            operand = self._read(mem, plan_.addresses[0][first:last])
+            self.counters.add(Counter.VECTORS, count * chain.registers.columns)
+        operand = operand.reshape(count, chain.registers.columns, -1)
+        self._flag(operand, Status.INVALID_VECTOR)
+        return operand
 
     def _flag(self, bits, flag: Status):
         if invalid(bits):
@@ -175,11 +201,14 @@ class Executor:
         if chain.last_lanes < self.config.mfu_lanes:
             written = values.copy()
             written[-(first + 1) % chain.result_words::chain.result_words, chain.last_lanes:] = 0
-        self.counters.add(WRITES[mem], len(written))
+        if mem != Mem.VECTOR_RF:
+            self.counters.add(WRITES[mem], len(written))
         if mem == Mem.NET_Q:
             self._output(chain, written)
         elif mem == Mem.MVM_Q:
             self.memory.mvm.put(written)
+        elif mem == Mem.VECTOR_RF:
+            self._store(chain, place, first, written)
         else:
             self.memory.vectors[mem][self._plans[chain].addresses[place][first:first + len(values)]] = written
         return written
@@ -191,3 +220,27 @@ class Executor:
         whole = len(ready) // chain.result_words * chain.result_words
         self.outputs.extend(ready[:whole].reshape(-1, chain.result_words, self.config.mfu_lanes))
         self._message = [ready[whole:]]
+
+    def _store(self, chain, place, first, words):
+        """Quantise the entries of VectorRf that are complete with these words, and keep the words of the last one."""
+        size, instruction = self.config.vector_words, chain.instructions[place]
+        self._entry.append(words)
+        ready = np.concatenate(self._entry)
+        positions = first + len(words) - len(ready) + np.arange(len(ready) + 1)
+        iteration, word = np.divmod(positions, chain.result_words)
+        entry = iteration * chain.entries + word // size  # number of the entry, counted over all iterations
+        begin, end = entry[0], entry[-1]  # of the last word's successor
+        whole = int(np.searchsorted(entry, end))
+        vectors = np.zeros((end - begin, size, self.config.mfu_lanes), np.uint16)
+        vectors[entry[:whole] - begin, word[:whole] % size] = ready[:whole]
+        vectors = vectors.reshape(end - begin, -1)
+        self._flag(vectors, Status.INVALID_VECTOR)
+        self.memory.entries.store(self._plans[chain].addresses[place][begin:end], vectors, **_mode(instruction))
+        for counter in (Counter.VECTORS, WRITES[Mem.VECTOR_RF]):
+            self.counters.add(counter, end - begin)
+        self._entry = [ready[whole:]]
+
+
+def _mode(instruction):
+    """Mode in which an instruction reads or writes entries."""
+    return {"integer": bool(instruction.integer), "unsigned": bool(instruction.unsigned)}

@@ -5,13 +5,13 @@ from itertools import product
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.decode.instruction_check import Fields, Place, one_of
+from concord.hw.decode.instruction_check import END, Fields, Place, one_of
 from concord.hw.decode.scalar_registers import Derived
-from concord.hw.lib.payloads import INDEX, OPERANDS, chain, index_of
+from concord.hw.lib.payloads import ENTRIES, INDEX, OPERANDS, chain, index_of
 from concord.spec import isa
 from concord.spec.config import Config
 from concord.spec.isa import Op
-from concord.spec.memories import VRFS, Mem
+from concord.spec.memories import ADDRESSED, VRFS, Mem
 from concord.spec.mfu import TAP_BEFORE, TAPS
 from concord.spec.operations import MFUS, Stage
 
@@ -27,35 +27,41 @@ class ChainBuilder(wiring.Component):
         place: In. Position of the decoder. values: In. Scalar registers and values derived from them.
         parts: Out(`chain`). Fields that follow from single instructions, so far.
         o: Out(`chain`). The chain, which is complete once its last instruction has been added.
-        source: Out. First address of the source. source_end: Out. One past its last address.
+        source: Out. First address of the source. source_end: Out. One past its last address, once the instruction
+            behind the source has been added.
+        window, pool: Out(1). The columns of the product lie in a window; the pooling unit reduces windows.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "begin": In(1), "add": In(1), "fields": In(Fields), "end": In(35), "place": In(Place),
+            "begin": In(1), "add": In(1), "fields": In(Fields), "end": In(END), "place": In(Place),
             "values": In(Derived), "parts": Out(chain(config)), "o": Out(chain(config)),
-            "source": Out(isa.ADDRESS_BITS), "source_end": Out(35)})
+            "source": Out(isa.ADDRESS_BITS), "source_end": Out(END), "window": Out(1), "pool": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         f, c = self.fields, self.parts
         position = self.place.position.shape()
-        self.net_position = Signal(position)
+        self.net_position, self.entries_position = Signal(position), Signal(position)
         self.positions = [Signal(position, name=f"position{k}") for k in range(len(VRFS))]
         self.taps, self.tapped = [Signal(position, name=f"tap{k}") for k in range(TAPS)], Signal(range(TAPS + 1))
         with m.If(self.begin):
             m.d.sync += [
                 c.eq(0), c.matrix.eq(f.op == Op.M_RD), c.memory.eq(index_of(f.mem)), c.source.inc.eq(f.inc),
-                c.source.valid.eq(one_of(f.mem, VRFS)), c.source.lo.eq(f.a), self.source.eq(f.a),
-                self.tapped.eq(0)]
+                c.source.valid.eq(one_of(f.mem, ADDRESSED)), c.source.lo.eq(f.a), self.source.eq(f.a),
+                c.mode.integer.eq(f.integer), c.mode.unsigned.eq(f.unsigned), self.tapped.eq(0),
+                self.window.eq(0), self.pool.eq(0)]
         with m.Elif(self.add):
             with m.Switch(f.op):
                 with m.Case(Op.MV_MUL):
                     product = c.product
                     m.d.sync += [
-                        c.mv_mul.eq(1), product.tile.eq(f.a), product.integer.eq(f.integer),
+                        c.mv_mul.eq(1), self.window.eq(f.window), product.tile.eq(f.a), product.integer.eq(f.integer),
                         product.unsigned.eq(f.unsigned), product.bias.eq(f.bias), product.bias_address.eq(f.b)]
+                if self.config.vector_rf:
+                    with m.Case(Op.V_POOL_MAX):
+                        m.d.sync += self.pool.eq(1)
                 with m.Case(Op.M_WR):
                     m.d.sync += [c.product.tile.eq(f.a), c.product.integer.eq(f.integer)]
                 with m.Case(Op.V_WR):
@@ -90,6 +96,13 @@ class ChainBuilder(wiring.Component):
                     m.d.sync += [w.valid.eq(1), w.lo.eq(f.a), w.hi.eq(self.end), w.inc.eq(f.inc),
                                  w.rising.eq(f.inc & (v.stride_out >= v.words)), w.select.tap.eq(tap),
                                  self.positions[k].eq(position)]
+            if self.config.vector_rf:
+                with m.Case(Mem.VECTOR_RF):
+                    w = c.entries
+                    m.d.sync += [w.valid.eq(1), w.lo.eq(f.a), w.hi.eq(self.end), w.inc.eq(f.inc),
+                                 w.rising.eq(f.inc & (v.stride_vec >= v.row_tiles)), w.select.tap.eq(tap),
+                                 w.mode.integer.eq(f.integer), w.mode.unsigned.eq(f.unsigned),
+                                 self.entries_position.eq(position)]
             with m.Case(Mem.NET_Q):
                 m.d.sync += [c.net.eq(1), c.net_select.tap.eq(tap), self.net_position.eq(position)]
             with m.Case(Mem.MVM_Q):
@@ -99,6 +112,8 @@ class ChainBuilder(wiring.Component):
         """Fields that need the whole chain: lengths, and the writes that are taps."""
         c, v, o, config = self.parts, self.values, self.o, self.config
         length = Mux(c.mv_mul, v.operand_words, v.words)
+        if config.vector_rf:
+            length = self._source_length()
         m.d.comb += self.source_end.eq(self.source + length + Mux(c.source.inc, v.span_source, 0))
         m.d.comb += o.eq(c)
         m.d.comb += [
@@ -110,8 +125,31 @@ class ChainBuilder(wiring.Component):
             o.net_select.tapped.eq(self.net_position != self.place.position),
             *(o.writes[k].select.tapped.eq(position != self.place.position)
               for k, position in enumerate(self.positions))]
+        if config.vector_rf:
+            self._entries(m)
         places = product(range(MFUS), Stage)
         for position, (mfu, stage) in enumerate(places):
             for tap, at in enumerate(self.taps):
                 with m.If((self.tapped > tap) & (at == position)):
                     m.d.comb += o.control[mfu].tap[tap].eq(TAP_BEFORE[stage])
+
+    def _source_length(self):
+        """Number of words, or entries, from the first to the last that an iteration of the source reads."""
+        c, v, entries = self.parts, self.values, self.parts.memory == ENTRIES
+        vectors = Mux(self.window, v.window_vectors, Mux(entries, v.columns, v.operand_words))
+        numbers = Mux(entries, v.row_tiles, v.words)
+        pixels = Mux(self.window | self.pool, v.last_pixel, 0)
+        return Mux(c.mv_mul, vectors, numbers) + pixels + Mux(self.window, v.span_group, 0)
+
+    def _entries(self, m):
+        """Fields of chains that read windows, or read or write VectorRf."""
+        c, v, o, entries = self.parts, self.values, self.o, self.parts.memory == ENTRIES
+        windows = self.window | self.pool
+        m.d.comb += [
+            o.product.from_entries.eq(c.mv_mul & entries), o.gather.eq(self.pool | (entries & ~c.mv_mul)),
+            o.window.vectors.eq(Mux(self.window, v.window_vectors, v.columns)),
+            o.window.x.eq(Mux(windows, v.window_x, 1)), o.window.y.eq(Mux(windows, v.window_y, 1)),
+            o.window.step.eq(v.window_step), o.window.pitch.eq(v.window_pitch),
+            o.window.group.eq(Mux(self.window, v.window_group, 0)),
+            o.entries.stride.eq(v.stride_vec), o.entries.skip.eq(v.skip_vec),
+            o.entries.select.tapped.eq(self.entries_position != self.place.position)]

@@ -7,11 +7,11 @@ from concord.hw.decode.chain_builder import ChainBuilder
 from concord.hw.decode.instruction_check import Fields, InstructionCheck, Place, one_of
 from concord.hw.decode.mode_table import ModeTable
 from concord.hw.decode.scalar_registers import ScalarRegisters
-from concord.hw.lib.payloads import MVM, Fetched, Load, chain
+from concord.hw.lib.payloads import ENTRIES, INDEX, MEMORIES, MVM, Fetched, Load, chain, index_of
 from concord.spec import isa
 from concord.spec.config import Config
 from concord.spec.isa import Error, Op
-from concord.spec.memories import VRFS, Mem, depth
+from concord.spec.memories import ADDRESSED, Mem, depth
 
 __all__ = ["Decoder"]
 
@@ -57,8 +57,9 @@ class Decoder(wiring.Component):
         m.submodules.builder = self.builder = ChainBuilder(self.config)
         self.fields, self.place = Signal(Fields), Signal(Place)
         self.source_address = Signal(isa.END_BITS)
-        # The first instruction of the chain whose addresses leave its memory.
-        self.bad_range, self.bad_address = Signal(), Signal(isa.END_BITS)
+        # The first instruction of the chain whose addresses leave its memory, or else the one that overwrites entries
+        # or windows that the chain reads.
+        self.bad_range, self.overlap, self.bad_address = Signal(), Signal(), Signal(isa.END_BITS)
         self.queued = Signal(isa.END_BITS)  # words of MvmQ, in program order
         self.loop_target = [Signal(isa.END_BITS, name=f"loop_target{k}") for k in range(isa.LOOP_DEPTH)]
         self.loop_left = [Signal(isa.REGISTER_BITS, name=f"loop_left{k}") for k in range(isa.LOOP_DEPTH)]
@@ -101,8 +102,7 @@ class Decoder(wiring.Component):
             self.fields.eq(self.i.p.word), self.target.eq(self.loop_target[0]), self.o.p.eq(builder.o),
             registers.clear.eq(self.start), registers.reg.eq(self.fields.mem), registers.value.eq(self.fields.a),
             check.word.eq(self.i.p.word), check.outside.eq(self.i.p.outside), check.place.eq(self.place),
-            check.chain.eq(builder.parts), check.words.eq(v.words), check.iterations.eq(v.iterations),
-            check.tiles.eq(v.tiles), check.span.eq(v.span_out),
+            check.chain.eq(builder.parts), check.values.eq(v),
             builder.fields.eq(self.fields), builder.end.eq(check.end), builder.place.eq(self.place),
             builder.values.eq(v)]
 
@@ -137,6 +137,9 @@ class Decoder(wiring.Component):
                 self._follow(m)
                 with m.If(self.check.beyond & ~self.bad_range):
                     m.d.sync += [self.bad_range.eq(1), self.bad_address.eq(address)]
+                if self.config.vector_rf:
+                    with m.Elif(self._overwrites() & ~self.bad_range):
+                        m.d.sync += [self.overlap.eq(1), self.bad_address.eq(address)]
                 with m.If(f.op == Op.END_CHAIN):
                     m.next = "CHECK"
             with m.Else():
@@ -155,6 +158,13 @@ class Decoder(wiring.Component):
                 with m.If(f.op == op):
                     m.d.sync += place.position.eq(spec.position + 1)
 
+    def _overwrites(self):
+        """Whether the instruction writes to addresses that the chain has read ahead of time."""
+        f, builder = self.fields, self.builder
+        chain = builder.o
+        return ((f.op == Op.V_WR) & (chain.gather | chain.product.from_entries) & (index_of(f.mem) == chain.memory)
+                & (f.a < builder.source_end) & (builder.source < self.check.end))
+
     def _between_chains(self, m):
         f, place, address = self.fields, self.place, self.i.p.address
         m.d.comb += self.instructions.eq(~one_of(f.op, [Op.V_RD, Op.M_RD]))
@@ -162,7 +172,7 @@ class Decoder(wiring.Component):
             with m.Case(Op.V_RD, Op.M_RD):
                 m.d.comb += self.builder.begin.eq(1)
                 m.d.sync += [place.eq(0), place.open.eq(1), place.length.eq(1), place.loops.eq(place.loops),
-                             self.source_address.eq(address), self.bad_range.eq(0)]
+                             self.source_address.eq(address), self.bad_range.eq(0), self.overlap.eq(0)]
             with m.Case(Op.S_WR):
                 m.d.comb += self.registers.write.eq(1)
             with m.Case(Op.LOOP):
@@ -182,20 +192,24 @@ class Decoder(wiring.Component):
     def _check(self, m):
         """Check the chain as a whole, except for the modes of its tiles."""
         c, v, config, source = self.builder.o, self.registers.values, self.config, self.builder.source
-        depths = Array(depth(config, mem) for mem in VRFS)
+        sizes = {INDEX[mem]: depth(config, mem) for mem in ADDRESSED}
+        depths = Array(sizes.get(index, 0) for index in MEMORIES)
+        entries, window, pool = c.memory == ENTRIES, self.builder.window, self.builder.pool
         vector = config.vector_words - 1
-        unaligned = c.source.valid & c.mv_mul & (
+        unaligned = c.source.valid & c.mv_mul & ~entries & (
             ((source & vector) != 0) | (c.source.inc & (((v.stride_x | v.stride_y) & vector) != 0)))
         outside = c.source.valid & (self.builder.source_end > depths[c.memory])
-        with m.If(v.zero | (c.mv_mul & ((v.rows > config.accumulator_rows) | (v.columns > config.operand_columns)))):
+        large = (v.rows > config.accumulator_rows) | (~entries & (v.columns > config.operand_columns))
+        empty = (window & v.no_vectors) | ((window | pool) & v.no_pixels)
+        with m.If(v.zero | empty | (c.mv_mul & large)):
             self._stop(m, Error.SIZE, self.source_address)
-        with m.Elif(~v.divides):
+        with m.Elif(~v.divides | (window & ~v.fits)):
             self._stop(m, Error.WINDOW, self.source_address)
         with m.Elif(unaligned):
             self._stop(m, Error.ALIGN, self.source_address)
         with m.Elif(outside):
             self._stop(m, Error.RANGE, self.source_address)
-        with m.Elif(self.bad_range):
+        with m.Elif(self.bad_range | self.overlap):
             self._stop(m, Error.RANGE, self.bad_address)
         with m.Elif(c.mv_mul | c.matrix):
             m.next = "MODES"

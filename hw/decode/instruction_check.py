@@ -3,13 +3,16 @@
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import MVM, chain
+from concord.hw.decode.scalar_registers import Derived
+from concord.hw.lib.payloads import ENTRIES, MVM, NET, chain
 from concord.spec import isa
 from concord.spec.config import Config
-from concord.spec.isa import Error, Op, Reg
-from concord.spec.memories import QUEUES, VRFS, Mem, depth
+from concord.spec.isa import Error, Kind, Op, Reg
+from concord.spec.memories import ADDRESSED, QUEUES, VRFS, Mem, depth
 
-__all__ = ["Fields", "InstructionCheck", "Place", "one_of"]
+__all__ = ["END", "Fields", "InstructionCheck", "Place", "one_of"]
+
+END = isa.END_BITS + 3  #: Bits of the end of a chain's addresses, which may lie far outside a memory.
 
 #: Fields of an instruction.
 Fields = data.FlexibleLayout(isa.WORD, {
@@ -33,8 +36,7 @@ class InstructionCheck(wiring.Component):
     Members:
         word, outside: In. The instruction, and whether its address is past the end of the instruction buffer.
         place, chain: In. Position of the decoder, and the chain so far.
-        words, iterations, tiles, span: In. Values from the scalar registers: words of a result, Iterations, tiles of a
-            product, largest offset of an operand or a result.
+        values: In. Scalar registers and values derived from them.
         error: Out. Code of `spec.isa.Error`, or NONE.
         end: Out. One past the last address that it uses. beyond: Out(1). That address is outside its memory.
 
@@ -46,8 +48,7 @@ class InstructionCheck(wiring.Component):
         self.config = config
         super().__init__({
             "word": In(isa.WORD), "outside": In(1), "place": In(Place), "chain": In(chain(config)),
-            "words": In(isa.REGISTER_BITS), "iterations": In(isa.REGISTER_BITS), "tiles": In(32), "span": In(32),
-            "error": Out(4), "end": Out(35), "beyond": Out(1)})
+            "values": In(Derived), "error": Out(4), "end": Out(END), "beyond": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -63,6 +64,8 @@ class InstructionCheck(wiring.Component):
         memory_kinds = [op for op, spec in isa.SPECS.items() if spec.mems]
         refused = Cat((f.op == op) & ~one_of(f.mem, isa.SPECS[op].mems) for op in memory_kinds).any()
         queue_address = one_of(f.mem, QUEUES) & ((f.a != 0) | f.inc)
+        vector = one_of(f.op, [op for op, spec in isa.SPECS.items() if spec.kind is Kind.VECTOR])
+        moded = vector & (f.mem != Mem.VECTOR_RF) & (f.integer | f.unsigned)
         strange, misplaced = self._strange(m, f), self._misplaced(f)
         far_scale = (f.mem == Reg.OUT_SCALE) & (f.a[5:] != f.a[5].replicate(isa.REGISTER_BITS - 5))
         with m.If(self.outside):
@@ -71,17 +74,26 @@ class InstructionCheck(wiring.Component):
             m.d.comb += error.eq(Error.ILLEGAL)
         with m.Elif(one_of(f.op, memory_kinds) & ~one_of(f.mem, Mem)):
             m.d.comb += error.eq(Error.RANGE)
-        with m.Elif(one_of(f.op, memory_kinds) & (refused | queue_address)):
+        with m.Elif((one_of(f.op, memory_kinds) & (refused | queue_address)) | moded):
             m.d.comb += error.eq(Error.ILLEGAL)
         with m.Elif((f.op == Op.S_WR) & (~one_of(f.mem, Reg) | far_scale)):
             m.d.comb += error.eq(Error.ILLEGAL)
+        if not self.config.vector_rf:
+            with m.Elif((f.op == Op.V_POOL_MAX) | (vector & (f.mem == Mem.VECTOR_RF))):
+                m.d.comb += error.eq(Error.RANGE)
         with m.Elif(misplaced):
             m.d.comb += error.eq(Error.ILLEGAL)
-        with m.Elif((f.op == Op.MV_MUL) & (f.bias | f.unsigned) & ~f.integer):
+        with m.Elif(self._lacks_integer(f)):
             m.d.comb += error.eq(Error.FORMAT)
         with m.Elif(((f.op == Op.LOOP) & ((f.a == 0) | (loops == isa.LOOP_DEPTH)))
                     | ((f.op == Op.END_LOOP) & (loops == 0)) | ((f.op == Op.END) & (loops != 0))):
             m.d.comb += error.eq(Error.LOOP)
+
+    def _lacks_integer(self, f):
+        """Whether an option needs integer mode, or a product makes codes of VectorRf unsigned."""
+        takes = [op for op, spec in isa.SPECS.items() if "unsigned" in spec.fields]
+        again = (f.op == Op.MV_MUL) & f.unsigned & (self.chain.memory == ENTRIES)
+        return (one_of(f.op, takes) & (f.bias | f.unsigned) & ~f.integer) | again
 
     def _strange(self, m, f):
         """Whether the opcode is unknown, or a field that it does not take is not zero."""
@@ -99,11 +111,14 @@ class InstructionCheck(wiring.Component):
         outside = [Op.V_RD, Op.M_RD, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END]
         stages = Cat((f.op == op) & (place.position > s.position) for op, s in isa.SPECS.items() if s.operation)
         again = Cat((f.mem == mem) & c.writes[k].valid for k, mem in enumerate(VRFS)).any() | (
-            (f.mem == Mem.NET_Q) & c.net)
+            (f.mem == Mem.NET_Q) & c.net) | ((f.mem == Mem.VECTOR_RF) & c.entries.valid)
         push = f.mem == Mem.MVM_Q
+        product = (place.length != 1) | c.matrix | (c.memory == MVM) | (~f.bias & (f.b != 0)) | (
+            c.mode.as_value().any() | (f.window & (c.memory != ENTRIES)))
         return Mux(place.open, Cat(
             one_of(f.op, outside),
-            (f.op == Op.MV_MUL) & ((place.length != 1) | c.matrix | (c.memory == MVM) | (~f.bias & (f.b != 0))),
+            (f.op == Op.MV_MUL) & product,
+            (f.op == Op.V_POOL_MAX) & ((place.length != 1) | one_of(c.memory, (NET, MVM))),
             stages.any(),
             (f.op != Op.M_WR) & c.matrix & ~place.closed,
             (f.op == Op.M_WR) & (~c.matrix | place.closed),
@@ -114,11 +129,11 @@ class InstructionCheck(wiring.Component):
 
     def _range(self, m, f):
         """Find the end of the instruction's addresses, and whether it is outside the memory."""
-        config = self.config
-        count, limit = Signal(32), Signal(isa.END_BITS)
-        depths = {mem: depth(config, mem) for mem in VRFS}
+        config, v = self.config, self.values
+        count, span, limit = Signal(isa.END_BITS), Signal(isa.END_BITS + 1), Signal(isa.END_BITS)
+        depths = {mem: depth(config, mem) for mem in ADDRESSED}
         operands = {op: depths[spec.operand] for op, spec in isa.SPECS.items() if spec.operand is not None}
-        m.d.comb += count.eq(self.words)
+        m.d.comb += [count.eq(v.words), span.eq(v.span_out)]
         with m.Switch(f.op):
             for op, size in operands.items():
                 with m.Case(op):
@@ -128,11 +143,13 @@ class InstructionCheck(wiring.Component):
                     for mem, size in depths.items():
                         with m.Case(mem):
                             m.d.comb += limit.eq(size)
+                with m.If(f.mem == Mem.VECTOR_RF):
+                    m.d.comb += [count.eq(v.row_tiles), span.eq(v.span_vec)]
             with m.Case(Op.M_WR):
-                m.d.comb += [limit.eq(config.matrix_tiles), count.eq(self.iterations)]
+                m.d.comb += [limit.eq(config.matrix_tiles), count.eq(v.iterations)]
             with m.Case(Op.MV_MUL):
-                m.d.comb += [limit.eq(config.matrix_tiles), count.eq(self.tiles)]
-        bounded = one_of(f.op, [*operands, Op.MV_MUL, Op.M_WR]) | ((f.op == Op.V_WR) & one_of(f.mem, VRFS))
-        bad_bias = (f.op == Op.MV_MUL) & f.bias & (f.b + self.words > config.bias_words)
-        m.d.comb += [self.end.eq(f.a + count + Mux(f.inc, self.span, 0)),
+                m.d.comb += [limit.eq(config.matrix_tiles), count.eq(v.tiles)]
+        bounded = one_of(f.op, [*operands, Op.MV_MUL, Op.M_WR]) | ((f.op == Op.V_WR) & one_of(f.mem, ADDRESSED))
+        bad_bias = (f.op == Op.MV_MUL) & f.bias & (f.b + v.words > config.bias_words)
+        m.d.comb += [self.end.eq(f.a + count + Mux(f.inc, span, 0)),
                      self.beyond.eq((bounded & (self.end > limit)) | bad_bias)]

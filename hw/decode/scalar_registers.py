@@ -1,28 +1,52 @@
 """The scalar registers, and the values that chains derive from them."""
 
+from dataclasses import dataclass
+
 from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from concord.spec.chain import Registers
 from concord.spec.config import Config
-from concord.spec.isa import REGISTER_BITS, Reg
+from concord.spec.isa import END_BITS, REGISTER_BITS, Reg
 
-__all__ = ["Derived", "ScalarRegisters"]
+__all__ = ["MOST", "Derived", "ScalarRegisters"]
 
-#: Values that chains use: the registers, and values derived from them.
+#: Largest product; products that are larger count as this one, which no address or number of words reaches.
+MOST = (1 << END_BITS) - 1
+
+#: Registers that only machines with VectorRf have. On other machines they keep their reset values.
+_WINDOWS = ("window_vectors", "window_x", "window_y", "window_step", "window_pitch", "window_group", "stride_vec",
+            "skip_vec")
+
+#: Values that chains use: the registers, and values derived from them. A product is at most `MOST`.
 Derived = data.StructLayout({
-    **dict.fromkeys(
-        ("rows", "columns", "iterations", "iterations_x", "stride_x", "stride_y", "stride_out"), REGISTER_BITS),
-    "out_scale": signed(6),
+    **{name: signed(6) if name == "out_scale" else REGISTER_BITS for name in Registers.__slots__},
     "words": REGISTER_BITS,         # ceil(Rows / M)
     "row_tiles": REGISTER_BITS,     # ceil(Rows / N)
     "operand_words": 32,  # Columns * N/M
-    "tiles": 32,         # row_tiles * Columns
-    "total_words": 32,   # words * Iterations
-    "span_source": 33,   # largest offset of an iteration's source
-    "span_out": 32,      # largest offset of an iteration's operands and results
+    "tiles": END_BITS,         # row_tiles * Columns
+    "total_words": END_BITS,   # words * Iterations
+    "span_source": END_BITS + 1,  # largest offset of an iteration's source
+    "span_out": END_BITS,         # largest offset of an iteration's operands and results
+    "span_vec": END_BITS + 1,     # largest offset of an iteration's results in VectorRf
+    "last_pixel": END_BITS + 1,   # offset of a window's last pixel
+    "span_group": END_BITS,       # largest offset of a row tile's window
     "divides": 1,        # IterationsX divides Iterations
-    "zero": 1,           # one of the registers that must not be zero is zero
+    "fits": 1,           # WindowVectors * WindowX * WindowY = Columns
+    "zero": 1,           # one of the registers that must not be zero in any chain is zero
+    "no_vectors": 1,     # WindowVectors is zero
+    "no_pixels": 1,      # WindowX or WindowY is zero
 })
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """One product of the multiplier: `left` * `right` becomes `target`, or is added to it if `adds`."""
+
+    left: Value
+    right: Value
+    target: Signal
+    adds: bool = False
 
 
 class ScalarRegisters(wiring.Component):
@@ -35,11 +59,12 @@ class ScalarRegisters(wiring.Component):
         fresh: Out(1). The derived values are up to date.
 
     Timing:
-        Values are fresh 8 cycles after a write, or 24 cycles where IterationsX is neither 0 nor 1.
+        Values are fresh `latency` cycles after a write, and 16 cycles later where IterationsX is neither 0 nor 1.
     """
 
     def __init__(self, config: Config):
         self.config = config
+        self.latency = 15 if config.vector_rf else 8
         super().__init__({
             "write": In(1), "reg": In(8), "value": In(REGISTER_BITS), "clear": In(1),
             "values": Out(Derived), "fresh": Out(1)})
@@ -47,41 +72,38 @@ class ScalarRegisters(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, v = self.config, self.values
-        resets = {"rows": config.native_dim, "columns": 1, "iterations": 1, "iterations_x": 1, "stride_x": 0,
-                  "stride_y": 0, "stride_out": config.vector_words, "out_scale": 0}
-        names = {Reg.ROWS: "rows", Reg.COLUMNS: "columns", Reg.ITERATIONS: "iterations",
-                 Reg.ITERATIONS_X: "iterations_x", Reg.OUT_SCALE: "out_scale", Reg.STRIDE_X: "stride_x",
-                 Reg.STRIDE_Y: "stride_y", Reg.STRIDE_OUT: "stride_out"}
-        registers = {name: Signal(signed(6) if name == "out_scale" else REGISTER_BITS, init=init, name=name)
-                     for name, init in resets.items()}
+        resets = Registers.reset(config)
+        registers = {name: Signal(Derived[name].shape, init=getattr(resets, name), name=name)
+                     for name in Registers.__slots__}
+        held = {name: signal for name, signal in registers.items() if config.vector_rf or name not in _WINDOWS}
         with m.If(self.clear):
-            m.d.sync += [registers[name].eq(init) for name, init in resets.items()]
+            m.d.sync += [signal.eq(signal.init) for signal in held.values()]
         with m.Elif(self.write):
             with m.Switch(self.reg):
-                for reg, name in names.items():
-                    with m.Case(reg):
-                        m.d.sync += registers[name].eq(self.value)
+                for name, signal in held.items():
+                    with m.Case(Reg[name.upper()]):
+                        m.d.sync += signal.eq(self.value)
         m.d.comb += [v[name].eq(signal) for name, signal in registers.items()]
 
-        rows, columns, iterations = registers["rows"], registers["columns"], registers["iterations"]
         m.d.comb += [
-            v.words.eq((rows + config.mfu_lanes - 1) // config.mfu_lanes),
-            v.row_tiles.eq((rows + config.native_dim - 1) // config.native_dim),
-            v.operand_words.eq(columns * config.vector_words),
-            v.zero.eq((rows == 0) | (columns == 0) | (iterations == 0) | (registers["iterations_x"] == 0)),
-        ]
-        self._products(m, registers, self._quotient(m, registers))
+            v.words.eq((v.rows + config.mfu_lanes - 1) // config.mfu_lanes),
+            v.row_tiles.eq((v.rows + config.native_dim - 1) // config.native_dim),
+            v.operand_words.eq(v.columns * config.vector_words),
+            v.zero.eq((v.rows == 0) | (v.columns == 0) | (v.iterations == 0) | (v.iterations_x == 0)),
+            v.no_vectors.eq(v.window_vectors == 0), v.no_pixels.eq((v.window_x == 0) | (v.window_y == 0))]
+        self._products(m, *self._quotient(m))
         return m
 
-    def _quotient(self, m, registers):
+    def _quotient(self, m):
         """Divide Iterations by IterationsX, one bit in each cycle. Returns (quotient, done)."""
         quotient, rest = Signal(REGISTER_BITS), Signal(REGISTER_BITS)
         left = Signal(range(REGISTER_BITS + 2))
-        divisor = registers["iterations_x"]
+        divisor = self.values.iterations_x
         with m.If(self.clear | self.write):
             m.d.sync += left.eq(REGISTER_BITS + 1)
         with m.Elif(left == REGISTER_BITS + 1):  # the registers hold the written value now
-            m.d.sync += [quotient.eq(registers["iterations"]), rest.eq(0), left.eq(Mux(divisor < 2, 0, REGISTER_BITS))]
+            m.d.sync += [quotient.eq(self.values.iterations), rest.eq(0),
+                         left.eq(Mux(divisor < 2, 0, REGISTER_BITS))]
         with m.Elif(left != 0):
             shifted = Cat(quotient[-1], rest)
             fits = shifted >= divisor
@@ -90,37 +112,58 @@ class ScalarRegisters(wiring.Component):
         m.d.comb += self.values.divides.eq(rest == 0)
         return quotient, left == 0
 
-    def _products(self, m, registers, division):
-        """Compute the derived products, one in each cycle, after the quotient."""
-        v = self.values
-        quotient, divided = division
+    def _table(self, quotient):
+        """The products, in the order in which they are computed, and the assignments of the derived values."""
+        v, passes = self.values, _less(quotient)
+        # The initial values are those after reset, so that a program without s_wr need not wait.
+        targets = {name: Signal(Derived[name].shape, init=init, name=name) for name, init in {
+            "tiles": 1, "total_words": self.config.vector_words, "span_out": 0, "span_source": 0, "last_pixel": 0,
+            "span_group": 0, "span_vec": 0}.items()}
+        connections = [v[name].eq(signal) for name, signal in targets.items()]
         table = [
-            (v.row_tiles, registers["columns"]),
-            (v.words, registers["iterations"]),
-            ((registers["iterations"] - 1)[:REGISTER_BITS], registers["stride_out"]),
-            ((registers["iterations_x"] - 1)[:REGISTER_BITS], registers["stride_x"]),
-            ((quotient - 1)[:REGISTER_BITS], registers["stride_y"]),
-        ]
+            _Product(v.row_tiles, v.columns, targets["tiles"]),
+            _Product(v.words, v.iterations, targets["total_words"]),
+            _Product(_less(v.iterations), v.stride_out, targets["span_out"]),
+            _Product(_less(v.iterations_x), v.stride_x, targets["span_source"]),
+            _Product(passes, v.stride_y, targets["span_source"], adds=True)]
+        area = Signal(END_BITS, init=1)
+        connections.append(v.fits.eq(area == v.columns))
+        if self.config.vector_rf:
+            # A row of pixels that is too large makes an area of 0, which Columns never is in a legal chain.
+            row = Mux(area[REGISTER_BITS:].any(), 0, area[:REGISTER_BITS])
+            table += [
+                _Product(v.window_vectors, v.window_x, area),
+                _Product(_less(v.window_x), v.window_step, targets["last_pixel"]),
+                _Product(row, v.window_y, area),  # two steps after the product that it needs
+                _Product(_less(v.window_y), v.window_pitch, targets["last_pixel"], adds=True),
+                _Product(_less(v.row_tiles), v.window_group, targets["span_group"]),
+                _Product(_less(v.iterations), v.stride_vec, targets["span_vec"]),
+                _Product(passes, v.skip_vec, targets["span_vec"], adds=True)]
+        return table, connections
+
+    def _products(self, m, quotient, divided):
+        """Compute the derived products, one in each cycle, after the quotient."""
+        table, connections = self._table(quotient)
+        m.d.comb += connections
         step = Signal(range(len(table) + 2), init=len(table) + 1)
         a, b = Signal(REGISTER_BITS), Signal(REGISTER_BITS)
-        product, spans = Signal(32), (Signal(32), Signal(32))
-        # These are the values after reset, so that a program without s_wr need not wait.
-        tiles = Signal(32, init=1)
-        total_words = Signal(32, init=self.config.vector_words)
-        span_out = Signal(32)
-        targets = [tiles, total_words, span_out, *spans]
-        m.d.comb += [v.tiles.eq(tiles), v.total_words.eq(total_words), v.span_out.eq(span_out),
-                     v.span_source.eq(spans[0] + spans[1]), self.fresh.eq((step == len(table) + 1) & divided)]
-        m.d.comb += product.eq(a * b)
+        product, capped = Signal(2 * REGISTER_BITS), Signal(END_BITS)
+        m.d.comb += [product.eq(a * b), capped.eq(product | product[END_BITS:].any().replicate(END_BITS)),
+                     self.fresh.eq((step == len(table) + 1) & divided)]
         with m.If(self.clear | self.write):
             m.d.sync += step.eq(0)
         with m.Elif(divided & (step != len(table) + 1)):
             m.d.sync += step.eq(step + 1)
             with m.Switch(step):
-                for k, (left, right) in enumerate(table):
+                for k in range(len(table) + 1):
                     with m.Case(k):
-                        m.d.sync += [a.eq(left), b.eq(right)]
+                        if k < len(table):
+                            m.d.sync += [a.eq(table[k].left), b.eq(table[k].right)]
                         if k:
-                            m.d.sync += targets[k - 1].eq(product)
-                with m.Case(len(table)):
-                    m.d.sync += targets[-1].eq(product)
+                            ready = table[k - 1]
+                            m.d.sync += ready.target.eq(capped + (ready.target if ready.adds else 0))
+
+
+def _less(value):
+    """`value` less 1, as a factor; it wraps at 0, which no legal chain has."""
+    return (value - 1)[:REGISTER_BITS]

@@ -5,8 +5,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.delay_control import delay_control
 from concord.hw.lib.pipeline import delay
+from concord.hw.lib.sums import adder_tree
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
-from concord.hw.mvm.tile_engine import ADDERS, adder_tree, result_bits
+from concord.hw.mvm.tile_engine import result_bits
 from concord.spec.config import Config
 
 __all__ = ["Accumulator"]
@@ -46,7 +47,7 @@ class Accumulator(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles of the tree that adds the results of the engines."""
-        return -(-(self.config.tile_engines - 1).bit_length() // ADDERS)
+        return (self.config.tile_engines - 1).bit_length()
 
     def elaborate(self, platform):
         m = Module()
@@ -56,7 +57,7 @@ class Accumulator(wiring.Component):
         m.d.comb += self.totals.eq(valid & last)
         exact, totals = [], []
         for r in range(config.native_dim):
-            term = adder_tree(m, [[engine[r] for engine in self.terms]])
+            term = adder_tree(m, [engine[r] for engine in self.terms])
             kept = Signal(signed(bits), name=f"sum{r}")  # a reset in the middle of a row of tiles clears it
             total = Signal(signed(bits), name=f"total{r}", reset_less=True)
             exact.append(kept + term)

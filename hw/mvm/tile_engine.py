@@ -5,23 +5,23 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.pipeline import delay
+from concord.hw.lib.sums import adder_tree
+from concord.hw.mvm import bit_planes
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
+from concord.hw.mvm.shared_products import SharedProducts, groups
 from concord.spec.config import Config
-from concord.spec.formats import Format
 
-__all__ = ["TileEngine", "adder_tree", "result_bits"]
+__all__ = ["TileEngine", "result_bits"]
 
-ADDERS = 1  # adders in a row in one cycle; synthesis turns several into slower and larger carry-save adders
 _SHIFTS = 3  # levels of the shifter in one cycle
 
 
 class TileEngine(wiring.Component):
     """o[r] = sum over lanes of weights[r] * operand, in block mode times 2**(alignment + both stored exponents).
 
-    A weight is cut into digits of two bits. The multiples 0, 1, 2 and 3 of an operand (-2 and -1 for the highest digit)
-    are made once for all rows, and a digit chooses one of them: that takes fewer gates than a multiplier. The digits of
-    a place are added up over the lanes, then the places.
+    The first rows use the hardware multipliers that the configuration has for the engine, the others lookup tables; the
+    results are the same, and come at the same time.
 
     Args:
         config: The machine.
@@ -46,61 +46,48 @@ class TileEngine(wiring.Component):
             "o": Out(data.ArrayLayout(signed(self.width), config.native_dim))})
 
     @property
-    def digits(self) -> int:
-        """Number of digits of a weight."""
-        return -(-self.config.weights.bits // 2)
-
-    @property
     def shift_bits(self) -> int:
         """Number of bits of the sum of two stored exponents."""
         fmts = self.config.weights, self.config.activations
         return bits_for(sum(fmt.e_max - fmt.e_min for fmt in fmts))
 
     @property
-    def tree(self) -> int:
-        """Cycles of the adder tree."""
-        levels = (self.config.lanes - 1).bit_length() + (self.digits - 1).bit_length()
-        return -(-levels // ADDERS)
+    def joins(self) -> int:
+        """Cycles in which rows in lookup tables join their planes, and rows in multipliers are taken apart."""
+        return bit_planes.cycles(self.config.weights.bits)
+
+    @property
+    def dot_latency(self) -> int:
+        """Cycles from weights to dot products."""
+        return (self.config.lanes - 1).bit_length() + self.joins
 
     @property
     def latency(self) -> int:
-        """Cycles from operand to result: multiples, digits, their sum, alignment."""
-        return 2 + self.tree + -(-self.shift_bits // _SHIFTS)
+        """Cycles from operand to result: weights, dot products, alignment."""
+        return self.weights_after + self.dot_latency + -(-self.shift_bits // _SHIFTS)
 
     def elaborate(self, platform):
         m = Module()
-        choices = [self._multiples(m, x) for x in self.operand.mantissas]
-        exponent, integer = delay(m, self.operand.exponent, 1), delay(m, self.integer, 1)
-        integer_later = delay(m, integer, 1 + self.tree)
-        for r in range(self.config.native_dim):
-            weights = self.weights[r]
-            dot = self._dot(m, weights.mantissas, choices)
+        mantissas, exponent, integer = (
+            delay(m, Value.cast(signal), self.weights_after)
+            for signal in (self.operand.mantissas, self.operand.exponent, self.integer))
+        integer_later = delay(m, integer, self.dot_latency)
+        dots = self._dots(m, platform, data.View(self.operand.mantissas.shape(), mantissas))
+        for weights, dot, o in zip(self.weights, dots, self.o, strict=True):
             amount = Mux(integer, 0, weights.exponent + exponent)[:self.shift_bits]
-            m.d.comb += self.o[r].eq(self._aligned(m, dot, delay(m, amount, 1 + self.tree), integer_later))
+            m.d.comb += o.eq(self._aligned(m, dot, delay(m, amount, self.dot_latency), integer_later))
         return m
 
-    def _multiples(self, m, x):
-        """Multiples of an operand for lower digits and for the highest digit, by digit; one cycle later."""
-        fmt = self.config.activations
-        thrice = _within(x + x.shift_left(1), 3 * fmt.lowest, 3 * fmt.highest)
-        minus = _within(-x, -fmt.lowest, -fmt.highest)
-        once, thrice, minus = delay(m, x, 1), delay(m, thrice[2:], 1), delay(m, minus[2:], 1)
-        # Their two lowest bits follow from those of x, which leaves a choice between fewer inputs.
-        low = Cat(once[0], once[0] ^ once[1])
-        thrice, minus, zero = Cat(low, thrice).as_signed(), Cat(low, minus).as_signed(), Const(0)
-        return (zero, once, once.shift_left(1), thrice), (zero, once, minus.shift_left(1), minus)
-
-    def _dot(self, m, weights, choices):
-        """Sum of the products of one row, 1 + tree cycles later."""
-        fmts = self.config.weights, self.config.activations
-        places = []
-        for place in range(self.digits):
-            top = place == self.digits - 1
-            terms = [choice(weight.as_unsigned()[2 * place:2 * place + 2], multiples[top])
-                     for weight, multiples in zip(weights, choices, strict=True)]
-            places.append([delay(m, term, 1) for term in terms])
-        ends = [self.config.lanes * a * b for a in _extremes(fmts[0]) for b in _extremes(fmts[1])]
-        return _within(adder_tree(m, places), *ends)
+    def _dots(self, m, platform, mantissas):
+        """Dot products of all rows, `dot_latency` cycles later."""
+        config, fmts, vector = self.config, (self.config.weights, self.config.activations), list(mantissas)
+        rows = [list(weights.mantissas) for weights in self.weights]
+        shared, dots, chosen = SharedProducts(fmts, config.lanes), [], list(groups(config, self.joins))
+        total = adder_tree(m, vector) if any(group.rows > 1 for group in chosen) else None
+        for group in chosen:
+            taken = rows[len(dots):len(dots) + group.rows]
+            dots += [delay(m, dot, self.joins - group.cycles) for dot in shared.dots(m, group, taken, vector, total)]
+        return dots + [bit_planes.plane_dot(m, platform, row, vector, fmts=fmts) for row in rows[len(dots):]]
 
     def _aligned(self, m, value, amount, integer):
         """The sum, shifted to the grid of the accumulator."""
@@ -115,47 +102,9 @@ class TileEngine(wiring.Component):
         return value
 
 
-def _extremes(fmt: Format) -> tuple[int, int]:
-    """The lowest and the highest mantissa."""
-    return fmt.lowest, fmt.highest
-
-
 def result_bits(config: Config) -> int:
     """Number of bits of a result: all if overflows are counted, else at most those of the accumulator."""
     fmts = config.weights, config.activations
     largest = config.lanes * fmts[0].lowest * fmts[1].lowest << config.alignment + sum(f.e_max - f.e_min for f in fmts)
     exact = largest.bit_length() + 1
     return exact if config.count_overflows else min(exact, config.sum_bits)
-
-
-def choice(digit, multiples):
-    """The multiple that a digit selects. A digit of one bit is a sign and selects 0 or -1."""
-    if len(digit) == 1:
-        return Mux(digit, multiples[3], multiples[0])
-    return Mux(digit[1], Mux(digit[0], multiples[3], multiples[2]), Mux(digit[0], multiples[1], multiples[0]))
-
-
-def _within(value, *ends: int):
-    """A signed value, reduced to the bits that the integers in `ends` need."""
-    bits = max(end.bit_length() if end >= 0 else (~end).bit_length() for end in ends) + 1
-    return value[:bits].as_signed()
-
-
-def adder_tree(m: Module, places):
-    """Sum of all terms, where those of place k count 4**k; each cycle has ADDERS additions in series.
-
-    Args:
-        places: One list of signed terms for each place; all lists have the same length, a power of two.
-    """
-    levels, spacing = 0, 2
-    while len(places) > 1 or len(places[0]) > 1:
-        if len(places[0]) > 1:
-            places = [[a + b for a, b in zip(terms[::2], terms[1::2], strict=True)] for terms in places]
-        else:
-            pairs = zip(places[::2], places[1::2], strict=False)
-            places = [[low + high.shift_left(spacing)] for (low,), (high,) in pairs] + places[len(places) & ~1:]
-            spacing *= 2
-        levels += 1
-        if levels % ADDERS == 0:
-            places = [[delay(m, term, 1) for term in terms] for terms in places]
-    return delay(m, places[0][0], 1) if levels % ADDERS else places[0][0]

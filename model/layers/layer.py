@@ -59,6 +59,11 @@ class Layer:
         return self.takes[:1]
 
     @property
+    def multiplications(self) -> int:
+        """Number of products of a weight and an input, for one sample, or for one time step where `sequence`."""
+        return 0
+
+    @property
     def clips(self) -> bool:
         """Whether its quantiser clips its input at 0, so that it is the activation function of the layer before it."""
         return False

@@ -159,6 +159,10 @@ class IntegerRecurrent(Recurrent):
         """What the cell's formula computes with in one time step."""
         return IntegerOperations(self, x, sums)
 
+    @property
+    def multiplications(self) -> int:
+        return self.input_weights.size + self.recurrent_weights.size
+
     def products(self):
         return self.input_product(), *map(self.recurrent_product, operands(self.cell))
 
@@ -249,6 +253,10 @@ class BlockRecurrent(Recurrent):
     def operations(self, x: np.ndarray, sums: Sums) -> BlockOperations:
         """What the cell's formula computes with in one time step."""
         return BlockOperations(self, x)
+
+    @property
+    def multiplications(self) -> int:
+        return self.input_mantissas.size + self.recurrent_mantissas.size
 
     def products(self):
         raise no_integers(self)

@@ -99,6 +99,10 @@ class IntegerRows(Rows):
             raise ValueError(f"layer {self.name!r}, quant_offset: needs a quant_scale beside it; give both or neither")
 
     @property
+    def multiplications(self) -> int:
+        return self.weights.size * self.outputs // len(self.weights)
+
+    @property
     def clips(self) -> bool:
         return self.unsigned
 
@@ -165,6 +169,10 @@ class BlockRows(Rows):
         checks.array(self, "exponents", np.int8, self.exponents_shape(shape), exponents=self.weights_format)
         checks.array(self, "bias", np.uint16, shape[:1])
         checks.real(self)
+
+    @property
+    def multiplications(self) -> int:
+        return self.mantissas.size * self.outputs // len(self.mantissas)
 
     def products(self):
         raise no_integers(self)

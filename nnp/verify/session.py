@@ -65,6 +65,22 @@ class Session:
         self._load(program)
         return self._run(sample)
 
+    def count(self, program: list[int], sample: np.ndarray | None) -> dict[Counter, int]:
+        """Run another program on the memories as they are, and return the counters of this run.
+
+        The input is sent after the start, so that the clock cycles of its transfer are counted.
+
+        Args:
+            program: Instruction words.
+            sample:  Input patterns as in `infer`, or None for a program that reads none.
+        """
+        self.machine.reset()
+        self.machine.clear()
+        self._loaded = None
+        self._load(program)
+        self._run(sample, late=True)
+        return self.machine.counters()
+
     def memories(self) -> dict[Mem, np.ndarray]:
         """The contents uint16[words, M] of each vector memory that the firmware uses."""
         result = {}
@@ -97,12 +113,19 @@ class Session:
         self.machine.send(program_message(self.machine.config, program))
         self._program, self._first = program, first
 
-    def _run(self, sample: np.ndarray) -> list[bytes]:
-        """Run the program on one sample, and return the messages that it sends."""
-        if self.firmware.inputs:
-            self.machine.send(self.firmware.input_message(sample))
+    def _run(self, sample: np.ndarray | None, *, late: bool = False) -> list[bytes]:
+        """Run the program on one sample, and return the messages that it sends.
+
+        Args:
+            sample: Input patterns as in `infer`, or None to send none.
+            late:   Whether the input is sent after the start of the program instead of before.
+        """
+        sent = sample is not None and self.firmware.inputs
+        message = [self.firmware.input_message(sample)] if sent else []
         try:
+            self.machine.send(*message[:not late])
             self.machine.start()
+            self.machine.send(*message[not late:])
             status = self.machine.run()
         except MachineTimeout as error:
             raise RuntimeError(str(error)) from error

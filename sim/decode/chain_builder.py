@@ -12,9 +12,17 @@ from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import start
 from concord.sim.stimulus.chains import fields, meaning, random_chains
+from concord.sim.stimulus.entry_chains import legal_chain
+from concord.spec.assembler import assemble
 from concord.spec.chain import Chain
+from concord.spec.check import Sequencer
 from concord.spec.isa import SPECS, Op, encode
-from concord.spec.memories import depth
+from concord.spec.memories import ADDRESSED, depth
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "Mux(self.window | self.pool, v.last_pixel, 0)", "new": "Mux(self.window, v.last_pixel, 0)"},
+    {"old": "v.stride_vec >= v.row_tiles", "new": "v.stride_vec > v.row_tiles"},
+)
 
 CONFIG = from_text(os.environ["CONFIG"])
 CHAIN, PLACE, VALUES = Record(chain_layout(CONFIG)), Record(Place), Record(Derived)
@@ -26,12 +34,10 @@ def values(chain: Chain) -> dict[str, int]:
     return {name: getattr(r, name) for name in r.__slots__} | {
         "words": CONFIG.words_of(r.rows), "operand_words": r.columns * CONFIG.vector_words,
         "row_tiles": CONFIG.vectors_of(r.rows),
-        "span_source": (r.iterations_x - 1) * r.stride_x + (r.iterations // r.iterations_x - 1) * r.stride_y}
-
-
-def end(chain: Chain, instruction) -> int:
-    """Address after the last word that an operand or a write touches."""
-    return instruction.a + chain.result_words + chain.offset(instruction, chain.registers.iterations - 1)
+        "span_source": (r.iterations_x - 1) * r.stride_x + (r.iterations // r.iterations_x - 1) * r.stride_y
+    } | ({} if not chain.windowed and not chain.pools else {
+        "last_pixel": chain.pixel_offset(r.window_x - 1, r.window_y - 1),
+        "span_group": (chain.row_tiles - 1) * r.window_group if chain.windowed else 0})
 
 
 async def build(dut, rng, chain: Chain):
@@ -43,7 +49,7 @@ async def build(dut, rng, chain: Chain):
             await RisingEdge(dut.clk)
         dut.place.value, dut.fields.value = PLACE.join({"position": position}), encode(instruction)
         used = instruction.op == Op.V_WR or SPECS[instruction.op].operand
-        dut.end.value = end(chain, instruction) if used else 0
+        dut.end.value = chain.result_span(instruction).stop if used else 0
         dut.begin.value, dut.add.value = int(number == 0), int(number > 0)
         await RisingEdge(dut.clk)
         dut.begin.value = dut.add.value = 0
@@ -60,10 +66,13 @@ async def matches_spec(dut):
     for name in ("begin", "add", "fields", "end", "place", "values"):
         getattr(dut, name).value = 0
     await start(dut)
-    for chain in random_chains(CONFIG, rng, 200):
+    modes = [bool(tile % 2) for tile in range(CONFIG.matrix_tiles)]
+    programs = [[*legal_chain(CONFIG, rng, modes), *assemble("end")] for _ in range(200)]
+    entries = [chain for program in programs for chain in Sequencer(CONFIG, program, modes).walk()]
+    for chain in rng.permutation([*random_chains(CONFIG, rng, 200), *entries]):
         await build(dut, rng, chain)
         want, got = CHAIN.of(CHAIN.join(fields(CONFIG, chain))), CHAIN.of(int(dut.o.value))
         assert meaning(got) == meaning(want), f"chain at {chain.address}"
         assert int(dut.source.value) == chain.source.a
-        if chain.random_source:
+        if chain.source.mem in ADDRESSED:
             assert int(dut.source_end.value) == want["source"]["hi"] <= depth(CONFIG, chain.source.mem)

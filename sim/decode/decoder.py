@@ -15,6 +15,7 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, reset, start
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.chains import fields, meaning
+from concord.sim.stimulus.entry_chains import any_chain, legal_chain
 from concord.sim.stimulus.faults import fault
 from concord.sim.stimulus.limits import limits
 from concord.sim.stimulus.program_generator import ProgramGenerator
@@ -27,6 +28,9 @@ from concord.spec.rules import Violation
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "total > self.config.mvmq_words", "new": "total >= self.config.mvmq_words"},
     {"file": "hw/decode/chain_builder.py", "old": "v.stride_out >= v.words", "new": "v.stride_out > v.words"},
+    {"old": "(f.a < builder.source_end)", "new": "(f.a <= builder.source_end)"},
+    {"old": "(window & ~v.fits)", "new": "(window & 0)"},
+    {"old": "((window | pool) & v.no_pixels)", "new": "(window & v.no_pixels)"},
     {"file": "hw/decode/instruction_check.py", "old": "place.position > s.position",
      "new": "place.position > s.position + 1"},
 )
@@ -111,13 +115,21 @@ class Bench:
 
 
 def programs(rng: np.random.Generator, count: int) -> Iterator[tuple[list[bool], list[int]]]:
-    """Pairs (modes of the tiles, program); programs are legal, have one fault, or are legal but for one flipped bit."""
+    """Pairs (modes of the tiles, program); programs are legal, have one fault, or are legal but for one flipped bit.
+
+    Half of them end with chains that use VectorRf or windows.
+    """
     for number in range(count):
         modes = memory_stimulus.modes(CONFIG, rng)
         generator = ProgramGenerator(CONFIG, rng, modes, budget=500)
         for _ in range(int(rng.integers(8))):
             generator.extend()
-        program = fault(generator) if number % 3 == 1 else generator.end()
+        if number % 4 < 2:
+            program = fault(generator) if number % 3 == 1 else generator.end()
+        else:
+            program, now = generator.program, generator.state().modes
+            program = program + [word for _ in range(3) for word in legal_chain(CONFIG, rng, now)]
+            program += [*any_chain(CONFIG, rng, now), *assemble("end")]
         if number % 3 == 2:
             program[rng.integers(len(program))] ^= 1 << int(rng.integers(WORD))
         yield modes, program
@@ -129,7 +141,7 @@ async def matches_spec(dut, stall):
     """Random programs one after another; each finds the tile modes that its predecessor left or the host loaded."""
     bench, found = Bench(dut, stall), set()
     await start(dut)
-    for number, (modes, program) in enumerate(programs(np.random.default_rng(cocotb.RANDOM_SEED), 60)):
+    for number, (modes, program) in enumerate(programs(np.random.default_rng(cocotb.RANDOM_SEED), 96)):
         if number % 2 == 0:
             await bench.load(modes)
         found.add(await bench.compare(program))

@@ -6,17 +6,20 @@ import cocotb
 import numpy as np
 from cocotb.triggers import Timer
 from concord.hw.decode.instruction_check import Place
+from concord.hw.decode.scalar_registers import Derived
 from concord.hw.lib.payloads import INDEX, chain
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.stimulus import memory_stimulus
+from concord.sim.stimulus.entry_chains import legal_chain
 from concord.sim.stimulus.program_generator import ProgramGenerator
+from concord.spec.assembler import assemble
 from concord.spec.check import check
-from concord.spec.isa import SPECS, WORD, Error, Op, decode
+from concord.spec.isa import SPECS, WORD, Error, Instruction, Op, decode, encode
 from concord.spec.memories import VRFS, Mem
 
 CONFIG = from_text(os.environ["CONFIG"])
-PLACE, CHAIN = Record(Place), Record(chain(CONFIG))
+PLACE, CHAIN, VALUES = Record(Place), Record(chain(CONFIG)), Record(Derived)
 
 
 def after(program: list[int]) -> tuple[dict, dict]:
@@ -27,7 +30,8 @@ def after(program: list[int]) -> tuple[dict, dict]:
         where["loops"] += (op == Op.LOOP) - (op == Op.END_LOOP)
         if op in (Op.V_RD, Op.M_RD):
             where |= {"open": 1, "length": 1, "position": 0, "closed": 0, "written": 0, "writes": 0}
-            so_far = {"matrix": op == Op.M_RD, "memory": INDEX[mem], "writes": {}}
+            so_far = {"matrix": op == Op.M_RD, "memory": INDEX[mem], "writes": {},
+                      "mode": {"integer": instruction.integer, "unsigned": instruction.unsigned}}
         elif op == Op.END_CHAIN:
             where, so_far = {"loops": where["loops"]}, {}
         elif where.get("open"):
@@ -40,6 +44,7 @@ def after(program: list[int]) -> tuple[dict, dict]:
             if op == Op.V_WR:
                 where["writes"] += 1
                 so_far |= {"net": 1} if mem == Mem.NET_Q else {}
+                so_far |= {"entries": {"valid": 1}} if mem == Mem.VECTOR_RF else {}
                 if mem in VRFS:
                     so_far["writes"] |= {INDEX[mem]: {"valid": 1}}
     return where, so_far
@@ -62,13 +67,15 @@ def candidate(rng: np.random.Generator, program: list[int]) -> int:
 async def matches_spec(dut):
     """Random instructions at every place of random programs."""
     rng, found = np.random.default_rng(cocotb.RANDOM_SEED), set()
-    dut.outside.value = dut.words.value = dut.iterations.value = dut.tiles.value = dut.span.value = 0
-    for _ in range(40):
+    dut.outside.value = dut.values.value = 0
+    for number in range(60):
         modes = memory_stimulus.modes(CONFIG, rng)
         generator = ProgramGenerator(CONFIG, rng, modes, budget=300)
         for _ in range(4):
             generator.extend()
         program = generator.end()
+        if number % 3 == 0:
+            program = [word for _ in range(4) for word in legal_chain(CONFIG, rng, modes)] + assemble("end")
         for address in rng.integers(0, len(program), 80):
             before, word = program[:address], candidate(rng, program)
             where, so_far = after(before)
@@ -79,7 +86,7 @@ async def matches_spec(dut):
             want = violation.error if violation and violation.address == address else Error.NONE
             found.add(want)
             assert Error(int(dut.error.value)) == want, f"{address}: {decode(word)}"
-    assert found >= {Error.NONE, Error.ILLEGAL, Error.RANGE, Error.LOOP}, found
+    assert found >= {Error.NONE, Error.ILLEGAL, Error.RANGE, Error.FORMAT, Error.LOOP}, found
 
 
 @cocotb.test()
@@ -98,17 +105,18 @@ async def ranges(dut):
     """The last address that an instruction touches, and whether it lies in its memory."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     dut.outside.value = dut.place.value = dut.chain.value = 0
-    sizes = {Op.VV_ADD0: CONFIG.addsub_vrf, Op.VV_MUL1: CONFIG.multiply_vrf}
+    sizes = {Op.VV_ADD0: CONFIG.addsub_vrf, Op.VV_MUL1: CONFIG.multiply_vrf, Op.V_WR: CONFIG.vector_rf}
+    counts = {Op.MV_MUL: "tiles", Op.M_WR: "iterations", Op.V_WR: "row_tiles"}
     for _ in range(2000):
-        op = (Op.VV_ADD0, Op.VV_MUL1, Op.MV_MUL, Op.M_WR)[rng.integers(4)]
+        op = (*sizes, Op.MV_MUL, Op.M_WR)[rng.integers(5)]
         size = sizes.get(op, CONFIG.matrix_tiles)
-        words, iterations, tiles, span = (int(n) for n in rng.integers(1, size + 2, 4))
+        values = {name: int(rng.integers(1, size + 2)) for name in (
+            "words", "iterations", "tiles", "row_tiles", "span_out", "span_vec")}
         inc = int(rng.integers(2)) if op in sizes else 0
         first = int(rng.integers(size))
-        count = {Op.MV_MUL: tiles, Op.M_WR: iterations}.get(op, words)
-        dut.word.value = int(op) | inc << 8 | first << 32
-        dut.words.value, dut.iterations.value, dut.tiles.value, dut.span.value = words, iterations, tiles, span
+        dut.word.value = encode(Instruction(op=op, mem=Mem.VECTOR_RF if op == Op.V_WR else 0, inc=inc, a=first))
+        dut.values.value = VALUES.join(values)
         await Timer(1, "ns")
-        end = first + count + span * inc
+        end = first + values[counts.get(op, "words")] + values["span_vec" if op == Op.V_WR else "span_out"] * inc
         assert int(dut.end.value) == end
         assert int(dut.beyond.value) == (end > size), op.name

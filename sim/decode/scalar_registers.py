@@ -5,7 +5,7 @@ import random
 
 import cocotb
 from cocotb.triggers import RisingEdge
-from concord.hw.decode.scalar_registers import Derived
+from concord.hw.decode.scalar_registers import MOST, Derived
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
@@ -16,25 +16,44 @@ from concord.spec.memories import Mem
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "shifted >= divisor", "new": "shifted > divisor"},
+    {"old": "capped.eq(product | product", "new": "capped.eq(product & product"},
+    {"old": "area[REGISTER_BITS:].any()", "new": "0"},
 )
 
 CONFIG = from_text(os.environ["CONFIG"])
+LATENCY = int(os.environ["LATENCY"])
 VALUES = Record(Derived)
 CHAIN = (Instruction(op=Op.V_RD, mem=Mem.INITIAL_VRF, inc=1), Instruction(op=Op.MV_MUL),
-         Instruction(op=Op.V_WR, mem=Mem.INITIAL_VRF, inc=1))
+         Instruction(op=Op.V_WR, mem=Mem.VECTOR_RF, inc=1), Instruction(op=Op.V_WR, mem=Mem.INITIAL_VRF, inc=1))
+WINDOWS = [name for name in Registers.__slots__ if name.startswith("window_") or name in ("stride_vec", "skip_vec")]
 
 
 def derived(r: Registers) -> dict[str, int]:
     """The values that the unit must derive from the registers; a field that has no meaning is left out."""
     plain = {name: getattr(r, name) for name in Registers.__slots__}
+    plain |= {"no_vectors": r.window_vectors == 0, "no_pixels": 0 in (r.window_x, r.window_y)}
     if 0 in (r.rows, r.columns, r.iterations, r.iterations_x):
         return plain | {"zero": 1}
-    chain = Chain.resolve(CONFIG, 0, CHAIN, r)
+    chain, last = Chain.resolve(CONFIG, 0, CHAIN, r), r.iterations - 1
     plain |= {"words": chain.result_words, "row_tiles": chain.row_tiles, "operand_words": chain.source_words,
-              "tiles": len(chain.tiles), "total_words": chain.result_words * r.iterations,
-              "span_out": chain.offset(chain.target, r.iterations - 1), "zero": 0,
+              "tiles": min(len(chain.tiles), MOST), "total_words": min(chain.result_words * r.iterations, MOST),
+              "span_out": min(chain.offset(chain.target, last), MOST), "zero": 0,
               "divides": int(r.iterations % r.iterations_x == 0)}
-    return plain | ({"span_source": chain.source_offset(r.iterations - 1)} if plain["divides"] else {})
+    if plain["divides"]:
+        rows = r.iterations // r.iterations_x - 1
+        plain["span_source"] = capped((r.iterations_x - 1) * r.stride_x, rows * r.stride_y)
+        if CONFIG.vector_rf:
+            plain["span_vec"] = capped(last * r.stride_vec, rows * r.skip_vec)
+    if CONFIG.vector_rf and not plain["no_pixels"]:
+        pixels = ((r.window_x - 1) * r.window_step, (r.window_y - 1) * r.window_pitch)
+        plain |= {"last_pixel": capped(*pixels), "span_group": capped((chain.row_tiles - 1) * r.window_group)}
+        plain["fits"] = int(r.window_vectors * r.window_x * r.window_y == r.columns)
+    return plain
+
+
+def capped(*products: int) -> int:
+    """The sum of products, each of which counts as MOST at most."""
+    return sum(min(product, MOST) for product in products)
 
 
 class Bench:
@@ -50,11 +69,12 @@ class Bench:
 
     async def write(self):
         """Write a random register, with a small value, as small values often divide each other, or a large one."""
-        reg = self.random.choice(list(Reg))
+        reg = self.random.choice([reg for reg in Reg if CONFIG.vector_rf or reg.name.lower() not in WINDOWS])
         if reg == Reg.OUT_SCALE:
             value = self.random.randint(-32, 31) & 0xFFFF
         else:
-            value = self.random.choice((self.random.randint(0, 12), self.random.getrandbits(16), 1, 0xFFFF))
+            few = self.random.randint(0, 12)
+            value = self.random.choice((few, few, self.random.getrandbits(16), 1, self.registers.columns, 0xFFFF))
         self.registers = self.registers.written(reg, value)
         self.dut.write.value, self.dut.reg.value, self.dut.value.value = 1, reg, value
         await self.cycle()
@@ -89,4 +109,4 @@ async def follow_every_write(dut):
             bench.registers = Registers.reset(CONFIG)
             dut.clear.value = 1
             await bench.cycle()
-        assert await bench.settle() <= (8 if bench.registers.iterations_x < 2 else 24)
+        assert await bench.settle() <= LATENCY + (0 if bench.registers.iterations_x < 2 else 16)

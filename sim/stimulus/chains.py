@@ -11,7 +11,7 @@ from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
 from concord.spec.isa import SPECS, STAGES, Op
-from concord.spec.memories import VRFS, Mem
+from concord.spec.memories import ADDRESSED, VRFS, Mem
 from concord.spec.mfu import TAP_BEFORE, TAPS
 from concord.spec.operations import Stage
 
@@ -99,30 +99,38 @@ def fields(config: Config, chain: Chain) -> dict:
         "iterations": r.iterations, "iterations_x": r.iterations_x, "stride_x": r.stride_x & address,
         "stride_y": r.stride_y & address, "stride_out": r.stride_out & address, "memory": INDEX[source.mem],
         "control": {0: {}, 1: {}}, "operands": {}, "writes": {}}
-    if chain.random_source:
-        # The iteration with the highest addresses is the last one along x and y.
-        reach = (r.iterations_x - 1) * r.stride_x + (r.iterations // r.iterations_x - 1) * r.stride_y
-        record["source"] = _access(source, chain.source_words, reach)
+    if source.mem in ADDRESSED:
+        span = chain.source_span()
+        record["source"] = {"valid": 1, "lo": span.start, "hi": span.stop, "inc": source.inc}
+        record |= _windows(chain, address)
     if product:
         record["product"] = {
             "tile": product.a, "columns": r.columns, "row_tiles": chain.row_tiles, "words": words, "rows": r.rows,
             "iterations": r.iterations, "integer": product.integer, "unsigned": product.unsigned,
-            "out_scale": r.out_scale, "bias": product.bias, "bias_address": product.b}
+            "from_entries": source.mem == Mem.VECTOR_RF, "out_scale": r.out_scale, "bias": product.bias,
+            "bias_address": product.b}
     if chain.loads:
         record["product"] = {"tile": chain.target.a, "integer": chain.target.integer}
     _operations(chain, record)
     record["pointwise"] = any(any(unit.values()) for unit in record["control"].values())
-    _writes(chain, record)
+    _writes(chain, record, address)
     return record
 
 
-def _access(instruction, words, reach):
-    return {"valid": 1, "lo": instruction.a, "hi": instruction.a + reach * instruction.inc + words,
-            "inc": instruction.inc}
+def _windows(chain, mask):
+    """How a chain reads entries or windows; `mask` has the bits of an address on the wires."""
+    r, source, windows = chain.registers, chain.source, chain.windowed or chain.pools
+    window = {
+        "vectors": r.window_vectors if chain.windowed else r.columns, "x": r.window_x if windows else 1,
+        "y": r.window_y if windows else 1, "step": r.window_step & mask, "pitch": r.window_pitch & mask,
+        "group": r.window_group & mask if chain.windowed else 0}
+    return {"gather": chain.gathers, "window": window,
+            "mode": {"integer": source.integer, "unsigned": source.unsigned}}
 
 
-def _reach(chain, instruction):
-    return chain.offset(instruction, chain.registers.iterations - 1)
+def _access(chain, instruction):
+    span = chain.result_span(instruction)
+    return {"valid": 1, "lo": span.start, "hi": span.stop, "inc": instruction.inc}
 
 
 def _operations(chain, record):
@@ -131,12 +139,15 @@ def _operations(chain, record):
         if spec.operation:
             record["control"][spec.mfu][spec.stage.name.lower()] = spec.operation.code
         if spec.operand is not None:
-            record["operands"][OPERANDS.index(INDEX[spec.operand])] = _access(
-                instruction, chain.result_words, _reach(chain, instruction))
+            record["operands"][OPERANDS.index(INDEX[spec.operand])] = _access(chain, instruction)
 
 
-def _writes(chain, record):
-    """The writes, each with the stages that its word has passed; writes before the end of the chain are taps."""
+def _writes(chain, record, mask):
+    """The writes, each with the stages that its word has passed; writes before the end of the chain are taps.
+
+    Args:
+        mask: The bits of an address on the wires.
+    """
     places, passed = [], 0
     for instruction in chain.instructions:
         spec = SPECS[instruction.op]
@@ -152,23 +163,28 @@ def _writes(chain, record):
         select = {"tapped": place != passed, "tap": taps.index(place) if place != passed else 0}
         if mem in VRFS:
             rising = instruction.inc and chain.registers.stride_out >= chain.result_words
-            record["writes"][INDEX[mem]] = _access(instruction, chain.result_words, _reach(chain, instruction)) | {
-                "rising": rising, "select": select}
+            record["writes"][INDEX[mem]] = _access(chain, instruction) | {"rising": rising, "select": select}
+        if mem == Mem.VECTOR_RF:
+            record["entries"] = _access(chain, instruction) | {
+                "rising": instruction.inc and chain.registers.stride_vec >= chain.entries, "select": select,
+                "stride": chain.registers.stride_vec & mask, "skip": chain.registers.skip_vec & mask,
+                "mode": {"integer": instruction.integer, "unsigned": instruction.unsigned}}
         if mem == Mem.NET_Q:
             record |= {"net": 1, "net_select": select}
 
 
 def meaning(record: dict) -> dict:
     """A record of `hw.lib.payloads.chain` without the fields that have no meaning in it."""
-    selects = [w["select"] for w in record["writes"].values() if w["valid"]] + [record["net_select"]] * record["net"]
+    writes = [w for w in (*record["writes"].values(), record["entries"]) if w["valid"]]
+    selects = [w["select"] for w in writes] + [record["net_select"]] * record["net"]
     used = {select["tap"] for select in selects if select["tapped"]}
     product = record["product"] if record["mv_mul"] else {
         name: record["product"][name] for name in ("tile", "integer") if record["matrix"]}
     return record | {
         "product": product, "source": _valid(record["source"]),
         "operands": {k: _valid(operand) for k, operand in record["operands"].items()},
-        "writes": {k: _valid(w) | {"select": _select(w["select"]) if w["valid"] else {}}
-                   for k, w in record["writes"].items()},
+        "writes": {k: _write(w) for k, w in record["writes"].items()}, "entries": _write(record["entries"]),
+        "window": _window(record), "mode": record["mode"] if record["gather"] else {},
         "net_select": _select(record["net_select"]) if record["net"] else {},
         "control": {k: unit | {"tap": {t: code for t, code in unit["tap"].items() if t in used}}
                     for k, unit in record["control"].items()}}
@@ -176,6 +192,19 @@ def meaning(record: dict) -> dict:
 
 def _valid(access):
     return access if access["valid"] else {"valid": 0}
+
+
+def _write(write):
+    return write | {"select": _select(write["select"])} if write["valid"] else {"valid": 0}
+
+
+def _window(record):
+    """The window, as far as the chain reads more than one entry or pixel with it."""
+    w, product = record["window"], record["mv_mul"] and record["product"]["from_entries"]
+    if not product and not record["gather"]:
+        return {}
+    return {"x": w["x"], "y": w["y"], "step": w["step"] if w["x"] > 1 else 0, "pitch": w["pitch"] if w["y"] > 1 else 0
+            } | ({"vectors": w["vectors"], "group": w["group"]} if product else {})
 
 
 def _select(select):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import torch
+from concord.train.qat import functions
 from torch import fx, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
@@ -53,11 +54,11 @@ MODULES = {
     nn.Conv2d: Kind.LAYER, nn.Linear: Kind.LAYER, nn.ReLU: Kind.RELU, nn.MaxPool2d: Kind.MAX,
     nn.AvgPool2d: Kind.AVERAGE, nn.AdaptiveAvgPool2d: Kind.AVERAGE}
 #: Modules whose result is their input in evaluation.
-PASSING = (nn.Identity, nn.Dropout, nn.Dropout2d, nn.Flatten)
+PASSING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.Flatten)
 FUNCTIONS = {
     functional.relu: Kind.RELU, torch.relu: Kind.RELU, "relu": Kind.RELU, operator.add: Kind.ADD,
-    operator.iadd: Kind.ADD, torch.add: Kind.ADD, "add": Kind.ADD, torch.cat: Kind.CONCAT}
-FLATTENING = (torch.flatten, "flatten")
+    operator.iadd: Kind.ADD, torch.add: Kind.ADD, "add": Kind.ADD, torch.cat: Kind.CONCAT,
+    torch.concat: Kind.CONCAT, "relu_": Kind.RELU, torch.relu_: Kind.RELU, "add_": Kind.ADD}
 
 
 class Unsupported(ValueError):
@@ -93,8 +94,10 @@ def nodes(network: nn.Module) -> list[Node]:
 def _take(node: fx.Node, modules: dict, found: list[Node], passed: dict[str, str]) -> str | None:
     """Add one traced node to `found`, or its source to `passed`; return why it cannot be quantised, or None."""
     sources = tuple(passed[source.name] for source in node.all_input_nodes)
-    module = modules.get(node.target) if node.op == "call_module" else None
-    name = str(node.target).replace(".", "_") if module is not None else node.name
+    module = modules.get(node.target) if node.op == "call_module" else functions.module_of(node)
+    name = str(node.target).replace(".", "_") if node.op == "call_module" else node.name
+    if any(other.name == name for other in found) and not isinstance(module, nn.Conv2d | nn.Linear):
+        name = node.name
     if node.op == "placeholder":
         if INPUT in passed.values():
             return f"input {node.name!r}: a second one; give the network one tensor"
@@ -102,7 +105,7 @@ def _take(node: fx.Node, modules: dict, found: list[Node], passed: dict[str, str
     elif node.op == "output":
         if len(sources) != 1 or (found and sources[0] != found[-1].name):
             return "output: give back the result of the last operation, and nothing else"
-    elif isinstance(module, PASSING) or node.target in FLATTENING:
+    elif isinstance(module, PASSING) or functions.passes(node) or functions.asks(node):
         passed[node.name] = sources[0]
     elif isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d):
         return _fold(node, module, sources[0], found, passed)
@@ -118,6 +121,8 @@ def _take(node: fx.Node, modules: dict, found: list[Node], passed: dict[str, str
 
 def _unknown(node: fx.Node, module: nn.Module | None) -> str:
     what = getattr(node.target, "__name__", node.target) if module is None else type(module).__name__
+    if str(what).lower() in ("softmax", "logsoftmax", "log_softmax"):
+        return f"leave {what} out: it does not change the order of the classes"
     return f"there is no quantised form of {what}: use " + ", ".join(sorted(kind.__name__ for kind in MODULES))
 
 

@@ -78,7 +78,7 @@ class QuantisedNetwork(nn.Module):
                 self.layers[node.name].answer_in(after)
 
     def forward(self, x: torch.Tensor, lowered: bool = False):
-        return self.trace(x, lowered)[self.nodes[-1].name]
+        return self.trace(x, lowered)[self.nodes[-1].name].flatten(1)
 
     def trace(self, x: torch.Tensor, lowered: bool = False, before: str = "") -> dict[str, torch.Tensor]:
         """The result of every node, by name.

@@ -46,10 +46,11 @@ class Sum(Operation):
     """The sum of two tensors."""
 
     def real(self, node, x):
-        return x[0] + x[1]
+        left, right = x if x[0].dim() == x[1].dim() else (part.flatten(1) for part in x)
+        return left + right
 
     def lowered(self, node, x):
-        return binary16(x[0] + x[1])
+        return binary16(self.real(node, x))
 
     def lower(self, node, shapes, activation):
         return Add(name=node.name, inputs=prod(shapes[node.sources[0]]), activation=activation)

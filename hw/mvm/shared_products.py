@@ -1,0 +1,136 @@
+"""Dot products of rows in hardware multipliers, of which one serves two rows where operands are short.
+
+The factor of a multiplier is high * 2**shift + low', in which low' = low + 2**(bits - 1) is a weight with its sign bit
+inverted: it is not negative, so that the weights of two rows stand side by side without an adder. The products with the
+operand of one lane are added up over the lanes before they are taken apart: T = high sum * 2**shift + low' sum, and
+low' sum = low sum + 2**(bits - 1) * sum of the operands.
+
+A pair of rows takes one multiplier for each lane: a low sum of at most `shift` bits is cut off. Three rows take two,
+T1 = b * 2**shift + a and T2 = c * 2**shift + b: the low bits of T2 are those of b, which tells how much of the upper
+part of T1 is b, and how much is the rest of a.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from amaranth import *
+from concord.hw.lib.pipeline import delay
+from concord.hw.lib.sums import adder_tree, extremes, shifted_sum, within
+from concord.spec.config import Config
+from concord.spec.formats import Format
+
+__all__ = ["PAIR", "SINGLE", "TRIPLE", "Group", "SharedProducts", "groups"]
+
+PORT = 18  #: Number of bits of a factor, sign included.
+
+
+class Group(NamedTuple):
+    """Rows that share multipliers.
+
+    Attributes:
+        rows:        Number of rows.
+        multipliers: Number of multipliers for each lane.
+        cycles:      Number of cycles that take the sums of the rows apart.
+    """
+
+    rows: int
+    multipliers: int
+    cycles: int
+
+
+PAIR, TRIPLE, SINGLE = Group(2, 1, 1), Group(3, 2, 3), Group(1, 1, 0)
+
+
+def groups(config: Config, cycles: int) -> Iterator[Group]:
+    """The groups of rows of one tile engine that `config.multipliers` suffice for; other rows use none.
+
+    Args:
+        config: The machine.
+        cycles: Largest number of cycles of a group.
+    """
+    rows, multipliers = config.native_dim, config.multipliers // (config.tile_engines * config.lanes)
+    shared = SharedProducts((config.weights, config.activations), config.lanes)
+    for group in PAIR, TRIPLE, SINGLE:
+        while (shared.fits(group) and group.cycles <= cycles and group.rows <= rows
+               and group.multipliers <= multipliers):
+            rows, multipliers = rows - group.rows, multipliers - group.multipliers
+            yield group
+
+
+class SharedProducts:
+    """Arithmetic of the groups of one engine.
+
+    Args:
+        fmts: Formats of weights and operand.
+        lanes: Number of products of a sum.
+    """
+
+    def __init__(self, fmts: tuple[Format, Format], lanes: int):
+        self.weights, self.operand, self.lanes = *fmts, lanes
+        self.shift = PORT - self.weights.bits
+
+    def fits(self, group: Group) -> bool:
+        """Whether rows of such formats can be taken apart."""
+        half = 1 << self.shift - 1
+        if group is PAIR:  # low' sums fit the bits below the shift
+            largest = self.lanes * ((1 << self.weights.bits) - 1) * max(self.operand.highest, -self.operand.lowest)
+            return self.shift >= self.weights.bits and largest < half
+        if group is TRIPLE:  # so do the upper parts of sums, and their opposites
+            return self.shift >= self.weights.bits and all(abs(end >> self.shift) < half for end in self._ends())
+        return True
+
+    def dots(self, m: Module, group: Group, rows: list, operand: list, total) -> list:
+        """Dot products of the rows of a group, log2(lanes) + group.cycles cycles later.
+
+        Args:
+            rows: Weights, [row][lane].
+            operand: Mantissas of the vector, [lane].
+            total: The sum of the operand, log2(lanes) cycles later.
+        """
+        if group is SINGLE:
+            return [self._sum(m, rows[0], operand, extremes(self.weights))]
+        low, high = self.weights.lowest << self.shift, (self.weights.highest + 1 << self.shift) - 1
+        sums = [self._sum(m, [self._factor(*pair) for pair in zip(one, other, strict=True)], operand, (low, high))
+                for one, other in zip(rows, rows[1:], strict=False)]
+        return self._pair(m, *sums, total) if group is PAIR else self._triple(m, *sums, total)
+
+    def _factor(self, low, high):
+        """The weights of two rows as one factor."""
+        inverted = Cat(low[:-1], ~low[-1])
+        return Cat(inverted, Const(0, self.shift - len(inverted)), high).as_signed()
+
+    def _sum(self, m, factors, operand, ends):
+        """Sum over the lanes of factor times operand, log2(lanes) cycles later. A factor lies within `ends`."""
+        ends = [a * b for a in ends for b in extremes(self.operand)]
+        return adder_tree(m, [within(factor * x, *ends) for factor, x in zip(factors, operand, strict=True)])
+
+    def _pair(self, m, both, total):
+        """The two sums of a pair, one cycle later."""
+        low = shifted_sum(both[:self.shift].as_signed(), total, self.weights.bits - 1, minus=True)
+        return [self._dot(delay(m, low, 1)), self._dot(delay(m, self._rounded(both), 1))]
+
+    def _triple(self, m, first, second, total):
+        """The three sums of a triple, three cycles later."""
+        # Without what the inverted signs add: first = b * 2**shift + a, second = c * 2**shift + b.
+        places = self.weights.bits - 1
+        first, second = (delay(m, shifted_sum(both, total, places, minus=True)[:len(both)].as_signed(), 1)
+                         for both in (first, second))
+        # The upper part of `first` is b plus that of a. So the difference is c * 2**shift minus the upper part of a.
+        upper = first >> self.shift
+        difference = delay(m, second - upper, 1)
+        upper, lower = delay(m, upper, 1), delay(m, first[:self.shift], 2)
+        rest = difference[:self.shift].as_signed()
+        return [self._dot(Cat(lower, delay(m, -rest, 1)).as_signed()), self._dot(delay(m, upper + rest, 1)),
+                self._dot(delay(m, self._rounded(difference), 1))]
+
+    def _rounded(self, value):
+        """value / 2**shift, rounded to nearest."""
+        return (value >> self.shift) + Cat(value[self.shift - 1], Const(0, 1)).as_signed()
+
+    def _dot(self, value):
+        """A dot product, reduced to its bits."""
+        return within(value, *self._ends())
+
+    def _ends(self):
+        """The least and the largest dot products."""
+        return [self.lanes * a * b for a in extremes(self.weights) for b in extremes(self.operand)]

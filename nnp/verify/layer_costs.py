@@ -1,0 +1,132 @@
+"""Clock cycles, work and waits of each layer of a program.
+
+Counters cannot be read while a program runs. A program that is cut behind a layer does the same until there, in the
+same cycles, so the share of a layer is the difference between two such programs. Layers overlap: the cycles in which a
+layer works beside the one before it are not in its share.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from concord.golden.host.firmware import Firmware
+from concord.nnp.verify.session import Session
+from concord.spec.config import Config
+from concord.spec.isa import Instruction, Op, decode, encode
+from concord.spec.registers import Counter
+
+END = encode(Instruction(op=Op.END))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """Consecutive instructions of a program.
+
+    Attributes:
+        layers: Names of the layers to which they belong, in order: several where they share a loop, none for
+            instructions between layers.
+        first:  Address of the first instruction.
+        stop:   Address after the last instruction.
+    """
+
+    layers: tuple[str, ...]
+    first: int
+    stop: int
+
+    @property
+    def title(self) -> str:
+        """Name of the part in tables."""
+        return ", ".join(self.layers) or "input or output"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerCost:
+    """The share of one part of a program in the counters of a run.
+
+    Attributes:
+        part:     The part.
+        counters: Increase of each counter.
+    """
+
+    part: Part
+    counters: dict[Counter, int]
+
+    @property
+    def cycles(self) -> int:
+        """Clock cycles; 0 on golden, which has no clock."""
+        return self.counters[Counter.CYCLES]
+
+    def products(self, config: Config) -> int:
+        """Number of products that the tile engines computed, those with zeros among them."""
+        return self.counters[Counter.BEATS] * config.native_dim * config.lanes
+
+    def busy(self, config: Config) -> float:
+        """Share of the tile engines' cycles in which they multiply; 0 where there are no cycles."""
+        return self.counters[Counter.BEATS] / (self.cycles * config.tile_engines) if self.cycles else 0.0
+
+
+def parts(firmware: Firmware, words: Sequence[int]) -> list[Part]:
+    """The parts of a program, without its `end`.
+
+    Args:
+        firmware: Firmware of the program.
+        words:    Instruction words of the program, see `Firmware.program`.
+    """
+    depths = _depths(words)
+    names = [firmware.layer_at(address) for address in range(len(words) - 1)]
+    found, first = [], 0
+    for stop in range(1, len(words)):
+        if depths[stop] == 0 and (stop == len(names) or names[stop] != names[stop - 1]):
+            layers = tuple(dict.fromkeys(filter(None, names[first:stop])))
+            found.append(Part(layers=layers, first=first, stop=stop))
+            first = stop
+    return found
+
+
+def _depths(words: Sequence[int]) -> list[int]:
+    """For each address, the number of loops that contain it."""
+    steps = {Op.LOOP: 1, Op.END_LOOP: -1}
+    changes = [steps.get(decode(word).op, 0) for word in words]
+    return [0, *np.cumsum(changes).tolist()]
+
+
+def layer_costs(session: Session, sample: np.ndarray) -> list[LayerCost]:
+    """The cost of each part of the program for one sample; the sum over all parts is the cost of the program.
+
+    The first part has the cycles in which the input arrives. An output message may still be under way when a program
+    ends.
+
+    Args:
+        session: Session on the machine.
+        sample:  Input patterns, as in `Session.infer`.
+    """
+    firmware = session.firmware
+    words = firmware.program(len(sample) if firmware.recurrent else 1)
+    before, found = dict.fromkeys(Counter, 0), []
+    for part in parts(firmware, words):
+        counters = session.count([*words[:part.stop], END], sample)
+        found.append(LayerCost(
+            part=part, counters={counter: count - before[counter] for counter, count in counters.items()}))
+        before = counters
+    return found
+
+
+def alone(session: Session, layer: str) -> LayerCost:
+    """The cost of a layer whose input lies in its memories already, with no other layer beside it.
+
+    The whole program must have run before. The layer must neither read nor write NetQ.
+
+    Args:
+        session: Session on the machine.
+        layer:   Name of the layer.
+
+    Raises:
+        ValueError: the layer shares a loop with others, or has no instructions of its own.
+    """
+    words = session.firmware.program()
+    own = [part for part in parts(session.firmware, words) if part.layers == (layer,)]
+    if not own:
+        raise ValueError(f"layer {layer!r} has no part of the program to itself; give it no loop with other layers")
+    kept = [word for word in words[:own[0].first] if decode(word).op == Op.S_WR]
+    program = [*kept, *(word for part in own for word in words[part.first:part.stop]), END]
+    return LayerCost(part=own[0], counters=session.count(program, None))

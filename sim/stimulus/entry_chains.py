@@ -1,0 +1,85 @@
+"""Random chains that read or write VectorRf, or read in windows."""
+
+import numpy as np
+from concord.spec.assembler import assemble
+from concord.spec.check import check
+from concord.spec.config import Config
+from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
+
+_SOURCES = ("entries", "words", "NetQ")
+
+
+def legal_chain(config: Config, rng: np.random.Generator, modes: list[bool]) -> list[int]:
+    """The first legal one of many random chains."""
+    while True:
+        program = any_chain(config, rng, modes)
+        if check([*program, *assemble("end")], config, modes) is None:
+            return program
+
+
+def any_chain(config: Config, rng: np.random.Generator, modes: list[bool]) -> list[int]:
+    """A random chain behind the `s_wr` of all its registers; many are legal, and many just miss it.
+
+    Args:
+        modes: For each tile, whether it is in integer mode.
+    """
+    shape = _shape(config, rng)
+    source = _SOURCES[rng.choice(3, p=(0.6, 0.25, 0.15))]
+    lines = [f"s_wr {name}, {value}" for name, value in shape.items()]
+    lines += _source(config, rng, source) + _reader(config, rng, source, modes)
+    operations = ("vv_add0 0", "v_relu0", "vv_mul0_inc 1", "vv_max1 2", "v_sigm1")
+    lines += [operation for operation in operations if rng.random() < 0.2]
+    writes = [_write(config, rng, name) for name in rng.permutation(("VectorRf", "NetQ", "InitialVrf"))]
+    lines += writes[:rng.integers(1, 4)]
+    return assemble("\n".join([*lines, "end_chain"]))
+
+
+def _shape(config, rng):
+    """Values of all registers; IterationsX divides Iterations and the window has Columns entries, but for few."""
+    along_x, along_y = int(rng.integers(1, 4)), int(rng.choice((1, 1, 2, 3)))
+    vectors, x, y = (int(rng.integers(1, most + 1)) for most in (2, 3, 2))
+    rows = int(rng.integers(1, 2 * config.native_dim + 2))
+    entries = config.vectors_of(rows)
+    steps = (0, 1, vectors, vectors + 1, x * vectors, 2 * entries)
+    shape = {"Rows": rows, "Columns": vectors * x * y, "Iterations": along_x * along_y, "IterationsX": along_x,
+             "WindowVectors": vectors, "WindowX": x, "WindowY": y}
+    shape |= {name: int(rng.choice(steps)) for name in (
+        "WindowStep", "WindowPitch", "WindowGroup", "StrideX", "StrideY", "StrideVec", "SkipVec", "StrideOut")}
+    if rng.random() < 0.15:
+        shape[str(rng.choice(list(shape)))] = int(rng.choice((0, 1, 3, rng.integers(1 << 16), 65535)))
+    return shape
+
+
+def _source(config, rng, source):
+    inc = "_inc" if rng.random() < 0.7 else ""
+    if source == "NetQ":
+        return ["v_rd NetQ"]
+    mem = Mem.VECTOR_RF if source == "entries" else VRFS[rng.integers(len(VRFS))]
+    mode = str(rng.choice(("", "", ", integer", ", integer, unsigned"))) if source == "entries" else ""
+    return [f"v_rd{inc} {MEMORY_NAMES[mem]}, {_address(config, rng, mem)}{mode}"]
+
+
+def _reader(config, rng, source, modes):
+    """The instruction behind the source, which reads entries or windows; none if the source is read as it is."""
+    tile = int(rng.integers(config.matrix_tiles // 2))
+    product = f"mv_mul {tile}{', integer' if modes[tile] else ''}"
+    choices = {"entries": [product, f"{product}, window", f"{product}, window", "v_pool_max", ""],
+               "words": [product, "v_pool_max", "v_pool_max", "v_pool_max", ""], "NetQ": [product, "", ""]}[source]
+    chosen = str(rng.choice(choices))
+    return [chosen] if chosen else []
+
+
+def _write(config, rng, name):
+    if name == "NetQ":
+        return "v_wr NetQ"
+    mem = Mem.VECTOR_RF if name == "VectorRf" else VRFS[rng.integers(len(VRFS))]
+    mode = str(rng.choice(("", ", integer", ", integer, unsigned"))) if mem == Mem.VECTOR_RF else ""
+    return f"v_wr{'_inc' if rng.random() < 0.7 else ''} {MEMORY_NAMES[mem]}, {_address(config, rng, mem)}{mode}"
+
+
+def _address(config, rng, mem):
+    """An address, often the first ones; of words, often a multiple of a native vector."""
+    size = depth(config, mem)
+    address = int(rng.integers(size) if rng.random() < 0.5 else rng.integers(min(size, 8)))
+    step = config.vector_words if mem != Mem.VECTOR_RF and rng.random() < 0.5 else 1
+    return address // step * step

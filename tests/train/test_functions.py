@@ -1,0 +1,127 @@
+"""Networks whose forward calls functions instead of modules are quantised as those of modules."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+
+from concord.train.lib.export import patterns
+from concord.train.lib.methods import Recipe
+from concord.train.qat.graph import Kind, Unsupported, nodes
+from concord.train.qat.network import QuantisedNetwork
+from torch import nn
+from torch.nn import functional
+
+RECIPE = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True))
+
+
+class Functional(nn.Module):
+    """A network of functions and methods; one relu serves several layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.relu = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU()
+        self.wide, self.dense = nn.Linear(16, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = functional.max_pool2d(self.relu(self.first(x)), 2)
+        x = functional.dropout(x, 0.5, self.training)
+        x = self.relu(self.second(x) + x)
+        y = self.wide(functional.avg_pool2d(x, 2).view(x.size(0), -1))
+        return self.dense(self.relu(x.mean((2, 3)) + y).reshape(y.shape[0], -1))
+
+
+class Modules(nn.Module):
+    """The same network of modules."""
+
+    def __init__(self, other: Functional):
+        super().__init__()
+        self.first, self.second, self.wide, self.dense = other.first, other.second, other.wide, other.dense
+        self.relus = nn.ModuleList(nn.ReLU() for _ in range(3))
+        self.pool, self.halves, self.mean, self.flat = (
+            nn.MaxPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    def forward(self, x):
+        x = self.pool(self.relus[0](self.first(x)))
+        x = self.relus[1](self.second(x) + x)
+        y = self.wide(self.flat(self.halves(x)))
+        return self.dense(self.relus[2](self.flat(self.mean(x)) + y))
+
+
+@pytest.fixture(scope="module")
+def images():
+    torch.set_num_threads(1)
+    return torch.rand(20, 1, 10, 10, generator=torch.Generator().manual_seed(0)).half().float()
+
+
+@pytest.fixture(scope="module")
+def net():
+    torch.manual_seed(1)
+    return Functional().eval()
+
+
+def test_functions_are_quantised_as_modules(net, images):
+    by_function, by_module = (QuantisedNetwork(each, images, RECIPE) for each in (net, Modules(net).eval()))
+    kinds = [node.kind for node in by_function.nodes]
+    assert kinds == [node.kind for node in by_module.nodes]
+    assert kinds.count(Kind.MAX) == 1
+    assert kinds.count(Kind.AVERAGE) == 2
+    with torch.no_grad():
+        assert torch.equal(by_function(images, True), by_module(images, True))
+        assert torch.allclose(by_function(images), net(images), atol=0.05)
+
+
+def test_a_functional_network_equals_golden(net, images):
+    quantised = QuantisedNetwork(net, images, RECIPE)
+    layers, sources = quantised.lower()
+    made, before = {"": patterns(images.flatten(1))}, ""
+    for layer in layers:
+        made[layer.name] = layer.run([made[name] for name in sources.get(layer.name, (before,))], None).outputs
+        before = layer.name
+    with torch.no_grad():
+        assert np.array_equal(made[before], patterns(quantised(images, True)))
+
+
+def test_a_network_may_end_with_a_convolution(images):
+    torch.manual_seed(2)
+    net = nn.Sequential(nn.Conv2d(1, 3, 10), nn.Flatten())
+    quantised = QuantisedNetwork(net, images, RECIPE)
+    with torch.no_grad():
+        assert quantised(images).shape == net(images).shape == (20, 3)
+
+
+class Wrong(nn.Module):
+    """A network with one operation that cannot be quantised."""
+
+    def __init__(self, operation):
+        super().__init__()
+        self.conv, self.operation = nn.Conv2d(1, 4, 3), operation
+
+    def forward(self, x):
+        return self.operation(self.conv(x))
+
+
+@pytest.mark.parametrize(("operation", "sentence"), [
+    (lambda x: x.view(x.size(0), 2, -1), "there is no quantised form of view"),
+    (lambda x: x[:, :2].reshape(x.shape[0], -1), "there is no quantised form of getitem"),
+    (lambda x: x + x.size(0), "there is no quantised form of size"),
+    (lambda x: x.mean(1), "there is no quantised form of mean"),
+    (lambda x: torch.softmax(x.flatten(1), 1), "leave softmax out: it does not change the order of the classes"),
+    (nn.Softmax(1), "leave Softmax out"),
+])
+def test_other_functions_are_refused(operation, sentence):
+    with pytest.raises(Unsupported, match=sentence):
+        nodes(Wrong(operation))
+
+
+def test_a_layer_used_twice_is_refused():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(1, 1, 3)
+
+        def forward(self, x):
+            return self.conv(self.conv(x))
+
+    with pytest.raises(Unsupported, match="a module used twice would need two quantisers"):
+        nodes(Twice())
