@@ -75,11 +75,6 @@ class Firmware:
         tiles:             Content of MatrixRf.
         biases:            int32[words, M], the content of BiasRf.
         input_words:       Words of one input vector, padded with zeros; None for whole native vectors.
-        input_order:       int32[words * M], the element of an input that the sender puts in each lane of its words, or
-            -1 for `input_fill`; None where elements follow each other. An element may be sent several times.
-        input_fill:        Binary16 pattern in lanes without an element.
-        output_order:      int32[outputs], the lane of the OUTPUT messages that holds each element of the result; None
-            where elements follow each other.
         directions:        Directions of the vectors that the host sends for each time step, in order.
 
     Raises:
@@ -101,13 +96,9 @@ class Firmware:
     biases: np.ndarray
     input_words: int | None = None
     directions: tuple[Direction, ...] = (Direction.AHEAD,)
-    input_order: np.ndarray | None = None
-    input_fill: int = 0
-    output_order: np.ndarray | None = None
 
     def __post_init__(self):
         _check_shapes(self)
-        _check_orders(self)
         _check_program(self)
 
     @property
@@ -176,9 +167,6 @@ class Firmware:
         if self.recurrent:
             ordered = {Direction.AHEAD: sample, Direction.BACKWARD: sample[::-1]}
             sample = np.stack([ordered[direction] for direction in self.directions], axis=1).reshape(-1, self.inputs)
-        if self.input_order is not None:
-            ordered = np.append(sample, np.uint16(self.input_fill))[self.input_order]
-            return messages.input_message(self.config, ordered.reshape(-1, self.config.mfu_lanes))
         words = self.input_words or self.config.vectors_of(self.inputs) * self.config.vector_words
         padded = np.zeros((sample.size // self.inputs, words * self.config.mfu_lanes), np.uint16)
         padded[:, : self.inputs] = sample
@@ -193,14 +181,13 @@ class Firmware:
         payloads = [unpack(self.config, data, to_machine=False) for data in received]
         words = b"".join(message.payload for message in payloads if message.kind == MessageKind.OUTPUT)
         values = np.frombuffer(words, "<u2").astype(np.uint16)
-        order = np.arange(self.outputs) if self.output_order is None else self.output_order
-        wanted = self.config.words_of(int(order.max()) + 1) * self.config.mfu_lanes
+        wanted = self.config.words_of(self.outputs) * self.config.mfu_lanes
         if len(values) != wanted:
             raise ValueError(
                 f"{self.name} gives {wanted // self.config.mfu_lanes} words for one input, "
                 f"{len(values) // self.config.mfu_lanes} came"
             )
-        return values[order]
+        return values[: self.outputs]
 
 
 def _machine_name(config: Config) -> str:
@@ -255,22 +242,6 @@ def _check_shapes(firmware: Firmware):
     ):
         if array.size and not low <= array.min() <= array.max() <= high:
             raise ValueError(f"{what} lie in {array.min()}..{array.max()}, the machine takes {low}..{high}")
-
-
-def _check_orders(firmware: Firmware):
-    """Refuse an order of inputs or outputs that names elements or lanes that do not exist."""
-    for name, size, low, high in (
-        ("input_order", None, -1, firmware.inputs - 1), ("output_order", firmware.outputs, 0, None)):
-        order = getattr(firmware, name)
-        if order is None:
-            continue
-        if order.dtype != np.int32 or order.ndim != 1 or size not in (None, len(order)) or (
-                size is None and len(order) % firmware.config.mfu_lanes):
-            raise ValueError(f"{name}: int32[{size or 'words * M'}] is needed, not {order.dtype}{list(order.shape)}")
-        if order.size and (order.min() < low or (high is not None and order.max() > high)):
-            raise ValueError(f"{name} names {order.min()}..{order.max()}; compile again")
-    if firmware.input_order is not None and firmware.recurrent:
-        raise ValueError("input_order is for networks of one vector, and this one is recurrent")
 
 
 def _check_program(firmware: Firmware):

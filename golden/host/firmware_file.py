@@ -23,9 +23,7 @@ def save_firmware(firmware: Firmware, path: Path):
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
     if firmware.input_words is not None:
         header["input_words"] = firmware.input_words
-    header |= {"directions": list(firmware.directions), "input_fill": firmware.input_fill}
-    arrays |= {name: order for name in ("input_order", "output_order")
-               if (order := getattr(firmware, name)) is not None}
+    header |= {"directions": list(firmware.directions)}
     tensor_file.write(KIND, path, header, arrays)
 
 
@@ -68,8 +66,5 @@ def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         instruction_words=arrays["words"],
         biases=arrays["biases"],
         input_words=header.get("input_words"),
-        input_fill=header.get("input_fill", 0),
-        input_order=arrays.get("input_order"),
-        output_order=arrays.get("output_order"),
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},
     )
