@@ -96,7 +96,9 @@ def _checked(bits):
 
 def _values(bits):
     """float64 values, NaN as 0."""
-    return np.nan_to_num(_checked(bits).view(np.float16).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    values = _checked(bits).view(np.float16).astype(np.float64)
+    np.copyto(values, 0.0, where=np.isnan(values))
+    return values
 
 
 def _finite(bits):
