@@ -78,29 +78,6 @@ def test_missing(tmp_path):
     assert "no such firmware file; `nnp compile` makes one" in refusal(tmp_path / "none")
 
 
-@pytest.fixture
-def dense() -> Firmware:
-    """Firmware of a network that takes 5 elements and gives 4."""
-    return compile_network(networks.mlp(np.random.default_rng(0), TINY, [5, 4], block=False), TINY).firmware
-
-
-def test_orders_of_elements(dense, tmp_path):
-    order = np.array([4, -1, 0, 0, 1, 2, -1, 3], np.int32)
-    changed = replace(dense, input_order=order, input_fill=0x3C00, output_order=np.array([3, 0, 1, 2], np.int32))
-    save_firmware(changed, tmp_path / "orders.safetensors")
-    assert equal(load_firmware(tmp_path / "orders.safetensors"), changed)
-    sent = unpack(TINY, changed.input_message(np.arange(5, dtype=np.uint16)), to_machine=True)
-    assert np.frombuffer(sent.payload, "<u2").tolist() == [4, 0x3C00, 0, 0, 1, 2, 0x3C00, 3]
-
-
-@pytest.mark.parametrize("change", [
-    {"input_order": np.array([0, 5], np.int32)}, {"input_order": np.array([0, 1, 2], np.int32)},
-    {"output_order": np.array([0, 1, 2, -1], np.int32)}, {"output_order": np.array([0, 1, 2], np.int32)}])
-def test_wrong_orders_of_elements(dense, change):
-    with pytest.raises(ValueError, match="_order"):
-        replace(dense, **change)
-
-
 @pytest.mark.parametrize("length", [0, 7, 100, 2000])
 def test_truncated(path, length):
     path.write_bytes(path.read_bytes()[:length])
