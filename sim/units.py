@@ -40,6 +40,7 @@ from concord.hw.mvm.accumulator import Accumulator
 from concord.hw.mvm.beat_sequencer import BeatSequencer
 from concord.hw.mvm.bias_rf import BiasRf
 from concord.hw.mvm.binary16_rounder import Binary16Rounder
+from concord.hw.mvm.column_walker import ColumnWalker
 from concord.hw.mvm.converter import Converter
 from concord.hw.mvm.matrix_loader import MatrixLoader
 from concord.hw.mvm.matrix_rf import MatrixRf
@@ -199,6 +200,7 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
     Unit(place="mvm/beat_sequencer", component=lambda config: BeatSequencer(config, config.mvmq_words),
          bench=lambda config: BeatSequencer(config, 2 * config.vector_words + 3), environment=_environment("space")),
     Unit(place="mvm/bias_rf", component=BiasRf),
+    Unit(place="mvm/column_walker", component=ColumnWalker, tested=("serial", "wide")),
     Unit(place="mvm/converter", component=Converter, tested=CONFIGURATIONS, environment=_environment("latency")),
     Unit(place="mvm/matrix_loader", component=MatrixLoader, tested=CONFIGURATIONS),
     Unit(place="mvm/matrix_rf", component=MatrixRf),
@@ -215,7 +217,7 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          environment=_environment("latency", "count", "width", "bits")),
     Unit(place="mvm/quantizer", tested=CONFIGURATIONS,
          component=lambda config: Quantizer(config.activations, config.mfu_lanes, config.native_dim),
-         environment=_environment("latency")),
+         environment=_environment("latency", "short")),
     Unit(place="mvm/result_sequencer", component=lambda config: ResultSequencer(config, config.net_in),
          bench=lambda config: ResultSequencer(config, 4)),
     Unit(place="mvm/row_tiles", component=RowTiles),
