@@ -11,7 +11,7 @@ from concord.spec.assembler import disassemble
 from concord.spec.check import Sequencer, check
 from concord.spec.config import Config
 from concord.spec.isa import Error
-from concord.spec.memories import VRFS, Mem, depth
+from concord.spec.memories import ADDRESSED, Mem, depth
 from concord.spec.rules import Violation
 
 BUDGET = 1200  #: Largest number of words that the chains of a random program move.
@@ -72,8 +72,8 @@ class Case:
 
     @property
     def reads(self) -> list[bytes]:
-        """READ messages for every word that the host can read."""
-        return [read_message(self.config, mem, depth(self.config, mem)) for mem in VRFS]
+        """READ messages for every word and entry that the host can read."""
+        return [read_message(self.config, mem, size) for mem in ADDRESSED if (size := depth(self.config, mem))]
 
     def having(self, program: list[int]) -> "Case":
         """This case with another program, which must not take more words of NetQ than the pool has."""
