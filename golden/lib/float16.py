@@ -11,6 +11,7 @@ INFINITY = 0x7C00
 SIGN = 0x8000
 
 _MAGNITUDE = 0x7FFF
+_EXACT = 1 << 53  # float64 holds every integer of a smaller magnitude
 _CUT = 12  # Low bits of an int64 that become a sticky bit; the other 63 - 12 bits are exact in a float64.
 
 
@@ -69,7 +70,11 @@ def from_integer(value, scale):
     Returns:
         uint16[...] bit patterns.
     """
-    value, scale = _narrow(np.asarray(value), np.asarray(scale, np.int64))
+    value, scale = np.asarray(value), np.asarray(scale, np.int64)
+    if value.dtype != object and value.size and -_EXACT < value.min() <= value.max() < _EXACT:
+        with np.errstate(all="ignore"):  # both steps before the rounding are exact
+            return np.ldexp(value.astype(np.float64), -scale).astype(np.float16).view(np.uint16)
+    value, scale = _narrow(value, scale)
     magnitude = np.abs(value).view(np.uint64)  # -2**63 stays itself, which uint64 reads as 2**63
     low = magnitude & np.uint64((1 << _CUT) - 1)
     # Small values are kept exactly. Large values keep a sticky bit for the bits below every rounding point.

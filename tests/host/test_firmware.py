@@ -6,8 +6,9 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware import Firmware
+from concord.golden.host.firmware import Entries, Firmware
 from concord.golden.host.firmware_file import KIND, load_firmware, save_firmware
+from concord.golden.host.messages import entries_of
 from concord.golden.mvm.packing import unpack_tiles
 from concord.spec.config import preset
 from concord.spec.memories import Mem
@@ -39,6 +40,10 @@ def equal(a, b) -> bool:
             same = all(
                 np.array_equal(getattr(left, k), getattr(right, k)) for k in ("mantissas", "exponents", "integer")
             )
+        elif field.name == "entries":
+            same = len(left) == len(right) and all(
+                a.address == b.address and np.array_equal(a.mantissas, b.mantissas)
+                and np.array_equal(a.exponents, b.exponents) for a, b in zip(left, right, strict=True))
         elif field.name == "vectors":
             same = left.keys() == right.keys() and all(np.array_equal(left[mem], right[mem]) for mem in left)
         else:
@@ -215,3 +220,33 @@ def test_layers_of_addresses(firmware):
     assert firmware.layer_at(firmware.loop + 1) == "lstm0"
     assert firmware.layer_at(len(firmware.instruction_words) - 2) == "dense"
     assert firmware.layer_at(len(firmware.instruction_words) - 1) == ""
+
+
+def entries(address=3, count=2) -> Entries:
+    mantissas = np.arange(-8, count * 8 - 8, dtype=np.int16).reshape(count, 8)
+    return Entries(address=address, mantissas=mantissas, exponents=np.arange(-15, count - 15, dtype=np.int8))
+
+
+def test_entries_go_to_their_address(firmware, path):
+    firmware = replace(firmware, entries=(entries(), entries(40, 8)))
+    save_firmware(firmware, path)
+    assert equal(load_firmware(path), firmware)
+    sent = [unpack(TINY, data, to_machine=True) for data in firmware.memory_messages()]
+    first, second = [message for message in sent if message.memory == Mem.VECTOR_RF]
+    assert (first.address, first.count, second.address, second.count) == (3, 2, 40, 8)
+    mantissas, stored = entries_of(TINY, first)
+    assert (mantissas == entries().mantissas).all()
+    assert stored.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), [
+    (entries(47), "VectorRf holds 48 items, the firmware brings 49"),
+    (entries(-1), "a range of VectorRf begins at 0"),
+    (entries(0, 0), "has at least one entry"),
+    (replace(entries(), mantissas=np.full((2, 8), 128, np.int16)), "mantissas of entries lie in 128..128"),
+    (replace(entries(), exponents=np.full(2, 17, np.int8)), r"exponents of entries lie in 17..17, .* takes -15..16"),
+    (replace(entries(), exponents=np.zeros(2)), r"entries 0, exponents: int8\[2\] is needed, not float64"),
+])
+def test_entries_that_do_not_fit(firmware, wrong, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        replace(firmware, entries=(wrong,))
