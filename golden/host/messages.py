@@ -85,6 +85,14 @@ def entries_of(config: Config, message: Message) -> tuple[np.ndarray, np.ndarray
     return unpack_entries(config, message.payload)
 
 
+def contents_of(config: Config, message: Message) -> np.ndarray:
+    """The words uint16[n, M] of an answer to READ; for VectorRf uint16[n, N + 1], mantissas and the stored exponent."""
+    if message.memory != Mem.VECTOR_RF:
+        return words_of(config, message)
+    mantissas, stored = entries_of(config, message)
+    return np.concatenate([mantissas, stored[:, None]], axis=1).astype(np.uint16)
+
+
 def words_of(config: Config, message: Message) -> np.ndarray:
     """The words uint16[n, M] of a message."""
     return np.frombuffer(message.payload, "<u2").astype(np.uint16).reshape(-1, config.mfu_lanes)

@@ -1,6 +1,7 @@
 """Executes a chain: all operations on the words of all its iterations, in program order."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from concord.golden.host.counters import Counters
@@ -19,6 +20,8 @@ from concord.spec.registers import READS, WRITES, Counter, Status
 #: A trace is called after every instruction of a chain with the chain, the address of the instruction, the position
 #: (iteration * words + word) of the first word, and the words uint16[n, M]. After a write, these are the written words.
 Trace = Callable[[Chain, int, int, np.ndarray], None]
+
+_ELEMENTS = 1 << 22  #: Elements of operands, of all row tiles together, that one call multiplies: a bound of memory.
 
 
 class Executor:
@@ -130,30 +133,33 @@ class Executor:
 
     def _multiply(self, chain, plan_, first, last):
         """Result words of iterations [first, last) of a product; yields while operands are missing."""
-        count, registers, product = last - first, chain.registers, chain.product
+        count, registers, product, matrix = last - first, chain.registers, chain.product, self.memory.matrix
         start_values = self.memory.biases[product.b:product.b + chain.result_words].reshape(-1)[:registers.rows]
-        matrix, mode = self.memory.matrix, {"integer": bool(product.integer), "out_scale": registers.out_scale}
         factors = (self.config, *matrix.weights(chain.tiles, chain.row_tiles))
-        start_values, mode["rows"] = start_values if product.bias else None, registers.rows
-        if chain.source.mem == Mem.VECTOR_RF:
-            mantissas, exponents = self._entries(plan_.addresses[0][first:last], chain.row_tiles)
-            function = multiply_entries if exponents.ndim == 2 else multiply_groups
-            result, events = function(*factors, mantissas, exponents, start_values, **mode)
-        else:
+        mode = {"start_values": start_values if product.bias else None, "rows": registers.rows,
+                "integer": bool(product.integer), "out_scale": registers.out_scale}
+        operand = None
+        if chain.source.mem != Mem.VECTOR_RF:
             operand = yield from self._operands(chain, plan_, first, last)
-            result, events = multiply(*factors, operand, start_values, unsigned=bool(product.unsigned), **mode)
+        words = np.zeros((count, chain.result_words * self.config.mfu_lanes), np.uint16)
+        step = max(1, _ELEMENTS // (len(chain.tiles) * self.config.native_dim))
+        for begin in range(0, count, step):
+            if operand is None:
+                function, operands = self._entries(chain, plan_.addresses[0][first:last][begin:begin + step])
+            else:
+                function, operands = partial(multiply, unsigned=bool(product.unsigned)), (operand[begin:begin + step],)
+            words[begin:begin + step, :registers.rows], events = function(*factors, *operands, **mode)
+            self.counters.add_overflows(events)
         self.counters.add(Counter.TILES, count * len(chain.tiles))
         self.counters.add(Counter.BEATS, count * matrix.marks[chain.tiles.start:chain.tiles.stop].sum())
-        self.counters.add_overflows(events)
-        words = np.zeros((count, chain.result_words * self.config.mfu_lanes), np.uint16)
-        words[:, :registers.rows] = result
         return words.reshape(-1, self.config.mfu_lanes)
 
-    def _entries(self, addresses, row_tiles):
-        """Mantissas and stored exponents of the columns of a product; all row tiles read them."""
-        shared = addresses.ndim == 2
-        self.counters.add(READS[Mem.VECTOR_RF], addresses.size * (row_tiles if shared else 1))
-        return self.memory.entries.mantissas[addresses], self.memory.entries.exponents[addresses]
+    def _entries(self, chain, addresses):
+        """The function that multiplies columns of VectorRf, and their mantissas and stored exponents."""
+        entries, shared = self.memory.entries, addresses.ndim == 2  # all row tiles read the same columns
+        self.counters.add(READS[Mem.VECTOR_RF], addresses.size * (chain.row_tiles if shared else 1))
+        function = multiply_entries if shared else multiply_groups
+        return function, (entries.mantissas[addresses], entries.exponents[addresses])
 
     def _operands(self, chain, plan_, first, last):
         """Operand uint16[iterations, columns, N] of iterations [first, last) that the quantiser takes."""
@@ -223,22 +229,24 @@ class Executor:
 
     def _store(self, chain, place, first, words):
         """Quantise the entries of VectorRf that are complete with these words, and keep the words of the last one."""
-        size, instruction = self.config.vector_words, chain.instructions[place]
+        size, count, instruction = self.config.vector_words, chain.result_words, chain.instructions[place]
         self._entry.append(words)
         ready = np.concatenate(self._entry)
-        positions = first + len(words) - len(ready) + np.arange(len(ready) + 1)
-        iteration, word = np.divmod(positions, chain.result_words)
-        entry = iteration * chain.entries + word // size  # number of the entry, counted over all iterations
-        begin, end = entry[0], entry[-1]  # of the last word's successor
-        whole = int(np.searchsorted(entry, end))
-        vectors = np.zeros((end - begin, size, self.config.mfu_lanes), np.uint16)
-        vectors[entry[:whole] - begin, word[:whole] % size] = ready[:whole]
-        vectors = vectors.reshape(end - begin, -1)
+        last = first + len(words)
+        begun, ended = (last - len(ready)) // count, last // count  # iterations
+        padded = np.zeros((ended + 1 - begun, chain.entries * size, self.config.mfu_lanes), np.uint16)
+        spread = np.zeros((len(padded) * count, self.config.mfu_lanes), np.uint16)
+        skipped = last - len(ready) - begun * count
+        spread[skipped:skipped + len(ready)] = ready
+        padded[:, :count] = spread.reshape(-1, count, self.config.mfu_lanes)
+        # Numbers of entries, counted over all iterations.
+        begin, end = begun * chain.entries + skipped // size, ended * chain.entries + last % count // size
+        vectors = padded.reshape(-1, self.config.native_dim)[begin - begun * chain.entries:][:end - begin]
         self._flag(vectors, Status.INVALID_VECTOR)
         self.memory.entries.store(self._plans[chain].addresses[place][begin:end], vectors, **_mode(instruction))
         for counter in (Counter.VECTORS, WRITES[Mem.VECTOR_RF]):
             self.counters.add(counter, end - begin)
-        self._entry = [ready[whole:]]
+        self._entry = [ready[len(ready) - last % count % size:]]
 
 
 def _mode(instruction):
