@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from concord.golden.host.counters import Counters
-from concord.golden.host.messages import update_of, updated_message, words_of
+from concord.golden.host.messages import entries_message, entries_of, update_of, updated_message, words_of
 from concord.golden.lazy.lazy_update import one_pass
 from concord.golden.mvm.overflow import wrap
 from concord.golden.mvm.packing import unpack_tiles
@@ -163,6 +163,8 @@ class Machine:
         match message.kind:
             case MessageKind.INPUT:
                 self.memory.net_in.put(words_of(config, message))
+            case MessageKind.WRITE | MessageKind.READ if message.memory == Mem.VECTOR_RF:
+                self._access_entries(message)
             case MessageKind.WRITE:
                 self.memory.vectors[Mem(message.memory)][first:last] = words_of(config, message)
             case MessageKind.READ:
@@ -179,6 +181,15 @@ class Machine:
             case MessageKind.PROGRAM:
                 self.memory.program[first:last] = np.frombuffer(message.payload, "<u8").tolist()
                 self._sequencer = None
+
+    def _access_entries(self, message: Message):
+        """Write or read entries of VectorRf."""
+        entries, chosen = self.memory.entries, slice(message.address, message.address + message.count)
+        if message.kind == MessageKind.WRITE:
+            entries.mantissas[chosen], entries.exponents[chosen] = entries_of(self.config, message)
+        else:
+            self._sent.append(entries_message(self.config, entries.mantissas[chosen], entries.exponents[chosen],
+                                              message.address, kind=MessageKind.READ))
 
     def _update(self, message: Message):
         """Run one pass of the lazy update; only a final pass is counted."""

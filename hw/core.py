@@ -11,15 +11,18 @@ from concord.hw.decode.instruction_fetch import InstructionFetch
 from concord.hw.host.host_read import HostRead
 from concord.hw.lazy.update_port import UpdatePort
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import OPERANDS, TICKET, waiting, word
+from concord.hw.lib.payloads import OPERANDS, TICKET, column_job, entry_job, waiting, word
 from concord.hw.lib.queue import Queue
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
+from concord.hw.mfu.pixel_pipeline import PixelPipeline
 from concord.hw.mvm.mvm import MatrixVectorMultiplier
 from concord.hw.schedule.copy import Copy
-from concord.hw.schedule.interlock import Interlock, ProductJob, copy_job, fetch_job, issue_job, write_job
+from concord.hw.schedule.gather import Gather
+from concord.hw.schedule.interlock import Interlock
 from concord.hw.schedule.issue import Issue
+from concord.hw.schedule.jobs import ProductJob, copy_job, fetch_job, gather_job, issue_job, write_job
 from concord.hw.schedule.operand_fetch import OperandFetch
-from concord.hw.schedule.vector_memories import READERS, VectorMemories
+from concord.hw.schedule.vector_memories import VectorMemories
 from concord.hw.schedule.writeback import Writeback
 from concord.spec.config import Config
 from concord.spec.isa import END_BITS
@@ -43,6 +46,8 @@ def counted(config: Config) -> dict[Counter, int]:
         if counter.name.startswith("LAZY_") and config.lazy_update:
             width[counter] = 32
     width[Counter.WRITE_MVM_Q] = bits_for(config.mvmq_words)
+    if config.vector_rf:
+        width |= {Counter.VECTORS: 2, Counter.READ_VECTOR_RF: bits_for(config.tile_engines + 1)}
     return {counter: width.get(counter, 1) for counter in Counter}
 
 
@@ -50,9 +55,9 @@ class Core(wiring.Component):
     """The processor without its host ports. A reset resets everything except the contents of memories.
 
     Members:
-        net, write, program, bias, packed, read: In(stream). Items of the host's messages.
+        net, write, entry_write, program, bias, packed, read: In(stream). Items of the host's messages.
         update: In(stream). Parameters for the lazy update.
-        out, reply, updated: Out(stream). Words for the host.
+        out, reply, updated: Out(stream). Words for the host. entry_reply: Out(stream). Entries for the host.
         start: In(1). Runs the program; ignored while `running` is high.
         message_error: In(1). A message was malformed; held until reset.
         sent: In(1). All output words have left for the host.
@@ -63,6 +68,9 @@ class Core(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
+        entries = {
+            "entry_write": In(stream.Signature(message_payloads.entry_write(config))),
+            "entry_reply": Out(stream.Signature(message_payloads.entry_reply(config)))} if config.vector_rf else {}
         super().__init__({
             "net": In(stream.Signature(word(config))), "write": In(stream.Signature(message_payloads.write(config))),
             "program": In(stream.Signature(message_payloads.Program)),
@@ -76,7 +84,7 @@ class Core(wiring.Component):
             "start": In(1), "message_error": In(1), "sent": In(1), "running": Out(1), "done": Out(1), "error": Out(4),
             "error_address": Out(END_BITS), "wait_input": Out(1), "wait_output": Out(1),
             "invalid_vector": Out(1), "invalid_matrix": Out(1),
-            "events": Out(data.StructLayout({c.name.lower(): bits for c, bits in counted(config).items()}))})
+            "events": Out(data.StructLayout({c.name.lower(): bits for c, bits in counted(config).items()})), **entries})
 
     def elaborate(self, platform):
         m = Module()
@@ -95,6 +103,10 @@ class Core(wiring.Component):
         m.submodules.net_in = self.net_in = Queue(word(config), config.net_in)
         m.submodules.net_out = self.net_out = Queue(message_payloads.output(config), config.net_out)
 
+        if config.vector_rf:
+            m.submodules.gather = self.gather = Gather(config)
+            m.submodules.pixels = self.pixels = PixelPipeline(config)
+            self._entries(m)
         self._sequencing(m)
         self._queues(m)
         self._vector_memories(m)
@@ -119,6 +131,8 @@ class Core(wiring.Component):
             interlock.done.fetch.eq(self.fetch.done), interlock.done.product.eq(products),
             interlock.done.mfu.eq(self.back.progress.done), interlock.done.copy.eq(self.copy.progress.done),
             self.issue.fetch.eq(self.fetch.done), self.copy.fetch.eq(self.fetch.done), self.copy.product.eq(products)]
+        if self.config.vector_rf:
+            m.d.comb += self.issue.product.eq(products)
         for unit in (self.fetch, self.issue, self.copy):
             m.d.comb += unit.mfu.eq(self.back.progress)
         for unit in (self.fetch, self.issue):
@@ -148,7 +162,11 @@ class Core(wiring.Component):
 
     def _vector_memories(self, m):
         memories, mfus, issue, back = self.memories, self.mfus, self.issue, self.back
-        for k, (name, unit) in enumerate(zip(READERS, (self.fetch, issue, self.copy, self.host_read), strict=True)):
+        units = {"fetch": self.fetch, "issue": issue, "copy": self.copy, "host": self.host_read}
+        if self.config.vector_rf:
+            units |= {"gather": self.gather}
+        for k, name in enumerate(memories.readers):
+            unit = units[name]
             m.d.comb += [getattr(memories, name).eq(unit.request), unit.grant.eq(memories.grants[k]),
                          unit.data.eq(memories.words[k])]
         m.d.comb += [
@@ -184,6 +202,27 @@ class Core(wiring.Component):
             sticky = getattr(self, name)
             m.d.sync += sticky.eq(sticky | mvm.events[name])
 
+    def _entries(self, m):
+        """Connect what reads and writes VectorRf, which lies in the multiplier."""
+        mvm, gather, pixels, issue, interlock = self.mvm, self.gather, self.pixels, self.issue, self.interlock
+        for name, shape, port in (("columns", column_job, mvm.columns), ("gather", gather_job, gather.job),
+                                  ("entries", entry_job, mvm.entry_job)):
+            m.submodules[f"{name}_jobs"] = queue = Queue(shape(self.config), self.config.chain_queue)
+            wiring.connect(m, getattr(interlock, name), queue.i)
+            wiring.connect(m, queue.o, port)
+        wiring.connect(m, pixels.o, issue.gathered)
+        wiring.connect(m, wiring.flipped(self.entry_write), mvm.host_write)
+        wiring.connect(m, self.host_read.entry_o, wiring.flipped(self.entry_reply))
+        m.d.comb += [
+            interlock.start.eq(self.start & ~self.decoder.running), interlock.done.entries.eq(mvm.entry_progress.done),
+            mvm.entry_writers.eq(interlock.entry_writers), mvm.entry_word.eq(self.back.entry_word),
+            gather.writers.eq(interlock.entry_writers), gather.entries.eq(mvm.entry_progress),
+            gather.mfu.eq(self.back.progress), gather.copy.eq(self.copy.progress),
+            mvm.gather_read.eq(gather.entry_read), gather.entry_grant.eq(mvm.gather_grant),
+            gather.entry.eq(mvm.gather_entry), gather.room.eq(pixels.room), pixels.take.eq(gather.take),
+            pixels.i.eq(gather.o), mvm.host_read.eq(self.host_read.entry_read),
+            self.host_read.entry_grant.eq(mvm.host_grant), self.host_read.entry.eq(mvm.host_entry)]
+
     def _net(self, m):
         """Connect the queues from and to the host. Space is reserved for words inside the multi-function units."""
         consumers = (self.fetch.net, self.issue.net, self.copy.net)
@@ -214,7 +253,15 @@ class Core(wiring.Component):
 
     def _events(self, m):
         events, mvm, issue, fetch, copy = self.events, self.mvm, self.issue, self.fetch, self.copy
-        sources = ((issue, issue.go), (fetch, fetch.busy), (copy, copy.busy))
+        sources = [(issue, issue.go), (fetch, fetch.busy), (copy, copy.busy)]
+        if self.config.vector_rf:
+            gather = self.gather
+            sources.append((gather, gather.busy))
+            m.d.comb += [
+                events.read_vector_rf.eq(mvm.events.entries_read + (gather.busy & gather.entry_read.valid)),
+                events.write_vector_rf.eq(mvm.events.entries_written), events.mvm_conflict.eq(mvm.events.conflict),
+                events.pool.eq(self.pixels.pooled), events.gather_busy.eq(gather.busy),
+                events.gather_wait.eq(gather.waits)]
         for v, mem in enumerate(VRFS):
             reads = [go & unit.request.valid & (unit.request.memory == v) for unit, go in sources]
             if v in OPERANDS:

@@ -40,7 +40,7 @@ def _real_outputs(model: Model, traces: list[Trace]) -> list[np.ndarray]:
     for layer, trace in zip(model.layers, traces, strict=True):
         after = _consumer(model, layer)
         seen = None if after is None else after.real_input(by_name[after.name])
-        results.append(trace.outputs.view(np.float16).astype(np.float64) if seen is None else seen)
+        results.append(layer.real_outputs(trace) if seen is None else seen)
     return results
 
 

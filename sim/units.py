@@ -30,14 +30,20 @@ from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.lib.reserved_queue import ReservedQueue
 from concord.hw.mfu.activation import Activation
 from concord.hw.mfu.adder import FloatAdder
+from concord.hw.mfu.dequantizer import Dequantizer
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.mfu.multiplier import FloatMultiplier
+from concord.hw.mfu.pixel_pipeline import PixelPipeline
+from concord.hw.mfu.pooling import Pooling
 from concord.hw.mvm.accumulator import Accumulator
 from concord.hw.mvm.beat_sequencer import BeatSequencer
 from concord.hw.mvm.bias_rf import BiasRf
 from concord.hw.mvm.binary16_rounder import Binary16Rounder
+from concord.hw.mvm.column_walker import ColumnWalker
 from concord.hw.mvm.converter import Converter
+from concord.hw.mvm.entry_reader import EntryReader
+from concord.hw.mvm.entry_writer import EntryWriter
 from concord.hw.mvm.matrix_loader import MatrixLoader
 from concord.hw.mvm.matrix_rf import MatrixRf
 from concord.hw.mvm.mvm import MatrixVectorMultiplier
@@ -48,9 +54,12 @@ from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.result_sequencer import ResultSequencer
 from concord.hw.mvm.row_tiles import RowTiles
 from concord.hw.mvm.tile_engine import TileEngine
+from concord.hw.mvm.vector_rf import VectorRf
 from concord.hw.nnp import NNP
 from concord.hw.schedule.address_generator import AddressGenerator
 from concord.hw.schedule.copy import Copy
+from concord.hw.schedule.entry_hazards import EntryHazards
+from concord.hw.schedule.gather import Gather
 from concord.hw.schedule.interlock import Interlock
 from concord.hw.schedule.issue import Issue
 from concord.hw.schedule.operand_fetch import OperandFetch
@@ -59,6 +68,7 @@ from concord.hw.schedule.writeback import Writeback
 from concord.sim.drivers.axi_stream import AxiStream
 from concord.sim.host.counters import WIDTHS
 from concord.spec.config import Config, preset
+from concord.spec.formats import Format
 from concord.spec.training import LazyFormat
 
 CONFIGURATIONS = ("tiny", "serial", "wide")  #: Presets that differ in every parameter.
@@ -70,6 +80,10 @@ LAZY_FORMATS = {
 
 #: Bits of the sums that the tensor quantiser takes: the most, few, and those of 32-bit gradients times 8 bits.
 BLOCK_SUMS = {preset("tiny"): 62, preset("serial"): 12, preset("wide"): 48}
+
+#: Formats that the dequantiser reads by preset: the widest, whose numbers are rounded, overflow and underflow; its own.
+ENTRY_FORMATS = {preset(name): Format(bits=16) if name == "tiny" else preset(name).activations
+                 for name in CONFIGURATIONS}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,6 +138,10 @@ def _lazy_environment(dut: LazyUpdate) -> dict[str, str]:
     return {"FORMAT": json.dumps(asdict(dut.fmt))} | _environment("latency", "search", "lanes")(dut)
 
 
+def _dequantizer_environment(dut: Dequantizer) -> dict[str, str]:
+    return {"FORMAT": json.dumps(asdict(dut.fmt))} | _environment("latency", "lanes")(dut)
+
+
 def _bench_lazy_update(config: Config) -> LazyUpdate:
     return LazyUpdate(LAZY_FORMATS[config], config.mfu_lanes)
 
@@ -169,18 +187,26 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          environment=_environment("latency")),
     Unit(place="mfu/adder", component=lambda _: FloatAdder(), configurations=("tiny",),
          environment=_environment("latency")),
+    Unit(place="mfu/dequantizer", component=lambda config: Dequantizer(config.activations, config.mfu_lanes),
+         bench=lambda config: Dequantizer(ENTRY_FORMATS[config], config.mfu_lanes), tested=CONFIGURATIONS,
+         environment=_dequantizer_environment),
     Unit(place="mfu/mfu_pipeline", component=MfuPipeline, configurations=("tiny", "serial"),
          environment=_environment("latency")),
     Unit(place="mfu/multifunction", component=lambda config: MultiFunctionUnit(config.mfu_lanes),
          environment=_environment("latency", "factor_at")),
     Unit(place="mfu/multiplier", component=lambda _: FloatMultiplier(), configurations=("tiny",),
          environment=_environment("latency")),
+    Unit(place="mfu/pixel_pipeline", component=PixelPipeline, environment=_environment("latency", "DEPTH")),
+    Unit(place="mfu/pooling", component=lambda config: Pooling(config.mfu_lanes), environment=_environment("lanes")),
     Unit(place="mvm/accumulator", component=Accumulator, tested=CONFIGURATIONS,
          environment=_environment("latency", "width")),
     Unit(place="mvm/beat_sequencer", component=lambda config: BeatSequencer(config, config.mvmq_words),
          bench=lambda config: BeatSequencer(config, 2 * config.vector_words + 3), environment=_environment("space")),
     Unit(place="mvm/bias_rf", component=BiasRf),
+    Unit(place="mvm/column_walker", component=ColumnWalker, tested=("serial", "wide")),
     Unit(place="mvm/converter", component=Converter, tested=CONFIGURATIONS, environment=_environment("latency")),
+    Unit(place="mvm/entry_reader", component=EntryReader, tested=("serial", "wide")),
+    Unit(place="mvm/entry_writer", component=EntryWriter, tested=CONFIGURATIONS, environment=_environment("latency")),
     Unit(place="mvm/matrix_loader", component=MatrixLoader, tested=CONFIGURATIONS),
     Unit(place="mvm/matrix_rf", component=MatrixRf),
     Unit(place="mvm/mvm", component=MatrixVectorMultiplier, tested=CONFIGURATIONS),
@@ -196,14 +222,17 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          environment=_environment("latency", "count", "width", "bits")),
     Unit(place="mvm/quantizer", tested=CONFIGURATIONS,
          component=lambda config: Quantizer(config.activations, config.mfu_lanes, config.native_dim),
-         environment=_environment("latency")),
+         environment=_environment("latency", "short")),
     Unit(place="mvm/result_sequencer", component=lambda config: ResultSequencer(config, config.net_in),
          bench=lambda config: ResultSequencer(config, 4)),
     Unit(place="mvm/row_tiles", component=RowTiles),
     Unit(place="mvm/tile_engine", component=TileEngine, tested=CONFIGURATIONS,
          environment=_environment("latency", "width")),
+    Unit(place="mvm/vector_rf", component=VectorRf, tested=("tiny", "wide")),
     Unit(place="schedule/address_generator", component=AddressGenerator),
     Unit(place="schedule/copy", component=Copy),
+    Unit(place="schedule/entry_hazards", component=EntryHazards, configurations=()),
+    Unit(place="schedule/gather", component=Gather),
     Unit(place="schedule/interlock", component=Interlock),
     Unit(place="schedule/issue", environment=_environment("latency", "due"),
          component=lambda config: Issue(config, latency=MfuPipeline.latency, due=MfuPipeline.due)),

@@ -47,6 +47,11 @@ def block_operands(layer, config: Config) -> list[str]:
                 f"its {what} are {_block_format(model)}, the machine's {_block_format(machine)}: quantise the "
                 "model for this machine with --preset, or choose another preset"
             )
+    if getattr(layer, "places", None) is not None:
+        found.append(
+            "its blocks begin anew with each part of a concatenation or each pixel of an image, but parts lie in "
+            f"adjacent words: give each part a multiple of {config.native_dim} elements"
+        )
     if layer.block != config.native_dim:
         found.append(
             f"its blocks have {layer.block} elements, native vectors {config.native_dim}: quantise the model "

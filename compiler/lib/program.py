@@ -1,7 +1,7 @@
 """Collects a program, one chain at a time, as instruction words and as text."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from concord.compiler.lib.allocation import Place
@@ -68,13 +68,22 @@ class Program:
         """Add a comment on a line of its own, before the next instruction."""
         self._notes[len(self.instructions)].append(text)
 
-    def chain(self, *instructions: Instruction, rows: int, columns: int | None = None, out_scale: int | None = None):
-        """Add a chain; `columns` and `out_scale` are for its product, if it has one."""
-        self._register(Reg.ROWS, rows)
-        if columns is not None:
-            self._register(Reg.COLUMNS, columns)
-        if out_scale is not None:
-            self._register(Reg.OUT_SCALE, out_scale & (1 << FIELDS["a"].width) - 1)
+    def chain(
+        self, *instructions: Instruction, rows: int, columns: int | None = None, out_scale: int | None = None,
+        registers: Mapping[Reg, int] | None = None,
+    ):
+        """Add a chain.
+
+        Args:
+            columns, out_scale: Values of registers for its product, if it has one.
+            registers:          Values of other registers; a chain has one iteration if they do not say another number.
+        """
+        values = {Reg.ROWS: rows, Reg.COLUMNS: columns, Reg.OUT_SCALE: out_scale}
+        if Reg.ITERATIONS in self._registers:
+            values |= {Reg.ITERATIONS: 1, Reg.ITERATIONS_X: 1}
+        for register, value in (values | dict(registers or {})).items():
+            if value is not None:
+                self._register(register, value & (1 << FIELDS["a"].width) - 1 if register == Reg.OUT_SCALE else value)
         for instruction in (*instructions, Instruction(op=Op.END_CHAIN)):
             self._append(instruction)
 

@@ -6,11 +6,11 @@ from enum import StrEnum
 
 import numpy as np
 from concord.golden.host import messages
-from concord.spec.assembler import assemble
-from concord.spec.check import check
+from concord.golden.host.firmware_check import check_program, check_shapes
+from concord.golden.host.layout import Layout
 from concord.spec.config import PRESETS, Config
 from concord.spec.isa import Instruction, Op, decode, encode
-from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.memories import Mem
 from concord.spec.messages import MessageKind, unpack
 
 
@@ -56,6 +56,21 @@ class Tiles:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Entries:
+    """Content of a range of VectorRf. An entry has no mode; integers have the exponent `e_min` of the activations.
+
+    Attributes:
+        address:   First entry.
+        mantissas: int16[entries, N].
+        exponents: int8[entries], exponent E of each entry.
+    """
+
+    address: int
+    mantissas: np.ndarray
+    exponents: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Firmware:
     """A compiled network.
 
@@ -76,6 +91,9 @@ class Firmware:
         biases:            int32[words, M], the content of BiasRf.
         input_words:       Words of one input vector, padded with zeros; None for whole native vectors.
         directions:        Directions of the vectors that the host sends for each time step, in order.
+        entries:           Contents of ranges of VectorRf.
+        input_layout:      Order in which the elements of an image are sent; None for the order of the sample.
+        output_layout:     Order in which the elements of the result come; None for the order of the result.
 
     Raises:
         ValueError: parts do not fit the machine or each other, or the program is illegal.
@@ -96,15 +114,30 @@ class Firmware:
     biases: np.ndarray
     input_words: int | None = None
     directions: tuple[Direction, ...] = (Direction.AHEAD,)
+    entries: tuple[Entries, ...] = ()
+    input_layout: Layout | None = None
+    output_layout: Layout | None = None
 
     def __post_init__(self):
-        _check_shapes(self)
-        _check_program(self)
+        check_shapes(self)
+        check_program(self)
 
     @property
     def recurrent(self) -> bool:
         """Whether an input is a sequence of vectors."""
         return self.loop is not None
+
+    @property
+    def uses_entries(self) -> bool:
+        """Whether the program reads or writes VectorRf."""
+        instructions = map(decode, self.instruction_words.tolist())
+        return any(i.op in (Op.V_RD, Op.V_WR) and i.mem == Mem.VECTOR_RF for i in instructions)
+
+    @property
+    def output_words(self) -> int:
+        """Number of words of the OUTPUT messages of one input."""
+        layout, config = self.output_layout, self.config
+        return config.words_of(layout.order().size if layout else self.outputs)
 
     def layer_at(self, address: int) -> str:
         """Name of the layer that the instruction at `address` belongs to; empty where it belongs to none."""
@@ -137,6 +170,9 @@ class Firmware:
     def memory_messages(self) -> list[bytes]:
         """The messages that fill the memories; they are sent before the program."""
         sent = [messages.write_message(self.config, mem, words) for mem, words in self.vectors.items()]
+        lowest = self.config.activations.e_min
+        sent += [messages.entries_message(self.config, part.mantissas, part.exponents.astype(np.int64) - lowest,
+                                          part.address) for part in self.entries]
         for first, last in _runs(self.tiles.integer):
             integer = bool(self.tiles.integer[first])
             stored = self.tiles.exponents[first:last].astype(np.int64) - self.config.weights.e_min
@@ -167,8 +203,12 @@ class Firmware:
         if self.recurrent:
             ordered = {Direction.AHEAD: sample, Direction.BACKWARD: sample[::-1]}
             sample = np.stack([ordered[direction] for direction in self.directions], axis=1).reshape(-1, self.inputs)
+        sample = sample.reshape(-1, self.inputs)
+        if self.input_layout:
+            laid = self.input_layout.laid(sample)
+            return messages.input_message(self.config, laid.reshape(-1, self.config.mfu_lanes))
         words = self.input_words or self.config.vectors_of(self.inputs) * self.config.vector_words
-        padded = np.zeros((sample.size // self.inputs, words * self.config.mfu_lanes), np.uint16)
+        padded = np.zeros((len(sample), words * self.config.mfu_lanes), np.uint16)
         padded[:, : self.inputs] = sample
         return messages.input_message(self.config, padded.reshape(-1, self.config.mfu_lanes))
 
@@ -181,13 +221,10 @@ class Firmware:
         payloads = [unpack(self.config, data, to_machine=False) for data in received]
         words = b"".join(message.payload for message in payloads if message.kind == MessageKind.OUTPUT)
         values = np.frombuffer(words, "<u2").astype(np.uint16)
-        wanted = self.config.words_of(self.outputs) * self.config.mfu_lanes
-        if len(values) != wanted:
-            raise ValueError(
-                f"{self.name} gives {wanted // self.config.mfu_lanes} words for one input, "
-                f"{len(values) // self.config.mfu_lanes} came"
-            )
-        return values[: self.outputs]
+        layout, lanes, wanted = self.output_layout, self.config.mfu_lanes, self.output_words
+        if len(values) != wanted * lanes:
+            raise ValueError(f"{self.name} gives {wanted} words for one input, {len(values) // lanes} came")
+        return layout.taken(values) if layout else values[: self.outputs]
 
 
 def _machine_name(config: Config) -> str:
@@ -213,50 +250,3 @@ def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
     """Range [first, last) of each run of equal flags."""
     cuts = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
     return [(first, last) for first, last in zip(cuts, cuts[1:], strict=False) if last > first]
-
-
-def _check_shapes(firmware: Firmware):
-    config = firmware.config
-    size, lanes, tiles = config.native_dim, config.mfu_lanes, firmware.tiles
-    count = len(tiles.mantissas)
-    wanted = {
-        "words": (firmware.instruction_words, np.uint64, (len(firmware.instruction_words),)),
-        "tiles, mantissas": (tiles.mantissas, np.int16, (count, size, size)),
-        "tiles, exponents": (tiles.exponents, np.int8, (count, size)),
-        "tiles, integer": (tiles.integer, np.bool_, (count,)),
-        "biases": (firmware.biases, np.int32, (len(firmware.biases), lanes)),
-    } | {MEMORY_NAMES[mem]: (words, np.uint16, (len(words), lanes)) for mem, words in firmware.vectors.items()}
-    for name, (array, dtype, shape) in wanted.items():
-        if array.dtype != dtype or array.shape != shape:
-            raise ValueError(f"{name}: {np.dtype(dtype)}{list(shape)} is needed, not {array.dtype}{list(array.shape)}")
-    sizes = {Mem.MATRIX_RF: count, Mem.BIAS_RF: len(firmware.biases)} | {m: len(v) for m, v in firmware.vectors.items()}
-    for mem, used in sizes.items():
-        if used > depth(config, mem):
-            raise ValueError(f"{MEMORY_NAMES[mem]} holds {depth(config, mem)} items, the firmware brings {used}")
-    if not set(firmware.vectors) <= set(VRFS):
-        raise ValueError("vectors go to random-access vector memories only")
-    for what, array, low, high in (
-        ("mantissas", tiles.mantissas, config.weights.lowest, config.weights.highest),
-        ("exponents", tiles.exponents, config.weights.e_min, config.weights.e_max),
-        ("biases", firmware.biases, -(1 << config.bias_bits - 1), (1 << config.bias_bits - 1) - 1),
-    ):
-        if array.size and not low <= array.min() <= array.max() <= high:
-            raise ValueError(f"{what} lie in {array.min()}..{array.max()}, the machine takes {low}..{high}")
-
-
-def _check_program(firmware: Firmware):
-    if firmware.inputs < 0 or firmware.outputs < 1:
-        raise ValueError(f"inputs are 0 at least and outputs 1, not {firmware.inputs} and {firmware.outputs}")
-    if firmware.input_words is not None and firmware.inputs > firmware.input_words * firmware.config.mfu_lanes:
-        raise ValueError(f"{firmware.inputs} inputs do not fit {firmware.input_words} words of "
-                         f"{firmware.config.mfu_lanes} lanes")
-    words = [int(word) for word in firmware.instruction_words]
-    if assemble(firmware.text) != words:
-        raise ValueError("the program text does not mean the program's words; compile again")
-    if firmware.loop is not None:
-        instruction = decode(words[firmware.loop]) if 0 <= firmware.loop < len(words) else None
-        if instruction is None or instruction.op != Op.LOOP:
-            raise ValueError(f"instruction {firmware.loop} is not the loop over time steps; compile again")
-    violation = check(words, firmware.config, firmware.tiles.modes(firmware.config))
-    if violation:
-        raise ValueError(f"the program is not legal: {violation}")

@@ -4,7 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from concord.golden.host.firmware import Direction, Firmware, Section, Tiles, check_machine
+from concord.golden.host.firmware import Direction, Entries, Firmware, Section, Tiles, check_machine
+from concord.golden.host.layout import Layout
 from concord.golden.lib import tensor_file
 from concord.spec.config import Config
 from concord.spec.memories import Mem
@@ -12,11 +13,15 @@ from concord.spec.memories import Mem
 KIND = tensor_file.Kind(
     key="concord firmware", version=1, name="firmware", remedy="compile again", command="`nnp compile`")
 
+_LAYOUTS = ("input_layout", "output_layout")
+
 
 def save_firmware(firmware: Firmware, path: Path):
     """Write firmware; the file appears whole or not at all."""
     arrays = {f"vectors.{mem.name}": words for mem, words in firmware.vectors.items()}
     arrays |= {f"tiles.{name}": getattr(firmware.tiles, name) for name in ("mantissas", "exponents", "integer")}
+    for k, part in enumerate(firmware.entries):
+        arrays |= {f"entries.{k}.mantissas": part.mantissas, f"entries.{k}.exponents": part.exponents}
     arrays |= {"words": firmware.instruction_words, "biases": firmware.biases}
     header = {"digest": firmware.config.digest, "config": asdict(firmware.config)}
     header |= {name: getattr(firmware, name) for name in ("name", "data", "inputs", "outputs", "loop", "text")}
@@ -24,6 +29,9 @@ def save_firmware(firmware: Firmware, path: Path):
     if firmware.input_words is not None:
         header["input_words"] = firmware.input_words
     header |= {"directions": list(firmware.directions)}
+    if firmware.entries:
+        header["entries"] = [part.address for part in firmware.entries]
+    header |= {name: layout.record() for name in _LAYOUTS if (layout := getattr(firmware, name))}
     tensor_file.write(KIND, path, header, arrays)
 
 
@@ -63,8 +71,12 @@ def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         vectors={Mem[name.removeprefix(prefix)]: array for name, array in arrays.items() if name.startswith(prefix)},
         tiles=Tiles(**{name: arrays[f"tiles.{name}"] for name in ("mantissas", "exponents", "integer")}),
         directions=tuple(Direction(name) for name in header.get("directions", [Direction.AHEAD])),
+        entries=tuple(
+            Entries(address=address, **{name: arrays[f"entries.{k}.{name}"] for name in ("mantissas", "exponents")})
+            for k, address in enumerate(header.get("entries", []))),
         instruction_words=arrays["words"],
         biases=arrays["biases"],
         input_words=header.get("input_words"),
+        **{name: Layout.from_record(header[name]) for name in _LAYOUTS if name in header},
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},
     )

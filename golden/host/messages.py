@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.golden.lazy.lazy_update import Parameters, Pass
-from concord.golden.mvm.packing import pack_tiles
+from concord.golden.mvm.packing import pack_entries, pack_tiles, unpack_entries
 from concord.spec.config import Config
 from concord.spec.memories import Mem
 from concord.spec.messages import Message, MessageKind, exponents, pack
@@ -15,8 +15,15 @@ def write_message(config: Config, mem: Mem, words: np.ndarray, address: int = 0)
 
 
 def read_message(config: Config, mem: Mem, count: int, address: int = 0) -> bytes:
-    """The READ message that requests words of a random-access vector memory."""
+    """The READ message that requests words of a random-access vector memory, or entries of VectorRf."""
     return pack(config, Message(kind=MessageKind.READ, memory=mem, address=address, count=count))
+
+
+def entries_message(config: Config, mantissas: np.ndarray, stored_exponents: np.ndarray, address: int = 0, *,
+                    kind: MessageKind = MessageKind.WRITE) -> bytes:
+    """The message with entries of VectorRf, mantissas[n, N] and stored exponents[n]: WRITE, or the answer to a READ."""
+    return pack(config, Message(kind=kind, memory=Mem.VECTOR_RF, address=address, count=len(mantissas),
+                                payload=pack_entries(config, mantissas, stored_exponents)))
 
 
 def packed_message(config: Config, mantissas: np.ndarray, stored_exponents: np.ndarray, address: int = 0, *,
@@ -71,6 +78,19 @@ def updated_of(config: Config, message: Message, size: int) -> tuple[np.ndarray,
     words = _signed(words_of(config, message), 16).reshape(-1, config.mfu_lanes)
     mantissas, residuals = words[:-1].reshape(-1, 2, config.mfu_lanes).swapaxes(0, 1)
     return mantissas.ravel()[:size], residuals.ravel()[:size], Repeat(int(words[-1, 0])), int(words[-1, 1])
+
+
+def entries_of(config: Config, message: Message) -> tuple[np.ndarray, np.ndarray]:
+    """Mantissas int64[n, N] and stored exponents int64[n] of a message with entries of VectorRf."""
+    return unpack_entries(config, message.payload)
+
+
+def contents_of(config: Config, message: Message) -> np.ndarray:
+    """The words uint16[n, M] of an answer to READ; for VectorRf uint16[n, N + 1], mantissas and the stored exponent."""
+    if message.memory != Mem.VECTOR_RF:
+        return words_of(config, message)
+    mantissas, stored = entries_of(config, message)
+    return np.concatenate([mantissas, stored[:, None]], axis=1).astype(np.uint16)
 
 
 def words_of(config: Config, message: Message) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.golden.mvm.overflow import Events, misfits, partial_events, product_events, wrap
-from concord.golden.mvm.tile_engine import alignment, dot_products, lane_sums
+from concord.golden.mvm.tile_engine import alignment, dot_products, exact_sums, lane_sums
 from concord.spec.config import Config
 
 _LIMB = 40  # bits of the lower limb, for sums that do not fit 64 bits
@@ -28,22 +28,31 @@ def accumulate(config: Config, weights, weight_exponents, operand, operand_expon
 
     Source: numerics.md of the specification, matrix-vector product and overflow events.
     """
-    dots = dot_products(weights, operand)
-    shift = alignment(config, weight_exponents, operand_exponents[..., None, :], integer=integer)
-    bound = int(np.abs(dots).max()) << int(np.max(shift))
-    # Bits that 64-bit sums lose do not matter for totals of at most 64 bits. Start values are only added to unshifted
-    # sums, which are far below 2**63.
-    if config.sum_bits <= 64 or bound * dots.shape[-2] < 1 << 63:
-        sums = (dots << shift).sum(-2).reshape(*dots.shape[:-3], -1)[..., :rows]
+    sums = exact_sums(config, weights, weight_exponents, operand, operand_exponents, integer=integer)
+    if sums is not None:
+        # Start values are only added to unshifted sums, which are far below 2**63.
+        sums = sums[..., :rows]
         totals = wrap(sums if start_values is None else sums + start_values, config.sum_bits)
     else:
-        totals = _two_limbs(config, dots, shift, rows)
+        totals = _aligned(config, weights, weight_exponents, operand, operand_exponents, start_values, rows, integer)
     events = Events()
     if config.count_overflows:
         for index in np.ndindex(operand.shape[:-2]):
             events += _events(config, weights, weight_exponents, operand[index], operand_exponents[index],
                               start_values, rows, integer)
     return totals, events
+
+
+def _aligned(config, weights, weight_exponents, operand, operand_exponents, start_values, rows, integer):
+    """The totals, with the dot product of each tile aligned by itself."""
+    dots = dot_products(weights, operand)
+    shift = alignment(config, weight_exponents, operand_exponents[..., None, :], integer=integer)
+    bound = int(np.abs(dots).max()) << int(np.max(shift))
+    # Bits that 64-bit sums lose do not matter for totals of at most 64 bits.
+    if config.sum_bits <= 64 or bound * dots.shape[-2] < 1 << 63:
+        sums = (dots << shift).sum(-2).reshape(*dots.shape[:-3], -1)[..., :rows]
+        return wrap(sums if start_values is None else sums + start_values, config.sum_bits)
+    return _two_limbs(config, dots, shift, rows)
 
 
 def _two_limbs(config, dots, shift, rows):

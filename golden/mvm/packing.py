@@ -1,8 +1,9 @@
-"""Native tiles as bytes of PACKED messages, and the zero marks of tiles."""
+"""Native tiles and entries of VectorRf as bytes of messages, and the zero marks of tiles."""
 
 import numpy as np
 from concord.spec.config import Config
-from concord.spec.messages import record_bytes
+from concord.spec.formats import Format
+from concord.spec.messages import entry_bytes, record_bytes
 
 
 def pack_tiles(config: Config, mantissas, stored_exponents) -> bytes:
@@ -13,14 +14,9 @@ def pack_tiles(config: Config, mantissas, stored_exponents) -> bytes:
         mantissas:        int64[tiles, N, N].
         stored_exponents: int64[tiles, N], E - e_min of each row; zeros in integer mode.
     """
-    fields = np.asarray(mantissas, np.int64).reshape(-1, config.lanes)
     exponents = np.repeat(np.asarray(stored_exponents, np.int64).reshape(-1), config.groups)
-    record = np.concatenate([
-        _bits(fields, config.weights.bits).reshape(len(fields), -1),
-        _bits(exponents[:, None], config.weights.exponent_bits)[:, 0],
-    ], axis=1)
-    padded = np.pad(record, ((0, 0), (0, 8 * record_bytes(config) - record.shape[1])))
-    return np.packbits(padded, axis=1, bitorder="little").tobytes()
+    return _records(config.weights, np.asarray(mantissas, np.int64).reshape(-1, config.lanes), exponents,
+                    record_bytes(config))
 
 
 def unpack_tiles(config: Config, data: bytes):
@@ -28,14 +24,26 @@ def unpack_tiles(config: Config, data: bytes):
 
     The exponent of a row is taken from its last lane group.
     """
-    n, bits = config.native_dim, config.weights.bits
-    raw = np.frombuffer(data, np.uint8).reshape(-1, record_bytes(config))
-    record = np.unpackbits(raw, axis=1, bitorder="little").astype(np.int64)
-    end = config.lanes * bits
-    mantissas = record[:, :end].reshape(-1, config.lanes, bits) @ (1 << np.arange(bits))
-    mantissas -= mantissas >> bits - 1 << bits
-    exponents = record[:, end:end + config.weights.exponent_bits] @ (1 << np.arange(config.weights.exponent_bits))
+    n = config.native_dim
+    mantissas, exponents = _fields(config.weights, config.lanes, data, record_bytes(config))
     return mantissas.reshape(-1, n, n), exponents.reshape(-1, n, config.groups)[..., -1]
+
+
+def pack_entries(config: Config, mantissas, stored_exponents) -> bytes:
+    """Payload of a message with entries of VectorRf.
+
+    Args:
+        config:           The machine.
+        mantissas:        Integers [entries, N].
+        stored_exponents: Integers [entries], E - e_min; zeros in integer mode.
+    """
+    return _records(config.activations, np.asarray(mantissas, np.int64), np.asarray(stored_exponents, np.int64),
+                    entry_bytes(config))
+
+
+def unpack_entries(config: Config, data: bytes):
+    """Mantissas int64[entries, N] and stored exponents int64[entries] of a payload that `pack_entries` made."""
+    return _fields(config.activations, config.native_dim, data, entry_bytes(config))
 
 
 def marks(config: Config, mantissas):
@@ -48,6 +56,24 @@ def marks(config: Config, mantissas):
     groups = np.asarray(mantissas).reshape(-1, config.native_dim, config.groups, config.lanes)
     used = (groups != 0).any((1, 3))
     return np.where(used, np.arange(1, config.groups + 1), 0).max(1, initial=0)
+
+
+def _records(fmt: Format, mantissas, exponents, size):
+    """Bytes of records [n, mantissas]: the mantissas, then the stored exponent, then zeros up to `size` bytes."""
+    record = np.concatenate([
+        _bits(mantissas, fmt.bits).reshape(len(mantissas), -1), _bits(exponents, fmt.exponent_bits)], axis=1)
+    return np.packbits(np.pad(record, ((0, 0), (0, 8 * size - record.shape[1]))), axis=1, bitorder="little").tobytes()
+
+
+def _fields(fmt: Format, count, data, size):
+    """Mantissas int64[n, count] and stored exponents int64[n] of records of `size` bytes."""
+    bits = fmt.bits
+    raw = np.frombuffer(data, np.uint8).reshape(-1, size)
+    record = np.unpackbits(raw, axis=1, bitorder="little").astype(np.int64)
+    end = count * bits
+    mantissas = record[:, :end].reshape(-1, count, bits) @ (1 << np.arange(bits))
+    mantissas -= mantissas >> bits - 1 << bits
+    return mantissas, record[:, end:end + fmt.exponent_bits] @ (1 << np.arange(fmt.exponent_bits))
 
 
 def _bits(values, bits):

@@ -1,5 +1,7 @@
 """Quantiser: binary16 to blocks of mantissas under one exponent, or to integers."""
 
+from functools import lru_cache
+
 import numpy as np
 from concord.spec.formats import Format, Rule
 
@@ -45,10 +47,36 @@ def quantize_integer(bits, fmt: Format, *, unsigned: bool):
 
     Source: numerics.md of the specification, integer mode.
     """
-    value = np.rint(_values(bits))
-    if unsigned:
-        return np.clip(value, 0, fmt.levels).astype(np.int64) - fmt.zero
-    return np.clip(value, fmt.lowest, fmt.highest).astype(np.int64)
+    return _integers(fmt, bool(unsigned))[_checked(bits)].astype(np.int64)
+
+
+@lru_cache(maxsize=16)
+def _integers(fmt: Format, unsigned: bool):
+    """int32[65536], the integer of every binary16 pattern."""
+    value = np.rint(_values(np.arange(1 << 16, dtype=np.uint16)))
+    low, high = (0, fmt.levels) if unsigned else (fmt.lowest, fmt.highest)
+    integers = np.clip(value, low, high).astype(np.int32) - fmt.zero * unsigned
+    integers.flags.writeable = False
+    return integers
+
+
+def quantize(bits, fmt: Format, *, integer: bool, unsigned: bool = False):
+    """Quantise native vectors as memories hold them.
+
+    Args:
+        bits:     uint16[..., N], binary16 patterns.
+        fmt:      Format of the mantissas.
+        integer:  Whether the vectors become integers, not blocks.
+        unsigned: Whether these integers are unsigned codes.
+
+    Returns:
+        int64[..., N] mantissas and int64[...] stored exponents E - e_min, which are 0 for integers.
+    """
+    if integer:
+        mantissas = quantize_integer(bits, fmt, unsigned=unsigned)
+        return mantissas, np.zeros(mantissas.shape[:-1], np.int64)
+    mantissas, exponents = quantize_block(bits, fmt)
+    return mantissas, exponents - fmt.e_min
 
 
 def split(x, block: int):
@@ -59,12 +87,18 @@ def split(x, block: int):
     return padded.reshape(*x.shape[:-1], count, block)
 
 
-def _values(bits):
-    """float64 values, NaN as 0."""
+def _checked(bits):
     bits = np.asarray(bits)
     if bits.dtype != np.uint16:
         raise TypeError(f"binary16 numbers travel as uint16 bit patterns, not {bits.dtype}: view a float16 as uint16")
-    return np.nan_to_num(bits.view(np.float16).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    return bits
+
+
+def _values(bits):
+    """float64 values, NaN as 0."""
+    values = _checked(bits).view(np.float16).astype(np.float64)
+    np.copyto(values, 0.0, where=np.isnan(values))
+    return values
 
 
 def _finite(bits):

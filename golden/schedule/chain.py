@@ -1,11 +1,13 @@
 """Executes a chain: all operations on the words of all its iterations, in program order."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from concord.golden.host.counters import Counters
 from concord.golden.mfu.multifunction import compute
-from concord.golden.mvm.mvm import multiply
+from concord.golden.mfu.pooling import pool_max
+from concord.golden.mvm.mvm import multiply, multiply_entries, multiply_groups
 from concord.golden.mvm.quantizer import invalid
 from concord.golden.schedule.memory import Memory
 from concord.golden.schedule.vectorisation import Plan, plan
@@ -18,6 +20,8 @@ from concord.spec.registers import READS, WRITES, Counter, Status
 #: A trace is called after every instruction of a chain with the chain, the address of the instruction, the position
 #: (iteration * words + word) of the first word, and the words uint16[n, M]. After a write, these are the written words.
 Trace = Callable[[Chain, int, int, np.ndarray], None]
+
+_ELEMENTS = 1 << 22  #: Elements of operands, of all row tiles together, that one call multiplies: a bound of memory.
 
 
 class Executor:
@@ -36,11 +40,13 @@ class Executor:
         self.trace: Trace | None = None
         self._plans: dict[Chain, Plan] = {}
         self._message: list[np.ndarray] = []  # Words of the unfinished output message.
+        self._entry: list[np.ndarray] = []  # Words of the unfinished entry of VectorRf.
 
     def reset(self):
         """Clear the flags and unfinished output."""
         self.flags = Status(0)
         self._message.clear()
+        self._entry.clear()
 
     def run(self, chain: Chain) -> Iterator[None]:
         """Run a chain; yields while it waits for words of NetQ."""
@@ -49,7 +55,7 @@ class Executor:
             yield from self._load(chain)
             return
         if chain not in self._plans:
-            self._plans[chain] = plan(chain)
+            self._plans[chain] = plan(self.config, chain)
         if chain.product:
             yield from self._run_product(chain, self._plans[chain])
             return
@@ -111,35 +117,61 @@ class Executor:
         return self.memory.vectors[mem][addresses]
 
     def _source(self, chain, first, last) -> np.ndarray:
-        """The source words of positions [first, last), as far as they are available."""
+        """The source words of positions [first, last), as far as they are available, after the pooling unit."""
         mem = Mem(chain.source.mem)
         if mem in QUEUES:
             return self._pop(mem, last - first)
-        return self._read(mem, self._plans[chain].addresses[0][first:last])
+        addresses = self._plans[chain].addresses[0][first:last]
+        if mem == Mem.VECTOR_RF:
+            self.counters.add(READS[mem], addresses.size)
+            words = self.memory.entries.numbers(addresses, **_mode(chain.source))
+        else:
+            words = self._read(mem, addresses)
+        if chain.pools:
+            self.counters.add(Counter.POOL, len(words))
+        return pool_max(words)
 
     def _multiply(self, chain, plan_, first, last):
         """Result words of iterations [first, last) of a product; yields while operands are missing."""
-        count, registers, product = last - first, chain.registers, chain.product
-        mem = Mem(chain.source.mem)
+        count, registers, product, matrix = last - first, chain.registers, chain.product, self.memory.matrix
+        start_values = self.memory.biases[product.b:product.b + chain.result_words].reshape(-1)[:registers.rows]
+        factors = (self.config, *matrix.weights(chain.tiles, chain.row_tiles))
+        mode = {"start_values": start_values if product.bias else None, "rows": registers.rows,
+                "integer": bool(product.integer), "out_scale": registers.out_scale}
+        operand = None
+        if chain.source.mem != Mem.VECTOR_RF:
+            operand = yield from self._operands(chain, plan_, first, last)
+        words = np.zeros((count, chain.result_words * self.config.mfu_lanes), np.uint16)
+        step = max(1, _ELEMENTS // (len(chain.tiles) * self.config.native_dim))
+        for begin in range(0, count, step):
+            if operand is None:
+                function, operands = self._entries(chain, plan_.addresses[0][first:last][begin:begin + step])
+            else:
+                function, operands = partial(multiply, unsigned=bool(product.unsigned)), (operand[begin:begin + step],)
+            words[begin:begin + step, :registers.rows], events = function(*factors, *operands, **mode)
+            self.counters.add_overflows(events)
+        self.counters.add(Counter.TILES, count * len(chain.tiles))
+        self.counters.add(Counter.BEATS, count * matrix.marks[chain.tiles.start:chain.tiles.stop].sum())
+        return words.reshape(-1, self.config.mfu_lanes)
+
+    def _entries(self, chain, addresses):
+        """The function that multiplies columns of VectorRf, and their mantissas and stored exponents."""
+        entries, shared = self.memory.entries, addresses.ndim == 2  # all row tiles read the same columns
+        self.counters.add(READS[Mem.VECTOR_RF], addresses.size * (chain.row_tiles if shared else 1))
+        function = multiply_entries if shared else multiply_groups
+        return function, (entries.mantissas[addresses], entries.exponents[addresses])
+
+    def _operands(self, chain, plan_, first, last):
+        """Operand uint16[iterations, columns, N] of iterations [first, last) that the quantiser takes."""
+        count, mem = last - first, Mem(chain.source.mem)
         if mem == Mem.NET_Q:
             operand = yield from self._take_vectors(count * chain.source_words, Counter.VECTORS)
         else:
             operand = self._read(mem, plan_.addresses[0][first:last])
-            self.counters.add(Counter.VECTORS, count * registers.columns)
-        operand = operand.reshape(count, registers.columns, -1)
+            self.counters.add(Counter.VECTORS, count * chain.registers.columns)
+        operand = operand.reshape(count, chain.registers.columns, -1)
         self._flag(operand, Status.INVALID_VECTOR)
-        matrix = self.memory.matrix
-        weights, exponents = matrix.weights(chain.tiles, chain.row_tiles)
-        start_values = self.memory.biases[product.b:product.b + chain.result_words].reshape(-1)[:registers.rows]
-        result, events = multiply(
-            self.config, weights, exponents, operand, start_values if product.bias else None, rows=registers.rows,
-            integer=bool(product.integer), unsigned=bool(product.unsigned), out_scale=registers.out_scale)
-        self.counters.add(Counter.TILES, count * len(chain.tiles))
-        self.counters.add(Counter.BEATS, count * matrix.marks[chain.tiles.start:chain.tiles.stop].sum())
-        self.counters.add_overflows(events)
-        words = np.zeros((count, chain.result_words * self.config.mfu_lanes), np.uint16)
-        words[:, :registers.rows] = result
-        return words.reshape(-1, self.config.mfu_lanes)
+        return operand
 
     def _flag(self, bits, flag: Status):
         if invalid(bits):
@@ -175,11 +207,14 @@ class Executor:
         if chain.last_lanes < self.config.mfu_lanes:
             written = values.copy()
             written[-(first + 1) % chain.result_words::chain.result_words, chain.last_lanes:] = 0
-        self.counters.add(WRITES[mem], len(written))
+        if mem != Mem.VECTOR_RF:
+            self.counters.add(WRITES[mem], len(written))
         if mem == Mem.NET_Q:
             self._output(chain, written)
         elif mem == Mem.MVM_Q:
             self.memory.mvm.put(written)
+        elif mem == Mem.VECTOR_RF:
+            self._store(chain, place, first, written)
         else:
             self.memory.vectors[mem][self._plans[chain].addresses[place][first:first + len(values)]] = written
         return written
@@ -191,3 +226,29 @@ class Executor:
         whole = len(ready) // chain.result_words * chain.result_words
         self.outputs.extend(ready[:whole].reshape(-1, chain.result_words, self.config.mfu_lanes))
         self._message = [ready[whole:]]
+
+    def _store(self, chain, place, first, words):
+        """Quantise the entries of VectorRf that are complete with these words, and keep the words of the last one."""
+        size, count, instruction = self.config.vector_words, chain.result_words, chain.instructions[place]
+        self._entry.append(words)
+        ready = np.concatenate(self._entry)
+        last = first + len(words)
+        begun, ended = (last - len(ready)) // count, last // count  # iterations
+        padded = np.zeros((ended + 1 - begun, chain.entries * size, self.config.mfu_lanes), np.uint16)
+        spread = np.zeros((len(padded) * count, self.config.mfu_lanes), np.uint16)
+        skipped = last - len(ready) - begun * count
+        spread[skipped:skipped + len(ready)] = ready
+        padded[:, :count] = spread.reshape(-1, count, self.config.mfu_lanes)
+        # Numbers of entries, counted over all iterations.
+        begin, end = begun * chain.entries + skipped // size, ended * chain.entries + last % count // size
+        vectors = padded.reshape(-1, self.config.native_dim)[begin - begun * chain.entries:][:end - begin]
+        self._flag(vectors, Status.INVALID_VECTOR)
+        self.memory.entries.store(self._plans[chain].addresses[place][begin:end], vectors, **_mode(instruction))
+        for counter in (Counter.VECTORS, WRITES[Mem.VECTOR_RF]):
+            self.counters.add(counter, end - begin)
+        self._entry = [ready[len(ready) - last % count % size:]]
+
+
+def _mode(instruction):
+    """Mode in which an instruction reads or writes entries."""
+    return {"integer": bool(instruction.integer), "unsigned": bool(instruction.unsigned)}

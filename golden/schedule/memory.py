@@ -2,7 +2,8 @@
 
 import numpy as np
 from concord.golden.mvm.packing import marks
-from concord.golden.mvm.quantizer import quantize_block, quantize_integer
+from concord.golden.mvm.quantizer import quantize
+from concord.golden.mvm.vector_rf import VectorRf
 from concord.spec.config import Config
 from concord.spec.memories import VRFS, Mem, depth
 
@@ -65,12 +66,7 @@ class MatrixRf:
 
     def load(self, tile: int, bits: np.ndarray, *, integer: bool):
         """Quantise binary16 patterns uint16[N, N] and store them as one tile."""
-        fmt = self._config.weights
-        if integer:
-            mantissas, exponents = quantize_integer(bits, fmt, unsigned=False), np.zeros(len(bits), np.int64)
-        else:
-            mantissas, exponents = quantize_block(bits, fmt)
-            exponents = exponents - fmt.e_min
+        mantissas, exponents = quantize(bits, self._config.weights, integer=integer)
         self.store(tile, mantissas[None], exponents[None])
 
     def weights(self, tiles: range, row_tiles: int) -> tuple[np.ndarray, np.ndarray]:
@@ -87,6 +83,7 @@ class Memory:
 
     Attributes:
         vectors: uint16[words, M], the content of each random-access vector memory.
+        entries: The vector register file.
         matrix:  The matrix register file.
         biases:  int64[words, M], the content of BiasRf.
         program: Instruction words of the instruction buffer.
@@ -97,6 +94,7 @@ class Memory:
     def __init__(self, config: Config):
         lanes = config.mfu_lanes
         self.vectors = {mem: np.zeros((depth(config, mem), lanes), np.uint16) for mem in VRFS}
+        self.entries = VectorRf(config)
         self.matrix = MatrixRf(config)
         self.biases = np.zeros((depth(config, Mem.BIAS_RF), lanes), np.int64)
         self.program = [0] * config.instructions

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.spec.chain import Chain
+from concord.spec.config import Config
 from concord.spec.isa import SPECS, Op
-from concord.spec.memories import VRFS
+from concord.spec.memories import ADDRESSED, VRFS, Mem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -16,8 +17,12 @@ class Plan:
     together if no word of it reads an address that another word of it writes.
 
     Attributes:
-        addresses: int64[positions] for each instruction of the chain; int64[iterations, source_words] for the source of
-                   a product; None where an instruction uses no random-access memory.
+        addresses: Addresses for each instruction of the chain, None where it uses no memory with addresses.
+                   int64[positions] for operands and writes of words; int64[iterations * entries] for a write of
+                   VectorRf. For the source: int64[positions, pixels], for VectorRf as indices of words as
+                   `VectorRf.numbers` takes them; or, for the source of a product, int64[iterations, source_words], and
+                   for VectorRf int64[iterations, columns], or int64[iterations, row_tiles, columns] where row tiles
+                   read different windows.
         spans:     Ranges [first, last) of positions, in order: one for the whole chain, or none beyond one iteration.
     """
 
@@ -25,9 +30,9 @@ class Plan:
     spans: tuple[tuple[int, int], ...]
 
 
-def plan(chain: Chain) -> Plan:
+def plan(config: Config, chain: Chain) -> Plan:
     """Make the plan of a vector chain."""
-    addresses = tuple(_addresses(chain, place) for place in range(len(chain.instructions)))
+    addresses = tuple(_addresses(config, chain, place) for place in range(len(chain.instructions)))
     total, words = chain.result_words * chain.registers.iterations, chain.result_words
     if _independent(chain, addresses, 0, total):
         return Plan(addresses=addresses, spans=((0, total),))
@@ -38,17 +43,46 @@ def plan(chain: Chain) -> Plan:
     return Plan(addresses=addresses, spans=tuple(spans))
 
 
-def _addresses(chain, place):
+def _addresses(config, chain, place):
     instruction = chain.instructions[place]
-    if _memory(instruction) not in VRFS:
+    if _memory(instruction) not in ADDRESSED:
         return None
-    iteration = np.arange(chain.registers.iterations)[:, None]
-    if place:
-        addresses = instruction.a + chain.offset(instruction, iteration) + np.arange(chain.result_words)
-        return np.broadcast_to(addresses, (len(iteration), chain.result_words)).reshape(-1)
-    addresses = instruction.a + chain.source_offset(iteration) + np.arange(chain.source_words)
-    addresses = np.broadcast_to(addresses, (len(iteration), chain.source_words))
-    return addresses if chain.product else addresses.reshape(-1)
+    if place == 0:
+        return _product_source(chain) if chain.product else _source(config, chain)
+    count = chain.entries if _memory(instruction) == Mem.VECTOR_RF else chain.result_words
+    return (_starts(chain, instruction, chain.offset) + np.arange(count)).reshape(-1)
+
+
+def _starts(chain, instruction, offset):
+    """int64[iterations, 1], the address of the first word or entry of an instruction in each iteration."""
+    iterations = np.arange(chain.registers.iterations)[:, None]
+    return instruction.a + np.broadcast_to(offset(instruction, iterations), iterations.shape)
+
+
+def _source_starts(chain):
+    return _starts(chain, chain.source, lambda _, iterations: chain.source_offset(iterations))
+
+
+def _product_source(chain):
+    """Addresses of the operand of a product."""
+    starts = _source_starts(chain)
+    if chain.source.mem != Mem.VECTOR_RF:
+        return starts + np.arange(chain.source_words)
+    columns = np.arange(chain.registers.columns)
+    if not (chain.windowed and chain.registers.window_group):
+        return starts + chain.column_offset(0, columns)
+    return starts[:, None] + np.stack([chain.column_offset(tile, columns) for tile in range(chain.row_tiles)])
+
+
+def _source(config, chain):
+    """Addresses of the words that the operations see, with all pixels of the window of each."""
+    registers, pixels = chain.registers, np.zeros(1, np.int64)
+    size = config.vector_words if chain.source.mem == Mem.VECTOR_RF else 1  # number of words at each address
+    if chain.pools:
+        y, x = np.divmod(np.arange(registers.window_x * registers.window_y), registers.window_x)
+        pixels = chain.pixel_offset(x, y)
+    words = _source_starts(chain) * size + np.arange(chain.result_words)
+    return (words[..., None] + pixels * size).reshape(-1, len(pixels))
 
 
 def _memory(instruction):
@@ -56,13 +90,16 @@ def _memory(instruction):
 
 
 def _independent(chain, addresses, first, last):
-    """Whether the reads and writes of a span's positions are independent of their order."""
+    """Whether the reads and writes of a span's positions are independent of their order.
+
+    A chain never writes what it gathers or multiplies from VectorRf: the rules refuse it.
+    """
     for writing, write in enumerate(chain.instructions):
-        if write.op != Op.V_WR or addresses[writing] is None:
+        if write.op != Op.V_WR or write.mem not in VRFS:
             continue
         written = addresses[writing][first:last]
         for reading, read in enumerate(chain.instructions):
-            if read.op != Op.V_WR and addresses[reading] is not None and _memory(read) == write.mem:
+            if read.op != Op.V_WR and _memory(read) == write.mem and not (reading == 0 and chain.gathers):
                 positions, places = _reads(chain, addresses[reading], reading, first, last)
                 if _collide(written, positions, places):
                     return False
@@ -72,7 +109,7 @@ def _independent(chain, addresses, first, last):
 def _reads(chain, addresses, place, first, last):
     """Positions, counted from `first`, and the addresses that they read."""
     if place or not chain.product:
-        return np.arange(last - first), addresses[first:last]
+        return np.arange(last - first), addresses[first:last].reshape(-1)
     # The whole operand of a product is read before the first word of its iteration.
     begin, end = first // chain.result_words, -(-last // chain.result_words)
     positions = np.repeat(np.arange(begin, end) * chain.result_words - first, chain.source_words)

@@ -147,6 +147,7 @@ class ChainBuilder(wiring.Component):
         windows = self.window | self.pool
         m.d.comb += [
             o.product.from_entries.eq(c.mv_mul & entries), o.gather.eq(self.pool | (entries & ~c.mv_mul)),
+            o.pool.eq(self.pool),
             o.window.vectors.eq(Mux(self.window, v.window_vectors, v.columns)),
             o.window.x.eq(Mux(windows, v.window_x, 1)), o.window.y.eq(Mux(windows, v.window_y, 1)),
             o.window.step.eq(v.window_step), o.window.pitch.eq(v.window_pitch),

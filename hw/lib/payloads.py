@@ -117,8 +117,8 @@ def entry_write(config: Config) -> data.StructLayout:
 def chain(config: Config) -> data.StructLayout:
     """One checked chain, as the decoder hands it to the interlock.
 
-    `gather`: the gather unit reads the source, in windows of one or more pixels; `mode` is that of entries read as
-    numbers. `source.lo` and `source.hi` count entries where `memory` is ENTRIES.
+    `gather`: the gather unit reads the source, in windows of one or more pixels; `pool`: the chain has a `v_pool_max`;
+    `mode` is that of entries read as numbers. `source.lo` and `source.hi` count entries where `memory` is ENTRIES.
     """
     bits = address_bits(config)
     return data.StructLayout({
@@ -127,7 +127,8 @@ def chain(config: Config) -> data.StructLayout:
         "operand_words": REGISTER_BITS, "words": REGISTER_BITS, "tail": range(config.mfu_lanes),
         "iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS,
         "stride_x": bits, "stride_y": bits, "stride_out": bits,
-        "memory": MEMORIES, "source": access(config), "gather": 1, "mode": Mode, "window": window(config),
+        "memory": MEMORIES, "source": access(config), "gather": 1, "pool": 1, "mode": Mode,
+        "window": window(config),
         "operands": data.ArrayLayout(access(config), len(OPERANDS)),
         "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select,
         "entries": entry_write(config), "control": Controls})

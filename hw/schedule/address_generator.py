@@ -3,7 +3,8 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.lib.payloads import MEMORIES, MVM, NET, address_bits, blocked, progress, reader, word
+from concord.hw.lib.payloads import MVM, NET, address_bits, blocked, progress, word
+from concord.hw.schedule.jobs import source_fields
 from concord.spec.config import Config
 from concord.spec.isa import REGISTER_BITS
 from concord.spec.memories import VRFS
@@ -13,10 +14,7 @@ __all__ = ["AddressGenerator", "read_request", "walk"]
 
 def walk(config: Config) -> data.StructLayout:
     """Addresses of the words of a chain's source."""
-    bits = address_bits(config)
-    return data.StructLayout({
-        "valid": 1, "memory": MEMORIES, "source": reader(config), "words": REGISTER_BITS,
-        "iterations": REGISTER_BITS, "iterations_x": REGISTER_BITS, "stride_x": bits, "stride_y": bits})
+    return data.StructLayout({"valid": 1, **source_fields(config)})
 
 
 def read_request(config: Config) -> data.StructLayout:

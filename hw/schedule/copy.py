@@ -7,7 +7,7 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import TICKET, Load, progress, waiting, word
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.schedule.address_generator import AddressGenerator, read_request
-from concord.hw.schedule.interlock import copy_job, write_job
+from concord.hw.schedule.jobs import copy_job, write_job
 from concord.hw.schedule.writeback import Writeback, write_request
 from concord.spec.config import Config
 from concord.spec.isa import REGISTER_BITS

@@ -8,69 +8,34 @@ from concord.hw.lib.payloads import (
     NET,
     OPERANDS,
     TICKET,
-    Controls,
-    Product,
-    Select,
     Wait,
-    address_bits,
     chain,
+    column_job,
     dependency,
-    reader,
+    entry_job,
+    entry_writers,
     waiting,
 )
-from concord.hw.lib.payloads import write as write_layout
-from concord.hw.schedule.address_generator import walk
+from concord.hw.schedule.entry_hazards import EntryHazards
+from concord.hw.schedule.jobs import (
+    ProductJob,
+    copy_job,
+    fetch_job,
+    gather_job,
+    issue_job,
+    source_fields,
+    write_job,
+)
+from concord.hw.schedule.youngest import youngest
 from concord.spec.config import Config
-from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 from concord.spec.memories import VRFS
 
-__all__ = ["PIPES", "Done", "Interlock", "ProductJob", "copy_job", "fetch_job", "issue_job", "write_job"]
+__all__ = ["PIPES", "Done", "Interlock"]
 
 EPOCH = 16  #: Chains of an epoch, after which all pipelines are checked; keeps tickets in use within 2**(TICKET - 1).
 
-
-def _walk(config: Config) -> dict:
-    """The fields of `walk`; every job that reads a source begins with them."""
-    return {name: shape for name, shape in walk(config).members.items() if name != "valid"}
-
-
-def fetch_job(config: Config) -> data.StructLayout:
-    """Job of operand fetch: the source of one `mv_mul`. `own`: iterations wait for earlier writes of the chain."""
-    return data.StructLayout({
-        **_walk(config),
-        "integer": 1, "unsigned": 1, "mfu": Wait, "copy": Wait, "own": Wait})
-
-
-#: One product, and the ticket of the load whose tiles it may read.
-ProductJob = data.StructLayout({"product": Product, "copy": Wait})
-
-
-def issue_job(config: Config) -> data.StructLayout:
-    """Job of issue: a chain for the multi-function units. `targets`: its writes to memories of operands. `serial`: each
-    word waits until the word before it has landed."""
-    return data.StructLayout({
-        **_walk(config),
-        "stride_out": address_bits(config), "operands": data.ArrayLayout(reader(config), len(OPERANDS)),
-        "targets": data.ArrayLayout(write_layout(config), len(OPERANDS)),
-        "control": Controls, "net": 1, "pop": 1, "serial": 1, "fetch": Wait, "copy": Wait})
-
-
-def write_job(config: Config) -> data.StructLayout:
-    """Job of the last stage of a pipeline: the writes of a chain."""
-    return data.StructLayout({
-        "words": REGISTER_BITS, "tail": range(config.mfu_lanes), "iterations": REGISTER_BITS,
-        "stride_out": address_bits(config),
-        "writes": data.ArrayLayout(write_layout(config), len(VRFS)), "net": 1, "net_select": Select})
-
-
-def copy_job(config: Config) -> data.StructLayout:
-    """Job of the copy pipeline. With `matrix`, it loads native tiles to MatrixRf, from `tile` on."""
-    return data.StructLayout({
-        **_walk(config),
-        "matrix": 1, "tile": ADDRESS_BITS, "integer": 1, "serial": 1, "fetch": Wait, "mfu": Wait, "product": Wait})
-
-
-PIPES = ("fetch", "product", "mfu", "copy")  #: Pipelines that chains wait for.
+#: Pipelines that chains wait for; "entries" is the end of the pipeline of the multi-function units, at VectorRf.
+PIPES = ("fetch", "product", "mfu", "copy", "entries")
 
 Done = data.StructLayout(dict.fromkeys(PIPES, TICKET))  #: Number of chains that each pipeline has finished.
 
@@ -84,10 +49,17 @@ class Interlock(wiring.Component):
     written, does not wait. A writer waits, with its first word, for older readers and writers of its memories in other
     pipelines.
 
+    Chains that write VectorRf are compared one by one (`EntryHazards`), and so are the products that read it: a chain
+    that writes what such a product reads waits, with its first word, until the product's tiles are read.
+
     Members:
         i: In(stream `chain`). Checked chains.
         fetch, product, issue, write, copy, copy_write: Out(stream). Jobs of the pipelines.
-        done: In. Number of chains that operand fetch, products (tiles read), MFUs and copy have finished.
+        columns, gather, entries: Out(stream). Jobs of the readers and of the writer of VectorRf.
+        entry_writers: Out(entry_writers). The last chains that write VectorRf.
+        done: In. Number of chains that operand fetch, products (tiles read), MFUs, copy and the writer of VectorRf have
+            finished.
+        start: In(1). A program starts; the tickets of the chains that write VectorRf begin again.
         idle: Out(1). All chains are finished.
 
     Timing:
@@ -96,13 +68,16 @@ class Interlock(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
+        entries = {
+            "columns": Out(stream.Signature(column_job(config))), "gather": Out(stream.Signature(gather_job(config))),
+            "entries": Out(stream.Signature(entry_job(config))), "entry_writers": Out(entry_writers(config)),
+            "start": In(1)} if config.vector_rf else {}
         super().__init__({
             "i": In(stream.Signature(chain(config))),
             "fetch": Out(stream.Signature(fetch_job(config))), "product": Out(stream.Signature(ProductJob)),
             "issue": Out(stream.Signature(issue_job(config))), "write": Out(stream.Signature(write_job(config))),
             "copy": Out(stream.Signature(copy_job(config))), "copy_write": Out(stream.Signature(write_job(config))),
-            "done": In(Done),
-            "idle": Out(1)})
+            "done": In(Done), "idle": Out(1), **entries})
 
     def elaborate(self, platform):
         m = Module()
@@ -116,20 +91,19 @@ class Interlock(wiring.Component):
         self.tickets = {pipe: Signal(TICKET, name=f"ticket_{pipe}") for pipe in PIPES}
         self.following = {pipe: Signal(TICKET, name=f"following_{pipe}") for pipe in PIPES}
         m.d.comb += [self.following[p].eq(t + 1) for p, t in self.tickets.items()]
-        uses = {
-            "fetch": c.mv_mul, "product": c.mv_mul,
-            "mfu": (c.mv_mul & ~c.push) | (~c.mv_mul & (c.pointwise | (c.memory == MVM))),
-        }
-        uses["copy"] = ~uses["fetch"] & ~uses["mfu"]
-
+        uses = self._uses(c)
         self._track(m, c, uses, sent)
         self._jobs(m, c)
+        room = self._within_epoch(m, sent)
         queues = {"fetch": [self.fetch], "product": [self.product], "mfu": [self.issue, self.write],
                   "copy": [self.copy, self.copy_write]}
         matrix = {self.copy_write: ~c.matrix}  # a tile's rows go to the matrix quantiser
-        room = Cat(q.ready | ~uses[p] | ~matrix.get(q, 1) for p, qs in queues.items() for q in qs).all()
-        m.d.comb += sent.eq(held & room & self._within_epoch(m, sent))
-        m.d.comb += [q.valid.eq(sent & uses[p] & matrix.get(q, 1)) for p, qs in queues.items() for q in qs]
+        jobs = [(q, uses[p] & matrix.get(q, 1)) for p, qs in queues.items() for q in qs]
+        if self.config.vector_rf:
+            room &= self._entries(m, c, uses, sent)
+            jobs += [(self.columns, c.product.from_entries), (self.gather, c.gather), (self.entries, c.entries.valid)]
+        m.d.comb += sent.eq(held & room & Cat(queue.ready | ~used for queue, used in jobs).all())
+        m.d.comb += [queue.valid.eq(sent & used) for queue, used in jobs]
         with m.If(sent):
             for pipe, ticket in self.tickets.items():
                 with m.If(uses[pipe]):
@@ -137,10 +111,45 @@ class Interlock(wiring.Component):
         m.d.comb += self.idle.eq(~held & Cat(t == self.done[p] for p, t in self.tickets.items()).all())
         return m
 
+    def _uses(self, c) -> dict:
+        """Whether the chain runs through each pipeline."""
+        mfu, fetch, entries = c.pointwise | (c.memory == MVM), c.mv_mul, Const(0)
+        if self.config.vector_rf:
+            mfu, fetch, entries = mfu | c.gather | c.entries.valid, fetch & ~c.product.from_entries, c.entries.valid
+        mfu = (c.mv_mul & ~c.push) | (~c.mv_mul & mfu)
+        return {"fetch": fetch, "product": c.mv_mul, "mfu": mfu, "copy": ~c.mv_mul & ~mfu, "entries": entries}
+
+    def _entries(self, m, c, uses, sent):
+        """Track readers and writers of VectorRf, and fill its jobs. Returns whether there is room for the chain."""
+        m.submodules.hazards = hazards = EntryHazards(self.config)
+        reads, writes = c.product.from_entries, c.entries.valid
+        m.d.comb += [
+            hazards.read.eq(sent & reads), hazards.read_ticket.eq(self.following["product"]),
+            hazards.read_lo.eq(c.source.lo), hazards.read_hi.eq(c.source.hi),
+            hazards.write.eq(sent & writes), hazards.write_ticket.eq(self.following["entries"]),
+            hazards.write_lo.eq(c.entries.lo), hazards.write_hi.eq(c.entries.hi), hazards.restart.eq(self.start),
+            hazards.product_done.eq(self.done.product), hazards.entries_done.eq(self.done.entries),
+            self.entry_writers.eq(hazards.writers),
+            self.issue.p.gather.eq(c.gather), self.issue.p.product.ticket.eq(hazards.product.ticket),
+            self.issue.p.product.valid.eq(hazards.product.valid & writes),
+            self.write.p.entries.eq(writes), self.write.p.entries_select.eq(c.entries.select)]
+        with m.If(self.start):
+            m.d.sync += [self.tickets["entries"].eq(0), self.marks["entries"].eq(0)]
+
+        columns, gather, entries = self.columns.p, self.gather.p, self.entries.p
+        for job in (columns, gather):
+            m.d.comb += [job.older.eq(self.tickets["entries"]), job.window.eq(c.window)]
+        m.d.comb += [
+            columns.lo.eq(c.source.lo), *(columns[name].eq(c.product[name]) for name in ("columns", "row_tiles")),
+            *(columns[name].eq(Mux(c.source.inc, c[name], 0)) for name in ("stride_x", "stride_y")),
+            gather.mode.eq(c.mode), gather.pool.eq(c.pool), entries.write.eq(c.entries), entries.words.eq(c.words),
+            *(job[name].eq(c[name]) for job in (columns, entries) for name in ("iterations", "iterations_x"))]
+        return (hazards.read_room | ~reads) & (hazards.write_room | ~writes)
+
     def _within_epoch(self, m, sent):
         """Low while a chain of the epoch before the last one is unfinished."""
         count = Signal(range(EPOCH))
-        marks = {pipe: Signal(TICKET, name=f"mark_{pipe}") for pipe in PIPES}
+        marks = self.marks = {pipe: Signal(TICKET, name=f"mark_{pipe}") for pipe in PIPES}
         behind = Cat((mark - self.done[p])[:TICKET].as_signed() > 0 for p, mark in marks.items()).any()
         with m.If(sent):
             m.d.sync += count.eq(count + 1)
@@ -191,22 +200,6 @@ class Interlock(wiring.Component):
             m.d.sync += [last.valid.eq(1), last.ticket.eq(self.following[pipe])]
         return last
 
-    @staticmethod
-    def _youngest(m, name, candidates):
-        """The youngest ticket whose condition holds, from (wait, condition) pairs of one pipeline."""
-        best = None
-        for k, (wait, condition) in enumerate(candidates):
-            this = Signal(Wait, name=f"{name}{k}")
-            m.d.comb += [this.valid.eq(wait.valid & condition), this.ticket.eq(wait.ticket)]
-            if best is not None:
-                merged = Signal(Wait, name=f"{name}_upto{k}")
-                newer = (this.ticket - best.ticket)[:TICKET].as_signed() > 0
-                m.d.comb += [merged.valid.eq(this.valid | best.valid),
-                             merged.ticket.eq(Mux(this.valid & (newer | ~best.valid), this.ticket, best.ticket))]
-                this = merged
-            best = this
-        return best
-
     def _waits(self, m, c, pipe, name, *, reads_net):
         """Ticket of another pipeline that a writing chain must wait for before its first word."""
         candidates = []
@@ -220,7 +213,7 @@ class Interlock(wiring.Component):
         candidates.append((self.net_reads[pipe], reads_net))
         if pipe in self.net_writes:
             candidates.append((self.net_writes[pipe], c.net))
-        return self._youngest(m, name, candidates)
+        return youngest(m, name, candidates)
 
     def _own_reads(self, c):
         """Whether words of the chain may read results of earlier words of the same chain: (source, operands)."""
@@ -250,11 +243,13 @@ class Interlock(wiring.Component):
         own_source, own_operands = self._own_reads(c)
         net = c.memory == NET
         tile_words = self.config.native_dim * self.config.vector_words
-        lengths = c.operand_words, c.words, Mux(c.matrix, tile_words, c.words)
-        for job, words in zip((self.fetch.p, self.issue.p, self.copy.p), lengths, strict=True):
-            m.d.comb += job.words.eq(words)
-            m.d.comb += [job[name].eq(c[name]) for name in
-                         ("memory", "iterations", "iterations_x", "stride_x", "stride_y")]
+        lengths = {self.fetch: c.operand_words, self.issue: c.words, self.copy: Mux(c.matrix, tile_words, c.words)}
+        if self.config.vector_rf:
+            lengths |= {self.gather: c.words}
+        for queue, words in lengths.items():
+            job = queue.p
+            m.d.comb += [job[name].eq(words if name == "words" else c[name])
+                         for name in source_fields(self.config) if name != "source"]
             self._reader(m, job.source, c.source, c.memory)
         m.d.comb += [self.product.p.product.eq(c.product), self.product.p.copy.eq(self.tile_writes)]
 

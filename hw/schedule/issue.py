@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.payloads import MVM, OPERANDS, TICKET, Controls, address_bits, blocked, progress, waiting, word
 from concord.hw.schedule.address_generator import AddressGenerator, read_request
-from concord.hw.schedule.interlock import issue_job
+from concord.hw.schedule.jobs import issue_job
 from concord.spec.config import Config
 from concord.spec.isa import STAGES
 from concord.spec.operations import Stage
@@ -26,10 +26,10 @@ class Issue(wiring.Component):
 
     Members:
         job: In(stream issue_job). Chains.
-        mfu, copy: In(`progress`). Progress of both writing pipelines. fetch: In. Number of chains that operand
-            fetch has finished.
+        mfu, copy: In(`progress`). Progress of both writing pipelines. fetch, product: In. Number of chains that operand
+            fetch, and of products (tiles read), have finished.
         request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
-        net, pop: In(stream word). Words from NetQ and from MvmQ.
+        net, pop, gathered: In(stream word). Words from NetQ, from MvmQ and from the gather unit.
         net_room: In(1). NetQ has space for one more word.
         landed: In(1). A word has left the units and is written.
         go: Out(1). A word is issued. word: Out. That word, one cycle later.
@@ -44,6 +44,7 @@ class Issue(wiring.Component):
 
     def __init__(self, config: Config, *, latency: int, due: tuple[int, ...]):
         self.config, self.latency, self.due = config, latency, due
+        entries = {"gathered": In(stream.Signature(word(config))), "product": In(TICKET)} if config.vector_rf else {}
         super().__init__({
             "job": In(stream.Signature(issue_job(config))), "mfu": In(progress(config)), "copy": In(progress(config)),
             "fetch": In(TICKET), "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
@@ -52,17 +53,15 @@ class Issue(wiring.Component):
             "control": Out(Controls),
             "addresses": Out(data.ArrayLayout(address_bits(config), len(OPERANDS))),
             "stages": Out(STAGES), "reads": Out(len(OPERANDS)), "to_net": Out(1), "popped": Out(1),
-            "waits_operand": Out(1), "waits_output": Out(1), "starved": Out(1)})
+            "waits_operand": Out(1), "waits_output": Out(1), "starved": Out(1), **entries})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.source = source = AddressGenerator(self.config)
         job = self.job.p
         m.d.comb += source.walk(job)
-        with m.If(job.pop):
-            m.d.comb += [source.job.memory.eq(MVM), source.job.source.valid.eq(0)]
         wiring.connect(m, wiring.flipped(self.net), source.net)
-        wiring.connect(m, wiring.flipped(self.pop), source.pop)
+        behind = self._pop(m, source)
 
         inside = Signal(bits_for(self.latency + 1))
         m.d.sync += inside.eq(inside + self.go - self.landed)
@@ -71,8 +70,8 @@ class Issue(wiring.Component):
         m.d.comb += [
             source.job.valid.eq(self.job.valid), source.mfu.eq(self.mfu), source.copy.eq(self.copy),
             source.grant.eq(self.grant), source.data.eq(self.data), self.request.eq(source.request),
-            source.hold.eq(waiting(job.fetch, self.fetch) | waiting(job.copy, self.copy.done) | ~operands_written
-                           | no_room | (job.serial & (inside != 0))),
+            source.hold.eq(waiting(job.fetch, self.fetch) | waiting(job.copy, self.copy.done) | ~behind
+                           | ~operands_written | no_room | (job.serial & (inside != 0))),
             self.go.eq(source.go), self.word.eq(source.word), self.control.eq(job.control),
             self.job.ready.eq(source.go & source.last), self.to_net.eq(job.net),
             self.popped.eq(source.go & job.pop & (job.memory == MVM)),
@@ -81,6 +80,22 @@ class Issue(wiring.Component):
             self.waits_output.eq(self.job.valid & no_room),
             self.waits_operand.eq(self.job.valid & ~no_room & ~source.go), self.starved.eq(source.starved)]
         return m
+
+    def _pop(self, m, source):
+        """Take words of products and of the gather unit. Returns whether the products that must come first are done."""
+        job, queues = self.job.p, self.job.p.pop
+        if not self.config.vector_rf:
+            wiring.connect(m, wiring.flipped(self.pop), source.pop)
+        else:
+            queues |= job.gather
+            m.d.comb += [
+                source.pop.valid.eq(Mux(job.gather, self.gathered.valid, self.pop.valid)),
+                source.pop.p.eq(Mux(job.gather, self.gathered.p.as_value(), self.pop.p.as_value())),
+                self.gathered.ready.eq(source.pop.ready & job.gather),
+                self.pop.ready.eq(source.pop.ready & ~job.gather)]
+        with m.If(queues):
+            m.d.comb += [source.job.memory.eq(MVM), source.job.source.valid.eq(0)]
+        return ~waiting(job.product, self.product) if self.config.vector_rf else Const(1)
 
     def _operands(self, m, source):
         """Drive the addresses of the operands. Returns whether all operands will be written when they are read."""

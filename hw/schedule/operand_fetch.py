@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from concord.hw.lib.payloads import TICKET, operand_word, progress, waiting, word
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.schedule.address_generator import AddressGenerator, read_request
-from concord.hw.schedule.interlock import fetch_job
+from concord.hw.schedule.jobs import fetch_job
 from concord.spec.config import Config
 
 __all__ = ["OperandFetch"]

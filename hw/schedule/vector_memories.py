@@ -10,17 +10,20 @@ from concord.hw.schedule.writeback import write_request
 from concord.spec.config import Config
 from concord.spec.memories import VRFS, depth
 
-__all__ = ["VectorMemories"]
+__all__ = ["VectorMemories", "readers"]
 
-READERS = ("fetch", "issue", "copy", "host")  #: In falling priority: the tile engines are to be busy first.
+
+def readers(config: Config) -> tuple[str, ...]:
+    """The readers in falling priority: the tile engines are to be busy first."""
+    return "fetch", "issue", "copy", *["gather"] * bool(config.vector_rf), "host"
 
 
 class VectorMemories(wiring.Component):
     """Each vector memory has one source port and one write port. Those that feed a stage have an operand port as well.
 
     Members:
-        fetch, issue, copy, host: In(`read_request`). Requests to the source ports.
-        grants: Out(4). Readers served now. words: Out. Word for each reader, one cycle later.
+        fetch, issue, copy, gather, host: In(`read_request`). Requests to the source ports.
+        grants: Out. Readers served now. words: Out. Word for each reader, one cycle later.
         addresses: In. Addresses of operands. operands: Out. Words of operands, one cycle later.
         mfu: In. Writes of the multi-function units, always taken.
         copies: In. Writes of the copy pipeline. free: Out. Memories that take a copy now.
@@ -31,11 +34,11 @@ class VectorMemories(wiring.Component):
     """
 
     def __init__(self, config: Config):
-        self.config = config
+        self.config, self.readers = config, readers(config)
         writes = data.ArrayLayout(write_request(config), len(VRFS))
         super().__init__({
-            **{reader: In(read_request(config)) for reader in READERS}, "grants": Out(len(READERS)),
-            "words": Out(data.ArrayLayout(word(config), len(READERS))),
+            **{reader: In(read_request(config)) for reader in self.readers}, "grants": Out(len(self.readers)),
+            "words": Out(data.ArrayLayout(word(config), len(self.readers))),
             "addresses": In(data.ArrayLayout(address_bits(config), len(OPERANDS))),
             "operands": Out(data.ArrayLayout(word(config), len(OPERANDS))),
             "mfu": In(writes), "copies": In(writes), "free": Out(len(VRFS)),
@@ -58,7 +61,7 @@ class VectorMemories(wiring.Component):
 
     def _source_ports(self, m, reads):
         """Give the source port of each memory to the first reader that requests it."""
-        wants = [getattr(self, reader) for reader in READERS]
+        wants = [getattr(self, reader) for reader in self.readers]
         for k, want in enumerate(wants):
             taken = Cat(other.valid & (other.memory == want.memory) for other in wants[:k]).any()
             asked = Signal.like(want.memory, name=f"asked{k}")

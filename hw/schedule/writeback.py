@@ -5,13 +5,13 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import address_bits, progress, word
-from concord.hw.schedule.interlock import write_job
+from concord.hw.schedule.jobs import write_job
 from concord.spec.config import Config
 from concord.spec.isa import REGISTER_BITS
 from concord.spec.memories import VRFS
 from concord.spec.mfu import TAPS
 
-__all__ = ["Writeback", "results", "write_request"]
+__all__ = ["Writeback", "entry_word", "results", "write_request"]
 
 
 def results(config: Config) -> data.StructLayout:
@@ -24,6 +24,11 @@ def write_request(config: Config) -> data.StructLayout:
     return data.StructLayout({"valid": 1, "address": address_bits(config), "word": word(config)})
 
 
+def entry_word(config: Config) -> data.StructLayout:
+    """One word for VectorRf; `last` marks the last word of an iteration."""
+    return data.StructLayout({"valid": 1, "word": word(config), "last": 1})
+
+
 class Writeback(wiring.Component):
     """Writes each word of a chain to up to three memories, with +0 in the lanes beyond Rows.
 
@@ -31,6 +36,7 @@ class Writeback(wiring.Component):
         job: In(stream write_job). Writes of each chain, which arrive before the first word of the chain.
         i: In(stream `results`). Words of the chain.
         writes: Out. One request for each vector memory. free: In. Memories that can take a write now.
+        entry_word: Out {valid, word, last}. Words for VectorRf, always taken; `last` marks the end of an iteration.
         net: Out(stream {word, remaining}). Words for the host; `remaining` counts the words left in the message, this
             one included.
         progress: Out. Number of finished chains, and position within the present one.
@@ -42,11 +48,12 @@ class Writeback(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
+        entries = {"entry_word": Out(entry_word(config))} if config.vector_rf else {}
         super().__init__({
             "job": In(stream.Signature(write_job(config))), "i": In(stream.Signature(results(config))),
             "writes": Out(data.ArrayLayout(write_request(config), len(VRFS))), "free": In(len(VRFS)),
             "net": Out(stream.Signature(message_payloads.output(config))),
-            "progress": Out(progress(config)), "landed": Out(1)})
+            "progress": Out(progress(config)), "landed": Out(1), **entries})
 
     def elaborate(self, platform):
         m = Module()
@@ -77,6 +84,9 @@ class Writeback(wiring.Component):
         m.d.comb += [
             self.net.valid.eq(able & job.net & ~sent), self.net.p.word.eq(choose(job.net_select)),
             self.net.p.remaining.eq(job.words - index)]
+        if config.vector_rf:
+            m.d.comb += [self.entry_word.valid.eq(fire & job.entries), self.entry_word.last.eq(last_word),
+                         self.entry_word.word.eq(choose(job.entries_select))]
         m.d.sync += sent.eq(able & job.net & (sent | self.net.ready) & ~fire)
         with m.If(fire):
             m.d.sync += index.eq(index + 1)

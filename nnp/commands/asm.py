@@ -19,8 +19,9 @@ def asm(
         "--preset", help="Machine for which the program is checked and assembled.")] = "",
     image: Annotated[list[str] | None, typer.Option(
         "--image", metavar="MEMORY[@ADDRESS]=FILE",
-        help="A .npy file with the contents of a memory: numbers in C order for vector memories, integers for BiasRf, "
-             "a matrix for MatrixRf (integers are for integer mode, others for block floating point). May be repeated.",
+        help="A .npy file with the contents of a memory: numbers in C order for vector memories and VectorRf, integers "
+             "for BiasRf, a matrix for MatrixRf (in MatrixRf and VectorRf, integers are for integer mode, others for "
+             "block floating point). May be repeated.",
         show_default=False)] = None,
     input_size: Annotated[int | None, typer.Option(
         "--input-size", help="Count of numbers that one run takes.",

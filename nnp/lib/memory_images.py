@@ -7,16 +7,17 @@ from pathlib import Path
 
 import numpy as np
 from concord.compiler.lib import tiling
-from concord.golden.host.firmware import Firmware, Tiles
+from concord.golden.host.firmware import Entries, Firmware, Tiles
 from concord.golden.mvm.quantizer import quantize_block, split
 from concord.model.npy_file import read_numbers
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
+from concord.spec.formats import Format
 from concord.spec.isa import Op
-from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.memories import ADDRESSED, MEMORY_NAMES, Mem, depth
 
 #: Memories that an image can fill, by their names in lower case.
-FILLED = {MEMORY_NAMES[mem].lower(): mem for mem in (*VRFS, Mem.MATRIX_RF, Mem.BIAS_RF)}
+FILLED = {MEMORY_NAMES[mem].lower(): mem for mem in (*ADDRESSED, Mem.MATRIX_RF, Mem.BIAS_RF)}
 #: Most chains of one run that are followed to count its words.
 FOLLOWED = 1_000_000
 
@@ -27,7 +28,7 @@ class Image:
 
     Attributes:
         mem:     Memory that the image fills.
-        address: First word, or first native tile of MatrixRf.
+        address: First word, first native tile of MatrixRf, or first entry of VectorRf.
         path:    Path of the .npy file.
     """
 
@@ -69,7 +70,7 @@ def assembled(name: str, config: Config, text: str, words: Sequence[int], images
     Raises:
         ValueError: images do not fit their memory, or the numbers do not fill the words that the program moves.
     """
-    vectors, tiles, biases = filled(config, images)
+    vectors, tiles, biases, entries = filled(config, images)
     taken, given = _moved(config, words, tiles)
     lanes = config.mfu_lanes
     if not given:
@@ -84,17 +85,18 @@ def assembled(name: str, config: Config, text: str, words: Sequence[int], images
     return Firmware(
         name=name, config=config, data="none", classes=(), inputs=inputs, outputs=outputs, loop=None, text=text,
         instruction_words=np.array(words, np.uint64), sections=(), vectors=vectors, tiles=tiles, biases=biases,
-        input_words=taken)
+        input_words=taken, entries=entries)
 
 
-def filled(config: Config, images: Iterable[Image]) -> tuple[dict[Mem, np.ndarray], Tiles, np.ndarray]:
-    """Vector memories, tiles and biases of firmware; words without an image are zero.
+def filled(config: Config, images: Iterable[Image]) -> tuple[
+        dict[Mem, np.ndarray], Tiles, np.ndarray, tuple[Entries, ...]]:
+    """Vector memories, tiles, biases and entries of firmware; words without an image are zero.
 
     Raises:
         ValueError: an image is missing, does not fit its memory, or holds numbers that the memory cannot.
     """
     size, lanes = config.native_dim, config.mfu_lanes
-    vectors, biases = {}, np.zeros((0, lanes), np.int32)
+    vectors, biases, entries = {}, np.zeros((0, lanes), np.int32), []
     tiles = {"mantissas": np.zeros((0, size, size), np.int16), "exponents": np.zeros((0, size), np.int8),
              "integer": np.zeros(0, bool)}
     for image in images:
@@ -104,10 +106,12 @@ def filled(config: Config, images: Iterable[Image]) -> tuple[dict[Mem, np.ndarra
             tiles = {name: _laid(config, image, whole, parts[name]) for name, whole in tiles.items()}
         elif image.mem == Mem.BIAS_RF:
             biases = _laid(config, image, biases, _words(config, _biases(config, image, numbers)))
+        elif image.mem == Mem.VECTOR_RF:
+            entries.append(_entries(config, image, numbers))
         else:
             before = vectors.get(image.mem, np.zeros((0, lanes), np.uint16))
             vectors[image.mem] = _laid(config, image, before, _words(config, halves(image.path, numbers)))
-    return vectors, Tiles(**tiles), biases
+    return vectors, Tiles(**tiles), biases, tuple(entries)
 
 
 def halves(path: Path, numbers: np.ndarray) -> np.ndarray:
@@ -126,14 +130,19 @@ def halves(path: Path, numbers: np.ndarray) -> np.ndarray:
 
 def _laid(config: Config, image: Image, before: np.ndarray, part: np.ndarray) -> np.ndarray:
     """A copy of the contents `before`, lengthened if needed, with `part` at the address of the image."""
-    end, available = image.address + len(part), depth(config, image.mem)
-    if end > available:
-        raise ValueError(f"{image.path}: it fills {MEMORY_NAMES[image.mem]} from {image.address} up to {end}, and it "
-                         f"ends at {available}: take a smaller file, or a machine with more")
+    end = image.address + len(part)
+    _check_end(config, image, end)
     whole = np.zeros((max(len(before), end), *before.shape[1:]), before.dtype)
     whole[: len(before)] = before
     whole[image.address:end] = part
     return whole
+
+
+def _check_end(config: Config, image: Image, end: int):
+    available = depth(config, image.mem)
+    if end > available:
+        raise ValueError(f"{image.path}: it fills {MEMORY_NAMES[image.mem]} from {image.address} up to {end}, and it "
+                         f"ends at {available}: take a smaller file, or a machine with more")
 
 
 def _words(config: Config, flat: np.ndarray) -> np.ndarray:
@@ -149,16 +158,32 @@ def _biases(config: Config, image: Image, numbers: np.ndarray) -> np.ndarray:
     return numbers.astype(np.int32)
 
 
+def _entries(config: Config, image: Image, numbers: np.ndarray) -> Entries:
+    """Entries of VectorRf from numbers in C order. Integers are kept as mantissas, other numbers become blocks."""
+    fmt = config.activations
+    if numbers.dtype.kind == "f":
+        mantissas, exponents = quantize_block(split(halves(image.path, numbers.reshape(-1)), config.native_dim), fmt)
+    else:
+        _check_integers(image, numbers, fmt)
+        mantissas = split(numbers.reshape(-1), config.native_dim)
+        exponents = np.full(len(mantissas), fmt.e_min)
+    _check_end(config, image, image.address + len(mantissas))
+    return Entries(address=image.address, mantissas=mantissas.astype(np.int16), exponents=exponents.astype(np.int8))
+
+
+def _check_integers(image: Image, numbers: np.ndarray, fmt: Format):
+    if not fmt.lowest <= numbers.min() <= numbers.max() <= fmt.highest:
+        raise ValueError(f"{image.path}: integers lie in {numbers.min()}..{numbers.max()}, mantissas of the "
+                         f"machine in {fmt.lowest}..{fmt.highest}")
+
+
 def _tiles(config: Config, image: Image, numbers: np.ndarray) -> dict[str, np.ndarray]:
     """Mantissas, exponents and modes of a matrix's native tiles. Integers are kept, other numbers become blocks."""
     if numbers.ndim != 2:
         raise ValueError(f"{image.path}: MatrixRf takes a matrix [rows, columns], not {list(numbers.shape)}; give each "
                          "matrix a file and an address of its own")
     if numbers.dtype.kind != "f":
-        low, high = config.weights.lowest, config.weights.highest
-        if not low <= numbers.min() <= numbers.max() <= high:
-            raise ValueError(f"{image.path}: integers lie in {numbers.min()}..{numbers.max()}, mantissas of the "
-                             f"machine in {low}..{high}")
+        _check_integers(image, numbers, config.weights)
         cut = tiling.tiles(config, numbers.astype(np.int16))
         exponents = np.full(cut.shape[:2], config.weights.e_min, np.int8)
         return {"mantissas": cut, "exponents": exponents, "integer": np.ones(len(cut), bool)}

@@ -25,7 +25,7 @@ class Batch:
     Attributes:
         outputs:  Outputs of the network, uint16[samples, outputs].
         counters: Increase of each counter during the batch.
-        memories: Contents uint16[words, M] of each vector memory in use, after the batch.
+        memories: Contents of each memory in use after the batch, as `Session.memories` gives them.
     """
 
     first: int
@@ -85,7 +85,7 @@ def run_all(
 
 
 def differing_bits(left: Outcome, right: Outcome) -> int:
-    """Number of bits in which outputs and vector memories differ."""
+    """Number of bits in which outputs and memories differ."""
     count = count_bits(left.outputs, right.outputs)
     for first, memories in left.memories.items():
         count += sum(count_bits(words, right.memories[first][mem]) for mem, words in memories.items())

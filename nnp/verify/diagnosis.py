@@ -25,7 +25,8 @@ class Difference:
         address:     Address of the instruction whose result differs.
         instruction: Text of that instruction.
         memory:      Memory that holds the first element that differs.
-        word, lane:  Place of that element; in NetQ, words are counted from the first one of the result.
+        word, lane:  Place of that element: word and lane, or entry and mantissa of VectorRf, whose stored exponent
+            comes after the last mantissa; in NetQ, words are counted from the first one of the result.
         golden:      Bits of the element in golden.
         other:       Bits of the element in the other machine.
     """
@@ -48,9 +49,15 @@ class Difference:
         layer = f" of layer {self.layer}" if self.layer else ""
         return (
             f"sample {self.sample}{step}: the first difference is in chain {self.chain}{layer}, which begins at "
-            f"instruction {self.first}: `{self.instruction}` at {self.address} wrote {self.memory} word {self.word} "
-            f"lane {self.lane}: golden {_value(self.golden)}, machine {_value(self.other)}"
+            f"instruction {self.first}: `{self.instruction}` at {self.address} wrote {self._place()}"
         )
+
+    def _place(self) -> str:
+        if self.memory == MEMORY_NAMES[Mem.VECTOR_RF]:
+            golden, other = (int(np.uint16(bits).view(np.int16)) for bits in (self.golden, self.other))
+            return f"{self.memory} entry {self.word} element {self.lane}: golden {golden}, machine {other}"
+        return (f"{self.memory} word {self.word} lane {self.lane}: golden {_value(self.golden)}, "
+                f"machine {_value(self.other)}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.golden.host.firmware import Firmware, check_machine
-from concord.golden.host.messages import program_message, read_message, words_of
+from concord.golden.host.messages import contents_of, entries_message, program_message, read_message
 from concord.golden.host.stops import stopped
 from concord.sim.machines.host import Machine, MachineTimeout
 from concord.spec.isa import Error
@@ -48,13 +48,13 @@ class Session:
         return self.firmware.output(self._run(sample))
 
     def probe(self, program: list[int], sample: np.ndarray) -> dict[Mem, np.ndarray]:
-        """Run another program, and return the words of each vector memory in use and, under NetQ, the words sent.
+        """Run another program, and return the contents of each memory in use and, under NetQ, the words sent.
 
         Args:
             program: Instruction words.
             sample:  Input patterns as in `infer`; the program need not read all of them.
         """
-        sent = [self._words(message) for message in self.execute(program, sample)]
+        sent = [self._contents(message) for message in self.execute(program, sample)]
         empty = np.zeros((0, self.machine.config.mfu_lanes), np.uint16)
         return {**self.memories(), Mem.NET_Q: np.concatenate([empty, *sent])}
 
@@ -82,12 +82,18 @@ class Session:
         return self.machine.counters()
 
     def memories(self) -> dict[Mem, np.ndarray]:
-        """The contents uint16[words, M] of each vector memory that the firmware uses."""
+        """The contents of each memory that the firmware uses, as `contents_of` gives them.
+
+        These are uint16[words, M] for a vector memory, and uint16[entries, N + 1] for VectorRf.
+        """
+        sizes = {mem: len(image) for mem, image in self.firmware.vectors.items()}
+        if self.firmware.uses_entries:
+            sizes[Mem.VECTOR_RF] = self.machine.config.vector_rf
         result = {}
-        for mem, image in self.firmware.vectors.items():
-            self.machine.send(read_message(self.machine.config, mem, len(image)))
+        for mem, size in sizes.items():
+            self.machine.send(read_message(self.machine.config, mem, size))
             (answer,) = self.machine.receive()
-            result[mem] = self._words(answer)
+            result[mem] = self._contents(answer)
         return result
 
     @property
@@ -106,6 +112,10 @@ class Session:
         """Bring the machine and its memories to their initial state."""
         self.machine.reset()
         self.machine.clear()
+        config, size = self.machine.config, self.machine.config.vector_rf
+        if self.firmware.uses_entries:  # entries that no chain writes are compared, too
+            zeros = np.zeros((size, config.native_dim), np.int16)
+            self.machine.send(entries_message(config, zeros, np.zeros(size, np.int64)))
         self.machine.send(*self.firmware.memory_messages())
 
     def _load(self, program: list[int], first: int = 0):
@@ -136,5 +146,5 @@ class Session:
             raise RuntimeError(f"{self.firmware.name}: the program waits for more words of NetQ than one input brings")
         return self.machine.receive()
 
-    def _words(self, message: bytes) -> np.ndarray:
-        return words_of(self.machine.config, unpack(self.machine.config, message, to_machine=False))
+    def _contents(self, message: bytes) -> np.ndarray:
+        return contents_of(self.machine.config, unpack(self.machine.config, message, to_machine=False))

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 import numpy as np
-from concord.golden.host.messages import words_of
+from concord.golden.host.messages import contents_of, words_of
 from concord.sim.machines.host import GoldenMachine, Machine
 from concord.sim.stimulus.programs import Case
+from concord.spec.config import Config
 from concord.spec.isa import Error
-from concord.spec.memories import MEMORY_NAMES, VRFS, Mem
+from concord.spec.memories import ADDRESSED, MEMORY_NAMES, Mem, depth
 from concord.spec.messages import Message, unpack
 from concord.spec.registers import Counter, Status
 
@@ -26,7 +27,7 @@ class Outcome:
         error:    Error with which the program stopped.
         address:  Address of the instruction that stopped it.
         outputs:  Messages that the program sent.
-        memories: uint16[depth, M] of each random-access vector memory.
+        memories: Contents of each memory that the host can read, as `contents_of` gives them.
         events:   Event counters.
     """
 
@@ -60,7 +61,7 @@ def play(case: Case, machine: Machine, *, late: bool = False) -> Outcome:
     events = machine.events()
     machine.send(*case.reads)
     replies = [unpack(case.config, data, to_machine=False) for data in machine.receive()]
-    memories = {Mem(reply.memory): words_of(case.config, reply) for reply in replies}
+    memories = {Mem(reply.memory): contents_of(case.config, reply) for reply in replies}
     return Outcome(status=status & SHOWN, error=error, address=address, outputs=outputs, memories=memories,
                    events=events)
 
@@ -68,7 +69,7 @@ def play(case: Case, machine: Machine, *, late: bool = False) -> Outcome:
 def difference(case: Case, golden: Outcome, other: Outcome) -> str | None:
     """A sentence about the first difference between two outcomes of `case`, or None if they are equal."""
     return (_state(golden, other) or _outputs(case, golden.outputs, other.outputs)
-            or _memories(golden.memories, other.memories) or _events(golden.events, other.events))
+            or _memories(case.config, golden.memories, other.memories) or _events(golden.events, other.events))
 
 
 def compare(case: Case, machine: Machine, *, late: bool = False) -> str | None:
@@ -96,8 +97,8 @@ def _outputs(case: Case, golden: Sequence[Message], other: Sequence[Message]) ->
     return None
 
 
-def _memories(golden: dict[Mem, np.ndarray], other: dict[Mem, np.ndarray]) -> str | None:
-    for mem in VRFS:
+def _memories(config: Config, golden: dict[Mem, np.ndarray], other: dict[Mem, np.ndarray]) -> str | None:
+    for mem in (mem for mem in ADDRESSED if depth(config, mem)):
         if mem not in other:
             return f"hardware does not answer the READ of {MEMORY_NAMES[mem]}"
         if len(golden[mem]) != len(other[mem]):

@@ -2,7 +2,7 @@
 
 import random
 
-from concord.hw.lib.payloads import TICKET, address_bits, progress
+from concord.hw.lib.payloads import ENTRY_WRITERS, TICKET, address_bits, entry_progress, entry_writers, progress
 from concord.sim.drivers.record import Record
 from concord.spec.config import Config
 from concord.spec.memories import VRFS
@@ -28,6 +28,16 @@ def blocked(dependency: dict, progress: dict, memory: int, address: int) -> bool
         return False
     left = ahead(dependency["ticket"], progress["done"])
     return left > 1 or (left == 1 and address >= progress["low"][memory])
+
+
+def entry_blocked(writers: dict, older: int, progress: dict, address: int) -> bool:
+    """Whether a chain up to ticket `older` may still write the entry at `address`, as `hw.lib.payloads` decides it."""
+    for writer in writers.values():
+        left = ahead(writer["ticket"], progress["done"])
+        inside = writer["lo"] <= address < writer["hi"] and not (left == 1 and address < progress["low"])
+        if left > 0 and ahead(older, writer["ticket"]) >= 0 and inside:
+            return True
+    return False
 
 
 class Pipeline:
@@ -70,6 +80,55 @@ class Pipeline:
         """A `hw.lib.payloads.dependency` on a chain that is done or soon will be, for addresses around `near`."""
         lo = max(0, near + self.random.randint(-4, 6))
         return self.wait() | {"lo": min(lo, self.top), "hi": min(lo + self.random.randint(1, 8), self.top)}
+
+
+class EntryPipeline:
+    """Chains that write VectorRf, and their progress; they advance at random.
+
+    Attributes:
+        done:  Number of finished chains.
+        low:   Lowest entry that the next chain has not written.
+        slots: The last writers, as `hw.lib.payloads.entry_writers` holds them.
+    """
+
+    def __init__(self, config: Config, seed):
+        self.random, self.entries = random.Random(f"entries {seed}"), config.vector_rf
+        self.shapes = Record(entry_writers(config)), Record(entry_progress(config))
+        self.done = self.count = 0
+        self.low, self.slots = 0, {k: {"ticket": 0, "lo": 0, "hi": 0} for k in range(ENTRY_WRITERS)}
+
+    @property
+    def payloads(self) -> tuple[int, int]:
+        """Payloads of the writers and of their progress."""
+        writers, state = self.shapes
+        return writers.join(self.slots), state.join(self.state)
+
+    @property
+    def state(self) -> dict:
+        """The fields of `hw.lib.payloads.entry_progress`."""
+        return {"done": self.done % _NUMBERS, "low": self.low}
+
+    def older(self) -> int:
+        """The ticket of the youngest chain."""
+        return self.count % _NUMBERS
+
+    def advance(self, chance: float = 0.3):
+        """Write some entries, end a chain, begin one, or do nothing."""
+        if self.random.random() >= chance:
+            return
+        kind = self.random.random()
+        if kind < 0.3 and self.count - self.done < ENTRY_WRITERS:
+            self.count += 1
+            lo, hi = sorted(self.random.randint(0, self.entries) for _ in range(2))
+            self.slots[self.count % ENTRY_WRITERS] = {"ticket": self.count % _NUMBERS, "lo": lo, "hi": hi}
+        elif kind < 0.6 and self.done < self.count:
+            self.done, self.low = self.done + 1, 0
+        elif self.done < self.count:
+            self.low = min(self.low + self.random.choice((0, 1, 1, 3)), self.entries)
+
+    def blocked(self, older: int, address: int) -> bool:
+        """Whether a chain up to ticket `older` may still write the entry at `address`."""
+        return entry_blocked(self.slots, older, self.state, address)
 
 
 class Writers:

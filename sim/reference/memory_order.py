@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from concord.hw.lib.payloads import INDEX
+from concord.hw.lib.payloads import ENTRIES, INDEX
 from concord.sim.stimulus.chains import chain_words
+from concord.sim.stimulus.entry_addresses import columns, pixels, written_entries
 from concord.spec.chain import Chain
 from concord.spec.isa import Op
 from concord.spec.memories import Mem
@@ -12,38 +13,62 @@ from concord.spec.memories import Mem
 NET_IN, NET_OUT = ("net", "in"), ("net", "out")
 
 
-def steps(number: int, chain: Chain) -> Iterator[tuple[tuple, list, list]]:
+def steps(number: int, chain: Chain, vector_words: int) -> Iterator[tuple[tuple, list, list]]:
     """The accesses of a chain in program order, as tuples (tag, places that are read, places that are written).
 
-    The tag of a word is (number, iteration, index), that of a product's operands and tiles (number, iteration, name),
-    that of a loaded tile (number, iteration, "tile"). Each use of a queue counts as a read and a write of its place.
+    The tag of a word is (number, iteration, index); that of a product's operands and tiles, of the pixels of an
+    iteration, and of a loaded tile is (number, iteration, name); that of an entry that is written
+    (number, iteration, index of its last word, "entry"). Each use of a queue counts as a read and a write of its place.
     """
-    source, net = chain.source, chain.source.mem == Mem.NET_Q
-    out = any(i.op == Op.V_WR and i.mem == Mem.NET_Q for i in chain.instructions)
     if chain.loads:
         for iteration, tile in enumerate(chain.tiles):
             yield (number, iteration, "tile"), [NET_IN], [NET_IN, ("tile", tile)]
         return
+    net = chain.source.mem == Mem.NET_Q
+    out = any(i.op == Op.V_WR and i.mem == Mem.NET_Q for i in chain.instructions)
+    entries = written_entries(chain, vector_words)
     for word in chain_words(chain):
-        if chain.product and word.index == 0:
-            first = source.a + chain.source_offset(word.iteration)
-            operands = [NET_IN] if net else [(INDEX[source.mem], first + k) for k in range(chain.source_words)]
-            yield (number, word.iteration, "operands"), operands, [NET_IN] * net
-            yield (number, word.iteration, "tiles"), [("tile", tile) for tile in chain.tiles], []
+        if word.index == 0:
+            yield from _sources(number, chain, word.iteration, vector_words)
         if not chain.pushes:
             queues = [NET_IN] * (net and not chain.product) + [NET_OUT] * out
             yield (number, word.iteration, word.index), word.reads + queues, [*word.writes.items(), *queues]
+            if (word.iteration, word.index) in entries:
+                place = ENTRIES, entries[word.iteration, word.index]
+                yield (number, word.iteration, word.index, "entry"), [], [place]
+
+
+def _sources(number, chain, iteration, vector_words):
+    """What an iteration reads ahead of its words: operands and tiles of a product, or pixels."""
+    source = chain.source
+    if chain.gathers:
+        places = [(INDEX[source.mem], pixel.address) for pixel in pixels(chain, vector_words)
+                  if pixel.iteration == iteration]
+        yield (number, iteration, "pixels"), places, []
+    if chain.product:
+        net = source.mem == Mem.NET_Q
+        first = source.a + chain.source_offset(iteration)
+        operands = [NET_IN] if net else [(INDEX[source.mem], first + k) for k in range(chain.source_words)]
+        if source.mem == Mem.VECTOR_RF:
+            operands = [(ENTRIES, address) for turn, address in columns(chain) if turn == iteration]
+        yield (number, iteration, "operands"), operands, [NET_IN] * net
+        yield (number, iteration, "tiles"), [("tile", tile) for tile in chain.tiles], []
 
 
 class Order:
-    """Asserts that each read of a place finds the value of its last writer in program order."""
+    """Asserts that each read of a place finds the value of its last writer in program order.
 
-    def __init__(self):
+    Args:
+        vector_words: Number of words of an entry of VectorRf.
+    """
+
+    def __init__(self, vector_words: int):
+        self.vector_words = vector_words
         self._order, self._now, self._wanted = {}, {}, {}
 
     def plan(self, number: int, chain: Chain) -> None:
         """Note the next chain of the program."""
-        for tag, reads, writes in steps(number, chain):
+        for tag, reads, writes in steps(number, chain, self.vector_words):
             self._wanted[tag] = {place: self._order.get(place) for place in reads}
             self._order |= dict.fromkeys(writes, tag)
 

@@ -3,11 +3,13 @@
 import random
 from collections import deque
 
-from concord.hw.lib.payloads import INDEX, NET, OPERANDS, TICKET
+from concord.hw.lib.payloads import ENTRIES, INDEX, NET, OPERANDS, TICKET
+from concord.sim.reference.entry_pipelines import EntryWriter, column_steps, pixel_steps
 from concord.sim.reference.hazards import ahead, blocked, waiting
 from concord.sim.reference.memory_order import NET_IN, NET_OUT, Order
 from concord.sim.stimulus.chains import Word, chain_words
 from concord.spec.chain import Chain
+from concord.spec.config import Config
 from concord.spec.memories import VRFS
 
 PACES = (0.03, 0.3, 1.0)  #: Probabilities of progress in a cycle; each pipeline changes to a random one now and then.
@@ -16,8 +18,8 @@ PACES = (0.03, 0.3, 1.0)  #: Probabilities of progress in a cycle; each pipeline
 class Writer:
     """The last stage of a pipeline that writes: its words in flight, and the progress that it reports."""
 
-    def __init__(self, order: Order):
-        self.order, self.jobs, self.flight = order, deque(), deque()
+    def __init__(self, order: Order, entries: EntryWriter | None = None):
+        self.order, self.jobs, self.flight, self.entries = order, deque(), deque(), entries
         self.done = 0
 
     @property
@@ -44,29 +46,38 @@ class Writer:
             self.order.read(tag, [NET_OUT])
             places.append(NET_OUT)
         self.order.write(tag, places)
+        if job["entries"]:
+            self.entries.take(tag)
         if not left:
             self.jobs.popleft()
             self.done += 1
 
 
 class Machine:
-    """The pipelines for operand fetch, products, multi-function units and copies; a job is (number, chain, job)."""
+    """The pipelines for operand fetch, products, multi-function units, copies, and the readers and writer of VectorRf.
 
-    def __init__(self, seed: int):
-        self.random, self.order = random.Random(f"machine {seed}"), Order()
-        self.jobs = {name: deque() for name in ("fetch", "product", "issue", "copy")}
-        self.mfu, self.copies = Writer(self.order), Writer(self.order)
+    A job is (number, chain, job).
+    """
+
+    def __init__(self, config: Config, seed: int):
+        self.random, self.order = random.Random(f"machine {seed}"), Order(config.vector_words)
+        self.jobs = {name: deque() for name in ("fetch", "columns", "gather", "product", "issue", "copy")}
+        self.entries = EntryWriter(self.order)
+        self.mfu, self.copies = Writer(self.order, self.entries), Writer(self.order)
         self.count = {"fetch": 0, "product": 0}
-        self.operands, self.results = 0, 0  # iterations fetched; words of products that were not taken yet
+        self.operands = {"fetch": 0, "columns": 0}  # iterations whose operands are there
+        self.results, self.gathered = 0, 0  # words of products, and words gathered, that were not taken yet
+        self.steps = {"columns": deque(), "gather": deque()}  # what the first job of a reader of VectorRf will read
         self.at = dict.fromkeys(self.jobs, 0)  # position in the first job: a word or an iteration
-        self.actions = {"fetch": self.fetch, "product": self.product, "issue": self.issue, "copy": self.copy,
-                        "mfu": self.mfu.land, "copies": self.copies.land}
+        self.actions = {"fetch": self.fetch, "columns": self.columns, "gather": self.gather, "product": self.product,
+                        "issue": self.issue, "copy": self.copy, "mfu": self.mfu.land, "copies": self.copies.land,
+                        "entries": self.entries.land}
         self.pace = dict.fromkeys(self.actions, 1.0)
 
     @property
     def done(self) -> dict[str, int]:
         """Number of chains that each pipeline has done."""
-        return self.count | {"mfu": self.mfu.done, "copy": self.copies.done}
+        return self.count | {"mfu": self.mfu.done, "copy": self.copies.done, "entries": self.entries.done}
 
     def cycle(self):
         """Simulate one cycle: each pipeline makes one step, or none."""
@@ -95,23 +106,53 @@ class Machine:
             return
         else:
             self.order.read(tag, [place])
-        self.operands += index == chain.source_words - 1
+        self.operands["fetch"] += index == chain.source_words - 1
         self.count["fetch"] += self._advance("fetch", chain.source_words * chain.registers.iterations)
+
+    def columns(self):
+        number, chain, job = self.jobs["columns"][0]
+        iteration, place, ends = self._next_step("columns", lambda: column_steps(chain))
+        if self._step("columns", (number, iteration, "operands"), job, place):
+            self.operands["columns"] += ends
+
+    def gather(self):
+        number, chain, job = self.jobs["gather"][0]
+        iteration, place, ends = self._next_step("gather", lambda: pixel_steps(chain, self.order.vector_words))
+        if self._step("gather", (number, iteration, "pixels"), job, place):
+            self.gathered += ends
+
+    def _next_step(self, name: str, steps):
+        """What the first job of a reader of VectorRf reads next; `steps` makes all steps of the job."""
+        if not self.steps[name]:
+            self.steps[name].extend(steps())
+        return self.steps[name][0]
+
+    def _step(self, name: str, tag: tuple, job: dict, place: tuple[int, int]) -> bool:
+        """Read a place, unless an older chain may still write it; returns whether it was read."""
+        if self.entries.blocked(job, place[1]) if place[0] == ENTRIES else self._blocked(job["source"], place):
+            return False
+        self.order.read(tag, [place])
+        self.steps[name].popleft()
+        if not self.steps[name]:
+            self.jobs[name].popleft()
+        return True
 
     def product(self):
         number, chain, job = self.jobs["product"][0]
-        if self._waits(job, "copy") or not self.operands:
+        reader = "columns" if job["product"]["from_entries"] else "fetch"
+        if self._waits(job, "copy") or not self.operands[reader]:
             return
         self.order.read((number, self.at["product"], "tiles"), [("tile", tile) for tile in chain.tiles])
-        self.operands, self.results = self.operands - 1, self.results + chain.result_words
+        self.operands[reader] -= 1
+        self.results += chain.result_words
         self.count["product"] += self._advance("product", chain.registers.iterations)
 
     def issue(self):
         number, chain, job = self.jobs["issue"][0]
         word = self._word("issue", chain)
-        if self._waits(job, "fetch", "copy") or (job["serial"] and self.mfu.flight):
+        if self._waits(job, "fetch", "copy", "product") or (job["serial"] and self.mfu.flight):
             return
-        if job["pop"] and not self.results:
+        if (job["pop"] and not self.results) or (job["gather"] and not self.gathered):
             return
         readers = {place: job["operands"][OPERANDS.index(place[0])] for place in word.operands.items()}
         if any(self._blocked(reader, place) for place, reader in readers.items()):
@@ -119,6 +160,7 @@ class Machine:
         if word.source and self._blocked(job["source"], word.source):
             return
         self.results -= job["pop"]
+        self.gathered -= job["gather"]
         self._enter(self.mfu, (number, word.iteration, word.index), word, pops=job["memory"] == NET and not job["pop"])
         self._advance("issue", chain.result_words * chain.registers.iterations)
 

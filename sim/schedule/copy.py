@@ -8,7 +8,7 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import Load, progress, word
-from concord.hw.schedule.interlock import copy_job, write_job
+from concord.hw.schedule.jobs import copy_job, write_job
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start

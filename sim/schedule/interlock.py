@@ -6,42 +6,58 @@ from collections import deque
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
-from concord.hw.lib.payloads import TICKET
+from concord.hw.lib.payloads import TICKET, column_job, entry_job, entry_writers
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.hw.schedule.interlock import PIPES, Done, ProductJob, copy_job, fetch_job, issue_job, write_job
+from concord.hw.schedule.interlock import PIPES, Done
+from concord.hw.schedule.jobs import ProductJob, copy_job, fetch_job, gather_job, issue_job, write_job
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.pipelines import Machine
 from concord.sim.stimulus.chains import chain_words, fields, pipelines, random_chains
+from concord.sim.stimulus.entry_chains import chains_of_entries
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "once & (write.lo <= read.lo)", "new": "write.lo <= read.lo"},
     {"old": 'y.mfu.eq(self._waits(m, c, "mfu", "copy_mfu", reads_net=net))',
      "new": 'y.mfu.eq(self._waits(m, c, "mfu", "copy_mfu", reads_net=0))'},
     {"old": "(count != EPOCH - 1) | ~behind", "new": "1"},
+    {"old": "self.issue.p.product.valid.eq(hazards.product.valid & writes)", "new": "self.issue.p.product.valid.eq(0)"},
+    {"file": "hw/schedule/entry_hazards.py", "old": "m.d.comb += self.write_room.eq(ahead <= 0)",
+     "new": "m.d.comb += self.write_room.eq(1)"},
+    {"file": "hw/schedule/entry_hazards.py", "old": "m.d.comb += self.read_room.eq(~unfinished)",
+     "new": "m.d.comb += self.read_room.eq(1)"},
 )
 
 CONFIG = from_text(os.environ["CONFIG"])
 CHAIN, DONE = Record(chain_layout(CONFIG)), Record(Done)
 JOBS = {"fetch": Record(fetch_job(CONFIG)), "product": Record(ProductJob), "issue": Record(issue_job(CONFIG)),
-        "write": Record(write_job(CONFIG)), "copy": Record(copy_job(CONFIG)), "copy_write": Record(write_job(CONFIG))}
+        "write": Record(write_job(CONFIG)), "copy": Record(copy_job(CONFIG)), "copy_write": Record(write_job(CONFIG)),
+        "columns": Record(column_job(CONFIG)), "gather": Record(gather_job(CONFIG)),
+        "entries": Record(entry_job(CONFIG))}
+WRITERS = Record(entry_writers(CONFIG))
 PIPE = {"write": "mfu", "issue": "mfu", "copy_write": "copy"}  #: The pipeline of a job.
 #: Fields that mean something else in a job than in a chain's record.
-OWN = ("words", "source", "operands", "integer", "unsigned", "tile", "product")
+OWN = ("words", "source", "operands", "integer", "unsigned", "tile", "product", "columns", "row_tiles", "entries",
+       "stride_x", "stride_y")
 
 
 class Bench:
     """The interlock, with pipelines in Python at its outputs."""
 
-    def __init__(self, dut, stall: float, chains):
+    def __init__(self, dut, stall: float):
         seed = cocotb.RANDOM_SEED
-        self.dut, self.machine = dut, Machine(seed)
+        self.dut, self.machine = dut, Machine(CONFIG, seed)
         self.source = Source(dut, "i", seed=seed, stall=stall)
         self.sinks = {name: Sink(dut, name, seed=seed, stall=stall) for name in JOBS}
         self.waiting = {name: deque() for name in JOBS}
         self.records = {}
-        for number, chain in enumerate(chains):
+        self.given = dict.fromkeys(PIPES, 0)
+        dut.done.value = dut.start.value = 0
+
+    def put(self, chains):
+        """Queue chains."""
+        for number, chain in enumerate(chains, len(self.records)):
             self.machine.order.plan(number, chain)
             payload = CHAIN.join(fields(CONFIG, chain))
             self.records[number] = CHAIN.of(payload)
@@ -49,8 +65,13 @@ class Bench:
             for name, queue in self.waiting.items():
                 if PIPE.get(name, name) in pipelines(chain) and not (name == "copy_write" and chain.loads):
                     queue.append((number, chain))
-        self.given = dict.fromkeys(PIPES, 0)
-        dut.done.value = 0
+
+    async def restart(self):
+        """Start a program, which finds all pipelines finished."""
+        self.dut.start.value = 1
+        await RisingEdge(self.dut.clk)
+        self.dut.start.value = self.given["entries"] = self.machine.entries.done = 0
+        self.dut.done.value = DONE.join({name: count % (1 << TICKET) for name, count in self.machine.done.items()})
 
     def hand_over(self, name: str, payload: int):
         """Give a job to its pipeline, and check that it belongs to the next chain that needs this pipeline."""
@@ -62,17 +83,36 @@ class Bench:
             writer = self.machine.mfu if name == "write" else self.machine.copies
             writer.jobs.append((number, job, deque(chain_words(chain))))
             return
-        self.given[name if name != "issue" else "mfu"] += 1
-        if name == "product":
-            assert job["product"] == record["product"]
-        else:
-            for reader, access in ((job["source"], record["source"]),
-                                   *((each, record["operands"][k]) for k, each in job.get("operands", {}).items())):
-                assert {key: reader[key] for key in ("valid", "lo", "inc")} == {
-                    key: access[key] for key in ("valid", "lo", "inc")}
-            assert job["words"] == (chain.source_words if name == "fetch" else CONFIG.native_dim * CONFIG.vector_words
-                                    if chain.loads else chain.result_words)
-        self.machine.jobs[name].append((number, chain, job))
+        pipe = PIPE.get(name, name)
+        if pipe in self.given:
+            self.given[pipe] += 1
+        getattr(self, f"check_{name}", self.check_source)(chain, job, record, name)
+        queue = self.machine.entries.jobs if name == "entries" else self.machine.jobs[name]
+        queue.append((number, chain, job))
+
+    def check_product(self, _, job, record, __):
+        """Compare the job of the tile engines with the record."""
+        assert job["product"] == record["product"]
+
+    def check_entries(self, chain, job, record, _):
+        """Compare the job of the writer of VectorRf with the record."""
+        assert (job["write"], job["words"]) == (record["entries"], chain.result_words)
+
+    def check_columns(self, chain, job, record, _):
+        """Compare the job of the reader of VectorRf with the record."""
+        expected = {name: record[name] * chain.source.inc for name in ("stride_x", "stride_y")} | {
+            "lo": chain.source.a, "columns": chain.registers.columns, "row_tiles": chain.row_tiles}
+        assert {name: job[name] for name in expected} == expected
+
+    def check_source(self, chain, job, record, name):
+        """Compare the source and the operands of a job with the record."""
+        assert all(job[key] == record[key] for key in ("stride_x", "stride_y"))
+        for reader, access in ((job["source"], record["source"]),
+                               *((each, record["operands"][k]) for k, each in job.get("operands", {}).items())):
+            assert {key: reader[key] for key in ("valid", "lo", "inc")} == {
+                key: access[key] for key in ("valid", "lo", "inc")}
+        assert job["words"] == (chain.source_words if name == "fetch" else CONFIG.native_dim * CONFIG.vector_words
+                                if chain.loads else chain.result_words)
 
     async def cycle(self) -> int:
         """Simulate one cycle, and return the number of chains under way."""
@@ -83,22 +123,38 @@ class Bench:
         done = self.machine.done
         under_way = {name: self.given[name] - done[name] for name in done}
         assert max(under_way.values()) < 1 << TICKET - 1, "two chains would have the same ticket"
+        self.machine.entries.writers = WRITERS.of(int(self.dut.entry_writers.value))
         self.machine.cycle()
         self.dut.done.value = DONE.join({name: count % (1 << TICKET) for name, count in self.machine.done.items()})
         return sum(under_way.values())
 
 
-@cocotb.test(timeout_time=2, timeout_unit="ms")
+def mixed(first: list, second: list, rng: np.random.Generator) -> list:
+    """The chains of both lists, each in its order, but shuffled like cards; what follows a push to MvmQ stays there."""
+    chains, held, rest = [], 0, deque(second)
+    for chain in first:
+        while rest and not held and rng.random() < len(second) / (len(first) + len(second)):
+            chains.append(rest.popleft())
+        held += chain.pushes - chain.pops
+        chains.append(chain)
+    return [*chains, *rest]
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def keeps_the_order(dut, stall):
     """Random chains overlap as far as their jobs allow; each reads what older ones wrote, and all of them end."""
-    chains = random_chains(CONFIG, np.random.default_rng(cocotb.RANDOM_SEED), 150)
-    bench, idle, most = Bench(dut, stall, chains), 0, 0
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    bench, most = Bench(dut, stall), 0
     await start(dut)
-    while any(bench.waiting.values()) or idle < 3:
-        under_way = await bench.cycle()
-        most = max(most, under_way)
-        idle = idle + 1 if under_way == 0 else 0
-        assert not under_way or not dut.idle.value
-    assert dut.idle.value
+    for _ in range(2):
+        bench.put(mixed(random_chains(CONFIG, rng, 100), chains_of_entries(CONFIG, rng, 100), rng))
+        idle = 0
+        while any(bench.waiting.values()) or idle < 3:
+            under_way = await bench.cycle()
+            most = max(most, under_way)
+            idle = idle + 1 if under_way == 0 else 0
+            assert not under_way or not dut.idle.value
+        assert dut.idle.value
+        await bench.restart()
     assert most > 8, "hardly anything overlapped"

@@ -10,18 +10,21 @@ from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import MVM, NET, OPERANDS, Controls, address_bits, progress
 from concord.hw.lib.payloads import chain as chain_layout
-from concord.hw.schedule.interlock import issue_job
+from concord.hw.schedule.jobs import issue_job
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source, start
 from concord.sim.reference.hazards import Pipeline, Writers, blocked, waiting
 from concord.sim.reference.memory_order import Order
 from concord.sim.stimulus.chains import Word, chain_words, feeds_itself, fields, pipelines, random_chains
+from concord.sim.stimulus.entry_chains import chains_of_entries
 from concord.spec.chain import Chain
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "self.latency - self.due[k])", "new": "self.latency - self.due[k] - 1)"},
     {"old": "| no_room |", "new": "|"},
+    {"old": "~waiting(job.product, self.product)", "new": "Const(1)"},
+    {"old": "source.pop.ready & ~job.gather", "new": "source.pop.ready"},
 )
 
 CONFIG, LATENCY = from_text(os.environ["CONFIG"]), int(os.environ["LATENCY"])
@@ -35,7 +38,7 @@ class Units:
     """Model of the multi-function units and their memories: in which cycles words are read and written."""
 
     def __init__(self):
-        self.order, self.reads, self.landing = Order(), defaultdict(list), deque()
+        self.order, self.reads, self.landing = Order(CONFIG.vector_words), defaultdict(list), deque()
 
     def go(self, cycle: int, tag: tuple, word: Word):
         """A word enters: its source is read now, and its operands in later cycles."""
@@ -63,10 +66,11 @@ class Bench:
     def __init__(self, dut, stall: float, dependent: bool):
         seed = cocotb.RANDOM_SEED
         self.dut, self.stall, self.dependent, self.random = dut, stall, dependent, random.Random(seed)
-        self.sources = {name: Source(dut, name, seed=seed, stall=stall) for name in ("job", "net", "pop")}
-        self.copy, self.fetch, self.writers, self.units = Pipeline(CONFIG, seed), 0, Writers(), Units()
+        self.sources = {name: Source(dut, name, seed=seed, stall=stall) for name in (
+            "job", "net", "pop", "gathered")}
+        self.copy, self.fetch, self.product, self.writers, self.units = Pipeline(CONFIG, seed), 0, 0, Writers(), Units()
         self.jobs, self.unfinished, self.done, self.clock = deque(), deque(), 0, 0
-        for name in ("mfu", "copy", "fetch", "grant", "data", "net_room", "landed"):
+        for name in ("mfu", "copy", "fetch", "product", "grant", "data", "net_room", "landed"):
             getattr(dut, name).value = 0
 
     def reader(self, access: dict, memory: int) -> dict:
@@ -82,17 +86,18 @@ class Bench:
         pop = bool(chain.product or chain.pops)
         job = {name: record[name] for name in ("memory", "words", "iterations", "iterations_x", "stride_x", "stride_y",
                                                "stride_out", "control", "net")}
-        job |= {"pop": pop, "serial": self.dependent and feeds_itself(chain),
+        job |= {"pop": pop, "gather": chain.gathers, "serial": self.dependent and feeds_itself(chain),
                 "source": self.reader(record["source"], record["memory"]),
                 "operands": {k: self.reader(each, OPERANDS[k]) for k, each in record["operands"].items()},
                 "targets": {k: record["writes"][v] for k, v in enumerate(OPERANDS)}}
         if self.dependent:
-            fetch = {"valid": 1, "ticket": (self.fetch + self.random.randint(-3, 2)) % 128}
-            job |= {"copy": self.copy.wait(), "fetch": fetch}
+            fetch, product = ({"valid": 1, "ticket": (done + self.random.randint(-3, 2)) % 128}
+                              for done in (self.fetch, self.product))
+            job |= {"copy": self.copy.wait(), "fetch": fetch, "product": product}
         job = JOB.of(JOB.join(job))
         self.sources["job"].put(JOB.join(job))
-        if pop or job["memory"] == NET:
-            queue = self.sources["pop" if pop else "net"]
+        if pop or job["gather"] or job["memory"] == NET:
+            queue = self.sources["pop" if pop else "gathered" if job["gather"] else "net"]
             queue.put(*(self.random.getrandbits(queue.width) for _ in chain_words(chain)))
         self.units.order.plan(self.writers.count, chain)
         writes = {k: w for k, w in record["writes"].items() if w["valid"]}
@@ -104,6 +109,7 @@ class Bench:
         """Check a word that enters, and pass it to the model of the units."""
         dut = self.dut
         assert not waiting(job["fetch"], self.fetch), "operands must be fetched first"
+        assert not waiting(job["product"], self.product), "products must read entries first"
         assert not waiting(job["copy"], self.copy.state["done"]), "an older copy must end first"
         assert not job["net"] or dut.net_room.value
         assert not job["serial"] or not self.units.landing, "the word before must land first"
@@ -148,10 +154,11 @@ class Bench:
                 self.unfinished.popleft()
                 self.done += 1
         self.copy.advance(0.6)
-        self.fetch = (self.fetch + (self.random.random() < 0.2)) % 128
+        self.fetch, self.product = ((done + (self.random.random() < 0.2)) % 128 for done in (self.fetch, self.product))
         landing = self.units.landing
         dut.landed.value = int(bool(landing) and landing[0][0] == self.clock + 1)
-        dut.mfu.value, dut.copy.value, dut.fetch.value = self.progress(), self.copy.payload, self.fetch
+        dut.mfu.value, dut.copy.value = self.progress(), self.copy.payload
+        dut.fetch.value, dut.product.value = self.fetch, self.product
         dut.grant.value, dut.net_room.value = (int(self.random.random() >= self.stall) for _ in range(2))
         return went
 
@@ -162,6 +169,9 @@ async def as_if_in_order(dut, stall, dependent):
     """Random chains, which read what older ones write. Chains without dependencies enter a word in every cycle."""
     bench = Bench(dut, stall, dependent)
     chains = random_chains(CONFIG, np.random.default_rng(cocotb.RANDOM_SEED), 80, lambda c: "mfu" in pipelines(c))
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    entries = chains_of_entries(CONFIG, rng, 60, lambda chain: "mfu" in pipelines(chain))
+    chains = [chains[k] if k < len(chains) else entries[k - len(chains)] for k in rng.permutation(140)]
     await start(dut)
     busy = 0
     for chain in chains:

@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import OPERANDS, address_bits, word
 from concord.hw.schedule.address_generator import read_request
-from concord.hw.schedule.vector_memories import READERS
+from concord.hw.schedule.vector_memories import readers
 from concord.hw.schedule.writeback import write_request
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
@@ -22,6 +22,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 CONFIG = from_text(os.environ["CONFIG"])
+READERS = readers(CONFIG)
 BITS, DEPTHS = word(CONFIG).size, [depth(CONFIG, mem) for mem in VRFS]
 REQUEST, LOAD = Record(read_request(CONFIG)), Record(message_payloads.write(CONFIG))
 WRITES = Record(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
@@ -82,7 +83,7 @@ class Bench:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def everything_at_once(dut):
-    """Four readers, four operands, three writers: a read finds the last word written, the first reader has priority."""
+    """All readers, four operands, three writers: a read finds the last word written, the first reader has priority."""
     bench, words, found = Bench(dut), {}, {}
     for name in ("mfu", "copies", "addresses", "load__valid", *READERS):
         getattr(dut, name).value = 0

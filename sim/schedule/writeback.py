@@ -7,12 +7,13 @@ import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import progress
-from concord.hw.schedule.interlock import write_job
-from concord.hw.schedule.writeback import results, write_request
+from concord.hw.schedule.jobs import write_job
+from concord.hw.schedule.writeback import entry_word, results, write_request
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.stimulus.chains import fields, random_chains
+from concord.sim.stimulus.entry_chains import chains_of_entries
 from concord.spec.chain import Chain
 from concord.spec.isa import REGISTER_BITS, Op
 from concord.spec.memories import VRFS, Mem
@@ -20,9 +21,11 @@ from concord.spec.memories import VRFS, Mem
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "last_word & (job.tail != 0)", "new": "last_word & last_iteration"},
     {"old": "& (sent | self.net.ready) & ~fire", "new": "& self.net.ready & ~fire"},
+    {"old": "choose(job.entries_select)", "new": "choose(job.net_select)"},
 )
 
 CONFIG = from_text(os.environ["CONFIG"])
+ENTRY_WORD = Record(entry_word(CONFIG))
 JOB, RESULTS, PROGRESS = Record(write_job(CONFIG)), Record(results(CONFIG)), Record(progress(CONFIG))
 WRITES = Record(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
 NET = Record(data.StructLayout({"word": results(CONFIG)["value"].shape, "remaining": REGISTER_BITS}))
@@ -35,14 +38,15 @@ def chosen(select: dict, values: dict, lanes: int) -> dict:
 
 
 def words(job: dict, values: list[dict]):
-    """For each word of a job, the pairs (address, word) by memory, and the word for NetQ."""
+    """For each word of a job, the pairs (address, word) by memory, the word for NetQ, and the one for VectorRf."""
     for number, value in enumerate(values):
         iteration, index = divmod(number, job["words"])
         lanes = job["tail"] if index == job["words"] - 1 and job["tail"] else CONFIG.mfu_lanes
         writes = {k: {"valid": 1, "address": w["lo"] + index + iteration * job["stride_out"] * w["inc"],
                       "word": chosen(w["select"], value, lanes)} for k, w in job["writes"].items() if w["valid"]}
         net = {"word": chosen(job["net_select"], value, lanes), "remaining": job["words"] - index}
-        yield iteration, writes, net if job["net"] else None
+        entry = {"valid": 1, "word": chosen(job["entries_select"], value, lanes), "last": index == job["words"] - 1}
+        yield iteration, writes, net if job["net"] else None, entry if job["entries"] else None
 
 
 def several(chain: Chain) -> bool:
@@ -62,18 +66,23 @@ async def writes_what_chains_say(dut, stall):
     plan, messages = [], []
     chains = random_chains(CONFIG, rng, 50, lambda chain: not chain.pushes and not chain.loads)
     chains += random_chains(CONFIG, rng, 25, several)
+    chains += chains_of_entries(CONFIG, rng, 25, lambda chain: not chain.pushes)
     for done, chain in enumerate(chains):
-        job = JOB.of(JOB.join({k: v for k, v in fields(CONFIG, chain).items() if k in JOB.parts}))
+        record = fields(CONFIG, chain)
+        job = {k: v for k, v in record.items() if k in JOB.parts and k != "entries"}
+        if "entries" in record:
+            job |= {"entries": 1, "entries_select": record["entries"]["select"]}
+        job = JOB.of(JOB.join(job))
         sources["job"].put(JOB.join(job))
         payloads = [int.from_bytes(rng.bytes(RESULTS.width // 8), "little")
                     for _ in range(job["words"] * job["iterations"])]
         sources["i"].put(*payloads)
         each = list(words(job, list(map(RESULTS.of, payloads))))
-        for number, (iteration, writes, net) in enumerate(each):
-            left = {k: min(later[k]["address"] for _, later, _ in each[number:]) for k in writes}
-            plan.append((done % 128, iteration, writes, left, {k for k in writes if job["writes"][k]["rising"]}))
+        for number, (iteration, writes, net, entry) in enumerate(each):
+            left = {k: min(later[k]["address"] for _, later, *_ in each[number:]) for k in writes}
+            plan.append((done % 128, iteration, writes, left, {k for k in writes if job["writes"][k]["rising"]}, entry))
             messages += [net] if net else []
-    for done, iteration, writes, left, rising in plan:
+    for done, iteration, writes, left, rising, entry in plan:
         while True:
             await RisingEdge(dut.clk)
             told, got = PROGRESS.of(int(dut.progress.value)), WRITES.of(int(dut.writes.value))
@@ -84,6 +93,9 @@ async def writes_what_chains_say(dut, stall):
             else:
                 assert not any(told["low"].values())
             free, landed = int(dut.free.value), bool(dut.landed.value)
+            got_entry = ENTRY_WORD.of(int(dut.entry_word.value))
+            assert bool(got_entry["valid"]) == (landed and entry is not None)
+            assert not got_entry["valid"] or got_entry == entry
             assert {k: w for k, w in got.items() if w["valid"]} == (writes if landed else {})
             assert not landed or all(free >> k & 1 for k in writes)
             dut.free.value = sum(int(rng.random() >= stall) << k for k in range(len(VRFS)))

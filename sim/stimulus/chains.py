@@ -33,11 +33,15 @@ def random_chains(config: Config, rng: np.random.Generator, count: int,
 
 
 def pipelines(chain: Chain) -> tuple[str, ...]:
-    """Names of the pipelines that a chain runs through."""
+    """Names of the pipelines that a chain runs through, readers and writer of VectorRf included."""
     pointwise = any(SPECS[i.op].operation for i in chain.instructions)
+    entries = ("entries",) if any(i.op == Op.V_WR and i.mem == Mem.VECTOR_RF for i in chain.instructions) else ()
     if chain.product:
-        return ("fetch", "product") if chain.pushes else ("fetch", "product", "mfu")
-    return ("mfu",) if pointwise or chain.pops else ("copy",)
+        reader = "columns" if chain.source.mem == Mem.VECTOR_RF else "fetch"
+        return (reader, "product") if chain.pushes else (reader, "product", "mfu", *entries)
+    if chain.gathers:
+        return ("gather", "mfu", *entries)
+    return ("mfu", *entries) if pointwise or chain.pops or entries else ("copy",)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +51,7 @@ class Word:
     Memories are numbered as in `hw.lib.payloads`.
 
     Attributes:
-        source:   Pair (memory, address); None if the word comes from a queue or a product.
+        source:   Pair (memory, address); None if the word comes from a queue, a product or the gather unit.
         operands: Addresses of the operands, by memory.
         writes:   Addresses of the writes, by memory.
     """
@@ -75,7 +79,8 @@ def chain_words(chain: Chain) -> list[Word]:
                     at[kind][INDEX[mem]] = i.a + chain.offset(i, iteration) + index
             read = INDEX[source.mem], source.a + chain.source_offset(iteration) + index
             found.append(Word(iteration=iteration, index=index, **at,
-                              source=read if chain.random_source and not chain.product else None))
+                              source=read if chain.random_source and not chain.product and not chain.gathers
+                              else None))
     return found
 
 
@@ -124,7 +129,7 @@ def _windows(chain, mask):
         "vectors": r.window_vectors if chain.windowed else r.columns, "x": r.window_x if windows else 1,
         "y": r.window_y if windows else 1, "step": r.window_step & mask, "pitch": r.window_pitch & mask,
         "group": r.window_group & mask if chain.windowed else 0}
-    return {"gather": chain.gathers, "window": window,
+    return {"gather": chain.gathers, "pool": chain.pools, "window": window,
             "mode": {"integer": source.integer, "unsigned": source.unsigned}}
 
 

@@ -1,12 +1,16 @@
 """Random chains that read or write VectorRf, or read in windows."""
 
+from collections.abc import Callable
+
 import numpy as np
 from concord.spec.assembler import assemble
-from concord.spec.check import check
+from concord.spec.chain import Chain
+from concord.spec.check import Sequencer, check
 from concord.spec.config import Config
 from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
 _SOURCES = ("entries", "words", "NetQ")
+_MOST = 200  #: Most words that a chain of `chains_of_entries` reads.
 
 
 def legal_chain(config: Config, rng: np.random.Generator, modes: list[bool]) -> list[int]:
@@ -15,6 +19,19 @@ def legal_chain(config: Config, rng: np.random.Generator, modes: list[bool]) -> 
         program = any_chain(config, rng, modes)
         if check([*program, *assemble("end")], config, modes) is None:
             return program
+
+
+def chains_of_entries(config: Config, rng: np.random.Generator, count: int,
+                      wanted: Callable[[Chain], bool] = lambda _: True) -> list[Chain]:
+    """`count` short legal chains, each of a program of its own; chains that are not `wanted` are left out."""
+    chains = []
+    while len(chains) < count:
+        modes = [bool(mode) for mode in rng.integers(0, 2, config.matrix_tiles)]
+        program = [*legal_chain(config, rng, modes), *assemble("end")]
+        chain = next(Sequencer(config, program, modes).walk())
+        if wanted(chain) and chain.source_words * chain.registers.iterations <= _MOST:
+            chains.append(chain)
+    return chains
 
 
 def any_chain(config: Config, rng: np.random.Generator, modes: list[bool]) -> list[int]:

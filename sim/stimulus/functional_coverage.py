@@ -32,7 +32,7 @@ def bins(case: Case) -> set[str]:
     with suppress(Violation):
         for chain in sequencer.walk():
             found |= set(_operations(chain)) | set(_shape(case.config, chain))
-            uses = _Uses(chain)
+            uses = _Uses(case.config, chain)
             for earlier in near:
                 found |= set(_hazards(earlier, uses))
             near.append(uses)
@@ -107,20 +107,20 @@ def _shape(config: Config, chain: Chain) -> Iterator[str]:
     }
     yield from (name for name, true in facts.items() if true)
     if not chain.loads:
-        yield from _within(chain)
+        yield from _within(config, chain)
 
 
 class _Uses:
     """The accesses of a chain by pipeline: sets of (memory, address) that it reads and writes."""
 
-    def __init__(self, chain: Chain):
+    def __init__(self, config: Config, chain: Chain):
         self.loads, self.tiles = chain.loads, set(chain.tiles)
         pointwise = any(SPECS[i.op].operation for i in chain.instructions)
         copies = not pointwise and not chain.product and chain.source.mem != Mem.MVM_Q
         self.pipeline = "copy" if copies else "mfu"
         self.reads = {reader: set() for reader in _READERS}
         self.writes = set()
-        for place, instruction, addresses in _addresses(chain):
+        for place, instruction, addresses in _addresses(config, chain):
             mem = instruction.mem or SPECS[instruction.op].operand
             used = {(mem, address) for address in addresses.reshape(-1).tolist()}
             if instruction.op == Op.V_WR:
@@ -129,11 +129,11 @@ class _Uses:
                 self.reads["fetch" if chain.product and place == 0 else self.pipeline] |= used
 
 
-def _addresses(chain):
+def _addresses(config, chain):
     """Position, instruction and addresses of every access of a chain to a random-access memory."""
     if chain.loads:
         return []
-    return [(k, i, a) for k, (i, a) in enumerate(zip(chain.instructions, plan(chain).addresses, strict=True))
+    return [(k, i, a) for k, (i, a) in enumerate(zip(chain.instructions, plan(config, chain).addresses, strict=True))
             if a is not None]
 
 
@@ -154,9 +154,9 @@ def _tile_use(uses: _Uses) -> str:
     return "load" if uses.loads else "product"
 
 
-def _within(chain: Chain) -> Iterator[str]:
+def _within(config: Config, chain: Chain) -> Iterator[str]:
     """Bins of hazards between words of one chain."""
-    uses = _addresses(chain)
+    uses = _addresses(config, chain)
     for writing, write, written in uses:
         if write.op != Op.V_WR:
             continue

@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware import Firmware
+from concord.golden.host.firmware import Firmware, Tiles
 from concord.nnp.lib.options import MachineKind
 from concord.nnp.verify.diagnosis import Cutter, first_difference
 from concord.nnp.verify.session import Session
 from concord.nnp.verify.waveform import MARGIN, write_waveform
 from concord.sim.machines.host import machine
+from concord.spec.assembler import assemble
 from concord.spec.config import preset
 from concord.spec.isa import Op, decode
 from concord.spec.memories import Mem
@@ -55,6 +56,37 @@ def test_the_gate_with_a_changed_weight_is_found(recurrent, gate, memory):
     assert found.memory == memory
     assert found.first < found.address
     assert f"sample 17, time step 0: the first difference is in chain {found.chain} of layer lstm0" in str(found)
+
+
+ENTRIES = """set_iterations 2
+v_rd NetQ
+mv_mul 0
+v_wr_inc VectorRf, 5
+v_wr InitialVrf, 0
+end_chain
+v_rd VectorRf, 6
+v_wr NetQ
+end_chain
+end
+"""
+
+
+def test_a_difference_in_an_entry_is_found():
+    tiles = Tiles(mantissas=np.eye(8, dtype=np.int16)[None] * 64, exponents=np.full((1, 8), 1, np.int8),
+                  integer=np.zeros(1, bool))
+    firmware = Firmware(
+        name="entries", config=TINY, data="none", classes=(), inputs=16, outputs=8, loop=None, text=ENTRIES,
+        instruction_words=np.array(assemble(ENTRIES), np.uint64), sections=(), vectors={}, tiles=tiles,
+        biases=np.zeros((0, 2), np.int32), input_words=8)
+    sample = np.full(16, 0x3C00, np.uint16)
+    sample[11] = 0x4200
+    assert first_difference(session(firmware), session(firmware), sample, 0) is None
+    found = first_difference(session(firmware), session(with_changed_weight(firmware, 0, 3)), sample, 0)
+    assert (found.address, found.memory, found.word, found.lane) == (4, "VectorRf", 5, 3)
+    assert str(found).endswith("wrote VectorRf entry 5 element 3: golden 64, machine 96")
+    memories = session(firmware).memories()
+    assert memories.keys() == {Mem.VECTOR_RF}
+    assert memories[Mem.VECTOR_RF].shape == (48, 9)
 
 
 def test_cut_programs_run_as_many_chains_as_they_say(recurrent):

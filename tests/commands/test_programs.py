@@ -121,6 +121,23 @@ def test_integers_are_tiles_of_integer_mode(folder):
     np.testing.assert_array_equal(np.load("y.npy"), [[24, 146, 2], [20, -107, -11]])
 
 
+def test_images_of_entries(folder):
+    (folder / "entries.txt").write_text(
+        "s_wr Rows, 8\nset_iterations 2\ns_wr StrideX, 1\nv_rd_inc VectorRf, 46, integer\nv_wr NetQ\nend_chain\n"
+        "v_rd_inc VectorRf, 2\nv_wr NetQ\nend_chain\nend\n")
+    np.save("codes.npy", np.arange(-8, 8).reshape(2, 2, 4))
+    np.save("real.npy", np.array([[0.5, -1, 0.25, 3], [0, 0, 0, 2], [100, 0, 0, 0]]))
+    done("asm", "entries.txt", "--preset", "tiny", "--image", "VectorRf@46=codes.npy", "--image", "VectorRf@2=real.npy")
+    done("run", "entries.safetensors", "-o", "y.npy")
+    np.testing.assert_array_equal(np.load("y.npy")[0], [
+        *range(-8, 8), 0.5, -1, 0.25, 3, 0, 0, 0, 2, 100, *[0] * 7])
+    assert "codes.npy: it fills VectorRf from 47 up to 49, and it ends at 48" in refused(
+        "asm", "entries.txt", "--preset", "tiny", "--image", "VectorRf@47=codes.npy")
+    np.save("codes.npy", np.full(8, 128))
+    assert "codes.npy: integers lie in 128..128, mantissas of the machine in -128..127" in refused(
+        "asm", "entries.txt", "--preset", "tiny", "--image", "VectorRf=codes.npy")
+
+
 def test_words_alone_and_firmware_are_both_read_by_disasm():
     done("asm", "copy.txt")
     done("asm", "copy.txt", "--preset", "tiny", "-o", "copy.firmware")

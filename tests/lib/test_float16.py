@@ -123,6 +123,9 @@ def test_from_integer_at_ties_and_beside_them():
     for scale in (-32, -1, 0, 10, 24, 25, 40, 62, 100):
         got = float16.from_integer(np.array(edges), scale)
         assert got.tolist() == [rounded(Fraction(v) / Fraction(2) ** scale) for v in edges]
+        small = [v for v in edges if abs(v) < 1 << 53]
+        want = [each for each, v in zip(got.tolist(), edges, strict=True) if abs(v) < 1 << 53]
+        assert float16.from_integer(np.array(small), scale).tolist() == want
 
 
 def test_from_integer_of_big_integers():

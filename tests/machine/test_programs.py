@@ -102,9 +102,9 @@ def test_a_seed_gives_one_case():
     assert one.setup != case("tiny", 7).setup
 
 
-def word_by_word(chain):
+def word_by_word(config, chain):
     total = chain.result_words * chain.registers.iterations
-    return Plan(addresses=plan(chain).addresses, spans=tuple((k, k + 1) for k in range(total)))
+    return Plan(addresses=plan(config, chain).addresses, spans=tuple((k, k + 1) for k in range(total)))
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from concord.golden.mvm.accumulator import accumulate
 from concord.golden.mvm.converter import convert
-from concord.golden.mvm.mvm import multiply
+from concord.golden.mvm.mvm import multiply, multiply_entries, multiply_groups
 from concord.golden.mvm.overflow import Events, misfits
-from concord.golden.mvm.packing import marks, pack_tiles, unpack_tiles
-from concord.golden.mvm.tile_engine import dot_products, lane_sums
+from concord.golden.mvm.packing import marks, pack_entries, pack_tiles, unpack_entries, unpack_tiles
+from concord.golden.mvm.tile_engine import alignment, dot_products, exact_sums, lane_sums
+from concord.golden.mvm.vector_rf import VectorRf
 from concord.spec.config import preset
 from concord.spec.formats import Format
+from concord.spec.memories import Mem
 from concord.spec.messages import MessageKind, item_bytes
 
 NARROW = replace(preset("tiny"), acc_int=2, acc_frac=9, weights=Format(bits=4, e_min=0, e_max=3), product_bits=7,
@@ -265,3 +267,74 @@ def test_packing(name):
     assert (back[0] == weights).all()
     assert (back[1] == exponents).all()
     assert marks(config, weights)[1:4].tolist() == [1, 0, config.groups]
+
+
+def test_sums_over_all_columns_are_those_of_aligned_tiles():
+    config, rng = preset("trainer"), np.random.default_rng(9)
+    weights, exponents, *_ = case(config, rng, 3, 4, low=False, integer=False)
+    operands = [case(config, rng, 1, 4, low=False, integer=False)[2:] for _ in range(5)]
+    operand, operand_exponents = (np.stack(parts) for parts in zip(*operands, strict=True))
+    for integer in (False, True):
+        shift = alignment(config, exponents, operand_exponents[:, None], integer=integer)
+        want = (dot_products(weights, operand) << shift).sum(-2).reshape(5, -1)
+        assert (exact_sums(config, weights, exponents, operand, operand_exponents, integer=integer) == want).all()
+
+
+def test_sums_that_a_float_cannot_hold_are_left_to_aligned_tiles():
+    config, rng = preset("tiny"), np.random.default_rng(9)
+    weights, exponents, operand, operand_exponents = case(config, rng, 2, 3, low=False, integer=False)
+    assert exact_sums(config, weights, exponents, operand[None], operand_exponents[None], integer=False) is None
+
+
+def test_row_tiles_with_operands_of_their_own():
+    config, rng = NARROW, np.random.default_rng(4)
+    weights, exponents, *_ = case(config, rng, 3, 2, low=False, integer=False)
+    operands = [case(config, rng, 1, 2, low=False, integer=False)[2:] for _ in range(6)]
+    mantissas = np.stack([m for m, _ in operands]).reshape(2, 3, 2, -1)
+    stored = np.stack([e for _, e in operands]).reshape(2, 3, 2)
+    bits, events = multiply_groups(config, weights, exponents, mantissas, stored, rows=19)
+    total = Events()
+    for tile in range(3):
+        rows = min(8, 19 - 8 * tile)
+        want, counted = multiply_entries(config, weights[tile:tile + 1], exponents[tile:tile + 1], mantissas[:, tile],
+                                         stored[:, tile], rows=rows)
+        assert (bits[:, 8 * tile:8 * tile + rows] == want).all()
+        total += counted
+    assert events == total
+
+
+def test_entries_pack_into_messages():
+    for config in CONFIGS.values():
+        rng, fmt = np.random.default_rng(2), config.activations
+        mantissas = rng.integers(fmt.lowest, fmt.highest + 1, (7, config.native_dim))
+        stored = rng.integers(0, fmt.e_max - fmt.e_min + 1, 7)
+        data = pack_entries(config, mantissas, stored)
+        assert len(data) == 7 * item_bytes(config, MessageKind.WRITE, Mem.VECTOR_RF)
+        first = int.from_bytes(data[:len(data) // 7], "little")
+        for k, mantissa in enumerate(mantissas[0]):
+            assert first >> k * fmt.bits & (1 << fmt.bits) - 1 == int(mantissa) & (1 << fmt.bits) - 1
+        assert first >> config.native_dim * fmt.bits == stored[0]
+        for got, want in zip(unpack_entries(config, data), (mantissas, stored), strict=True):
+            assert (got == want).all()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_entries_as_numbers(name):
+    config, rng = CONFIGS[name], np.random.default_rng(6)
+    fmt, entries = config.activations, VectorRf(config)
+    size = len(entries.mantissas)
+    entries.mantissas[:] = rng.integers(fmt.lowest, fmt.highest + 1, entries.mantissas.shape)
+    entries.mantissas[0] = 0
+    entries.exponents[:] = rng.integers(0, fmt.e_max - fmt.e_min + 1, size)
+    for mode in ({}, {"integer": True}, {"integer": True, "unsigned": True}):
+        words = rng.permutation(size * config.vector_words)
+        for word, bits in zip(words.tolist(), entries.numbers(words, **mode).tolist(), strict=True):
+            entry, first = word // config.vector_words, word % config.vector_words * config.mfu_lanes
+            exponent = int(entries.exponents[entry]) + fmt.e_min - (fmt.bits - 1)
+            for lane, got in enumerate(bits):
+                mantissa = int(entries.mantissas[entry, first + lane])
+                value = mantissa + fmt.zero * bool(mode.get("unsigned")) if mode else Fraction(mantissa) * Fraction(
+                    2) ** exponent
+                with np.errstate(over="ignore"):
+                    want = np.float16(float(value))  # a mantissa has far fewer bits than a float64
+                assert got == int(want.view(np.uint16))

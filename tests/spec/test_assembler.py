@@ -25,6 +25,14 @@ end_chain
 m_rd NetQ
 m_wr MatrixRf, 5, integer
 end_chain
+v_rd_inc VectorRf, 7
+mv_mul 1, integer, window
+v_wr_inc VectorRf, 9, integer, unsigned
+end_chain
+v_rd VectorRf, 2, integer
+v_pool_max
+v_wr VectorRf, 3
+end_chain
 end_loop
 .word 0x0000000000000000
 end

@@ -11,6 +11,11 @@ from concord.spec.isa import Error
 TINY = preset("tiny")  # N = 8, M = 2: 4 words a native vector; 64 words a VRF, 32 of MvmQ, 32 tiles
 COPY = "v_rd NetQ\nv_wr NetQ\nend_chain\n"
 PUSH = "v_rd NetQ\nmv_mul 0\nv_wr MvmQ\nend_chain\n"
+#: Two iterations of a window of two rows of two pixels of two entries, for two row tiles: 46 entries from the first on.
+WINDOW = ("s_wr Rows, 16\ns_wr Columns, 8\ns_wr WindowVectors, 2\ns_wr WindowX, 2\ns_wr WindowY, 2\n"
+          "s_wr WindowStep, 3\ns_wr WindowPitch, 17\ns_wr WindowGroup, 21\nset_iterations 2\ns_wr StrideX, 3\n"
+          "s_wr StrideVec, 0\n")
+POOL = "s_wr WindowX, 3\ns_wr WindowY, 2\ns_wr WindowStep, 4\ns_wr WindowPitch, 8\n"  # 17 places
 POP = "v_rd MvmQ\nv_wr NetQ\nend_chain\n"
 
 
@@ -42,6 +47,16 @@ LEGAL = {
                                "set_iterations 12, 4\n"),
     "largest product": chain("v_rd NetQ", "mv_mul 0", "v_wr NetQ", before="s_wr Rows, 32\ns_wr Columns, 8\n"),
     "OutScale": "s_wr OutScale, -32\ns_wr OutScale, 31\nend",
+    "last entries": chain("v_rd_inc VectorRf, 2", "mv_mul 0, window", "v_wr_inc VectorRf, 0", before=WINDOW),
+    "entries of many columns": chain("v_rd VectorRf, 0", "mv_mul 0", "v_wr NetQ", before="s_wr Columns, 32\n"),
+    "entries as numbers": chain("v_rd VectorRf, 46, integer, unsigned", "v_relu0", "v_wr VectorRf, 44",
+                                before="s_wr Rows, 16\n"),
+    "every mode of a write": "".join(chain("v_rd NetQ", f"v_wr VectorRf, 47{mode}")[:-4] for mode in (
+        "", ", integer", ", integer, unsigned")) + "end",
+    "pool of words": chain("v_rd InitialVrf, 46", "v_pool_max", "v_wr NetQ", before="s_wr Rows, 4\n" + POOL),
+    "pool of entries": chain("v_rd VectorRf, 31, integer", "v_pool_max", "v_wr VectorRf, 0", before=POOL),
+    "pool that writes beside": chain("v_rd InitialVrf, 4", "v_pool_max", "v_wr InitialVrf, 0"),
+    "windows of the size 0, not used": chain("v_rd VectorRf, 0", "v_wr NetQ", before="s_wr WindowX, 0\n"),
 }
 
 ILLEGAL = {
@@ -54,7 +69,7 @@ ILLEGAL = {
     "memory that m_wr does not take": ("m_rd NetQ\nm_wr InitialVrf, 0", 1),
     "queue with an address": (".word 0x100060001", 0),
     "queue with _inc": (".word 0x60101", 0),
-    "unknown register": (".word 0x90017", 0),
+    "unknown register": (".word 0x110017", 0),
     "OutScale": ("s_wr OutScale, 32", 0),
     "OutScale, negative": ("s_wr OutScale, -33", 0),
     "operation outside a chain": ("v_relu0", 0),
@@ -134,6 +149,45 @@ OTHERS = {
     "mode of tiles": (Error.FORMAT, chain("v_rd NetQ", "mv_mul 0, integer", "v_wr NetQ"), 1),
     "mode of the last tile": (Error.FORMAT, "s_wr Columns, 2\nm_rd NetQ\nm_wr MatrixRf, 2, integer\nend_chain\n"
                               + chain("v_rd NetQ", "mv_mul 1", "v_wr NetQ"), 5),
+    "WindowVectors 0": (Error.SIZE, chain("v_rd VectorRf, 0", "mv_mul 0, window", "v_wr NetQ",
+                                          before="s_wr WindowVectors, 0\n"), 1),
+    "WindowX 0 of a pool": (Error.SIZE, chain("v_rd InitialVrf, 0", "v_pool_max", "v_wr NetQ",
+                                              before="s_wr WindowX, 0\n"), 1),
+    "WindowY 0": (Error.SIZE, chain("v_rd VectorRf, 0", "v_pool_max", "v_wr NetQ", before="s_wr WindowY, 0\n"), 1),
+    "SIZE before WINDOW": (Error.SIZE, chain("v_rd VectorRf, 0", "mv_mul 0, window", "v_wr NetQ",
+                                             before="set_iterations 12, 5\ns_wr WindowY, 0\n"), 3),
+    "window of other than Columns": (Error.WINDOW, chain("v_rd VectorRf, 0", "mv_mul 0, window", "v_wr NetQ",
+                                                         before="s_wr WindowX, 2\n"), 1),
+    "WINDOW before RANGE": (Error.WINDOW, chain("v_rd VectorRf, 48", "mv_mul 0, window", "v_wr NetQ",
+                                                before="s_wr WindowX, 2\n"), 1),
+    "source in VectorRf": (Error.RANGE, chain("v_rd VectorRf, 47", "mv_mul 0", "v_wr NetQ",
+                                              before="s_wr Columns, 2\n"), 1),
+    "window beyond the last entry": (Error.RANGE, chain("v_rd_inc VectorRf, 3", "mv_mul 0, window", "v_wr NetQ",
+                                                        before=WINDOW), 12),
+    "numbers beyond the last entry": (Error.RANGE, chain("v_rd VectorRf, 47", "v_wr NetQ",
+                                                         before="s_wr Rows, 9\n"), 1),
+    "pool beyond the last word": (Error.RANGE, chain("v_rd InitialVrf, 47", "v_pool_max", "v_wr NetQ",
+                                                     before="s_wr Rows, 4\n" + POOL), 5),
+    "pool beyond the last entry": (Error.RANGE, chain("v_rd VectorRf, 32", "v_pool_max", "v_wr NetQ", before=POOL), 4),
+    "write of VectorRf": (Error.RANGE, chain("v_rd NetQ", "v_relu0", "v_wr VectorRf, 48"), 2),
+    "write of VectorRf, moving": (Error.RANGE, chain(
+        "v_rd NetQ", "v_wr_inc VectorRf, 33", before="s_wr StrideVec, 4\ns_wr SkipVec, 3\nset_iterations 4, 2\n"), 5),
+    "write of what a product reads": (Error.RANGE, chain("v_rd VectorRf, 4", "mv_mul 0", "v_wr NetQ",
+                                                         "v_wr VectorRf, 4"), 3),
+    "write between what a product reads": (Error.RANGE, chain(
+        "v_rd_inc VectorRf, 2", "mv_mul 0, window", "v_wr VectorRf, 46", before=WINDOW), 14),
+    "write of what numbers are read from": (Error.RANGE, chain("v_rd VectorRf, 4", "v_wr VectorRf, 4"), 1),
+    "write of what a pool reads": (Error.RANGE, chain("v_rd InitialVrf, 3", "v_pool_max", "v_wr InitialVrf, 0"), 2),
+    "ranges before overlaps": (Error.RANGE, chain("v_rd VectorRf, 4", "v_wr VectorRf, 4", "v_wr InitialVrf, 61"), 2),
+    "overlap before the mode of tiles": (Error.RANGE, chain(
+        "v_rd VectorRf, 4", "mv_mul 0, integer", "v_wr VectorRf, 4"), 2),
+    "unsigned codes of VectorRf": (Error.FORMAT, "v_rd VectorRf, 0\nmv_mul 0, integer, unsigned", 1),
+    "unsigned numbers without integer": (Error.FORMAT, ".word 0xa0801", 0),
+    "unsigned write without integer": (Error.FORMAT, "v_rd NetQ\n.word 0xa0814", 1),
+    "mode of tiles of a product of VectorRf": (Error.FORMAT, chain(
+        "v_rd VectorRf, 0", "mv_mul 0, integer", "v_wr NetQ"), 1),
+    "product of VectorRf while MvmQ holds words": (Error.QUEUE, PUSH + chain("v_rd VectorRf, 0", "mv_mul 0",
+                                                                          "v_wr NetQ"), 5),
     "pop of nothing": (Error.QUEUE, POP, 0),
     "pop of a word too much": (Error.QUEUE, PUSH + "s_wr Rows, 9\n" + POP, 5),
     "push of a word too much": (Error.QUEUE, "set_iterations 7\n" + PUSH + "s_wr Iterations, 1\ns_wr IterationsX, 1\n"
@@ -193,7 +247,7 @@ def test_end():
 
 def test_errors_are_sentences():
     violation = check(assemble("s_wr Rows, 65\n" + PUSH), TINY)
-    assert str(violation) == "instruction 1: register rows is 65: a product has 64 at most (SIZE)"
+    assert str(violation) == "instruction 1: register Rows is 65: a product has 64 at most (SIZE)"
 
 
 def test_tiles_may_hold_a_mode_before_the_program():

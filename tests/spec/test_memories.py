@@ -12,7 +12,7 @@ from concord.spec.registers import EVENTS, READS, TIMES, WRITES, Counter
 
 #: The codes from 1 on, as programs and firmware files hold them.
 CODES = ("INITIAL_VRF", "ADDSUB_VRF0", "ADDSUB_VRF1", "MULTIPLY_VRF0", "MULTIPLY_VRF1", "NET_Q", "MVM_Q", "MATRIX_RF",
-         "BIAS_RF")
+         "BIAS_RF", "VECTOR_RF")
 #: The counters from 0 on, as hosts find them.
 COUNTERS = (
     "INSTRUCTIONS", "CHAINS", *(f"READ_{name}" for name in CODES[:7]), *(f"WRITE_{name}" for name in CODES[:7]),
@@ -20,7 +20,8 @@ COUNTERS = (
     "OVERFLOW_PARTIAL", "OVERFLOW_PRODUCT", "OVERFLOW_OUTPUT", "EXCESS_PARTIAL", "EXCESS_PRODUCT", "EXCESS_OUTPUT",
     "LAZY_STEPS", "LAZY_CHANGES", "LAZY_ROUNDED", "LAZY_SATURATIONS",
     "CYCLES", "FETCH_BUSY", "FETCH_WAIT", "MVM_BUSY", "MVM_WAIT_OPERAND", "MVM_WAIT_OUTPUT", "MFU_BUSY",
-    "MFU_WAIT_OPERAND", "MFU_WAIT_OUTPUT", "COPY_BUSY", "COPY_WAIT")
+    "MFU_WAIT_OPERAND", "MFU_WAIT_OUTPUT", "COPY_BUSY", "COPY_WAIT", "READ_VECTOR_RF", "WRITE_VECTOR_RF", "POOL",
+    "MVM_CONFLICT", "GATHER_BUSY", "GATHER_WAIT")
 
 
 def test_codes_stay():
@@ -32,7 +33,7 @@ def test_counters_stay_and_leave_no_gap():
     assert tuple(Counter(number).name for number in range(len(COUNTERS))) == COUNTERS
     assert sorted(Counter) == list(range(len(Counter)))
     assert sorted(EVENTS + TIMES) == sorted(Counter)
-    assert tuple(map(Counter, range(36, 47))) == TIMES
+    assert tuple(map(Counter, (*range(36, 47), *range(50, 53)))) == TIMES
 
 
 @pytest.mark.parametrize("mem", Mem)
@@ -41,7 +42,8 @@ def test_a_row_leads_to_a_depth_and_to_counters(mem):
     for config in PRESETS.values():
         assert depth(config, mem) == depth(config, int(mem)) == getattr(config, mem.size)
     assert MEMORY_NAMES[mem] == mem.title
-    assert (mem in READS) == (mem in WRITES) == (mem.kind in (MemoryKind.VECTOR, MemoryKind.QUEUE))
+    assert (mem in READS) == (mem in WRITES) == (mem.kind in (
+        MemoryKind.VECTOR, MemoryKind.QUEUE, MemoryKind.ENTRIES))
     if mem in READS:
         assert (READS[mem].name, WRITES[mem].name) == (f"READ_{mem.name}", f"WRITE_{mem.name}")
         assert mem.title in READS[mem].meaning

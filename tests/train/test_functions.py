@@ -1,13 +1,18 @@
 """Networks whose forward calls functions instead of modules are quantised as those of modules."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
+from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.export import patterns
-from concord.train.lib.methods import Recipe
-from concord.train.qat.graph import Kind, Unsupported, nodes
+from concord.train.lib.methods import ActivationMethod, Methods, Recipe
+from concord.train.qat.check import layers as layers_of
+from concord.train.qat.graph import Unsupported, nodes
+from concord.train.qat.modules import Kind
 from concord.train.qat.network import QuantisedNetwork
 from torch import nn
 from torch.nn import functional
@@ -48,6 +53,15 @@ class Modules(nn.Module):
         return self.dense(self.relus[2](self.flat(self.mean(x)) + y))
 
 
+def outputs(layers, sources, images) -> np.ndarray:
+    """The result of golden layers, uint16[samples, outputs]."""
+    made, before = {"": patterns(images.flatten(1))}, ""
+    for layer in layers:
+        made[layer.name] = layer.run([made[name] for name in sources.get(layer.name, (before,))], None).outputs
+        before = layer.name
+    return made[before]
+
+
 @pytest.fixture(scope="module")
 def images():
     torch.set_num_threads(1)
@@ -73,13 +87,8 @@ def test_functions_are_quantised_as_modules(net, images):
 
 def test_a_functional_network_equals_golden(net, images):
     quantised = QuantisedNetwork(net, images, RECIPE)
-    layers, sources = quantised.lower()
-    made, before = {"": patterns(images.flatten(1))}, ""
-    for layer in layers:
-        made[layer.name] = layer.run([made[name] for name in sources.get(layer.name, (before,))], None).outputs
-        before = layer.name
     with torch.no_grad():
-        assert np.array_equal(made[before], patterns(quantised(images, True)))
+        assert np.array_equal(outputs(*quantised.lower(), images), patterns(quantised(images, True)))
 
 
 def test_a_network_may_end_with_a_convolution(images):
@@ -125,3 +134,63 @@ def test_a_layer_used_twice_is_refused():
 
     with pytest.raises(Unsupported, match="a module used twice would need two quantisers"):
         nodes(Twice())
+
+
+class Relu6(nn.Module):
+    """Convolutions with a relu6 between them, once behind a maximum, and once behind a sum."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3), nn.Conv2d(4, 3, 2)
+        self.around, self.relu, self.pool = nn.Conv2d(4, 4, 3), nn.ReLU6(), nn.MaxPool2d(2)
+
+    def forward(self, x):
+        x = self.pool(self.relu(self.first(x)))
+        return self.third(functional.relu6(self.second(x) + self.around(x))).flatten(1)
+
+
+@pytest.fixture(scope="module")
+def wide(images):
+    """A network in which each relu6 clips many values."""
+    torch.manual_seed(3)
+    net = Relu6().eval()
+    with torch.no_grad():
+        net.first.weight.abs_().mul_(7)
+        net.around.weight.abs_().mul_(0.35)
+        first = net.first(images)
+        pooled = net.pool(net.relu(first))
+        assert 0.05 < (first > 6).float().mean() < 0.8
+        assert 0.05 < (net.second(pooled) + net.around(pooled) > 6).float().mean() < 0.8
+    return net
+
+
+@pytest.mark.parametrize("method", [ActivationMethod.SEARCH, ActivationMethod.UNIFORM])
+def test_codes_clip_a_relu6(wide, images, method):
+    quantised = QuantisedNetwork(wide, images, replace(RECIPE, methods=Methods(activations=method)))
+    for name in "second", "around", "third":
+        inputs = quantised.layers[name].inputs
+        assert 3 < (inputs.saturation + inputs.offset).item() < 6.00001
+    with torch.no_grad():
+        assert torch.allclose(quantised(images), wide(images), atol=0.2)
+        assert np.array_equal(outputs(*quantised.lower(), images), patterns(quantised(images, True)))
+
+
+def test_training_keeps_the_clip_of_a_relu6(wide, images):
+    quantised = QuantisedNetwork(wide, images, RECIPE)
+    for layer in quantised.layers.values():
+        torch.nn.init.constant_(layer.inputs.saturation, 9)
+    quantised.bound()
+    tops = [(layer.inputs.saturation + layer.inputs.offset).item() for layer in quantised.layers.values()]
+    assert tops[0] >= 9
+    assert tops[1:] == pytest.approx([6, 6, 6])
+
+
+@pytest.mark.parametrize(("operation", "recipe"), [
+    (lambda x: functional.relu6(x).mean((2, 3)), replace(RECIPE, input_bits=None)),
+    (functional.relu6, RECIPE),
+    (nn.Sequential(nn.ReLU6(), nn.Conv2d(4, 2, 3)), replace(RECIPE, input_bits=None)),
+    (nn.Sequential(nn.ReLU6(), nn.Conv2d(4, 2, 3)), BlockRecipe()),
+])
+def test_a_relu6_that_no_code_clips_is_refused(operation, recipe):
+    with pytest.raises(Unsupported, match="'conv': a relu6 is the clip of integer codes"):
+        layers_of(nodes(Wrong(operation)), recipe)

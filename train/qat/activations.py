@@ -30,6 +30,8 @@ class Activations(nn.Module):
         offset:            float32, m.
         positive:          Whether all samples are 0 or above. Then m stays at 0 or above, so that the clip at 0 is a
             relu.
+        ceiling:           Largest value of the input, or None: the clip of the largest code stays at or below it, so
+            that this clip is a relu6.
     """
 
     learns_saturation = learns_offset = learned_step = False
@@ -39,6 +41,7 @@ class Activations(nn.Module):
         super().__init__()
         self.levels = (1 << bits) - 1 - recipe.symmetric[1]
         self.positive = bool(samples.min() >= 0)
+        self.ceiling: float | None = None
         method = recipe.methods.activations if recipe.start is Start.PTQ else ActivationMethod.UNIFORM
         fixed = 0.0 if self.positive and not self.learns_offset else None
         saturation, offset = quantise.activations(samples, self.levels, method, fixed)
@@ -60,6 +63,8 @@ class Activations(nn.Module):
             if self.positive:
                 self.offset.clamp_(min=0)
             self.saturation.clamp_(min=1e-3)
+            if self.ceiling is not None:
+                self.saturation.copy_(torch.minimum(self.saturation, self.ceiling - self.offset))
 
 
 class LearnedSaturation(Activations):

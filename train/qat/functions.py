@@ -7,12 +7,16 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-#: Functions and methods whose arguments behind the tensor are those of a module.
-POOLING: dict[object, Callable[..., nn.Module]] = {
+#: Functions whose arguments behind the tensor are those of a module.
+MODULES: dict[object, Callable[..., nn.Module]] = {
     functional.max_pool2d: lambda *args, return_indices=False, **options: nn.MaxPool2d(*args, **options),
     torch.max_pool2d: nn.MaxPool2d,
     functional.avg_pool2d: nn.AvgPool2d,
     functional.adaptive_avg_pool2d: nn.AdaptiveAvgPool2d,
+    functional.max_pool1d: lambda *args, return_indices=False, **options: nn.MaxPool1d(*args, **options),
+    functional.avg_pool1d: nn.AvgPool1d,
+    functional.adaptive_avg_pool1d: nn.AdaptiveAvgPool1d,
+    functional.relu6: nn.ReLU6,
 }
 MEANS = (torch.mean, "mean")
 #: Functions and methods whose result is their input in evaluation.
@@ -28,8 +32,8 @@ def module_of(node: fx.Node) -> nn.Module | None:
     if node.op not in CALLS:
         return None
     args = node.args[1:]
-    if node.target in POOLING:
-        return POOLING[node.target](*args, **node.kwargs)
+    if node.target in MODULES:
+        return MODULES[node.target](*args, **node.kwargs)
     if node.target in MEANS:
         axes = node.kwargs.get("dim", args[0] if args else ())
         if sorted(axes if isinstance(axes, tuple | list) else [axes]) in ([2, 3], [-2, -1]):

@@ -1,0 +1,67 @@
+"""VectorRf: quantised native vectors behind the vector quantiser, the operands of products."""
+
+import numpy as np
+from concord.golden.lib.float16 import from_integer
+from concord.golden.mvm.quantizer import quantize
+from concord.spec.config import Config
+
+
+class VectorRf:
+    """The vector register file: entries of N mantissas and one stored exponent. An entry has no mode.
+
+    Attributes:
+        mantissas: int16[entries, N].
+        exponents: int64[entries], stored exponents E - e_min; 0 for integers.
+    """
+
+    def __init__(self, config: Config):
+        self._config = config
+        self.mantissas = np.zeros((config.vector_rf, config.native_dim), np.int16)
+        self.exponents = np.zeros(config.vector_rf, np.int64)
+
+    def store(self, addresses: np.ndarray, bits: np.ndarray, *, integer: bool = False, unsigned: bool = False):
+        """Quantise vectors and write them to entries.
+
+        Args:
+            addresses: int64[n]; where an address stands twice, the later vector stays.
+            bits:      uint16[n, N], binary16 patterns.
+            integer:   Whether the vectors become integers, not blocks.
+            unsigned:  Whether these integers are unsigned codes.
+        """
+        self.mantissas[addresses], self.exponents[addresses] = quantize(
+            bits, self._config.activations, integer=integer, unsigned=unsigned)
+
+    def numbers(self, words: np.ndarray, *, integer: bool = False, unsigned: bool = False) -> np.ndarray:
+        """Words of entries as numbers.
+
+        Args:
+            words:    int64[...], indices of words; word k of entry a has the index a * N/M + k.
+            integer:  Whether the entries hold integers, not blocks.
+            unsigned: Whether these integers are unsigned codes.
+
+        Returns:
+            uint16[..., M], binary16 patterns.
+        """
+        config = self._config
+        mantissas = self.mantissas.reshape(-1, config.mfu_lanes)[words]
+        return numbers(config, mantissas, self.exponents[words // config.vector_words], integer=integer,
+                       unsigned=unsigned)
+
+
+def numbers(config: Config, mantissas, exponents, *, integer: bool = False, unsigned: bool = False):
+    """Values of mantissas, rounded once to binary16: mantissa * 2**(E - (bits - 1)), or the integer; zero is +0.
+
+    Args:
+        config:    The machine.
+        mantissas: Integers [..., lanes].
+        exponents: int64[...], stored exponents; ignored in integer mode.
+        integer:   Whether the mantissas are integers.
+        unsigned:  Whether the integers are unsigned codes, stored as code - zero point.
+
+    Returns:
+        uint16[..., lanes], binary16 patterns.
+    """
+    fmt, mantissas = config.activations, np.asarray(mantissas, np.int64)
+    if integer:
+        return from_integer(mantissas + fmt.zero * unsigned, 0)
+    return from_integer(mantissas, fmt.bits - 1 - fmt.e_min - np.asarray(exponents)[..., None])

@@ -1,0 +1,72 @@
+"""Ranges of VectorRf that unfinished chains write, and that unfinished products read."""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.payloads import ENTRY_WRITERS, TICKET, Wait, address_bits, entry_writers, waiting
+from concord.hw.schedule.youngest import youngest
+from concord.spec.config import Config
+
+__all__ = ["PRODUCTS", "EntryHazards"]
+
+PRODUCTS = 4  #: Largest number of unfinished products that read VectorRf.
+
+
+class EntryHazards(wiring.Component):
+    """Keeps one range of entries for each chain in flight, so that a layer starts on what the one before has written.
+
+    Members:
+        read, read_ticket: In. A product with this ticket is dispatched, which reads the entries `read_lo` to
+            `read_hi` - 1. read_room: Out(1). There is room for it.
+        write, write_ticket: In. A chain with this ticket is dispatched, which writes the entries `write_lo` to
+            `write_hi` - 1. write_room: Out(1). There is room for it.
+        product_done, entries_done: In. Number of products, and of chains that write VectorRf, that are finished.
+        restart: In(1). All chains are finished, and the tickets of writers begin again.
+        writers: Out(entry_writers). The last writers.
+        product: Out(Wait). The youngest product that reads entries from `write_lo` to `write_hi` - 1.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        bits = address_bits(config)
+        super().__init__({
+            **{name: In(1) for name in ("read", "write", "restart")},
+            **{name: In(TICKET) for name in ("read_ticket", "write_ticket", "product_done", "entries_done")},
+            **{name: In(bits) for name in ("read_lo", "read_hi", "write_lo", "write_hi")},
+            "read_room": Out(1), "write_room": Out(1), "writers": Out(entry_writers(config)), "product": Out(Wait)})
+
+    def elaborate(self, platform):
+        m = Module()
+        self._writers(m)
+        self._readers(m)
+        return m
+
+    def _writers(self, m):
+        """A writer takes the place of the one whose ticket is smaller by ENTRY_WRITERS, once that one is finished."""
+        places = (ENTRY_WRITERS - 1).bit_length()
+        ahead = (self.write_ticket - ENTRY_WRITERS - self.entries_done)[:TICKET].as_signed()
+        m.d.comb += self.write_room.eq(ahead <= 0)
+        with m.If(self.restart):
+            m.d.sync += self.writers.eq(0)
+        for k, writer in enumerate(self.writers):
+            with m.If(self.write & (self.write_ticket[:places] == k)):
+                m.d.sync += [writer.ticket.eq(self.write_ticket), writer.lo.eq(self.write_lo),
+                             writer.hi.eq(self.write_hi)]
+
+    def _readers(self, m):
+        bits, place = address_bits(self.config), Signal(range(PRODUCTS))
+        layout = data.StructLayout({"valid": 1, "ticket": TICKET, "lo": bits, "hi": bits})
+        readers = [Signal(layout, name=f"reader{k}") for k in range(PRODUCTS)]
+        with m.If(self.read):
+            m.d.sync += place.eq(place + 1)
+        for k, reader in enumerate(readers):
+            unfinished = waiting(reader, self.product_done)
+            with m.If(~unfinished):
+                m.d.sync += reader.valid.eq(0)
+            with m.If(place == k):
+                m.d.comb += self.read_room.eq(~unfinished)
+                with m.If(self.read):
+                    m.d.sync += [reader.valid.eq(1), reader.ticket.eq(self.read_ticket), reader.lo.eq(self.read_lo),
+                                 reader.hi.eq(self.read_hi)]
+        meets = [(self.write_lo < reader.hi) & (reader.lo < self.write_hi) for reader in readers]
+        m.d.comb += self.product.eq(youngest(m, "product", zip(readers, meets, strict=True)))

@@ -1,0 +1,158 @@
+"""Reads the sources of chains in windows, from vector memories, and from VectorRf as numbers."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib.payloads import (
+    ENTRIES,
+    Mode,
+    address_bits,
+    blocked,
+    entry,
+    entry_blocked,
+    entry_progress,
+    entry_writers,
+    lane_group,
+    progress,
+    word,
+)
+from concord.hw.lib.pipeline import delay
+from concord.hw.schedule.address_generator import read_request
+from concord.hw.schedule.jobs import gather_job
+from concord.spec.config import Config
+from concord.spec.isa import REGISTER_BITS
+from concord.spec.memories import VRFS
+
+__all__ = ["Gather", "pixel"]
+
+
+def pixel(config: Config) -> data.StructLayout:
+    """One word of one pixel: a `word` of a vector memory, or `lanes` of an entry of VectorRf in the mode `mode`.
+
+    `first` and `last` mark the first and the last pixel of a window, whose words make one word of the chain.
+    """
+    return data.StructLayout({
+        "word": word(config), "lanes": lane_group(config.activations, config.mfu_lanes), "mode": Mode,
+        "from_entries": 1, "first": 1, "last": 1, "pool": 1})
+
+
+class Gather(wiring.Component):
+    """Reads each word of each pixel of a chain, as soon as no older chain may still write it.
+
+    The order is that of iterations, then words, then the pixels of the window, row by row. A chain never writes what it
+    gathers, so the unit may run ahead of the chains before it.
+
+    Members:
+        job: In(stream gather_job). Chains.
+        mfu, copy: In(`progress`). Progress of the two pipelines that write vector memories.
+        writers, entries: In(entry_writers, entry_progress). Chains that write VectorRf, and their progress.
+        request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
+        entry_read, entry_grant, entry: Read of VectorRf, its grant, and the entry one cycle later.
+        room: In(1). There is space for a word of the chain. take: Out(1). A pixel begins such a word.
+        o: Out {valid, p: `pixel`}. Pixels, always taken.
+        busy, waits: Out(1). Activity for the counters.
+
+    Timing:
+        One pixel a cycle, which comes out two cycles after its grant.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "job": In(stream.Signature(gather_job(config))), "mfu": In(progress(config)), "copy": In(progress(config)),
+            "writers": In(entry_writers(config)), "entries": In(entry_progress(config)),
+            "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
+            "entry_read": Out(data.StructLayout({"valid": 1, "address": address_bits(config)})), "entry_grant": In(1),
+            "entry": In(entry(config)), "room": In(1), "take": Out(1),
+            "o": Out(data.StructLayout({"valid": 1, "p": pixel(config)})), "busy": Out(1), "waits": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        job, config = self.job.p, self.config
+        go, first, last = Signal(), Signal(), Signal()  # first and last pixel of a word
+        part = Signal(range(config.vector_words))  # number of the word in its entry
+        from_entries = job.memory == ENTRIES
+        offset = self._walk(m, go, first, last, part)
+        address = Signal(address_bits(config))
+        ready = Signal()  # the pixel is written, and there is space for its word
+        m.d.comb += [
+            address.eq(job.source.lo + offset), ready.eq(self.job.valid & (self.room | ~first)),
+            self.request.valid.eq(ready & ~from_entries & ~self._unwritten(m, address)),
+            self.request.memory.eq(job.memory), self.request.address.eq(address),
+            self.entry_read.valid.eq(
+                ready & from_entries & ~entry_blocked(self.writers, job.older, self.entries, address)),
+            self.entry_read.address.eq(address),
+            go.eq((self.request.valid & self.grant) | (self.entry_read.valid & self.entry_grant)),
+            self.take.eq(go & first), self.busy.eq(go), self.waits.eq(self.job.valid & ~go)]
+        self._output(m, go, first, last, part)
+        return m
+
+    def _unwritten(self, m, address):
+        """Whether an older chain may still write the word of a vector memory at `address`."""
+        source, lows = self.job.p.source, {pipe: Signal(address_bits(self.config), name=f"low_{pipe}")
+                                           for pipe in ("mfu", "copy")}
+        with m.Switch(self.job.p.memory):
+            for k in range(len(VRFS)):
+                with m.Case(k):
+                    m.d.comb += [low.eq(getattr(self, pipe).low[k]) for pipe, low in lows.items()]
+        return Cat(blocked(source[pipe], getattr(self, pipe), low, address) for pipe, low in lows.items()).any()
+
+    def _walk(self, m, go, first, last, part):
+        """Walk through pixels, words and iterations. Returns the offset of the present pixel from the first address."""
+        job, bits = self.job.p, address_bits(self.config)
+        column, row, index, iteration, x = (
+            Signal(REGISTER_BITS, name=name) for name in ("column", "row", "index", "iteration", "x"))
+        # Offsets of the present pixel, of the first one in its row, of the first one of its word, and of iterations.
+        pixel, line, start, along_x, along_y = (
+            Signal(bits, name=name) for name in ("pixel", "line", "start", "along_x", "along_y"))
+        from_entries = job.memory == ENTRIES
+        last_column, last_row = column == job.window.x - 1, row == job.window.y - 1
+        last_word, last_iteration, turn = index == job.words - 1, iteration == job.iterations - 1, (
+            x == job.iterations_x - 1)
+        last_part = part == self.config.vector_words - 1
+        m.d.comb += [first.eq((column == 0) & (row == 0)), last.eq(last_column & last_row),
+                     self.job.ready.eq(go & last & last_word & last_iteration)]
+
+        # One adder gives the offset of what follows.
+        base, step, following = (Signal(bits, name=name) for name in ("base", "step", "following"))
+        m.d.comb += following.eq(base + step)
+        with m.If(~last_column):
+            m.d.comb += [base.eq(pixel), step.eq(job.window.step)]
+        with m.Elif(~last_row):
+            m.d.comb += [base.eq(line), step.eq(job.window.pitch)]
+        with m.Elif(~last_word):
+            m.d.comb += [base.eq(start), step.eq(~from_entries | last_part)]
+        with m.Elif(turn):
+            m.d.comb += [base.eq(along_y), step.eq(Mux(job.source.inc, job.stride_y, 0))]
+        with m.Else():
+            m.d.comb += [base.eq(along_x), step.eq(Mux(job.source.inc, job.stride_x, 0))]
+
+        with m.If(go):
+            m.d.sync += [pixel.eq(following), column.eq(column + 1)]
+            with m.If(last_column):
+                m.d.sync += [column.eq(0), row.eq(row + 1), line.eq(following)]
+            with m.If(last):
+                m.d.sync += [row.eq(0), index.eq(index + 1), start.eq(following),
+                             part.eq(Mux(last_part, 0, part + 1))]
+            with m.If(last & last_word):
+                m.d.sync += [index.eq(0), part.eq(0), iteration.eq(iteration + 1), x.eq(Mux(turn, 0, x + 1)),
+                             along_x.eq(following)]
+                with m.If(turn):
+                    m.d.sync += along_y.eq(following)
+            with m.If(self.job.ready):
+                m.d.sync += [s.eq(0) for s in (pixel, line, start, along_x, along_y, iteration, x)]
+        return pixel
+
+    def _output(self, m, go, first, last, part):
+        """Choose the word of an entry, one cycle after the read."""
+        job, config, o = self.job.p, self.config, self.o.p
+        arrives = Signal()
+        m.d.sync += [arrives.eq(go), self.o.valid.eq(arrives)]
+        marks = {
+            "mode": job.mode, "from_entries": job.memory == ENTRIES, "first": first, "last": last, "pool": job.pool}
+        m.d.comb += [o[name].eq(delay(m, Value.cast(mark), 2)) for name, mark in marks.items()]
+        mantissas = Value.cast(self.entry.mantissas).word_select(
+            delay(m, part, 1), config.mfu_lanes * config.activations.bits)
+        m.d.comb += [Value.cast(o.word).eq(delay(m, Value.cast(self.data), 1)),
+                     Value.cast(o.lanes.mantissas).eq(delay(m, mantissas, 1)),
+                     o.lanes.exponent.eq(delay(m, self.entry.exponent, 1))]

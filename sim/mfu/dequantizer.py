@@ -1,0 +1,40 @@
+"""Testbench of hw.mfu.dequantizer against golden.lib.float16. FORMAT, LANES and LATENCY are the unit's attributes."""
+
+import json
+import os
+
+import cocotb
+import numpy as np
+from amaranth.lib import data
+from concord.golden.lib.float16 import from_integer
+from concord.hw.lib.payloads import Mode, lane_group
+from concord.sim.drivers.comparison import assert_equal
+from concord.sim.drivers.drive_pipeline import drive_pipeline
+from concord.sim.drivers.stream import pack, unpack
+from concord.spec.formats import Format
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "Mux(self.mode.unsigned, fmt.zero, 0)", "new": "Mux(self.mode.unsigned, fmt.highest, 0)"},
+    {"old": "Mux(self.mode.integer, 0,", "new": "Mux(self.mode.unsigned, 0,"},
+)
+
+FORMAT = Format.from_record(json.loads(os.environ["FORMAT"]))
+LANES, LATENCY = int(os.environ["LANES"]), int(os.environ["LATENCY"])
+
+
+@cocotb.test()
+async def matches_golden(dut):
+    """Mantissas of every size under every exponent, in every mode."""
+    rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 6000
+    mantissas = rng.integers(FORMAT.lowest, FORMAT.highest + 1, (count, LANES))
+    mantissas >>= rng.integers(0, FORMAT.bits, (count, LANES))
+    stored = rng.integers(0, FORMAT.e_max - FORMAT.e_min + 1, count)
+    integer = rng.integers(0, 2, count)
+    unsigned = integer & rng.integers(0, 2, count)
+    inputs = {"i": pack(lane_group(FORMAT, LANES), {"mantissas": mantissas, "exponent": stored}),
+              "mode": pack(Mode, {"integer": integer, "unsigned": unsigned})}
+    got = (await drive_pipeline(dut, inputs, ["o"], LATENCY))["o"]
+    scale = np.where(integer, 0, FORMAT.bits - 1 - (stored + FORMAT.e_min))
+    expected = from_integer(mantissas + (unsigned * FORMAT.zero)[:, None], scale[:, None])
+    assert_equal("o", unpack(data.ArrayLayout(16, LANES), got), expected, mantissa=mantissas, exponent=stored,
+                 integer=integer, unsigned=unsigned)

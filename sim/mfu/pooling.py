@@ -1,0 +1,45 @@
+"""Testbench of hw.mfu.pooling against golden.mfu.pooling: windows of one and of more pixels."""
+
+import os
+
+import cocotb
+import numpy as np
+from amaranth.lib import data
+from concord.golden.mfu.pooling import pool_max
+from concord.sim.drivers.comparison import assert_equal
+from concord.sim.drivers.drive_pipeline import drive_pipeline
+from concord.sim.drivers.stream import pack, unpack
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "Mux(self.i.first, new, _maximum", "new": "Mux(self.i.first & ~self.i.last, new, _maximum"},
+    {"old": "Mux(differ, a.sign, less ^ a.sign)", "new": "less ^ a.sign"},
+)
+
+LANES = int(os.environ["LANES"])
+PIXEL = data.StructLayout({"valid": 1, "word": data.ArrayLayout(16, LANES), "first": 1, "last": 1})
+RESULT = data.StructLayout({"valid": 1, "word": data.ArrayLayout(16, LANES)})
+
+
+@cocotb.test()
+async def matches_golden(dut):
+    """Random patterns, small numbers of both signs and zeros among them, with random gaps between pixels."""
+    rng, count = np.random.default_rng(cocotb.RANDOM_SEED), 6000
+    words = rng.integers(0, 1 << 16, (count, LANES), dtype=np.uint16)
+    words = np.where(rng.random((count, 1)) < 0.4, words & 0x8003, words)
+    last = rng.random(count) < 0.3
+    first = np.concatenate([[True], last[:-1]])
+    last[-1] = True
+    windows = np.split(words, np.flatnonzero(last)[:-1] + 1)
+
+    # Each pixel comes at a cycle of its own; between them the port shows noise.
+    cycles = np.cumsum(rng.integers(1, 3, count))
+    noise = rng.integers(0, 1 << 16, (cycles[-1] + 1, LANES), dtype=np.uint16)
+    record = {"valid": np.zeros(len(noise), int), "word": noise, **{
+        name: rng.integers(0, 2, len(noise)) for name in ("first", "last")}}
+    for name, values in (("valid", 1), ("word", words), ("first", first), ("last", last)):
+        record[name][cycles] = values
+    got = unpack(RESULT, (await drive_pipeline(dut, {"i": pack(PIXEL, record)}, ["o"], 1))["o"])
+    wanted = np.zeros(len(noise), int)
+    wanted[cycles[last]] = 1
+    assert_equal("valid", got["valid"], wanted)
+    assert_equal("word", got["word"][cycles[last]], [pool_max(window) for window in windows])

@@ -1,0 +1,142 @@
+"""Testbench of hw.schedule.gather: each pixel of each window is read in order, as soon as it is valid."""
+
+import os
+import random
+from collections import deque
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.hw.lib.payloads import ENTRIES, entry
+from concord.hw.schedule.address_generator import read_request
+from concord.hw.schedule.gather import pixel
+from concord.hw.schedule.jobs import gather_job
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Source, start
+from concord.sim.reference.hazards import EntryPipeline, Pipeline, blocked
+from concord.sim.reference.vector_memory import Vectors
+from concord.sim.stimulus.chains import fields
+from concord.sim.stimulus.entry_addresses import pixels
+from concord.sim.stimulus.entry_chains import chains_of_entries
+from concord.spec.chain import Chain
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "step.eq(~from_entries | last_part)", "new": "step.eq(1)"},
+    {"old": "(self.room | ~first)", "new": "self.room"},
+    {"file": "hw/lib/payloads.py", "old": "((older - writer.ticket)[:TICKET].as_signed() >= 0) & (ahead > 0)",
+     "new": "(ahead > 0)"},
+)
+
+CONFIG = from_text(os.environ["CONFIG"])
+JOB, REQUEST, ENTRY, PIXEL = (
+    Record(shape(CONFIG)) for shape in (gather_job, read_request, entry, pixel))
+PIPES = ("mfu", "copy")
+
+
+class Bench:
+    """The gather unit with memories, VectorRf and pipelines in Python around it."""
+
+    def __init__(self, dut, stall: float):
+        seed = cocotb.RANDOM_SEED
+        self.dut, self.random, self.stall = dut, random.Random(seed), stall
+        self.vectors = Vectors(dut, CONFIG, seed=seed, stall=stall)
+        self.entries = [ENTRY.of(self.random.getrandbits(ENTRY.width)) for _ in range(CONFIG.vector_rf)]
+        self.pipes = {name: Pipeline(CONFIG, f"{name} {seed}") for name in PIPES}
+        self.writers, self.jobs = EntryPipeline(CONFIG, seed), Source(dut, "job", seed=seed, stall=stall)
+        self.expected, self.taken, self.answer = deque(), deque(), 0
+        for name in ("mfu", "copy", "writers", "entries", "entry", "entry_grant", "room"):
+            getattr(dut, name).value = 0
+
+    def put(self, chain: Chain):
+        """Queue a job, and its pixels."""
+        record, address = fields(CONFIG, chain), chain.source.a
+        names = ("memory", "words", "iterations", "iterations_x", "stride_x", "stride_y", "mode", "window")
+        source = {"valid": 1, "lo": address, "inc": chain.source.inc,
+                  **{name: pipe.dependency(address) for name, pipe in self.pipes.items()}}
+        job = {name: record[name] for name in names} | {
+            "source": source, "pool": chain.pools, "older": self.writers.older()}
+        self.jobs.put(JOB.join(job))
+        self.expected.extend((job, *place[2:]) for place in pixels(chain, CONFIG.vector_words))
+
+    def may_read(self, job: dict, address: int, first: bool) -> bool:
+        """Whether the unit may read the pixel in this cycle."""
+        if not self.jobs.valid.value or first and not self.dut.room.value:
+            return False
+        if job["memory"] == ENTRIES:
+            return not self.writers.blocked(job["older"], address)
+        return not any(blocked(job["source"][name], pipe.state, job["memory"], address)
+                       for name, pipe in self.pipes.items())
+
+    def check_output(self):
+        """Compare the pixel that comes out with the one that was read two cycles ago."""
+        due = self.taken.popleft() if len(self.taken) == 2 else None
+        valid, payload = int(self.dut.o.value) & 1, int(self.dut.o.value) >> 1
+        assert bool(valid) == bool(due)
+        if due:
+            job, value, part, first, last = due
+            got = PIXEL.of(payload)
+            assert {name: got[name] for name in ("first", "last", "pool")} == {
+                "first": first, "last": last, "pool": job["pool"]}
+            assert got["from_entries"] == (job["memory"] == ENTRIES)
+            if job["memory"] == ENTRIES:
+                lanes = CONFIG.mfu_lanes
+                assert got["mode"] == job["mode"]
+                assert got["lanes"]["exponent"] == value["exponent"]
+                assert got["lanes"]["mantissas"] == {
+                    k: value["mantissas"][part * lanes + k] for k in range(lanes)}
+            else:
+                assert self.vectors.word.join(got["word"]) == value
+
+    async def cycle(self) -> bool:
+        """Simulate one cycle, and return whether a pixel has been read."""
+        dut = self.dut
+        await RisingEdge(dut.clk)
+        self.check_output()
+        job, address, part, first, last = self.expected[0] if self.expected else ({"memory": 0}, 0, 0, False, False)
+        may, from_entries = bool(self.expected) and self.may_read(job, address, first), job["memory"] == ENTRIES
+        request, entry_read = REQUEST.of(int(dut.request.value)), int(dut.entry_read.value)
+        assert request["valid"] == (may and not from_entries)
+        assert entry_read & 1 == (may and from_entries)
+        if request["valid"]:
+            assert (request["memory"], request["address"]) == (job["memory"], address)
+        if entry_read & 1:
+            assert entry_read >> 1 == address
+        go = may and bool((dut.entry_grant if from_entries else dut.grant).value)
+        assert (dut.busy.value, dut.waits.value, dut.take.value) == (
+            go, bool(dut.job__valid.value) and not go, go and first)
+        dut.entry.value = self.random.getrandbits(ENTRY.width)
+        if go:
+            self.expected.popleft()
+            value = self.entries[address] if from_entries else self.vectors.contents[job["memory"]][address]
+            dut.entry.value = ENTRY.join(value) if from_entries else self.random.getrandbits(ENTRY.width)
+        self.taken.append((job, value, part, first, last) if go else None)
+        self.drive()
+        return go
+
+    def drive(self):
+        dut = self.dut
+        for name, pipe in self.pipes.items():
+            pipe.advance()
+            getattr(dut, name).value = pipe.payload
+        self.writers.advance()
+        dut.writers.value, dut.entries.value = self.writers.payloads
+        dut.entry_grant.value, dut.room.value = (int(self.random.random() >= self.stall) for _ in range(2))
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def reads_each_pixel_in_time(dut, stall):
+    """Random chains one after another, while older and younger chains write near them."""
+    bench = Bench(dut, stall)
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    chains = chains_of_entries(CONFIG, rng, 120, lambda chain: chain.gathers)
+    await start(dut)
+    bench.taken.extend([None])
+    bench.drive()
+    for chain in chains:
+        bench.put(chain)
+        while len(bench.expected) > 40:
+            await bench.cycle()
+    while bench.expected or any(bench.taken):
+        await bench.cycle()
