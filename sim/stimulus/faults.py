@@ -1,5 +1,6 @@
 """Faults for random programs: instructions that stop a machine, by the error that it must report."""
 
+from concord.sim.stimulus.entry_faults import entry_faults
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import assemble
 from concord.spec.check import check
@@ -48,7 +49,10 @@ def _attempts(generator, error):
     """The program of a generator, followed by a fault that causes `error`; None if no attempt succeeds."""
     config, rng = generator.config, generator.rng
     for _ in range(ATTEMPTS):
-        tail = assemble(_sane(config) + str(rng.choice(_FAULTS[error](generator))) + "\n")
+        texts = _FAULTS[error](generator)
+        others = entry_faults(generator, error, _product(generator))
+        chosen = others if others and rng.random() < 0.5 else texts
+        tail = assemble(_sane(config) + str(rng.choice(chosen)) + "\n")
         if error == Error.END:
             room = config.instructions - len(generator.program) - len(tail)
             tail = assemble("s_wr Rows, 1") * room + tail
@@ -62,7 +66,9 @@ def _attempts(generator, error):
 def _sane(config):
     """Text that sets the registers so that a chain moves one word."""
     return (f"s_wr Rows, {config.mfu_lanes}\ns_wr Columns, 1\nset_iterations 1\n"
-            "s_wr StrideX, 0\ns_wr StrideY, 0\ns_wr StrideOut, 1\n")
+            "s_wr StrideX, 0\ns_wr StrideY, 0\ns_wr StrideOut, 1\n"
+            "s_wr WindowVectors, 1\ns_wr WindowX, 1\ns_wr WindowY, 1\ns_wr WindowStep, 1\ns_wr WindowPitch, 0\n"
+            "s_wr WindowGroup, 0\n")
 
 
 def _illegal(generator):
