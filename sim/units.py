@@ -40,7 +40,10 @@ from concord.hw.mvm.accumulator import Accumulator
 from concord.hw.mvm.beat_sequencer import BeatSequencer
 from concord.hw.mvm.bias_rf import BiasRf
 from concord.hw.mvm.binary16_rounder import Binary16Rounder
+from concord.hw.mvm.column_walker import ColumnWalker
 from concord.hw.mvm.converter import Converter
+from concord.hw.mvm.entry_reader import EntryReader
+from concord.hw.mvm.entry_writer import EntryWriter
 from concord.hw.mvm.matrix_loader import MatrixLoader
 from concord.hw.mvm.matrix_rf import MatrixRf
 from concord.hw.mvm.mvm import MatrixVectorMultiplier
@@ -51,6 +54,7 @@ from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.result_sequencer import ResultSequencer
 from concord.hw.mvm.row_tiles import RowTiles
 from concord.hw.mvm.tile_engine import TileEngine
+from concord.hw.mvm.vector_rf import VectorRf
 from concord.hw.nnp import NNP
 from concord.hw.schedule.address_generator import AddressGenerator
 from concord.hw.schedule.copy import Copy
@@ -199,7 +203,10 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
     Unit(place="mvm/beat_sequencer", component=lambda config: BeatSequencer(config, config.mvmq_words),
          bench=lambda config: BeatSequencer(config, 2 * config.vector_words + 3), environment=_environment("space")),
     Unit(place="mvm/bias_rf", component=BiasRf),
+    Unit(place="mvm/column_walker", component=ColumnWalker, tested=("serial", "wide")),
     Unit(place="mvm/converter", component=Converter, tested=CONFIGURATIONS, environment=_environment("latency")),
+    Unit(place="mvm/entry_reader", component=EntryReader, tested=("serial", "wide")),
+    Unit(place="mvm/entry_writer", component=EntryWriter, tested=CONFIGURATIONS, environment=_environment("latency")),
     Unit(place="mvm/matrix_loader", component=MatrixLoader, tested=CONFIGURATIONS),
     Unit(place="mvm/matrix_rf", component=MatrixRf),
     Unit(place="mvm/mvm", component=MatrixVectorMultiplier, tested=CONFIGURATIONS),
@@ -215,12 +222,13 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          environment=_environment("latency", "count", "width", "bits")),
     Unit(place="mvm/quantizer", tested=CONFIGURATIONS,
          component=lambda config: Quantizer(config.activations, config.mfu_lanes, config.native_dim),
-         environment=_environment("latency")),
+         environment=_environment("latency", "short")),
     Unit(place="mvm/result_sequencer", component=lambda config: ResultSequencer(config, config.net_in),
          bench=lambda config: ResultSequencer(config, 4)),
     Unit(place="mvm/row_tiles", component=RowTiles),
     Unit(place="mvm/tile_engine", component=TileEngine, tested=CONFIGURATIONS,
          environment=_environment("latency", "width")),
+    Unit(place="mvm/vector_rf", component=VectorRf, tested=("tiny", "wide")),
     Unit(place="schedule/address_generator", component=AddressGenerator),
     Unit(place="schedule/copy", component=Copy),
     Unit(place="schedule/entry_hazards", component=EntryHazards, configurations=()),

@@ -133,6 +133,12 @@ class Firmware:
         instructions = map(decode, self.instruction_words.tolist())
         return any(i.op in (Op.V_RD, Op.V_WR) and i.mem == Mem.VECTOR_RF for i in instructions)
 
+    @property
+    def output_words(self) -> int:
+        """Number of words of the OUTPUT messages of one input."""
+        layout, config = self.output_layout, self.config
+        return config.words_of(layout.order().size if layout else self.outputs)
+
     def layer_at(self, address: int) -> str:
         """Name of the layer that the instruction at `address` belongs to; empty where it belongs to none."""
         return next((s.layer for s in self.sections if s.first <= address <= s.last), "")
@@ -215,13 +221,9 @@ class Firmware:
         payloads = [unpack(self.config, data, to_machine=False) for data in received]
         words = b"".join(message.payload for message in payloads if message.kind == MessageKind.OUTPUT)
         values = np.frombuffer(words, "<u2").astype(np.uint16)
-        layout = self.output_layout
-        wanted = layout.order().size if layout else self.config.words_of(self.outputs) * self.config.mfu_lanes
-        if len(values) != wanted:
-            raise ValueError(
-                f"{self.name} gives {wanted // self.config.mfu_lanes} words for one input, "
-                f"{len(values) // self.config.mfu_lanes} came"
-            )
+        layout, lanes, wanted = self.output_layout, self.config.mfu_lanes, self.output_words
+        if len(values) != wanted * lanes:
+            raise ValueError(f"{self.name} gives {wanted} words for one input, {len(values) // lanes} came")
         return layout.taken(values) if layout else values[: self.outputs]
 
 

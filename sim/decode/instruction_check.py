@@ -53,13 +53,15 @@ def after(program: list[int]) -> tuple[dict, dict]:
 def candidate(rng: np.random.Generator, program: list[int]) -> int:
     """A random instruction: one of the program, unchanged or with a wrong bit or opcode, or a random word."""
     word = program[rng.integers(len(program))]
-    match rng.integers(4):
+    match rng.integers(5):
         case 0:
             word ^= 1 << int(rng.integers(WORD))
         case 1:
             word = word & ~0xFF | int(rng.integers(max(Op) + 4))
         case 2:
             word = int(rng.integers(max(Op) + 1)) | int(rng.integers(12)) << 16
+        case 3:
+            word ^= 1 << int(rng.integers(8, 13))  # the bits of the modes
     return word
 
 
