@@ -124,7 +124,7 @@ def transfer_to_transfer(nnp: Machine, firmware: Firmware, sample: np.ndarray) -
     nnp.reset()
     nnp.send(firmware.program_message())
     nnp.start()
-    began, left = nnp.cycles, firmware.config.words_of(firmware.outputs)
+    began, left = nnp.cycles, firmware.output_words
     nnp.send(firmware.input_message(sample))
     while left > 0:
         nnp.link.step(1)

@@ -63,6 +63,9 @@ class NNP(wiring.Component):
             wiring.connect(m, getattr(inward, name), getattr(core, name))
         wiring.connect(m, core.out, outward.net)
         wiring.connect(m, core.reply, outward.reply)
+        if config.vector_rf:
+            wiring.connect(m, inward.entry_write, core.entry_write)
+            wiring.connect(m, core.entry_reply, outward.entry_reply)
         wiring.connect(m, core.updated, outward.updated)
 
         # A start waits for messages under way; other messages than INPUT wait for a program that runs or is to start.

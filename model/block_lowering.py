@@ -1,10 +1,15 @@
 """Lowers real weights of trained layers to blocks of mantissas and exponents for one native dimension."""
 
 from collections.abc import Mapping
+from math import prod
 
 import numpy as np
 from concord.golden.mvm import quantizer
+from concord.model.arithmetic.places import adjacent, spread
+from concord.model.arithmetic.places import blocks as block_count
+from concord.model.arithmetic.windows import reciprocal
 from concord.model.cells.cell import Cell
+from concord.model.layers.average import BlockAverage, identity
 from concord.model.layers.convolution import Along, BlockConv, native, seen
 from concord.model.layers.dense import BlockDense
 from concord.model.layers.recurrent import BlockRecurrent
@@ -13,20 +18,24 @@ from concord.spec.activation import Activation
 from concord.spec.formats import Format
 
 
-def blocks(weights: np.ndarray, fmt: Format, block: int) -> tuple[np.ndarray, np.ndarray]:
+def blocks(
+    weights: np.ndarray, fmt: Format, block: int, places: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Quantise the last axis in blocks of a native dimension, as the matrix quantiser does with a zero-padded tile.
 
     Args:
         weights: Real[..., columns], which are rounded to binary16 first.
         fmt:     Format of the mantissas.
         block:   Number of elements of a block, the native dimension.
+        places:  int32[columns], the place of each column in native vectors; None for columns that follow each other.
 
     Returns:
-        int16[..., columns] mantissas, and int8[..., ceil(columns / block)] exponents E.
+        int16[..., columns] mantissas, and int8[..., blocks] exponents E.
     """
     bits = binary16(weights, "a weight")
-    mantissas, exponents = quantizer.quantize_block(quantizer.split(bits, block), fmt)
-    mantissas = mantissas.reshape(*bits.shape[:-1], -1)[..., : bits.shape[-1]]
+    mantissas, exponents = quantizer.quantize_block(quantizer.split(spread(bits, places), block), fmt)
+    at = slice(bits.shape[-1]) if places is None else places
+    mantissas = mantissas.reshape(*bits.shape[:-1], -1)[..., at]
     return mantissas.astype(np.int16), exponents.astype(np.int8)
 
 
@@ -38,10 +47,11 @@ def block_dense(
     weights_format: Format,
     input_format: Format,
     block: int,
+    places: np.ndarray | None = None,
     activation: Activation = Activation.NONE,
 ) -> BlockDense:
-    """Quantise real weights[outputs, inputs] and bias[outputs] for a native dimension."""
-    mantissas, exponents = blocks(weights, weights_format, block)
+    """Quantise real weights[outputs, inputs] and bias[outputs] for a native dimension; see `BlockRows` for `places`."""
+    mantissas, exponents = blocks(weights, weights_format, block, places)
     return BlockDense(
         name=name,
         weights_format=weights_format,
@@ -50,6 +60,7 @@ def block_dense(
         mantissas=mantissas,
         exponents=exponents,
         bias=binary16(bias, f"layer {name!r}, bias"),
+        places=places,
         activation=activation,
         real=recorded({"weights": weights, "bias": bias}),
     )
@@ -61,15 +72,22 @@ def block_conv(
     weights: np.ndarray,
     bias: np.ndarray,
     shape: tuple[int, int, int],
-    stride: int = 1,
-    padding: int = 0,
     groups: int = 1,
     weights_format: Format,
     input_format: Format,
     block: int,
+    along: Along | None = None,
+    places: np.ndarray | None = None,
     activation: Activation = Activation.NONE,
+    **geometry,
 ) -> BlockConv:
     """Quantise real weights[outputs, channels / groups, rows, columns] and bias[outputs] for a native dimension.
+
+    Args:
+        along:    Direction of a block; `choose_along` of the image that enters the network by default.
+        places:   See `BlockRows`.
+        geometry: Stride, padding and dilation, see `BlockConv`.
+        Others:   Fields of `BlockConv`.
 
     Raises:
         ValueError: the shapes do not fit, or a value is out of the range of binary16.
@@ -78,12 +96,12 @@ def block_conv(
         raise ValueError(f"layer {name!r}: kernels {np.shape(weights)} in {groups} groups do not see {shape[0]} "
                          "channels; check the layer")
     outputs, window = len(weights), np.shape(weights)[2:]
-    along = choose_along(shape[0], groups, block)
+    along = along or choose_along(shape[0], groups, block)
     columns = seen(outputs, shape[0], groups)[:, None, None]
     rows = np.zeros((outputs, *window, shape[0]))
     np.put_along_axis(rows, columns, np.moveaxis(weights, 1, -1), -1)
     placed = rows.reshape(outputs, *native(shape[0], window, along))
-    mantissas, exponents = blocks(placed, weights_format, block)
+    mantissas, exponents = blocks(placed, weights_format, block, places)
     mantissas = np.take_along_axis(mantissas.reshape(rows.shape), columns, -1)
     return BlockConv(
         name=name,
@@ -92,19 +110,60 @@ def block_conv(
         block=block,
         along=along,
         shape=shape,
-        stride=stride,
-        padding=padding,
+        **geometry,
         groups=groups,
         mantissas=np.ascontiguousarray(np.moveaxis(mantissas, -1, 1)),
         exponents=exponents,
         bias=binary16(bias, f"layer {name!r}, bias"),
+        places=places,
         activation=activation,
         real=recorded({"weights": weights, "bias": bias}),
     )
 
 
+def block_average(
+    *,
+    name: str,
+    shape: tuple[int, int, int],
+    size: tuple[int, int],
+    weights_format: Format,
+    input_format: Format,
+    block: int,
+    places: np.ndarray | None = None,
+    activation: Activation = Activation.NONE,
+    **geometry,
+) -> BlockAverage:
+    """The average of each window of `size` rows and columns, padding included; arguments as in `block_conv`."""
+    mantissa, exponent = identity(weights_format)
+    channels, pixels = shape[0], prod(size)
+    at = adjacent(channels) if places is None else places
+    exponents = np.full((channels, *size, block_count(at, block)), weights_format.e_min, np.int8)
+    exponents[np.arange(channels), ..., at // block] = exponent
+    one = mantissa * 2.0 ** (exponent - (weights_format.bits - 1))
+    return BlockAverage(
+        name=name,
+        weights_format=weights_format,
+        input_format=input_format,
+        block=block,
+        along=Along.CHANNELS,
+        shape=shape,
+        **geometry,
+        groups=channels,
+        mantissas=np.full((channels, 1, *size), mantissa, np.int16),
+        exponents=exponents,
+        scale=np.full(channels, reciprocal(one * pixels)),
+        places=places,
+        activation=activation,
+        real=recorded({"weights": np.full((channels, 1, *size), 1 / pixels), "bias": np.zeros(channels)}),
+    )
+
+
 def choose_along(channels: int, groups: int, block: int) -> Along:
-    """Direction of the blocks: along channels, unless more than half of a block would then be empty."""
+    """Direction of the blocks of an image that enters the network, of which a sender may make patches.
+
+    They lie along channels, unless more than half of a block would then be empty. Images inside the network always have
+    blocks along channels.
+    """
     return Along.PATCH if groups == 1 and 2 * channels < block else Along.CHANNELS
 
 

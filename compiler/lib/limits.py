@@ -55,6 +55,15 @@ def block_operands(layer, config: Config) -> list[str]:
     return found
 
 
+def adjacent_blocks(layer) -> list[str]:
+    """Check that the blocks of a vector follow each other, as its words do."""
+    if layer.places is None:
+        return []
+    reason = ("its blocks begin anew with each part of a concatenation or each pixel of an image, but parts lie in "
+              "adjacent")
+    return [f"{reason} words: give each part a multiple of {layer.block} elements"]
+
+
 def columns(config: Config, count: int) -> list[str]:
     """Check the number of native vectors that one product takes."""
     if count <= config.operand_columns:

@@ -9,15 +9,16 @@ from dataclasses import asdict
 
 import onnx
 from concord.compiler.qonnx.form import Form, Tensor, shaped
-from concord.compiler.qonnx.joins import AddForm, ConcatForm, PoolForm
+from concord.compiler.qonnx.joins import AddForm, ConcatForm, MaxPoolForm
 from concord.compiler.qonnx.nodes import DOMAIN, Nodes, quant_function
 from concord.compiler.qonnx.product import ConvolutionForm, ProductForm
 from concord.model.layers.add import Add
+from concord.model.layers.average import Average
 from concord.model.layers.concat import Concat
 from concord.model.layers.convolution import Conv
 from concord.model.layers.dense import Dense
 from concord.model.layers.layer import Layer
-from concord.model.layers.pool import Pool
+from concord.model.layers.pool import MaxPool
 from concord.model.model import INPUT, Model
 from onnx import ModelProto, TensorProto, helper
 
@@ -25,7 +26,8 @@ from onnx import ModelProto, TensorProto, helper
 FORMS: dict[type[Layer], Form] = {
     Dense: ProductForm(),
     Conv: ConvolutionForm(),
-    Pool: PoolForm(),
+    Average: ConvolutionForm(),
+    MaxPool: MaxPoolForm(),
     Add: AddForm(),
     Concat: ConcatForm(),
 }

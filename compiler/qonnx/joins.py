@@ -5,19 +5,15 @@ from dataclasses import replace
 import numpy as np
 from concord.compiler.qonnx.form import Form, Tensor, activated, shaped
 from concord.compiler.qonnx.nodes import Nodes
-from concord.model.arithmetic import windows
-from concord.model.layers.pool import Pool, Reduction
+from concord.model.layers.pool import MaxPool
 
 
-class PoolForm(Form):
-    """Converts pooling: the maximum of each window, or its average with additions in the machine's order."""
+class MaxPoolForm(Form):
+    """Converts maximum pooling."""
 
     def add(self, nodes, layer, sources):
         x = shaped(nodes, f"{layer.name}.input", sources[0], layer.shape)
-        if layer.reduction is Reduction.MAX:
-            made = Tensor(name=_maximum(nodes, layer, x), shape=layer.made, minus_zero=x.minus_zero)
-        else:
-            made = Tensor(name=_average(nodes, layer, x), shape=layer.made, minus_zero=True)
+        made = Tensor(name=_maximum(nodes, layer, x), shape=layer.made, minus_zero=x.minus_zero)
         return activated(nodes, layer, made)
 
 
@@ -42,18 +38,7 @@ class ConcatForm(Form):
         return Tensor(name=name, shape=shape, minus_zero=any(x.minus_zero for x in sources))
 
 
-def _average(nodes: Nodes, layer: Pool, x: Tensor) -> str:
-    """The sum of each window in row order, each addition rounded, times the reciprocal of its elements."""
-    name = layer.name
-    parts = nodes.slices(f"{name}.part", x.name, layer.window, layer.made[1:], layer.stride)
-    total = parts[0]
-    for count, part in enumerate(parts[1:], 2):
-        total = nodes.binary16("Add", f"{name}.sum{count}", total, part)
-    factor = nodes.halves(f"{name}.reciprocal", windows.reciprocal(len(parts)), ())
-    return nodes.binary16("Mul", f"{name}.y", total, factor)
-
-
-def _maximum(nodes: Nodes, layer: Pool, x: Tensor) -> str:
+def _maximum(nodes: Nodes, layer: MaxPool, x: Tensor) -> str:
     """The largest value of each window; +0 counts as larger than -0."""
     name, value = layer.name, x.name
     if x.minus_zero:
@@ -61,6 +46,7 @@ def _maximum(nodes: Nodes, layer: Pool, x: Tensor) -> str:
         inverse = nodes.add("Reciprocal", f"{name}.inverse", value)
         plus = nodes.add("Equal", f"{name}.plus", inverse, nodes.constant(f"{name}.infinity", np.inf))
         value = nodes.add("Where", f"{name}.marked", plus, nodes.constant(f"{name}.tiny", 2.0**-26), value)
-    largest = nodes.add("MaxPool", f"{name}.largest", value, kernel_shape=layer.window, strides=[layer.stride] * 2,
-                        pads=[layer.padding] * 4)
+    above, below, left, right = layer.padding
+    largest = nodes.add("MaxPool", f"{name}.largest", value, kernel_shape=layer.size, strides=layer.stride,
+                        pads=(above, left, below, right), dilations=layer.dilation)
     return nodes.rounded(f"{name}.y", largest) if x.minus_zero else largest

@@ -5,6 +5,7 @@ themselves were float16, runtimes without float16 kernels would leave these roun
 """
 
 import numpy as np
+from concord.model.arithmetic.windows import Window
 from concord.spec.formats import Format
 from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper, parser
 
@@ -97,15 +98,15 @@ class Nodes:
         return self.add("Quant", name, x, unit, none, bits, domain=DOMAIN, signed=int(not unsigned),
                         narrow=int(fmt.symmetric), rounding_mode="ROUND")
 
-    def slices(self, name: str, x: str, size: tuple[int, int], places: tuple[int, int], stride: int) -> list[str]:
+    def slices(self, name: str, x: str, window: Window, places: tuple[int, int]) -> list[str]:
         """For each position within a window, in row order, the tensor of the elements that all windows have there."""
         axes = self.constant(f"{name}.axes", (2, 3), np.int64)
-        steps = self.constant(f"{name}.steps", (stride, stride), np.int64)
+        steps = self.constant(f"{name}.steps", window.stride, np.int64)
         found = []
-        for at in np.ndindex(size):
-            part = f"{name}.{at[0]}.{at[1]}"
-            ends = [first + (count - 1) * stride + 1 for first, count in zip(at, places, strict=True)]
-            starts = self.constant(f"{part}.starts", at, np.int64)
+        for at in np.ndindex(window.size):
+            part, firsts = f"{name}.{at[0]}.{at[1]}", np.multiply(at, window.dilation)
+            ends = firsts + (np.array(places) - 1) * window.stride + 1
+            starts = self.constant(f"{part}.starts", firsts, np.int64)
             found.append(
                 self.add("Slice", part, x, starts, self.constant(f"{part}.ends", ends, np.int64), axes, steps))
         return found

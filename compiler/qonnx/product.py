@@ -86,10 +86,10 @@ class ConvolutionForm(ProductForm):
 
     def bordered(self, nodes, layer, x):
         """The input with its border, whose value is in the units of the input."""
-        if not layer.padding:
+        if not any(layer.padding):
             return x
-        name, around = layer.name, (0, 0, layer.padding, layer.padding)
-        pads = nodes.constant(f"{name}.pads", around * 2, np.int64)
+        name, (above, below, left, right) = layer.name, layer.padding
+        pads = nodes.constant(f"{name}.pads", (0, 0, above, left, 0, 0, below, right), np.int64)
         return nodes.add("Pad", f"{name}.padded", x, pads, nodes.halves(f"{name}.border", layer.border, ()))
 
     def made(self, layer):
@@ -99,8 +99,8 @@ class ConvolutionForm(ProductForm):
         if wide:
             return _wide_convolution(nodes, layer, codes)
         weights = quantised(nodes, layer, layer.weights, wide)
-        return nodes.add("Conv", f"{layer.name}.product", codes, weights, strides=[layer.stride] * 2,
-                         group=layer.groups, kernel_shape=layer.window)
+        return nodes.add("Conv", f"{layer.name}.product", codes, weights, strides=layer.stride,
+                         dilations=layer.dilation, group=layer.groups, kernel_shape=layer.size)
 
 
 def quantised(nodes: Nodes, layer: IntegerRows, weights: np.ndarray, wide: bool) -> str:
@@ -116,7 +116,7 @@ def _wide_convolution(nodes: Nodes, layer: Conv, codes: str) -> str:
     each, outputs = layer.shape[0] // layer.groups, len(layer.weights) // layer.groups
     patches = [
         nodes.reshaped(f"{part}.columns", part, (layer.groups, each, prod(places)))
-        for part in nodes.slices(f"{name}.patch", codes, layer.window, places, layer.stride)]
+        for part in nodes.slices(f"{name}.patch", codes, layer.window, places)]
     columns = nodes.add("Concat", f"{name}.patches", *patches, axis=2)
     matrices = layer.weights.transpose(0, 2, 3, 1).reshape(layer.groups, outputs, -1)
     total = nodes.add("MatMul", f"{name}.product", quantised(nodes, layer, matrices, wide=True), columns)

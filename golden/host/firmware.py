@@ -6,7 +6,8 @@ from enum import StrEnum
 
 import numpy as np
 from concord.golden.host import messages
-from concord.golden.host.firmware_check import check_orders, check_program, check_shapes
+from concord.golden.host.firmware_check import check_program, check_shapes
+from concord.golden.host.layout import Layout
 from concord.spec.config import PRESETS, Config
 from concord.spec.isa import Instruction, Op, decode, encode
 from concord.spec.memories import Mem
@@ -89,13 +90,10 @@ class Firmware:
         tiles:             Content of MatrixRf.
         biases:            int32[words, M], the content of BiasRf.
         input_words:       Words of one input vector, padded with zeros; None for whole native vectors.
-        input_order:       int32[words * M], the element of an input that the sender puts in each lane of its words, or
-            -1 for `input_fill`; None where elements follow each other. An element may be sent several times.
-        input_fill:        Binary16 pattern in lanes without an element.
-        output_order:      int32[outputs], the lane of the OUTPUT messages that holds each element of the result; None
-            where elements follow each other.
         directions:        Directions of the vectors that the host sends for each time step, in order.
         entries:           Contents of ranges of VectorRf.
+        input_layout:      Order in which the elements of an image are sent; None for the order of the sample.
+        output_layout:     Order in which the elements of the result come; None for the order of the result.
 
     Raises:
         ValueError: parts do not fit the machine or each other, or the program is illegal.
@@ -117,13 +115,11 @@ class Firmware:
     input_words: int | None = None
     directions: tuple[Direction, ...] = (Direction.AHEAD,)
     entries: tuple[Entries, ...] = ()
-    input_order: np.ndarray | None = None
-    input_fill: int = 0
-    output_order: np.ndarray | None = None
+    input_layout: Layout | None = None
+    output_layout: Layout | None = None
 
     def __post_init__(self):
         check_shapes(self)
-        check_orders(self)
         check_program(self)
 
     @property
@@ -136,6 +132,12 @@ class Firmware:
         """Whether the program reads or writes VectorRf."""
         instructions = map(decode, self.instruction_words.tolist())
         return any(i.op in (Op.V_RD, Op.V_WR) and i.mem == Mem.VECTOR_RF for i in instructions)
+
+    @property
+    def output_words(self) -> int:
+        """Number of words of the OUTPUT messages of one input."""
+        layout, config = self.output_layout, self.config
+        return config.words_of(layout.order().size if layout else self.outputs)
 
     def layer_at(self, address: int) -> str:
         """Name of the layer that the instruction at `address` belongs to; empty where it belongs to none."""
@@ -201,11 +203,12 @@ class Firmware:
         if self.recurrent:
             ordered = {Direction.AHEAD: sample, Direction.BACKWARD: sample[::-1]}
             sample = np.stack([ordered[direction] for direction in self.directions], axis=1).reshape(-1, self.inputs)
-        if self.input_order is not None:
-            ordered = np.append(sample, np.uint16(self.input_fill))[self.input_order]
-            return messages.input_message(self.config, ordered.reshape(-1, self.config.mfu_lanes))
+        sample = sample.reshape(-1, self.inputs)
+        if self.input_layout:
+            laid = self.input_layout.laid(sample)
+            return messages.input_message(self.config, laid.reshape(-1, self.config.mfu_lanes))
         words = self.input_words or self.config.vectors_of(self.inputs) * self.config.vector_words
-        padded = np.zeros((sample.size // self.inputs, words * self.config.mfu_lanes), np.uint16)
+        padded = np.zeros((len(sample), words * self.config.mfu_lanes), np.uint16)
         padded[:, : self.inputs] = sample
         return messages.input_message(self.config, padded.reshape(-1, self.config.mfu_lanes))
 
@@ -218,14 +221,10 @@ class Firmware:
         payloads = [unpack(self.config, data, to_machine=False) for data in received]
         words = b"".join(message.payload for message in payloads if message.kind == MessageKind.OUTPUT)
         values = np.frombuffer(words, "<u2").astype(np.uint16)
-        order = np.arange(self.outputs) if self.output_order is None else self.output_order
-        wanted = self.config.words_of(int(order.max()) + 1) * self.config.mfu_lanes
-        if len(values) != wanted:
-            raise ValueError(
-                f"{self.name} gives {wanted // self.config.mfu_lanes} words for one input, "
-                f"{len(values) // self.config.mfu_lanes} came"
-            )
-        return values[order]
+        layout, lanes, wanted = self.output_layout, self.config.mfu_lanes, self.output_words
+        if len(values) != wanted * lanes:
+            raise ValueError(f"{self.name} gives {wanted} words for one input, {len(values) // lanes} came")
+        return layout.taken(values) if layout else values[: self.outputs]
 
 
 def _machine_name(config: Config) -> str:

@@ -5,12 +5,16 @@ from pathlib import Path
 
 import numpy as np
 from concord.golden.host.firmware import Direction, Entries, Firmware, Section, Tiles, check_machine
+from concord.golden.host.layout import Layout
 from concord.golden.lib import tensor_file
 from concord.spec.config import Config
 from concord.spec.memories import Mem
 
 KIND = tensor_file.Kind(
     key="concord firmware", version=1, name="firmware", remedy="compile again", command="`nnp compile`")
+
+_LAYOUTS = ("input_layout", "output_layout")
+
 
 def save_firmware(firmware: Firmware, path: Path):
     """Write firmware; the file appears whole or not at all."""
@@ -24,11 +28,10 @@ def save_firmware(firmware: Firmware, path: Path):
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
     if firmware.input_words is not None:
         header["input_words"] = firmware.input_words
-    header |= {"directions": list(firmware.directions), "input_fill": firmware.input_fill}
-    arrays |= {name: order for name in ("input_order", "output_order")
-               if (order := getattr(firmware, name)) is not None}
+    header |= {"directions": list(firmware.directions)}
     if firmware.entries:
         header["entries"] = [part.address for part in firmware.entries]
+    header |= {name: layout.record() for name in _LAYOUTS if (layout := getattr(firmware, name))}
     tensor_file.write(KIND, path, header, arrays)
 
 
@@ -74,8 +77,6 @@ def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         instruction_words=arrays["words"],
         biases=arrays["biases"],
         input_words=header.get("input_words"),
-        input_fill=header.get("input_fill", 0),
-        input_order=arrays.get("input_order"),
-        output_order=arrays.get("output_order"),
+        **{name: Layout.from_record(header[name]) for name in _LAYOUTS if name in header},
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},
     )

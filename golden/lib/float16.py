@@ -11,8 +11,8 @@ INFINITY = 0x7C00
 SIGN = 0x8000
 
 _MAGNITUDE = 0x7FFF
-_EXACT = 1 << 53  # float64 holds every integer of a smaller magnitude
-_CUT = 12  # Low bits of an int64 that become a sticky bit; the other 63 - 12 bits are exact in a float64.
+_EXACT = 53  # Integers of as many bits are exact in a float64.
+_CUT = 12  # Low bits of larger integers that become a sticky bit; the other 63 - 12 bits are exact in a float64.
 
 
 def add(a, b):
@@ -42,14 +42,13 @@ def maximum(a, b):
     """The larger of a and b; +0 is larger than -0 in either order, and a NaN on either side gives NaN."""
     a, b = _bits(a), _bits(b)
     larger = np.where(_order(a) > _order(b), a, b)
-    # Values of equal order have equal bits, or are two zeros; then the sign bit is kept only if both have it.
-    larger = np.where(_order(a) == _order(b), a & b, larger)
     return np.where(is_nan(a) | is_nan(b), np.uint16(NAN), larger)
 
 
 def relu(a):
     """max(a, +0), so that relu(-0) is +0; NaN gives NaN."""
-    return maximum(a, np.uint16(0))
+    a = _bits(a)
+    return np.where(is_nan(a), np.uint16(NAN), np.where(a >= SIGN, np.uint16(0), a))
 
 
 def is_nan(a):
@@ -70,18 +69,14 @@ def from_integer(value, scale):
     Returns:
         uint16[...] bit patterns.
     """
-    value, scale = np.asarray(value), np.asarray(scale, np.int64)
-    if value.dtype != object and value.size and -_EXACT < value.min() <= value.max() < _EXACT:
-        with np.errstate(all="ignore"):  # both steps before the rounding are exact
-            return np.ldexp(value.astype(np.float64), -scale).astype(np.float16).view(np.uint16)
-    value, scale = _narrow(value, scale)
-    magnitude = np.abs(value).view(np.uint64)  # -2**63 stays itself, which uint64 reads as 2**63
-    low = magnitude & np.uint64((1 << _CUT) - 1)
-    # Small values are kept exactly. Large values keep a sticky bit for the bits below every rounding point.
-    large = magnitude >> np.uint64(63 - _CUT) != 0
-    magnitude = np.where(large, magnitude >> np.uint64(_CUT) | (low != 0), magnitude).astype(np.int64)
-    bits = _round(magnitude, scale - np.where(large, _CUT, 0))
-    return bits | np.where(value < 0, np.uint16(SIGN), np.uint16(0))
+    value, scale = _narrow(np.asarray(value), np.asarray(scale, np.int64))
+    if max(value.max(initial=0), ~value.min(initial=0)) >= 1 << _EXACT:
+        # Small values are kept. Large values keep a sticky bit for the bits below every rounding point.
+        large = (value >= 1 << _EXACT) | (value < -1 << _EXACT)
+        sticky = value & (1 << _CUT) - 1 != 0
+        value, scale = np.where(large, value >> _CUT | sticky, value), scale - np.where(large, _CUT, 0)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(value.astype(np.float64), -scale).astype(np.float16).view(np.uint16)
 
 
 def _narrow(value, scale):
@@ -97,21 +92,6 @@ def _narrow(value, scale):
     return np.vectorize(cut, otypes=[np.int64])(value, excess), scale - excess
 
 
-def _round(magnitude, scale):
-    """Bits of magnitude * 2**-scale, for int64 magnitudes below 2**53."""
-    length = np.frexp(magnitude.astype(np.float64))[1].astype(np.int64)
-    unit = np.maximum(length - 11 - scale, -24)  # log2 of one unit in the last place of the result
-    drop = np.minimum(unit + scale, 62)
-    left, right = np.maximum(-drop, 0), np.maximum(drop, 0)
-    floor = (magnitude << left) >> right
-    twice_rest = (magnitude << left) - (floor << right) << 1
-    one = np.int64(1) << right
-    rounded = floor + ((twice_rest > one) | ((twice_rest == one) & (floor & 1 == 1)))
-    # `rounded` holds the hidden bit, which carries into the exponent field, as a significand of 2048 does.
-    bits = np.minimum((unit + 24 << 10) + rounded, INFINITY)
-    return np.where(magnitude == 0, 0, bits).astype(np.uint16)
-
-
 def _arithmetic(operation, a, b):
     with np.errstate(all="ignore"):
         result = operation(_bits(a).view(np.float16), _bits(b).view(np.float16))
@@ -120,9 +100,8 @@ def _arithmetic(operation, a, b):
 
 
 def _order(a):
-    """Integers in the order of the values. The two zeros are equal; the result for a NaN has no meaning."""
-    magnitude = (a & np.uint16(_MAGNITUDE)).astype(np.int32)
-    return np.where(a >= SIGN, -magnitude, magnitude)
+    """uint16 in the order of the values, -0 directly below +0; the result for a NaN has no meaning."""
+    return a ^ np.where(a >= SIGN, np.uint16(0xFFFF), np.uint16(SIGN))
 
 
 def _bits(a):

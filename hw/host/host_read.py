@@ -1,50 +1,74 @@
 """Answers the host's READ messages."""
 
 from amaranth import *
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import index_of, word
+from concord.hw.lib.payloads import address_bits, entry, index_of, word
 from concord.hw.lib.read_ahead import ReadAhead
 from concord.hw.schedule.address_generator import read_request
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS
+from concord.spec.memories import Mem
 
 __all__ = ["HostRead"]
 
 
 class HostRead(wiring.Component):
-    """Reads words of a vector memory, while no program runs.
+    """Reads words of a vector memory, or entries of VectorRf, while no program runs.
 
     Members:
-        i: In(stream {memory, address, count}). Requests of the host; each is taken with its last word.
+        i: In(stream {memory, address, count}). Requests of the host; each is taken with its last word or entry.
         request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
+        entry_read, entry_grant, entry: Read request to VectorRf, its grant, and the entry one cycle later.
         o: Out(stream {word, memory, address, remaining}). Words for `MessageOutput`.
+        entry_o: Out(stream {entry, address, remaining}). Entries for `MessageOutput`.
 
     Timing:
-        One word in each cycle.
+        One word in each cycle. An entry every 3 cycles, since `MessageOutput` takes several cycles to send one.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
             "i": In(stream.Signature(message_payloads.Read)), "request": Out(read_request(config)), "grant": In(1),
-            "data": In(word(config)), "o": Out(stream.Signature(message_payloads.reply(config)))})
+            "data": In(word(config)), "o": Out(stream.Signature(message_payloads.reply(config))),
+            "entry_read": Out(data.StructLayout({"valid": 1, "address": address_bits(config)})),
+            "entry_grant": In(1), "entry": In(entry(config)),
+            "entry_o": Out(stream.Signature(message_payloads.entry_reply(config)))})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.ahead = ahead = ReadAhead(self.config, 4 + ADDRESS_BITS + 32)
-        offset = Signal(ADDRESS_BITS)
-        last = offset == self.i.p.count - 1
-        go = self.i.valid & (self.i.p.count != 0) & ahead.room & self.grant
+        offset, entries = Signal(ADDRESS_BITS), Signal()
+        address, left = Signal(address_bits(self.config)), Signal(32)
+        last, words = offset == self.i.p.count - 1, self.i.valid & (self.i.p.count != 0) & ~entries
+        go = Signal()
         m.d.comb += [
-            self.request.valid.eq(self.i.valid), self.request.memory.eq(index_of(self.i.p.memory)),
-            self.request.address.eq(self.i.p.address + offset),
-            ahead.take.eq(go), ahead.word.eq(self.data),
-            ahead.tag.eq(Cat(self.i.p.memory, self.i.p.address, (self.i.p.count - offset)[:32])),
+            address.eq(self.i.p.address + offset), left.eq(self.i.p.count - offset),
+            self.request.valid.eq(words), self.request.memory.eq(index_of(self.i.p.memory)),
+            self.request.address.eq(address), ahead.take.eq(words & ahead.room & self.grant), go.eq(ahead.take),
+            ahead.word.eq(self.data), ahead.tag.eq(Cat(self.i.p.memory, self.i.p.address, left)),
             self.i.ready.eq((go & last) | (self.i.p.count == 0)),
             self.o.valid.eq(ahead.o.valid), ahead.o.ready.eq(self.o.ready), self.o.p.word.eq(ahead.o.p.word),
             Cat(self.o.p.memory, self.o.p.address, self.o.p.remaining).eq(ahead.o.p.tag)]
+        if self.config.vector_rf:
+            m.d.comb += [entries.eq(self.i.p.memory == Mem.VECTOR_RF), self.entry_read.address.eq(address)]
+            with m.If(self._entries(m, self.i.valid & (self.i.p.count != 0) & entries, left)):
+                m.d.comb += go.eq(1)
         with m.If(go):
             m.d.sync += offset.eq(Mux(last, 0, offset + 1))
         return m
+
+    def _entries(self, m, wanted, left):
+        """Read one entry at a time. Returns whether the entry at the present address is read."""
+        coming, taken = Signal(), self.entry_read.valid & self.entry_grant
+        m.d.comb += self.entry_read.valid.eq(wanted & ~coming & ~self.entry_o.valid)
+        m.d.sync += coming.eq(taken)
+        with m.If(taken):
+            m.d.sync += [self.entry_o.p.address.eq(self.i.p.address), self.entry_o.p.remaining.eq(left)]
+        with m.If(coming):
+            m.d.sync += [self.entry_o.valid.eq(1), self.entry_o.p.entry.eq(self.entry)]
+        with m.Elif(self.entry_o.ready):
+            m.d.sync += self.entry_o.valid.eq(0)
+        return taken

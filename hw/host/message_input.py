@@ -9,7 +9,7 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import word
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS, END_BITS
-from concord.spec.memories import VRFS, depth
+from concord.spec.memories import ADDRESSED, depth
 from concord.spec.messages import MessageKind
 from concord.spec.training import LazyFormat
 
@@ -44,6 +44,7 @@ class MessageInput(wiring.Component):
             another way while the host is inside a message.
         net: Out(stream word). Words for NetQ.
         write: Out(stream {memory, address, word}). Words for vector memories.
+        entry_write: Out(stream {address, entry}). Entries for VectorRf.
         program: Out(stream {address, data}). Instructions.
         bias: Out(stream {address, data}). Words for BiasRf.
         packed: Out(stream {tile, integer, row, group, record, last}). Lane groups for MatrixRf.
@@ -65,6 +66,7 @@ class MessageInput(wiring.Component):
             "idle": In(1), "reset": In(1),
             "net": Out(stream.Signature(word(config))),
             "write": Out(stream.Signature(message_payloads.write(config))),
+            "entry_write": Out(stream.Signature(message_payloads.entry_write(config))),
             "program": Out(stream.Signature(message_payloads.Program)),
             "bias": Out(stream.Signature(message_payloads.bias(config))),
             "packed": Out(stream.Signature(message_payloads.packed(config))),
@@ -98,7 +100,7 @@ class MessageInput(wiring.Component):
 
         header = Signal(message_payloads.Header)
         m.submodules.items = items = MessageItems(self.config)
-        for name in ("net", "write", "program", "bias", "packed", "update"):
+        for name in ("net", "write", "entry_write", "program", "bias", "packed", "update"):
             wiring.connect(m, getattr(items, name), wiring.flipped(getattr(self, name)))
         m.d.comb += [
             items.header.eq(header), items.i.p.eq(unit.data), items.i.valid.eq(accept & (state == State.PAYLOAD)),
@@ -187,7 +189,7 @@ class MessageInput(wiring.Component):
     def _refused(self, m, header):
         """Whether the fields contradict each other by the rules of `spec.messages.check`."""
         config = self.config
-        sizes = {mem: depth(config, mem) for mem in VRFS}
+        sizes = {mem: depth(config, mem) for mem in ADDRESSED}
         others = {MessageKind.PACKED: config.matrix_tiles, MessageKind.BIAS: config.bias_words,
                   MessageKind.PROGRAM: config.instructions}
         limit = Signal(range(max(*sizes.values(), *others.values()) + 1))

@@ -7,9 +7,13 @@ from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import word
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS
+from concord.spec.memories import Mem
 from concord.spec.messages import MessageKind, item_bytes
 
 __all__ = ["MessageItems"]
+
+#: Number that stands for the kind WRITE where the items are entries of VectorRf.
+_ENTRIES = 1 << message_payloads.Header["kind"].width | MessageKind.WRITE
 
 
 class MessageItems(wiring.Component):
@@ -26,7 +30,8 @@ class MessageItems(wiring.Component):
         restart: In(1). Drops an incomplete item. reset: In(1). Also drops a complete item that waits.
         waiting: Out(1). A complete item waits to be taken.
         busy: Out(1). That item is not for NetQ.
-        net, write, program, bias, packed, update: Out(stream). Items for each memory, as `MessageInput` passes them on.
+        net, write, entry_write, program, bias, packed, update: Out(stream). Items for each memory, as `MessageInput`
+            passes them on.
 
     Timing:
         One unit in each cycle while items are taken. An item leaves 1 cycle after its last unit.
@@ -41,6 +46,7 @@ class MessageItems(wiring.Component):
             "restart": In(1), "reset": In(1), "waiting": Out(1), "busy": Out(1),
             "net": Out(stream.Signature(word(config))),
             "write": Out(stream.Signature(message_payloads.write(config))),
+            "entry_write": Out(stream.Signature(message_payloads.entry_write(config))),
             "program": Out(stream.Signature(message_payloads.Program)),
             "bias": Out(stream.Signature(message_payloads.bias(config))),
             "packed": Out(stream.Signature(message_payloads.packed(config))),
@@ -48,13 +54,17 @@ class MessageItems(wiring.Component):
         })
 
     def _outs(self):
-        """Output stream of each kind that has items."""
+        """Output stream of each kind that has items, and of `_ENTRIES`."""
         updates = {MessageKind.UPDATE: self.update} if self.config.lazy_update else {}
-        return updates | {MessageKind.WRITE: self.write, MessageKind.PACKED: self.packed, MessageKind.BIAS: self.bias,
-                          MessageKind.PROGRAM: self.program, MessageKind.INPUT: self.net}
+        entries = {_ENTRIES: self.entry_write} if self.config.vector_rf else {}
+        return updates | entries | {
+            MessageKind.WRITE: self.write, MessageKind.PACKED: self.packed, MessageKind.BIAS: self.bias,
+            MessageKind.PROGRAM: self.program, MessageKind.INPUT: self.net}
 
-    def _units(self, kind: MessageKind) -> int:
+    def _units(self, kind: int) -> int:
         """Number of units of one item as it is passed on; a packed tile is passed on record by record."""
+        if kind == _ENTRIES:
+            return item_bytes(self.config, MessageKind.WRITE, Mem.VECTOR_RF) * 8 // message_payloads.UNIT
         count = item_bytes(self.config, kind) * 8 // message_payloads.UNIT
         return count // self.records if kind == MessageKind.PACKED else count
 
@@ -75,7 +85,8 @@ class MessageItems(wiring.Component):
         item = Signal(data.StructLayout({"address": ADDRESS_BITS, "record": range(self.records), "left": 32}))
         leaving = Signal()
 
-        with m.Switch(header.kind):
+        entries = (header.kind == MessageKind.WRITE) & (header.memory == Mem.VECTOR_RF)
+        with m.Switch(Cat(header.kind, entries)):
             for kind, out in self._outs().items():
                 with m.Case(kind):
                     m.d.comb += [final.eq(sizes[kind] - 1), out.valid.eq(self.waiting),
@@ -114,6 +125,9 @@ class MessageItems(wiring.Component):
             m.d.comb += [
                 self.update.p.exponents.eq(header.address), self.update.p.change.eq(header.memory),
                 self.update.p.remaining.eq(item.left), Value.cast(self.update.p.words).eq(bits[MessageKind.UPDATE])]
+        if self.config.vector_rf:
+            m.d.comb += [self.entry_write.p.address.eq(item.address),
+                         Value.cast(self.entry_write.p.entry).eq(bits[_ENTRIES])]
         m.d.comb += [
             Value.cast(self.net.p).eq(bits[MessageKind.INPUT]),
             self.write.p.memory.eq(header.memory),

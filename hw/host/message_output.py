@@ -1,13 +1,13 @@
-"""Makes host messages of words: spec.messages.pack in hardware."""
+"""Makes host messages of words and entries: spec.messages.pack in hardware."""
 
 from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.host.crc import CRC32
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import word
 from concord.spec.config import Config
-from concord.spec.messages import MessageKind
+from concord.spec.memories import Mem
+from concord.spec.messages import MessageKind, entry_bytes
 
 __all__ = ["MessageOutput"]
 
@@ -23,7 +23,7 @@ class State(enum.Enum):
 
 
 class MessageOutput(wiring.Component):
-    """Makes messages: OUTPUT for words from NetQ, READ for words that the host requested, UPDATED for parameters.
+    """Makes messages: OUTPUT for words from NetQ, READ for what the host requested, UPDATED for parameters.
 
     Args:
         config: Configuration of the machine.
@@ -33,9 +33,10 @@ class MessageOutput(wiring.Component):
             this one included, so the first word gives the length.
         reply: In(stream {word, memory, address, remaining}). Words of READ messages; memory and address stay the same
             through one message.
+        entry_reply: In(stream {entry, address, remaining}). Entries of READ messages for VectorRf.
         updated: In(stream {word, exponents, remaining}). Words of UPDATED messages.
         reset: In(1). Ends an incomplete message with a wrong CRC, so that the host discards it and is ready for the
-            next one. `net` and `reply` are cleared in the same cycle.
+            next one. The inputs are cleared in the same cycle.
         o: Out(stream {data, last}). Beats to the host.
         busy: Out(1). A message has begun that `o` has not sent completely.
 
@@ -49,6 +50,7 @@ class MessageOutput(wiring.Component):
         super().__init__({
             "net": In(stream.Signature(message_payloads.output(config))),
             "reply": In(stream.Signature(message_payloads.reply(config))),
+            "entry_reply": In(stream.Signature(message_payloads.entry_reply(config))),
             "updated": In(stream.Signature(message_payloads.updated(config))),
             "reset": In(1),
             "o": Out(stream.Signature(message_payloads.beat(config))),
@@ -61,7 +63,9 @@ class MessageOutput(wiring.Component):
         # Like MessageInput, this is a state machine over the meaning of the next unit.
         unit, unit_valid, unit_ready = Signal(message_payloads.Unit), Signal(), Signal()
         partial = self._beats(m, unit, unit_valid, unit_ready)
-        state, place, damaged = Signal(State), Signal(range(max(4, self.config.mfu_lanes // 2))), Signal()
+        word_units = self.config.mfu_lanes // 2
+        entry_units = entry_bytes(self.config) * 8 // message_payloads.UNIT if self.config.vector_rf else 0
+        state, place, damaged = Signal(State), Signal(range(max(4, word_units, entry_units))), Signal()
         accept = Signal()
         m.d.comb += accept.eq(unit_valid & unit_ready)
 
@@ -70,15 +74,18 @@ class MessageOutput(wiring.Component):
         m.d.comb += crc.data.eq(self.o.p.data[-message_payloads.UNIT:])
         m.d.sync += [crc.valid.eq(accept), crc.start.eq((state == State.HEADER) & (place == 0))]
 
-        kind, item, taken, header = self._source(m)
-        last_part = place == self.config.mfu_lanes // 2 - 1
+        kind, entries, item, taken, header = self._source(m)
+        last_part = place == Mux(entries, entry_units - 1, word_units - 1) if entry_units else place == word_units - 1
         with m.If(~self.reset | (state == State.PADDING) | (state == State.CRC)):
             with m.Switch(state):
                 with m.Case(State.IDLE):
-                    with m.If(self.net.valid | self.reply.valid | self.updated.valid):
-                        m.d.sync += [damaged.eq(0), state.eq(State.HEADER), kind.eq(Mux(
-                            self.net.valid, MessageKind.OUTPUT,
-                            Mux(self.reply.valid, MessageKind.READ, MessageKind.UPDATED)))]
+                    read = self.reply.valid | self.entry_reply.valid
+                    with m.If(self.net.valid | read | self.updated.valid):
+                        m.d.sync += [
+                            damaged.eq(0), state.eq(State.HEADER),
+                            entries.eq(~self.net.valid & ~self.reply.valid & read),
+                            kind.eq(Mux(self.net.valid, MessageKind.OUTPUT,
+                                        Mux(read, MessageKind.READ, MessageKind.UPDATED)))]
                 with m.Case(State.HEADER):
                     m.d.comb += [unit_valid.eq(1), unit.data.eq(header.word_select(place[:2], message_payloads.UNIT))]
                     with m.If(accept):
@@ -86,7 +93,7 @@ class MessageOutput(wiring.Component):
                         with m.If(place == 3):
                             m.d.sync += [place.eq(0), state.eq(State.PAYLOAD)]
                 with m.Case(State.PAYLOAD):
-                    part = Value.cast(item.word).word_select(place, message_payloads.UNIT)
+                    part = item.bits.word_select(place, message_payloads.UNIT)
                     m.d.comb += [unit_valid.eq(item.valid), unit.data.eq(part)]
                     with m.If(accept):
                         m.d.sync += place.eq(place + 1)
@@ -112,23 +119,32 @@ class MessageOutput(wiring.Component):
         return m
 
     def _source(self, m):
-        """The present stream: the kind of its messages, its word, a signal that takes it, and the bits of a header."""
-        kind = Signal(8, init=MessageKind.OUTPUT)
-        item = Signal(data.StructLayout({"word": word(self.config), "remaining": 32, "valid": 1}))
+        """Choose the present stream.
+
+        Returns:
+            The kind of its messages, whether its items are entries, its item, a signal that takes the item, and the
+            bits of a header.
+        """
+        kind, entries = Signal(8, init=MessageKind.OUTPUT), Signal()
+        sources = {(MessageKind.OUTPUT, 0): (self.net, self.net.p.word, 0, 0),
+                   (MessageKind.READ, 0): (self.reply, self.reply.p.word, self.reply.p.memory, self.reply.p.address),
+                   (MessageKind.UPDATED, 0): (self.updated, self.updated.p.word, 0, self.updated.p.exponents)}
+        if self.config.vector_rf:
+            sources[MessageKind.READ, 1] = (
+                self.entry_reply, self.entry_reply.p.entry, Mem.VECTOR_RF, self.entry_reply.p.address)
+        width = max(len(Value.cast(bits)) for _, bits, _, _ in sources.values())
+        item = Signal(data.StructLayout({"bits": width, "remaining": 32, "valid": 1}))
         taken = Signal()  # apart from `item`, of which it follows: tools see no loop then
         memory, address = Signal(8), Signal(32)
-        sources = {MessageKind.OUTPUT: (self.net, 0, 0),
-                   MessageKind.READ: (self.reply, self.reply.p.memory, self.reply.p.address),
-                   MessageKind.UPDATED: (self.updated, 0, self.updated.p.exponents)}
-        with m.Switch(kind):
-            for which, (source, its_memory, its_address) in sources.items():
-                with m.Case(which):
+        with m.Switch(Cat(kind, entries)):
+            for (which, of_entries), (source, bits, its_memory, its_address) in sources.items():
+                with m.Case(which | of_entries << len(kind)):
                     m.d.comb += [
-                        memory.eq(its_memory), address.eq(its_address), item.word.eq(source.p.word),
+                        memory.eq(its_memory), address.eq(its_address), item.bits.eq(bits),
                         item.remaining.eq(source.p.remaining), item.valid.eq(source.valid),
                         source.ready.eq(taken)]
         header = Cat(kind, memory, Const(0, 16), address, item.remaining, Const(self.config.digest, 32))
-        return kind, item, taken, header
+        return kind, entries, item, taken, header
 
     def _beats(self, m, unit, valid, ready):
         """Collect units into the beats of `o`. Returns whether a beat is incomplete."""

@@ -16,7 +16,7 @@ STEPS = 4  # steps whose marks are looked up ahead
 def beat(config: Config) -> data.StructLayout:
     """A beat, one lane group of the tiles of a step; `last` marks the last beat of a row of tiles with `rows` rows."""
     return data.StructLayout({
-        "valid": 1, "tile": range(config.matrix_tiles), "group": range(config.groups),
+        "valid": 1, "from_entries": 1, "tile": range(config.matrix_tiles), "group": range(config.groups),
         "columns": range(config.tile_engines + 1), "last": 1, "integer": 1, "rows": range(config.native_dim + 1)})
 
 
@@ -24,8 +24,9 @@ class BeatSequencer(wiring.Component):
     """Issues the beats of a product: row of tiles by row of tiles, step by step, lane group by lane group.
 
     A step has as many beats as its tile with the highest mark, at least one. A beat waits until the columns of its
-    step are whole. What follows the tile engines never stalls, so the last beat of a row of tiles waits, too, until its
-    words have room in the result queue, and until the words of the row of tiles before it have all been picked up.
+    step are whole, or until they can be read from VectorRf. What follows the tile engines never stalls, so the last
+    beat of a row of tiles waits, too, until its words have room in the result queue, and until the words of the row of
+    tiles before it have all been picked up.
 
     Args:
         config: The machine.
@@ -35,9 +36,11 @@ class BeatSequencer(wiring.Component):
         product: In(stream Product). Each payload is one `mv_mul`.
         mark_tile, marks: Out, In. First tile of a step, and one cycle later the zero marks of its tiles.
         complete, whole: In. Number of complete columns in the operand buffer; whether all columns are.
+        entries: In(1). The next beat of a product from VectorRf can read its columns. read: Out(1). It does so now.
+            end: Out(1). It is the last beat of its step.
         freed: In(1). A word has left the result queue.
         step, group, release: Out. Read of the operand buffer, one cycle before the beat.
-        beat: Out {valid, tile, group, columns, last, integer, rows}.
+        beat: Out {valid, from_entries, tile, group, columns, last, integer, rows}.
         done: Out(1). Pulse with the last beat of a product.
         row_tile: Out(stream row_tile). Describes each row of tiles, not later than its last beat.
         beats, tiles: Out. Number of lane groups and of tiles that the beat multiplies.
@@ -57,6 +60,7 @@ class BeatSequencer(wiring.Component):
             "product": In(stream.Signature(Product)), "mark_tile": Out(range(config.matrix_tiles)),
             "marks": In(data.ArrayLayout(range(config.groups + 1), config.tile_engines)),
             "complete": In(range(config.operand_columns + 1)), "whole": In(1), "freed": In(1),
+            "entries": In(1), "read": Out(1), "end": Out(1),
             "step": Out(column_step(config)["step"].shape), "group": Out(range(config.groups)), "release": Out(1),
             "beat": Out(beat(config)), "done": Out(1),
             "row_tile": Out(stream.Signature(row_tile(config))), "beats": Out(count), "tiles": Out(count),
@@ -97,10 +101,11 @@ class BeatSequencer(wiring.Component):
         operand, output = Signal(), Signal()  # what the beat waits for is there
         m.d.comb += [
             end.eq(group + 1 == steps.o.p.beats), last.eq(end & step.last),
-            operand.eq(self.whole | (self.complete >= step.needed)),
+            operand.eq(Mux(step.from_entries, self.entries, self.whole | (self.complete >= step.needed))),
             output.eq(~last | ((spacing <= 1) & (free >= step.words))),
             go.eq(steps.o.valid & operand & output), steps.o.ready.eq(go & end),
-            self.step.eq(step.step), self.release.eq(go & last & step.iteration), self.busy.eq(go),
+            self.read.eq(go & step.from_entries), self.end.eq(end), self.step.eq(step.step),
+            self.release.eq(go & last & step.iteration & ~step.from_entries), self.busy.eq(go),
             self.wait_output.eq(steps.o.valid & operand & ~output),
             self.wait_operand.eq(~go & ~self.wait_output & (steps.o.valid | waiting)),
             self.beats.eq(Mux(go, sum(mark > group for mark in steps.o.p.marks), 0)),
@@ -113,7 +118,7 @@ class BeatSequencer(wiring.Component):
             spacing.eq(Mux(go & last, step.words, Mux(spacing == 0, 0, spacing - 1))),
             self.done.eq(go & last & step.product), self.beat.valid.eq(go),
             self.beat.last.eq(last), self.beat.group.eq(group),
-            *(self.beat[name].eq(step[name]) for name in ("tile", "columns", "integer", "rows"))]
+            *(self.beat[name].eq(step[name]) for name in ("from_entries", "tile", "columns", "integer", "rows"))]
 
 
 def _banks_used(config: Config, step):

@@ -3,15 +3,29 @@
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 from concord.hw.lib import message_payloads
 from concord.hw.lib.delay_control import delay_control
-from concord.hw.lib.payloads import Load, Product, operand_word, word
+from concord.hw.lib.payloads import (
+    Load,
+    Product,
+    column_job,
+    entry,
+    entry_job,
+    entry_progress,
+    entry_writers,
+    operand_word,
+    word,
+)
 from concord.hw.lib.pipeline import delay
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.accumulator import Accumulator
 from concord.hw.mvm.beat_sequencer import BeatSequencer
 from concord.hw.mvm.bias_rf import BiasRf
+from concord.hw.mvm.column_walker import ColumnWalker
 from concord.hw.mvm.converter import Converter
+from concord.hw.mvm.entry_reader import EntryReader
+from concord.hw.mvm.entry_writer import EntryWriter, entry_word
 from concord.hw.mvm.matrix_loader import MatrixLoader
 from concord.hw.mvm.matrix_rf import MatrixRf
 from concord.hw.mvm.operand_buffer import OperandBuffer
@@ -20,6 +34,7 @@ from concord.hw.mvm.overflow import EXCESS, OverflowCounter
 from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.result_sequencer import ResultSequencer
 from concord.hw.mvm.tile_engine import TileEngine
+from concord.hw.mvm.vector_rf import VectorRf, entry_read
 from concord.spec.config import Config
 
 __all__ = ["Activity", "MatrixVectorMultiplier", "events"]
@@ -30,8 +45,10 @@ Activity = data.StructLayout({"busy": 1, "wait_operand": 1, "wait_output": 1})
 def events(config: Config) -> data.StructLayout:
     """Events of one cycle: counts, largest excesses in bits, and whether a quantiser met a NaN or infinity."""
     engines, products = range(config.tile_engines + 1), config.tile_engines * config.native_dim * config.lanes
+    entries = {"entries_written": 1, "entries_read": engines, "conflict": 1} if config.vector_rf else {}
     return data.StructLayout({
-        "beats": engines, "tiles": engines, "vectors": 1, "rows_loaded": 1,
+        **entries, "beats": engines, "tiles": engines, "rows_loaded": 1,
+        "vectors": bits_for(1 + bool(config.vector_rf)),
         "partial": range(config.native_dim + config.mfu_lanes + 1), "product": range(products + 1),
         "output": range(config.mfu_lanes + 1), "excess_partial": EXCESS, "excess_product": EXCESS,
         "excess_output": EXCESS, "invalid_vector": 1, "invalid_matrix": 1})
@@ -58,6 +75,15 @@ class MatrixVectorMultiplier(wiring.Component):
         events: Out. Events of this cycle.
         activity: Out {busy, wait_operand, wait_output}. State of the tile engines.
 
+    A machine with VectorRf has these, too:
+        columns: In(stream column_job). Addresses of each product from VectorRf, in the order of `product`.
+        entry_job: In(stream entry_job). Each chain that writes VectorRf, at least 2 cycles before its first word.
+        entry_word: In {valid, word, last}. Words of those chains, always taken; `last` ends an iteration.
+        entry_writers: In. The unfinished ones of those chains. entry_progress: Out {done, low}. Their progress.
+        gather_read, host_read: In {valid, address}. Reads of entries. gather_grant, host_grant: Out(1). They are served
+            now. gather_entry, host_entry: Out. Entries, one cycle later.
+        host_write: In(stream {address, entry}). Entries of the host, taken while no chain writes.
+
     Timing:
         One beat a cycle, without bubbles between rows of tiles, iterations and products. The first word of a row of
         tiles is in `result` `latency` cycles after its last beat went. No timing depends on data but by zero marks.
@@ -70,6 +96,14 @@ class MatrixVectorMultiplier(wiring.Component):
         self.engines = [TileEngine(config) for _ in range(config.tile_engines)]
         self.accumulator = Accumulator(config)
         self.converter = Converter(config)
+        single = entry_read(config)
+        entries = {
+            "columns": In(stream.Signature(column_job(config))), "entry_job": In(stream.Signature(entry_job(config))),
+            "entry_word": In(entry_word(config)), "entry_writers": In(entry_writers(config)),
+            "entry_progress": Out(entry_progress(config)),
+            "gather_read": In(single), "gather_grant": Out(1), "gather_entry": Out(entry(config)),
+            "host_read": In(single), "host_grant": Out(1), "host_entry": Out(entry(config)),
+            "host_write": In(stream.Signature(message_payloads.entry_write(config)))} if config.vector_rf else {}
         super().__init__({
             "product": In(stream.Signature(Product)),
             "operand": In(stream.Signature(operand_word(config.mfu_lanes))),
@@ -77,7 +111,7 @@ class MatrixVectorMultiplier(wiring.Component):
             "load": In(stream.Signature(Load)), "matrix_word": In(stream.Signature(word(config))), "load_done": Out(1),
             "packed": In(stream.Signature(message_payloads.packed(config))),
             "bias_write": In(stream.Signature(message_payloads.bias(config))),
-            "events": Out(events(config)), "activity": Out(Activity)})
+            "events": Out(events(config)), "activity": Out(Activity), **entries})
 
     @property
     def arithmetic(self) -> int:
@@ -121,18 +155,47 @@ class MatrixVectorMultiplier(wiring.Component):
             self.product_done.eq(delay_control(m, sequencer.done, weights_after)), self.load_done.eq(loader.done),
             self.events.beats.eq(sequencer.beats), self.events.tiles.eq(sequencer.tiles),
             self.events.vectors.eq(quantizer.block), self.events.invalid_vector.eq(quantizer.invalid),
+            self.rotator.i.eq(operands.o),
             self.events.rows_loaded.eq(loader.row), self.events.invalid_matrix.eq(loader.invalid),
             *(self.activity[name].eq(getattr(sequencer, name)) for name in ("busy", "wait_operand", "wait_output"))]
-        self._multiply(m, beat, operands, matrix_rf)
+        self._multiply(m, beat, matrix_rf)
         self._results(m, sequencer)
+        if config.vector_rf:
+            self._entries(m, sequencer, quantizer)
         if config.count_overflows:
             self._count(m, delay(m, beat.rows, weights_after), delay_control(m, beat.valid, weights_after), matrix_rf)
         return m
 
-    def _multiply(self, m, beat, operands, matrix_rf):
+    def _entries(self, m, sequencer, quantizer):
+        """Connect VectorRf, its reader and its writer."""
+        m.submodules.vector_rf = entries = VectorRf(self.config)
+        m.submodules.walker = walker = ColumnWalker(self.config)
+        m.submodules.reader = reader = EntryReader(self.config)
+        m.submodules.writer = writer = EntryWriter(self.config)
+        wiring.connect(m, wiring.flipped(self.columns), walker.job)
+        wiring.connect(m, walker.o, reader.i)
+        wiring.connect(m, wiring.flipped(self.entry_job), writer.job)
+        wiring.connect(m, wiring.flipped(self.host_write), writer.host)
+        for name in ("gather", "host"):
+            m.d.comb += [getattr(entries, name).eq(getattr(self, f"{name}_read")),
+                         *(getattr(self, f"{name}_{port}").eq(getattr(entries, f"{name}_{port}"))
+                           for port in ("grant", "entry"))]
+        m.d.comb += [
+            reader.writers.eq(self.entry_writers), reader.progress.eq(writer.progress),
+            reader.go.eq(sequencer.read), reader.group.eq(sequencer.group), reader.end.eq(sequencer.end),
+            sequencer.entries.eq(reader.ready), entries.columns.eq(reader.reads), reader.entries.eq(entries.o),
+            writer.word.eq(self.entry_word), entries.write.eq(writer.write), self.entry_progress.eq(writer.progress),
+            self.events.entries_written.eq(writer.written), self.events.conflict.eq(reader.conflict),
+            self.events.entries_read.eq(Mux(sequencer.read, sequencer.tiles, 0)),
+            self.events.vectors.eq(quantizer.block + writer.block),
+            self.events.invalid_vector.eq(quantizer.invalid | writer.invalid)]
+        with m.If(sequencer.beat.from_entries):
+            m.d.comb += self.rotator.i.eq(reader.o)
+
+    def _multiply(self, m, beat, matrix_rf):
         """Connect operands and tiles through the tile engines to the accumulators."""
         rotator, accumulator = self.rotator, self.accumulator
-        m.d.comb += [rotator.i.eq(operands.o), rotator.tile.eq(beat.tile), rotator.columns.eq(beat.columns)]
+        m.d.comb += [rotator.tile.eq(beat.tile), rotator.columns.eq(beat.columns)]
         integer = delay(m, beat.integer, rotator.latency)
         for j, engine in enumerate(self.engines):
             m.submodules[f"engine{j}"] = engine

@@ -32,6 +32,7 @@ class Quantizer(wiring.Component):
         fmt:   Format of the blocks.
         lanes: Number of elements of a word.
         size:  Number of elements of a block, a multiple of `lanes`.
+        short: Whether `last` ends a block early. The elements that the block lacks count as zeros.
 
     Members:
         i: In(stream {word, integer, unsigned, last}). Binary16 words.
@@ -41,11 +42,12 @@ class Quantizer(wiring.Component):
 
     Timing:
         One word a cycle in and out. The first word of a block comes out `latency` cycles after its last went in. A
-        queue holds the words of about two blocks, so that one fills while the other leaves.
+        queue holds the words of about two blocks, so that one fills while the other leaves. With `short` it holds just
+        enough words for `i` never to stall while `o` does not.
     """
 
-    def __init__(self, fmt: Format, lanes: int, size: int):
-        self.fmt, self.lanes, self.block_words = fmt, lanes, size // lanes
+    def __init__(self, fmt: Format, lanes: int, size: int, *, short: bool = False):
+        self.fmt, self.lanes, self.block_words, self.short = fmt, lanes, size // lanes, short
         super().__init__({"i": In(stream.Signature(operand_word(lanes))),
                           "o": Out(stream.Signature(quantized(fmt, lanes))), "invalid": Out(1), "block": Out(1)})
 
@@ -59,27 +61,37 @@ class Quantizer(wiring.Component):
         """Cycles from the last word of a block at `i` to the first word of its mantissas at `o`."""
         return self.compare + 2 + 2 + 4  # largest magnitude and exponent, their queue, four steps of conversion
 
+    @property
+    def depths(self) -> tuple[int, int]:
+        """Number of words, and of exponents of blocks, that can wait for their conversion."""
+        if self.short:  # every word may be a block
+            return (self.block_words + self.compare + 6,) * 2
+        words = 2 * self.block_words + 8
+        return words, 2 + words // self.block_words
+
     def elaborate(self, platform):
         m = Module()
         # The stages after the queues may stall. The stages before them never stall once a word is taken.
-        m.submodules.words = words = Queue(data.ArrayLayout(16, self.lanes), 2 * self.block_words + 8)
+        word = data.StructLayout({"lanes": data.ArrayLayout(16, self.lanes), "end": 1})
         scale = data.StructLayout({"base": 6, "exponent": self.fmt.exponent_bits, "unsigned": 1, "last": 1})
-        m.submodules.scales = scales = Queue(scale, 2 + words.depth // self.block_words)
+        word_depth, scale_depth = self.depths
+        m.submodules.words = words = Queue(word, word_depth)
+        m.submodules.scales = scales = Queue(scale, scale_depth)
 
         clean = [_finite(Binary16(lane), self.i.p.integer) for lane in self.i.p.word]
         taken = self.i.valid & self.i.ready
         m.d.comb += [
-            self.i.ready.eq(words.i.ready), words.i.valid.eq(self.i.valid), Value.cast(words.i.payload).eq(Cat(clean)),
+            self.i.ready.eq(words.i.ready), words.i.valid.eq(self.i.valid), words.i.p.lanes.eq(Cat(clean)),
             self.invalid.eq(taken & Cat(Binary16(lane).exponent.all() for lane in self.i.p.word).any())]
-        self._measure(m, clean, taken, scales)
+        self._measure(m, clean, taken, words.i.p.end, scales)
         self._convert(m, words, scales)
         return m
 
-    def _measure(self, m, clean, taken, scales):
+    def _measure(self, m, clean, taken, end, scales):
         """Find the largest magnitude of each block, and from it the exponent and the scale."""
         i, fmt = self.i.p, self.fmt
         place = Signal(range(self.block_words))
-        end = place == self.block_words - 1
+        m.d.comb += end.eq((place == self.block_words - 1) | (i.last if self.short else 0))
         with m.If(taken):
             m.d.sync += place.eq(Mux(end, 0, place + 1))
 
@@ -105,14 +117,10 @@ class Quantizer(wiring.Component):
 
     def _convert(self, m, words, scales):
         """Align, round and clip the elements in four stages, which stall together."""
-        place = Signal(range(self.block_words))
-        end = place == self.block_words - 1
-        step = Signal()
+        step, end = Signal(), words.o.p.end
         moving = words.o.valid & scales.o.valid
         m.d.comb += [step.eq(self.o.ready | ~self.o.valid), words.o.ready.eq(step & moving),
                      scales.o.ready.eq(step & moving & end)]
-        with m.If(step & moving):
-            m.d.sync += place.eq(Mux(end, 0, place + 1))
 
         def later(value, reset_less=True):
             kept = Signal(Value.cast(value).shape(), reset_less=reset_less)
@@ -122,7 +130,7 @@ class Quantizer(wiring.Component):
 
         side = Cat(scales.o.p.exponent, end, scales.o.p.last & end)
         valid, unsigned = moving, scales.o.p.unsigned
-        lanes = [_distance(Binary16(lane), scales.o.p.base, self.fmt) for lane in words.o.payload]
+        lanes = [_distance(Binary16(lane), scales.o.p.base, self.fmt) for lane in words.o.p.lanes]
         for function in (align, nearest, clip):
             side, valid, unsigned = later(side), later(valid, False), later(unsigned)
             lanes = [function(*map(later, lane), self.fmt, unsigned) for lane in lanes]

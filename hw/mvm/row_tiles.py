@@ -19,13 +19,14 @@ def column_step(config: Config) -> data.StructLayout:
     """A step: neighbouring tiles in one row of tiles, one for each engine.
 
     `tile` is the first of them, `step` the number of the step in its row of tiles, and `columns` the number of tiles.
-    `needed` columns of the operand must be complete. `last`, `iteration` and `product` mark the last step of the row of
-    tiles, of the iteration and of the product. The row of tiles yields `words` words and `rows` rows.
+    `needed` columns of the operand must be complete, or they lie in VectorRf if `from_entries`. `last`, `iteration` and
+    `product` mark the last step of the row of tiles, of the iteration and of the product. The row of tiles yields
+    `words` words and `rows` rows.
     """
     columns = range(config.operand_columns + 1)
     return data.StructLayout({
         "tile": range(config.matrix_tiles), "step": range(-(-config.operand_columns // config.tile_engines)),
-        "columns": range(config.tile_engines + 1), "needed": columns, "last": 1, "iteration": 1,
+        "columns": range(config.tile_engines + 1), "needed": columns, "from_entries": 1, "last": 1, "iteration": 1,
         "product": 1, "integer": 1, "words": range(config.vector_words + 1), "rows": range(config.native_dim + 1)})
 
 
@@ -68,6 +69,7 @@ class RowTiles(wiring.Component):
         m.d.comb += [
             step.tile.eq(place.tile), step.step.eq(place.step), step.integer.eq(p.integer),
             step.columns.eq(_least(place.columns_left, engines)),
+            step.from_entries.eq(p.from_entries & bool(config.vector_rf)),
             step.needed.eq(p.columns - place.columns_left + step.columns),
             step.last.eq(place.columns_left <= engines),
             step.iteration.eq(step.last & (place.row_tiles_left == 1)),

@@ -1,6 +1,7 @@
 """Checks of the fields of layers. Each error names the layer and the field, and says what to do."""
 
 import numpy as np
+from concord.model.arithmetic.places import blocks
 from concord.spec.formats import Format
 
 
@@ -30,11 +31,17 @@ def vectors(layer, name: str, keys: tuple[str, ...], size: int):
         _array(f"layer {layer.name!r}, {name} {key}", found[key], np.uint16, (size,))
 
 
-def block_count(layer, columns: int) -> int:
-    """Number of blocks of a row."""
+def block_count(layer, columns: int, at: np.ndarray | None = None) -> int:
+    """Number of blocks of a row, whose columns follow each other or lie at places int32[columns]."""
     if layer.block < 1:
         raise ValueError(f"layer {layer.name!r}, block: a native dimension is 1 or more, not {layer.block}")
-    return -(-columns // layer.block)
+    if at is None:
+        return -(-columns // layer.block)
+    array(layer, "places", np.int32, (columns,))
+    if at.min() < 0 or len(np.unique(at)) < columns:
+        raise ValueError(f"layer {layer.name!r}, places: each column needs a place of its own, 0 or above; export the "
+                         "model again")
+    return blocks(at, layer.block)
 
 
 def image_shape(layer) -> int:
@@ -44,19 +51,19 @@ def image_shape(layer) -> int:
     return layer.shape[0]
 
 
-def counts(layer, size: tuple[int, int]) -> tuple[int, int]:
-    """Number of places of the window, vertically and horizontally."""
-    return tuple(
-        (along + 2 * layer.padding - window) // layer.stride + 1
-        for along, window in zip(layer.shape[1:], size, strict=True))
-
-
-def windows(layer, size: tuple[int, int]):
-    """Refuse windows that do not fit in the input."""
-    if layer.stride < 1 or layer.padding < 0 or min(size) < 1 or min(counts(layer, size)) < 1:
+def windows(layer):
+    """Refuse windows whose numbers make no sense, or that do not fit in the input."""
+    window, where = layer.window, f"layer {layer.name!r}"
+    lengths = {"stride": 2, "dilation": 2, "padding": 4}
+    for name, length in lengths.items():
+        numbers = getattr(window, name)
+        if len(numbers) != length or min(numbers) < (name != "padding"):
+            least = 0 if name == "padding" else 1
+            raise ValueError(f"{where}, {name}: {length} numbers from {least} are needed, not {list(numbers)}")
+    if min(window.size) < 1 or min(window.counts(*layer.shape[1:])) < 1:
         raise ValueError(
-            f"layer {layer.name!r}: windows of {size[0]} x {size[1]}, stride {layer.stride}, padding {layer.padding} "
-            f"have no place in an input of {layer.shape[1]} x {layer.shape[2]}; check the layer's shape")
+            f"{where}: windows of {window.span[0]} x {window.span[1]} with padding {list(window.padding)} have no "
+            f"place in an input of {layer.shape[1]} x {layer.shape[2]}; check the layer's shape")
 
 
 def kernels(layer, name: str) -> tuple[int, int, int, int]:
@@ -68,7 +75,7 @@ def kernels(layer, name: str) -> tuple[int, int, int, int]:
     if layer.groups < 1 or channels % layer.groups or shape[0] % layer.groups:
         raise ValueError(f"layer {layer.name!r}: {layer.groups} groups do not divide {channels} channels and "
                          f"{shape[0]} outputs")
-    windows(layer, shape[2:])
+    windows(layer)
     return shape[0], channels // layer.groups, *shape[2:]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from concord.golden.lib import float16
 from concord.golden.mvm import quantizer
 from concord.model.arithmetic import block, windows
+from concord.model.arithmetic.places import adjacent, spread
 from concord.model.layers import checks
 from concord.model.layers.rows import BlockRows, IntegerRows
 from concord.model.layers.windowed import Kernels
@@ -24,24 +25,26 @@ class Conv(Kernels, IntegerRows):
     """Integer convolution, which applies a `Dense` layer to the patch of each place; `IntegerRows` describes the rest.
 
     Attributes:
-        shape:   Channels, rows and columns of the input.
-        stride:  Distance between neighbouring places.
-        padding: Number of rows and columns of padding around the input, before its quantiser.
-        groups:  Number of groups of neighbouring channels, each with its own outputs.
-        border:  Binary16 pattern of the padding: zero in the unit of the input.
-        weights: int16[outputs, channels / groups, rows, columns].
+        shape:    Channels, rows and columns of the input.
+        stride:   Distance between neighbouring places, down and across.
+        padding:  Rows of padding above and below the input, and columns left and right of it, before its quantiser.
+        dilation: Distance between neighbouring pixels of a window, down and across.
+        groups:   Number of groups of neighbouring channels, each with its own outputs.
+        border:   Binary16 pattern of the padding: zero in the unit of the input.
+        weights:  int16[outputs, channels / groups, rows, columns].
     """
 
     shape: tuple[int, int, int]
-    stride: int
-    padding: int
-    groups: int
-    border: int
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    border: int = 0
 
     title = "convolution, integer"
 
     @property
-    def window(self) -> tuple[int, int]:
+    def size(self) -> tuple[int, int]:
         return self.weights.shape[2:]
 
     @property
@@ -60,19 +63,22 @@ class BlockConv(Kernels, BlockRows):
     Attributes:
         along:     Direction of a block.
         shape:     Channels, rows and columns of the input.
-        stride:    Distance between neighbouring places.
-        padding:   Number of rows and columns of +0 around the input, before its quantiser.
+        stride:    Distance between neighbouring places, down and across.
+        padding:   Rows of +0 above and below the input, and columns left and right of it, before its quantiser.
+        dilation:  Distance between neighbouring pixels of a window, down and across.
         groups:    Number of groups of neighbouring channels, each with its own outputs; 1 along a patch.
         mantissas: int16[outputs, channels / groups, rows, columns].
-        exponents: int8[outputs, rows, columns, ceil(channels / block)], E, of all channels of the image; along a patch
+        exponents: int8[outputs, rows, columns, blocks of a pixel], E, of all channels of the image; along a patch
             int8[outputs, 1, 1, ceil(rows * columns * channels / block)].
+        places:    int32[channels], see `BlockRows`; None along a patch.
     """
 
     along: Along
     shape: tuple[int, int, int]
-    stride: int
-    padding: int
-    groups: int
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
 
     title = "convolution, block floating point"
 
@@ -81,25 +87,33 @@ class BlockConv(Kernels, BlockRows):
         if self.along is Along.PATCH and self.groups > 1:
             raise ValueError(f"layer {self.name!r}: blocks along a patch hold all channels, but it has {self.groups} "
                              "groups; use blocks along channels")
+        if self.along is Along.PATCH and self.places is not None:
+            raise ValueError(f"layer {self.name!r}: channels have places of their own, which a patch has not; use "
+                             "blocks along channels")
         return shape
 
     def exponents_shape(self, weights):
-        rows, columns, channels = native(self.shape[0], self.window, self.along)
-        return weights[0], rows, columns, checks.block_count(self, channels)
+        rows, columns, channels = native(self.shape[0], self.size, self.along)
+        return weights[0], rows, columns, checks.block_count(self, channels, self.places)
 
     @property
-    def window(self) -> tuple[int, int]:
+    def size(self) -> tuple[int, int]:
         return self.mantissas.shape[2:]
 
     @property
     def channels(self) -> int:
         return len(self.mantissas)
 
+    @property
+    def channel_places(self) -> np.ndarray:
+        """int32[channels], the place of each channel of a pixel in its native vectors."""
+        return adjacent(self.shape[0]) if self.places is None else self.places
+
     def multiplied(self, x):
         if self.along is Along.CHANNELS:
             return self._along_channels(x)
-        # The elements of a patch are ordered by pixel here, and by channel in windows.patches.
-        seen = windows.windows(x, self.window, self.stride).transpose(0, 2, 3, 4, 5, 1)
+        # The elements of a patch are ordered by pixel here, and by channel in Window.patches.
+        seen = self.window.seen(x).transpose(0, 2, 3, 4, 5, 1)
         columns = seen.reshape(len(x) * seen.shape[1] * seen.shape[2], -1)
         mantissas = np.moveaxis(self.mantissas, 1, -1).reshape(self.channels, -1)
         return self.row_product(columns, mantissas, self.exponents[:, 0, 0])
@@ -107,16 +121,17 @@ class BlockConv(Kernels, BlockRows):
     def _along_channels(self, x: np.ndarray) -> np.ndarray:
         """Product along channels: all blocks are brought to one exponent, so a convolution of integers is exact."""
         channels = self.shape[0]
+        at = self.channel_places
         mantissas, exponents = quantizer.quantize_block(
-            quantizer.split(np.moveaxis(x, 1, -1), self.block), self.input_format)
-        mantissas = mantissas.reshape(*exponents.shape[:-1], -1)[..., :channels]
-        codes, lowest = block.aligned(mantissas, np.repeat(exponents, self.block, -1)[..., :channels])
-        columns = seen(self.channels, channels, self.groups)[:, None, None]
-        own = np.take_along_axis(np.repeat(self.exponents, self.block, -1), columns, -1)
+            quantizer.split(spread(np.moveaxis(x, 1, -1), self.places), self.block), self.input_format)
+        mantissas = mantissas.reshape(*exponents.shape[:-1], -1)[..., at]
+        codes, lowest = block.aligned(mantissas, exponents[..., at // self.block])
+        columns = at[seen(self.channels, channels, self.groups)][:, None, None]
+        own = np.take_along_axis(self.exponents, columns // self.block, -1)
         rows, lowest_row = block.aligned(np.moveaxis(self.mantissas, 1, -1), own)
         largest = int(np.abs(rows).sum((1, 2, 3)).max()) * int(np.abs(codes).max())
         total = windows.convolve(
-            np.moveaxis(rows, -1, 1), np.moveaxis(codes, -1, 1), self.stride, self.groups, largest)
+            np.moveaxis(rows, -1, 1), np.moveaxis(codes, -1, 1), self.window, self.groups, largest)
         return float16.from_integer(total, block.places(self.weights_format, self.input_format) - lowest - lowest_row)
 
 

@@ -17,6 +17,9 @@ class OnePlace:
     def bordered(self, x, value):
         return x
 
+    def unbordered(self, x):
+        return x
+
     def per_channel(self, values):
         return values
 
@@ -30,7 +33,7 @@ class OnePlace:
         return checks.matrix_shape(self, name)
 
     def exponents_shape(self, weights: tuple[int, int]) -> tuple[int, int]:
-        return weights[0], checks.block_count(self, weights[1])
+        return weights[0], checks.block_count(self, weights[1], self.places)
 
     @property
     def channels_in(self) -> int:
@@ -51,19 +54,13 @@ class Dense(OnePlace, IntegerRows):
     def outputs(self) -> int:
         return self.weights.shape[0]
 
-    def real_input(self, trace):
-        if "input" not in self.real:
-            return None
-        step, offset = self.real["input"]
-        return (trace.codes + (self.input_format.zero if self.unsigned else 0)) * step + offset
-
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BlockDense(OnePlace, BlockRows):
     """Block floating point dense layer: mantissas int16[outputs, inputs], exponents int8[outputs, blocks].
 
-    A block is `block` neighbouring weights of a row (the last block may be shorter), and the same number of inputs.
-    `BlockRows` describes the rest.
+    A block is `block` neighbouring weights of a row (the last block may be shorter), and the same number of inputs;
+    `places` says which of them are neighbours. `BlockRows` describes the rest.
     """
 
     title = "dense, block floating point"

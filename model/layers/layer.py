@@ -18,7 +18,7 @@ class Trace:
     Attributes:
         outputs: uint16[samples, outputs], those of the last time step where the layer is recurrent. Real numbers where
             the FP32 network ran.
-        codes:   int64[samples, inputs], the integer codes that entered the one product of a layer, padding among them;
+        codes:   int64[samples, inputs], the integer codes of the input of the one product of a layer, without padding;
             None where the layer has no such product, or several.
         hidden:  uint16[samples, time, outputs], every step of a recurrent layer (zero behind a sample's end), or None.
         states:  uint16[samples, outputs] for each state of a recurrent layer after the last step, in its cell's order.
@@ -69,6 +69,11 @@ class Layer:
         return False
 
     @property
+    def ceiling(self) -> float:
+        """Where the FP32 network clips what this layer reads; infinity where it does not."""
+        return np.inf
+
+    @property
     def comparable(self) -> bool:
         """Whether `run_real` can compute what the FP32 network has here."""
         return False
@@ -99,6 +104,10 @@ class Layer:
     def real_input(self, trace: Trace) -> np.ndarray | None:
         """What enters in real units float64[samples, inputs], by the codes of a trace; None where there are none."""
         return None
+
+    def real_outputs(self, trace: Trace) -> np.ndarray:
+        """The outputs of a trace in real units, float64[samples, outputs]."""
+        return trace.outputs.view(np.float16).astype(np.float64)
 
     def products(self) -> tuple[IntegerProduct, ...]:
         """The layer's products in integer mode.

@@ -1,76 +1,70 @@
-"""Pooling, which reduces each window of a channel to one value."""
+"""Pooling, which gives the largest value of each window of a channel."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import reduce
 
 import numpy as np
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
-from concord.model.arithmetic import windows
 from concord.model.arithmetic.integer import IntegerProduct
+from concord.model.cells.real import CURVES
 from concord.model.layers import checks
 from concord.model.layers.layer import Layer, Trace
 from concord.model.layers.windowed import Windows
 from concord.spec.activation import Activation
 
 #: Minus infinity, so that a maximum ignores the padding.
-_LOWEST = np.uint16(0xFC00)
-
-
-class Reduction(StrEnum):
-    """How a window is reduced."""
-
-    MAX = "max"
-    AVERAGE = "average"
+LOWEST = np.uint16(0xFC00)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Pool(Windows, Layer):
-    """Gives the largest value of each window, or the sum in row order times binary16(1 / elements), each step rounded.
+class MaxPool(Windows, Layer):
+    """Gives the largest value of each window.
 
     Attributes:
         name:       Name of the layer, unique in its model.
-        reduction:  How a window is reduced.
         shape:      Channels, rows and columns of the input.
         size:       Rows and columns of a window.
-        stride:     Distance between neighbouring windows.
-        padding:    Number of rows and columns of padding, which a maximum ignores; 0 for averages.
+        stride:     Distance between neighbouring places of the window, down and across.
+        padding:    Rows of padding above and below the input, and columns left and right of it; a maximum ignores them.
+        dilation:   Distance between neighbouring pixels of a window, down and across.
         activation: Activation function of the result.
     """
 
     name: str
-    reduction: Reduction
     shape: tuple[int, int, int]
-    size: int
-    stride: int
-    padding: int = 0
+    size: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
     activation: Activation = Activation.NONE
 
-    title = "pooling"
+    title = "maximum pooling"
+    comparable = True
 
     def __post_init__(self):
         checks.image_shape(self)
-        checks.windows(self, self.window)
-        if self.padding and self.reduction is Reduction.AVERAGE:
-            raise ValueError(f"layer {self.name!r}: averages take no padding; pad before, or use none")
-        if 2 * self.padding > self.size:
-            raise ValueError(f"layer {self.name!r}: padding {self.padding} is more than half of its windows of "
-                             f"{self.size}")
-
-    @property
-    def window(self) -> tuple[int, int]:
-        return self.size, self.size
+        if len(self.size) != 2:
+            raise ValueError(f"layer {self.name!r}, size: 2 numbers from 1 are needed, not {list(self.size)}")
+        checks.windows(self)
+        inside = np.ones((1, 1, *self.shape[1:]), bool)
+        if not self.window.seen(self.window.bordered(inside, False)).any((-2, -1)).all():
+            raise ValueError(f"layer {self.name!r}: with padding {list(self.padding)}, a window of {self.size[0]} x "
+                             f"{self.size[1]} holds nothing but padding; use less padding")
 
     @property
     def channels(self) -> int:
         return self.shape[0]
 
     def run(self, x, lengths, sums=IntegerProduct.totals):
-        seen = windows.windows(self.bordered(x[0], _LOWEST), self.window, self.stride)
-        elements = list(np.moveaxis(seen.reshape(*seen.shape[:4], -1), -1, 0))
-        if self.reduction is Reduction.MAX:
-            y = reduce(float16.maximum, elements)
-        else:
-            y = float16.mul(reduce(float16.add, elements), windows.reciprocal(len(elements)))
+        y = reduce(float16.maximum, self._elements(self.bordered(x[0], LOWEST)))
         return Trace(outputs=activation.apply(self.activation, y).reshape(len(y), -1))
+
+    def run_real(self, x, lengths, relu):
+        y = reduce(np.maximum, self._elements(self.bordered(x[0], -np.inf)))
+        return Trace(outputs=CURVES[Activation.RELU if relu else self.activation](y).reshape(len(y), -1))
+
+    def _elements(self, x: np.ndarray) -> np.ndarray:
+        """The elements of all windows, one after the other: [elements, samples, channels, rows, columns]."""
+        seen = self.window.seen(x)
+        return np.moveaxis(seen.reshape(*seen.shape[:4], -1), -1, 0)

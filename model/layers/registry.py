@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from concord.model.cells.cell import Cell
 from concord.model.cells.registry import CELLS
 from concord.model.layers.add import Add
+from concord.model.layers.average import Average, BlockAverage
 from concord.model.layers.concat import Concat, SequenceConcat
 from concord.model.layers.convolution import BlockConv, Conv
 from concord.model.layers.dense import BlockDense, Dense
 from concord.model.layers.layer import Layer
-from concord.model.layers.pool import Pool
+from concord.model.layers.pool import MaxPool
 from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent
 
 
@@ -30,7 +31,7 @@ class Kind:
 #: The kinds by their names in model files. A recurrent layer has the name of its cell.
 KINDS = {
     **{layer.__name__: Kind(layer=layer) for layer in (
-        Dense, BlockDense, Conv, BlockConv, Pool, Add, Concat, SequenceConcat)},
+        Dense, BlockDense, Conv, BlockConv, Average, BlockAverage, MaxPool, Add, Concat, SequenceConcat)},
     **{name.upper(): Kind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
     **{f"Block{name.upper()}": Kind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
 }

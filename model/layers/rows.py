@@ -3,7 +3,7 @@
 A geometry (one place for a dense layer, windows for a convolution) is a second base class, which has
 
 - `groups`, the number of groups of neighbouring channels, each with its own outputs,
-- `bordered(x, value)`, the input with its padding,
+- `bordered(x, value)`, the input with its padding, and `unbordered(x)`, which takes it away,
 - `per_channel(v)`, a vector of parameters in the shape of the bordered input,
 - `at_places(x)`, the bordered input as [groups, samples * places, columns],
 - `placed(y)`, results [samples * places, rows] as [samples, outputs],
@@ -19,6 +19,7 @@ from concord.golden.lib import float16
 from concord.golden.mfu import activation
 from concord.model.arithmetic import block, integer
 from concord.model.arithmetic.integer import IntegerProduct
+from concord.model.arithmetic.places import spread
 from concord.model.cells.real import CURVES
 from concord.model.layers import checks
 from concord.model.layers.layer import Layer, Trace, no_integers
@@ -67,7 +68,7 @@ class IntegerRows(Rows):
         ranges:         Smallest and largest calibration values of "input" and "output", in real units.
         real:           Real numbers for people and retraining, which the machine does not need: the arguments of the
             lowering ("gain", "constant", "input" and "output" as [step, offset]), and "fp32_weights" and "fp32_bias"
-            of the FP32 network.
+            of the FP32 network, and "fp32_ceiling", [6], behind its relu6.
     """
 
     name: str
@@ -104,7 +105,22 @@ class IntegerRows(Rows):
 
     @property
     def clips(self) -> bool:
-        return self.unsigned
+        # Below an offset of 0 the quantiser passes negative numbers.
+        return self.unsigned and self.real.get("input", (1.0, 0.0))[1] >= 0
+
+    @property
+    def ceiling(self) -> float:
+        return float(self.real.get("fp32_ceiling", [np.inf])[0])
+
+    def real_input(self, trace):
+        if "input" not in self.real:
+            return None
+        step, offset = self.real["input"]
+        return (trace.codes + (self.input_format.zero if self.unsigned else 0)) * step + offset
+
+    def real_outputs(self, trace):
+        step, offset = self.real.get("output", (1.0, 0.0))
+        return Rows.real_outputs(self, trace) * step + offset
 
     @property
     def product(self) -> IntegerProduct:
@@ -125,8 +141,7 @@ class IntegerRows(Rows):
         product, codes = self.product, self.codes(x[0])
         a = product.rounded(sums(product, self.at_places(codes.astype(np.int16))))
         y = float16.add(float16.mul(a, self.scale), self.offset)
-        outputs = self.placed(activation.apply(self.activation, y))
-        return Trace(outputs=outputs, codes=codes.reshape(len(codes), -1))
+        return Trace(outputs=self.placed(activation.apply(self.activation, y)), codes=self.unbordered(codes))
 
     def codes(self, x: np.ndarray) -> np.ndarray:
         """The integer codes of uint16[samples, inputs] that enter the product, including the padding."""
@@ -134,16 +149,29 @@ class IntegerRows(Rows):
         bordered = self.bordered(x, np.uint16(self.border))
         return integer.codes(bordered, self.input_format, unsigned=self.unsigned, scale=scale, offset=offset)
 
+    @property
+    def border_codes(self) -> np.ndarray:
+        """int64[channels], the codes of the padding."""
+        border = np.full(self.channels_in, self.border, np.uint16)
+        return integer.codes(
+            border, self.input_format, unsigned=self.unsigned, scale=self.quant_scale, offset=self.quant_offset)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BlockRows(Rows):
     """Block floating point: y = activation(binary16(weights @ x) + bias).
+
+    A block is `block` neighbouring elements of a native vector. By default, the columns of a row (or the channels of a
+    pixel) follow each other there. Where they are a concatenation, of which each part begins a native vector, or a
+    flattened image, of which each pixel does, `places` tells where each of them lies.
 
     Attributes:
         name:           Name of the layer, unique in its model.
         weights_format: Format of the weights; the geometry divides them into blocks.
         input_format:   Format that the input is quantised to, in the same blocks.
         block:          Number of elements of a block, the native dimension that the weights were quantised for.
+        places:         int32[columns], the place of each column in native vectors, see `arithmetic.places`; of a
+            convolution int32[channels], that of each channel of a pixel. None for columns that follow each other.
         mantissas:      int16[rows, ...], in the shape of the geometry.
         exponents:      int8[rows, ..., blocks], E.
         bias:           uint16[rows].
@@ -159,6 +187,7 @@ class BlockRows(Rows):
     mantissas: np.ndarray
     exponents: np.ndarray
     bias: np.ndarray
+    places: np.ndarray | None = None
     activation: Activation = Activation.NONE
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     real: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -167,8 +196,12 @@ class BlockRows(Rows):
         shape = self.weights_shape("mantissas")
         checks.array(self, "mantissas", np.int16, shape, mantissas=self.weights_format)
         checks.array(self, "exponents", np.int8, self.exponents_shape(shape), exponents=self.weights_format)
-        checks.array(self, "bias", np.uint16, shape[:1])
+        self.check_finish(shape[0])
         checks.real(self)
+
+    def check_finish(self, rows: int):
+        """Refuse wrong parameters of what follows the product of `rows` rows."""
+        checks.array(self, "bias", np.uint16, (rows,))
 
     @property
     def multiplications(self) -> int:
@@ -178,8 +211,12 @@ class BlockRows(Rows):
         raise no_integers(self)
 
     def run(self, x, lengths, sums=IntegerProduct.totals):
-        y = float16.add(self.multiplied(self.bordered(x[0], np.uint16(0))), self.bias)
+        y = self.finished(self.multiplied(self.bordered(x[0], np.uint16(0))))
         return Trace(outputs=self.placed(activation.apply(self.activation, y)))
+
+    def finished(self, y: np.ndarray) -> np.ndarray:
+        """What becomes of products uint16[..., rows] before the activation function."""
+        return float16.add(y, self.bias)
 
     def multiplied(self, x: np.ndarray) -> np.ndarray:
         """The exact products at all places, each rounded once: uint16[samples * places, rows] of the bordered input."""
@@ -187,4 +224,5 @@ class BlockRows(Rows):
 
     def row_product(self, columns: np.ndarray, mantissas: np.ndarray, exponents: np.ndarray) -> np.ndarray:
         """Rows [rows, columns] of weights times uint16[samples, columns]."""
+        mantissas, columns = (spread(values, self.places) for values in (mantissas, columns))
         return block.product([(mantissas, exponents, columns)], self.weights_format, self.input_format, self.block)

@@ -6,19 +6,14 @@ An image is uint16[samples, channels * rows * columns] of binary16 patterns, ord
 from math import prod
 
 import numpy as np
-from concord.model.arithmetic import windows
+from concord.model.arithmetic.windows import Window
 from concord.model.layers import checks
 
 
 class Windows:
-    """Geometry of windows, for a layer with the fields `shape`, `stride` and `padding`."""
+    """Geometry of windows, for a layer with `shape`, `size`, `stride`, `padding` and `dilation`, see `Window`."""
 
     __slots__ = ()
-
-    @property
-    def window(self) -> tuple[int, int]:
-        """Rows and columns of a window."""
-        raise NotImplementedError
 
     @property
     def channels(self) -> int:
@@ -26,9 +21,14 @@ class Windows:
         raise NotImplementedError
 
     @property
+    def window(self) -> Window:
+        """The window that moves over the image."""
+        return Window(size=self.size, stride=self.stride, dilation=self.dilation, padding=self.padding)
+
+    @property
     def made(self) -> tuple[int, int, int]:
         """Channels, rows and columns of the output."""
-        return self.channels, *checks.counts(self, self.window)
+        return self.channels, *self.window.counts(*self.shape[1:])
 
     @property
     def inputs(self) -> int:
@@ -44,7 +44,11 @@ class Windows:
 
     def bordered(self, x: np.ndarray, value) -> np.ndarray:
         """The images of [samples, inputs] with their padding: [samples, channels, rows, columns]."""
-        return windows.padded(x.reshape(len(x), *self.shape), self.padding, value)
+        return self.window.bordered(x.reshape(len(x), *self.shape), value)
+
+    def unbordered(self, x: np.ndarray) -> np.ndarray:
+        """Images with padding, without it: [samples, inputs]."""
+        return self.window.inside(x).reshape(len(x), -1)
 
 
 class Kernels(Windows):
@@ -59,7 +63,7 @@ class Kernels(Windows):
         return values[:, None, None]
 
     def at_places(self, x):
-        return windows.patches(x, self.window, self.stride, self.groups)
+        return self.window.patches(x, self.groups)
 
     def placed(self, y):
         places = prod(self.made[1:])

@@ -19,7 +19,8 @@ FP32 = 32  #: Bits that stand for FP32.
 def compare(
     network: Annotated[str, typer.Option(
         "--network",
-        help="mlp, resnet, mobilenet, inception, or module:callable, which makes a torch.nn.Module.")] = "resnet",
+        help="mlp, resnet, resnet-small, mobilenet, inception, or module:callable, which makes a torch.nn.Module.",
+    )] = "resnet",
     preset: options.Preset = "",
     weights_bits: Annotated[int | None, typer.Option(
         "--weights-bits", help="Bits of weights: 1 to 8, 16, or 32 for FP32 weights that QAT does not change.",

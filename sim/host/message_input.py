@@ -13,7 +13,7 @@ from concord.spec.config import preset
 from concord.spec.messages import MessageKind, pack
 
 CONFIG = preset(os.environ.get("CONFIG", "tiny"))
-OUTS = ("net", "write", "program", "bias", "packed", "update", "read")
+OUTS = ("net", "write", "entry_write", "program", "bias", "packed", "update", "read")
 
 
 class Bench:

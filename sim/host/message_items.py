@@ -14,7 +14,7 @@ from concord.spec.messages import Message, MessageKind, pack
 
 CONFIG = from_text(os.environ["CONFIG"])
 HEADER = Record(message_payloads.Header)
-OUTS = ("net", "write", "program", "bias", "packed", "update")
+OUTS = ("net", "write", "entry_write", "program", "bias", "packed", "update")
 KINDS = tuple(kind for kind in to_machine(CONFIG) if kind != MessageKind.READ)
 
 

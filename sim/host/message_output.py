@@ -9,9 +9,10 @@ from cocotbext.axi import AxiStreamBus, AxiStreamSink
 from concord.hw.lib import message_payloads
 from concord.sim.drivers.axi_stream import monitor, pauses
 from concord.sim.drivers.stream import Source, pack, start
+from concord.sim.stimulus.message_cases import entry_bits
 from concord.spec.config import preset
-from concord.spec.memories import VRFS
-from concord.spec.messages import Message, MessageKind, unpack
+from concord.spec.memories import VRFS, Mem
+from concord.spec.messages import Message, MessageKind, entry_bytes, unpack
 from concord.spec.messages import pack as message_bytes
 
 CONFIG = preset(os.environ.get("CONFIG", "tiny"))
@@ -30,11 +31,12 @@ class Bench:
         """Connect new sources to the inputs."""
         self.net = Source(self.dut, "net", seed=cocotb.RANDOM_SEED, stall=self.stall)
         self.reply = Source(self.dut, "reply", seed=cocotb.RANDOM_SEED, stall=self.stall)
+        self.entry_reply = Source(self.dut, "entry_reply", seed=cocotb.RANDOM_SEED, stall=self.stall)
         self.updated = Source(self.dut, "updated", seed=cocotb.RANDOM_SEED, stall=self.stall)
 
     def detach(self):
         """Drop what the sources hold, as queues do in a reset."""
-        for source in (self.net, self.reply, self.updated):
+        for source in (self.net, self.reply, self.entry_reply, self.updated):
             source.task.cancel()
             source.valid.value = 0
 
@@ -67,6 +69,18 @@ class Bench:
         return message_bytes(CONFIG, Message(kind=MessageKind.READ, memory=memory, address=address, count=len(words),
                                              payload=words.astype("<u2").tobytes()))
 
+    def entries(self) -> bytes:
+        """Queue the entries that answer a READ, and return the bytes expected; a machine without VectorRf has none."""
+        if not CONFIG.vector_rf:
+            return self.answer()
+        address, bits, size = int(self.rng.integers(1 << 16)), entry_bits(CONFIG), entry_bytes(CONFIG)
+        count = int(self.rng.integers(1, 6))
+        values = [int.from_bytes(self.rng.bytes(size), "little") & (1 << bits) - 1 for _ in range(count)]
+        self.entry_reply.put(*(value | address << bits | count - k << bits + 16 for k, value in enumerate(values)))
+        return message_bytes(CONFIG, Message(
+            kind=MessageKind.READ, memory=Mem.VECTOR_RF, address=address, count=count,
+            payload=b"".join(value.to_bytes(size, "little") for value in values)))
+
     def parameters(self) -> bytes:
         """Queue the words of an UPDATED message, and return the bytes expected."""
         words, address = self.words(), int(self.rng.integers(1 << 16))
@@ -87,13 +101,12 @@ async def every_kind(dut, stall):
     """Messages of each source arrive whole and in order, at any activity of the other sources."""
     bench = Bench(dut, stall)
     await bench.start()
-    waiting = {MessageKind.OUTPUT: [bench.output() for _ in range(100)],
-               MessageKind.READ: [bench.answer() for _ in range(100)],
-               MessageKind.UPDATED: [bench.parameters() for _ in range(100)]}
-    for _ in range(300):
+    makers = (bench.output, bench.answer, bench.entries, bench.parameters)
+    waiting = [[make() for _ in range(100)] for make in makers]
+    for _ in range(len(makers) * 100):
         data = await bench.receive()
-        assert data == waiting[unpack(CONFIG, data, to_machine=False).kind].pop(0)
-    assert not any(waiting.values())
+        next(queue for queue in waiting if queue and queue[0] == data).pop(0)
+    assert not any(waiting)
     await ClockCycles(dut.clk, 2)
     assert not dut.busy.value
 
@@ -132,7 +145,7 @@ async def reset_at_any_time(dut, stall):
     bench = Bench(dut, stall)
     await bench.start()
     for cycles in range(1, 80):
-        lost = (bench.output, bench.answer, bench.parameters)[cycles % 3]()
+        lost = (bench.output, bench.answer, bench.entries, bench.parameters)[cycles % 4]()
         await ClockCycles(dut.clk, cycles)
         dut.reset.value = 1
         bench.detach()

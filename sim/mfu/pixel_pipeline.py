@@ -7,7 +7,8 @@ from collections import deque
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
-from concord.golden.lib.float16 import from_integer, maximum
+from concord.golden.mfu.pooling import pool_max
+from concord.golden.mvm.vector_rf import numbers
 from concord.hw.lib.payloads import word
 from concord.hw.schedule.gather import pixel
 from concord.sim.drivers.comparison import assert_equal
@@ -41,13 +42,13 @@ def stimulus(rng, count: int) -> dict:
 
 def expected(pixels: dict) -> np.ndarray:
     """The words of the chain, uint16[windows, M]."""
-    fmt, lanes, mode = CONFIG.activations, pixels["lanes"], pixels["mode"]
-    scale = np.where(mode["integer"], 0, fmt.bits - 1 - (lanes["exponent"] + fmt.e_min))
-    numbers = from_integer(lanes["mantissas"] + (mode["unsigned"] * fmt.zero)[:, None], scale[:, None])
-    words = np.where(pixels["from_entries"][:, None], numbers, pixels["word"].astype(np.uint16))
-    for k in np.flatnonzero(~pixels["first"]):
-        words[k] = maximum(words[k - 1], words[k])
-    return words[pixels["last"]]
+    words, mode = pixels["word"].astype(np.uint16), pixels["mode"]
+    for integer, unsigned in ((0, 0), (1, 0), (1, 1)):
+        chosen = (pixels["from_entries"] == 1) & (mode["integer"] == integer) & (mode["unsigned"] == unsigned)
+        words[chosen] = numbers(CONFIG, *(lanes[chosen] for lanes in pixels["lanes"].values()), integer=bool(integer),
+                                unsigned=bool(unsigned))
+    ends = np.flatnonzero(pixels["last"]) + 1
+    return np.stack([pool_max(window) for window in np.split(words, ends[:-1])])
 
 
 async def read(dut, payloads, first, sink, pause: float) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from concord.sim.stimulus import products
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(self.complete >= step.needed)", "new": "(self.complete + 1 >= step.needed)"},
     {"old": "(free >= step.words)", "new": "(free != 0)"},
+    {"old": "Mux(step.from_entries, self.entries, ", "new": "Mux(self.entries, 1, "},
 )
 
 CONFIG = from_text(os.environ["CONFIG"])
@@ -43,7 +44,7 @@ class Bench:
         self.dut, self.rng, self.pace = dut, rng, pace
         self.marks = rng.integers(0, CONFIG.groups + 1, CONFIG.matrix_tiles)
         self.beats = deque(beats(self.marks, chosen))
-        self.operands = deque(p["columns"] for p in chosen for _ in range(p["iterations"]))
+        self.operands = deque(p["columns"] for p in chosen for _ in range(p["iterations"]) if not p["from_entries"])
         self.columns = [0, 0]  # complete columns of the operand being read and of the next one
         # Words in the result queue; cycles since the last beat of a row of tiles, and the number of that row's words.
         self.held, self.since, self.gap = 0, 0, 0
@@ -55,6 +56,7 @@ class Bench:
         for k, limit in enumerate(list(self.operands)[:2]):
             if self.columns[k] < limit and rng.random() < self.pace and (k == 0 or self.columns[0] == self.operands[0]):
                 self.columns[k] += 1
+        dut.entries.value = int(rng.random() < self.pace)
         whole = bool(self.operands) and self.columns[0] == self.operands[0]
         dut.whole.value, dut.complete.value = int(whole), 0 if whole else self.columns[0]
         freed = self.held > 0 and rng.random() < self.pace
@@ -71,22 +73,20 @@ class Bench:
         assert bool(shown["valid"]) == (self.due is not None)
         if self.due:
             step, group, last, done = self.due
-            assert shown == {"valid": 1, "tile": step["tile"], "group": group, "columns": step["columns"],
-                             "last": last and step["last"], "integer": step["integer"], "rows": step["rows"]}
+            assert shown == {"valid": 1, "last": last and step["last"], "group": group,
+                             **{name: step[name] for name in ("from_entries", "tile", "columns", "integer", "rows")}}
             assert bool(dut.done.value) == done
             self.lasts += shown["last"]
             assert row_tiles >= self.lasts, "the row of tiles is announced after its last beat"
         assert int(dut.busy.value) + int(dut.wait_operand.value) + int(dut.wait_output.value) <= 1
         self.held, self.since, self.due = self.held - int(dut.freed.value), self.since + 1, None
         if not dut.busy.value:
-            assert {int(port.value) for port in (dut.beats, dut.tiles, dut.release)} == {0}
+            assert {int(port.value) for port in (dut.beats, dut.tiles, dut.release, dut.read)} == {0}
             return
         step, group, last, count = self.beats.popleft()
         end = last and step["last"]
-        assert self.columns[0] >= step["needed"], "a beat came before its columns"
-        assert (int(dut.step.value), int(dut.group.value)) == (step["step"], group)
+        self._check_operand(step, group, last)
         assert (int(dut.beats.value), int(dut.tiles.value)) == (count, step["columns"] * last)
-        assert bool(dut.release.value) == (end and step["iteration"])
         self.due = step, group, last, end and step["product"]
         if end:
             assert self.since >= self.gap, "totals would be overwritten before they have been picked up"
@@ -95,6 +95,17 @@ class Bench:
         if dut.release.value:
             self.operands.popleft()
             self.columns = [self.columns[1], 0]
+
+    def _check_operand(self, step: dict, group: int, last: bool):
+        """Check that the columns of a beat are there, and how it reads them."""
+        dut, release = self.dut, last and step["last"] and step["iteration"] and not step["from_entries"]
+        assert (int(dut.group.value), bool(dut.end.value), bool(dut.release.value)) == (group, last, release)
+        assert bool(dut.read.value) == step["from_entries"]
+        if step["from_entries"]:
+            assert dut.entries.value, "a beat came before its entries"
+        else:
+            assert self.columns[0] >= step["needed"], "a beat came before its columns"
+            assert int(dut.step.value) == step["step"]
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -106,7 +117,7 @@ async def beats_in_order(dut, pace):
     source = Source(dut, "product", seed=cocotb.RANDOM_SEED, stall=1 - pace)
     sink = Sink(dut, "row_tile", seed=cocotb.RANDOM_SEED, stall=(1 - pace) / 2)
     bench = Bench(dut, rng, chosen, pace)
-    for name in ("marks", "complete", "whole", "freed"):
+    for name in ("marks", "complete", "whole", "entries", "freed"):
         getattr(dut, name).value = 0
     await start(dut)
     source.put(*(PRODUCT.join(product) for product in chosen))

@@ -17,7 +17,8 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 )
 
 CONFIG = from_text(os.environ["CONFIG"])
-LANES, SIZE = CONFIG.mfu_lanes, CONFIG.native_dim
+LANES, SIZE, SHORT = CONFIG.mfu_lanes, CONFIG.native_dim, os.environ["SHORT"] == "True"
+WORDS = SIZE // LANES
 
 
 def blocks(rng, count):
@@ -29,6 +30,15 @@ def blocks(rng, count):
     power = raw & 0xFC00
     single = np.where(rng.random((count, SIZE)) < 1 / SIZE, raw, raw & 0x8000)
     return np.select([kind == 1, kind == 2, kind == 3], [near, power, single], raw)
+
+
+def lengths(rng, count):
+    """Number of words of each block: whole blocks, or now and then a run of one-word blocks behind a whole one."""
+    if not SHORT:
+        return np.full(count, WORDS)
+    mixed = rng.integers(1, WORDS + 1, count)
+    runs = np.where(np.arange(count) % (2 * WORDS), 1, WORDS)
+    return np.where(np.arange(count) // (4 * WORDS) % 2, runs, mixed)
 
 
 def golden(bits, integer, unsigned, fmt):
@@ -43,28 +53,32 @@ def golden(bits, integer, unsigned, fmt):
 @cocotb.parametrize(stall=[(0.0, 0.0), (0.5, 0.0), (0.0, 0.6), (0.3, 0.3)])
 async def matches_golden(dut, stall):
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    count, words = 300, SIZE // LANES
-    bits = blocks(rng, count)
+    count = 300
+    length = lengths(rng, count)
+    inside = np.arange(WORDS) < length[:, None]  # words of each block that exist
+    bits = blocks(rng, count) * inside.repeat(LANES, 1).astype(np.uint16)
     integer, unsigned, last = rng.random((3, count)) < 0.5
     unsigned &= integer
-    word = {"word": bits.reshape(-1, LANES), "integer": integer.repeat(words), "unsigned": unsigned.repeat(words),
-            "last": np.kron(last, np.arange(words) == words - 1).astype(bool)}
+    last |= length < WORDS
+    ends = np.arange(WORDS) == length[:, None] - 1
+    block = np.arange(count).repeat(length)
+    word = {"word": bits.reshape(count, WORDS, LANES)[inside], "integer": integer[block], "unsigned": unsigned[block],
+            "last": (ends & last[:, None])[inside]}
     i, o = (side(dut, name, seed=cocotb.RANDOM_SEED, stall=p)
             for side, name, p in zip((Source, Sink), "io", stall, strict=True))
     await start(dut)
     flagged, measured = pulses(dut, dut.invalid), pulses(dut, dut.block)
     i.put(*pack(operand_word(LANES), word))
-    got = unpack(quantized(CONFIG.activations, LANES), await o.receive(count * words))
+    got = unpack(quantized(CONFIG.activations, LANES), await o.receive(len(block)))
     mantissas, exponents = golden(bits, integer, unsigned, CONFIG.activations)
-    given = {"integer": integer, "unsigned": unsigned}
-    assert_equal("mantissas", got["mantissas"].reshape(count, SIZE), mantissas, number=bits, exponent=exponents,
-                 **given)
-    assert_equal("exponent", got["exponent"].reshape(count, words), exponents[:, None].repeat(words, 1), block=bits,
-                 **given)
+    given = {"integer": integer[block], "unsigned": unsigned[block]}
+    assert_equal("mantissas", got["mantissas"], mantissas.reshape(count, WORDS, LANES)[inside], number=word["word"],
+                 exponent=exponents[block], **given)
+    assert_equal("exponent", got["exponent"], exponents[block], block=bits[block], **given)
     assert_equal("last", got["last"], word["last"])
-    assert_equal("end", got["end"], np.tile(np.arange(words) == words - 1, count))
+    assert_equal("end", got["end"], ends[inside])
     # INVALID is flagged when a word is taken, and a block is measured before it leaves: both have happened by now.
-    assert len(flagged) == sum(invalid(word) for word in bits.reshape(-1, LANES))
+    assert len(flagged) == sum(invalid(each) for each in word["word"])
     assert len(measured) == count
 
 
@@ -84,21 +98,32 @@ def pulses(dut, signal):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def takes_and_gives_a_word_every_cycle(dut):
-    """Blocks in a row leave no idle cycle, and the first word comes after the promised latency."""
+    """Blocks in a row leave no idle cycle, and the first word comes after the promised latency.
+
+    Words of short blocks enter without an idle cycle, too, and each may leave when its block is complete.
+    """
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    count, words = 20, SIZE // LANES
-    bits = blocks(rng, count)
+    length = np.concatenate([np.full(20, WORDS), lengths(rng, 60 * SHORT)]).astype(int)
+    count = length.sum()
     await start(dut)
     i, o = Source(dut, "i"), Sink(dut, "o")
-    i.put(*pack(operand_word(LANES), {"word": bits.reshape(-1, LANES), **{
-        name: np.zeros(count * words, int) for name in ("integer", "unsigned", "last")}}))
+    last = np.zeros(count, int)
+    last[length.cumsum() - 1] = SHORT
+    i.put(*pack(operand_word(LANES), {"word": blocks(rng, count)[:, :LANES], "last": last, **{
+        name: np.zeros(count, int) for name in ("integer", "unsigned")}}))
     taken, given = [], []
-    for cycle in range(count * words + 60):
+    for cycle in range(count + 60):
         await RisingEdge(dut.clk)
         if int(i.valid.value) and int(i.ready.value):
             taken.append(cycle)
         if int(o.valid.value) and int(o.ready.value):
             given.append(cycle)
-    assert len(taken) == len(given) == count * words
-    assert taken[-1] - taken[0] == given[-1] - given[0] == count * words - 1
-    assert given[0] - taken[words - 1] == int(os.environ["LATENCY"])
+    assert len(taken) == len(given) == count
+    assert taken[-1] - taken[0] == count - 1
+    latency = int(os.environ["LATENCY"])
+    due, first = [], 0
+    for words in length:
+        start_at = max(taken[first + words - 1] + latency, due[-1] + 1 if due else 0)
+        due.extend(range(start_at, start_at + words))
+        first += words
+    assert given == due

@@ -7,6 +7,7 @@ import numpy as np
 from cocotb.triggers import RisingEdge
 from concord.hw.lib.payloads import Product
 from concord.hw.mvm.row_tiles import column_step, row_tile
+from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
@@ -40,7 +41,7 @@ async def walks_in_order(dut, stall):
         cycles += 1
     assert stall or cycles <= len(walk) + len(chosen) + 8, f"{cycles} cycles for {len(walk)} steps"
     for k, (got, want) in enumerate(zip(await sinks["step"].receive(len(walk)), walk, strict=True)):
-        assert STEP.of(got) == want, k
+        assert_equal(f"step {k}", STEP.of(got), want)
     for k, want in enumerate(results):
         got = ROW_TILE.of(await sinks["row_tile"].get())
         assert got | {"bias_address": got["bias"] * got["bias_address"]} == want, k

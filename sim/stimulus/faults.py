@@ -5,7 +5,7 @@ from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import assemble
 from concord.spec.check import check
 from concord.spec.config import Config
-from concord.spec.isa import SPECS, WORD, WRITES, Error, Op, Reg
+from concord.spec.isa import LOOP_DEPTH, SPECS, WORD, WRITES, Error, Op, Reg
 from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
 ATTEMPTS = 200  #: Number of random faults that are tried before an error counts as impossible.
@@ -167,7 +167,7 @@ _FAULTS = {
     Error.QUEUE: _queue,
     Error.FORMAT: _format,
     Error.WINDOW: lambda _: [f"set_iterations 3, 2\n{_COPY}", f"set_iterations 2, 3\n{_COPY}"],
-    Error.LOOP: lambda _: ["loop 0", "end_loop", "loop 1\nloop 1\nloop 1", "loop 1\nend",
+    Error.LOOP: lambda _: ["loop 0", "end_loop", "loop 1\n" * (LOOP_DEPTH + 1), "loop 1\nend",
                            f"loop 2\n{_COPY}end_loop\nend_loop"],
     Error.END: lambda _: ["s_wr Rows, 1", "v_rd NetQ", "v_rd NetQ\nv_wr NetQ\nend_chain"],
 }

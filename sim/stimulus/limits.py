@@ -1,7 +1,7 @@
 """Programs that are just within the limits of a machine, or one step beyond."""
 
 from concord.spec.config import Config
-from concord.spec.isa import SPECS
+from concord.spec.isa import LOOP_DEPTH, SPECS
 from concord.spec.memories import MEMORY_NAMES, VRFS, depth
 
 _OUT = "v_wr NetQ\nend_chain\n"
@@ -23,7 +23,7 @@ def limits(config: Config, beyond: int) -> list[str]:
         f"set_iterations {config.mvmq_words - 1}\n{push}set_iterations {1 + beyond}\n{push}",
         f"set_iterations 3\n{push}set_iterations {3 + beyond}\nv_rd MvmQ\n{_OUT}",
         f"{push}v_rd MvmQ\n{_OUT}{push * beyond}v_rd NetQ\nmv_mul 0\n{_OUT}",
-        "loop 1\n" * (2 + beyond) + f"v_rd NetQ\n{_OUT}" + "end_loop\n" * (2 + beyond),
+        "loop 1\n" * (LOOP_DEPTH + beyond) + f"v_rd NetQ\n{_OUT}" + "end_loop\n" * (LOOP_DEPTH + beyond),
         "v_rd NetQ\n" + "".join(f"v_wr {MEMORY_NAMES[mem]}, 0\n" for mem in VRFS[:2 + beyond]) + _OUT,
         f"v_rd NetQ\nvv_add0 0\n{'vv_max0' if beyond else 'vv_max1'} 0\n{_OUT}",
         f"set_iterations 6, {3 + beyond}\nv_rd NetQ\n{_OUT}",

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 from concord.spec.config import Config
-from concord.spec.memories import VRFS
+from concord.spec.memories import VRFS, Mem
 from concord.spec.messages import HEADER, Message, MessageKind, check, item_bytes, limit, pack, record_bytes
 from concord.spec.training import LazyFormat
 
@@ -18,16 +18,21 @@ def to_machine(config: Config) -> tuple[MessageKind, ...]:
     return tuple(kind for kind in MessageKind if kind not in FROM_MACHINE + lacks)
 
 
+def readable(config: Config) -> tuple[Mem, ...]:
+    """The memories that the host reads and writes; VectorRf twice, since it has records of its own."""
+    return VRFS + (Mem.VECTOR_RF,) * (2 * bool(config.vector_rf))
+
+
 def message(config: Config, rng: np.random.Generator, kind: MessageKind, most: int = 5) -> Message:
     """A well-formed random message to the machine, of up to `most` items (one or two for tiles)."""
-    memory = int(rng.choice(VRFS)) if kind in (MessageKind.WRITE, MessageKind.READ) else 0
+    memory = int(rng.choice(readable(config))) if kind in (MessageKind.WRITE, MessageKind.READ) else 0
     if kind == MessageKind.UPDATE:
         return update(config, rng, most)
     most = min(most, 2) if kind == MessageKind.PACKED else most
     end = limit(config, Message(kind=kind, memory=memory))
     address = 0 if end is None else int(rng.choice([0, end - 1, rng.integers(end)]))
     count = int(rng.integers(1, min(most, (end or 1 << 32) - address) + 1))
-    size = 0 if kind == MessageKind.READ else count * item_bytes(config, kind)
+    size = 0 if kind == MessageKind.READ else count * item_bytes(config, kind, memory)
     return Message(kind=kind, memory=memory, integer=kind == MessageKind.PACKED and bool(rng.integers(2)),
                    address=address, count=count, payload=rng.bytes(size))
 
@@ -47,7 +52,8 @@ def malformed(config: Config, rng: np.random.Generator) -> dict[str, bytes]:
     good = pack(config, write)
     cases = {name: _seal(config, good[:at] + bytes([value]) + good[at + 1:-beat]) for name, at, value in (
         ("kind 0", 0, 0), ("kind 7", 0, 7), ("kind 10", 0, 10), ("kind 0x16", 0, 0x16), ("memory 0", 1, 0),
-        ("memory 6", 1, 6), ("memory 0x11", 1, 0x11), ("flags 1", 2, 1), ("flags 2", 2, 2), ("byte 3", 3, 1),
+        ("memory 6", 1, 6), ("memory 11", 1, 11), ("memory 0x11", 1, 0x11),
+        ("flags 1", 2, 1), ("flags 2", 2, 2), ("byte 3", 3, 1),
         ("address 3", 7, 1), ("address 2", 6, 1), ("count 3", 11, 0x80), ("count 2", 10, 2),
         ("digest", 12, good[12] ^ 1),
     )}
@@ -92,7 +98,7 @@ def items(config: Config, data: bytes) -> dict[str, list[int]]:
 
     A header that is refused gives nothing. Other faults are noticed later, when complete items have already left.
     """
-    outs = {name: [] for name in ("write", "read", "packed", "bias", "program", "net", "update")}
+    outs = {name: [] for name in ("write", "entry_write", "read", "packed", "bias", "program", "net", "update")}
     beat = config.message_bytes
     if len(data) < HEADER.size + beat:
         return outs
@@ -107,11 +113,14 @@ def items(config: Config, data: bytes) -> dict[str, list[int]]:
         if len(data) == HEADER.size + beat and _seal(config, data[:-beat]) == data:
             outs["read"].append(memory | address << 4 | count << 20)
         return outs
-    size = record_bytes(config) if kind == MessageKind.PACKED else item_bytes(config, MessageKind(kind))
-    payload = data[HEADER.size:-beat][:count * item_bytes(config, MessageKind(kind))]
+    item = item_bytes(config, MessageKind(kind), memory)
+    size = record_bytes(config) if kind == MessageKind.PACKED else item
+    payload = data[HEADER.size:-beat][:count * item]
     whole = [int.from_bytes(payload[k:k + size], "little") for k in range(0, len(payload) - size + 1, size)]
     for k, bits in enumerate(whole):
         match kind:
+            case MessageKind.WRITE if memory == Mem.VECTOR_RF:
+                outs["entry_write"].append(address + k | (bits & (1 << entry_bits(config)) - 1) << 16)
             case MessageKind.WRITE:
                 outs["write"].append(memory | address + k << 4 | bits << 20)
             case MessageKind.INPUT:
@@ -125,6 +134,11 @@ def items(config: Config, data: bytes) -> dict[str, list[int]]:
             case MessageKind.PACKED:
                 outs["packed"].append(_record(config, address, k, flags, bits))
     return outs
+
+
+def entry_bits(config: Config) -> int:
+    """Number of bits of an entry of VectorRf; its record has zeros behind them."""
+    return config.native_dim * config.activations.bits + config.activations.exponent_bits
 
 
 def _biases(config, bits):

@@ -7,7 +7,7 @@ from concord.golden.host.messages import input_message, program_message, read_me
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.faults import fault
 from concord.sim.stimulus.program_generator import ProgramGenerator
-from concord.spec.assembler import disassemble
+from concord.spec.assembler import assemble, disassemble
 from concord.spec.check import Sequencer, check
 from concord.spec.config import Config
 from concord.spec.isa import Error
@@ -105,6 +105,11 @@ def random_program(config: Config, rng: np.random.Generator, *, length: int | No
     for _ in range(int(rng.integers(3, 30)) if length is None else length):
         generator.extend()
     return _case(config, rng, modes, generator.end())
+
+
+def written_program(config: Config, rng: np.random.Generator, text: str, *, integer: bool) -> Case:
+    """A case that runs the program `text` on random contents of the memories; all tiles have one mode."""
+    return _case(config, rng, [integer] * config.matrix_tiles, assemble(text))
 
 
 def random_illegal(config: Config, rng: np.random.Generator, error: Error | None = None) -> Case:

@@ -60,7 +60,8 @@ def test_a_recurrent_model():
 
 
 def test_a_model_of_convolutions(tmp_path):
-    first, last = (conv(name, shape=shape, outputs=outputs, size=(9, 9), stride=9, padding=padding, groups=1)
+    first, last = (conv(name, shape=shape, outputs=outputs, size=(9, 9), stride=(9, 9), padding=(padding,) * 4,
+                        groups=1)
                    for name, shape, outputs, padding in (("first", (1, 28, 28), 2, 0), ("last", (2, 3, 3), 10, 3)))
     model = tmp_path / "image.safetensors"
     save_model(replace(networks.model([first, last]), data="fashion-mnist"), model)

@@ -5,11 +5,11 @@ import re
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network
-from concord.model import network
+from concord.model import block_lowering, network
 from concord.model.cells.lstm import LSTM
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
-from concord.model.layers.pool import Pool, Reduction
+from concord.model.layers.pool import MaxPool
 from concord.model.model import INPUT, Model
 from concord.spec.activation import Activation
 from concord.spec.config import preset
@@ -168,10 +168,20 @@ def test_parts_that_begin_inside_a_word_are_refused():
             ) in refused(model, maker.config)
 
 
-def test_what_sees_images_is_refused():
-    layers = [Pool(name="pool", reduction=Reduction.MAX, shape=(1, 4, 4), size=2, stride=2)]
-    assert ("layer 'pool' (pooling): the machine cuts no windows out of images: use dense or recurrent layers, or run "
-            "it on the host") in refused(networks.model(layers), preset("tiny"))
+def test_blocks_that_begin_inside_a_native_vector_are_refused():
+    maker = Maker("tiny", block=True)
+    layer = block_lowering.block_dense(
+        name="dense", weights=np.ones((2, 4)), bias=np.zeros(2), weights_format=maker.config.weights,
+        input_format=maker.config.activations, block=8, places=np.array([0, 1, 8, 9], np.int32))
+    assert ("layer 'dense' (dense, block floating point): its blocks begin anew with each part of a concatenation or "
+            "each pixel of an image, but parts lie in adjacent words: give each part a multiple of 8 elements"
+            ) in refused(networks.model([layer]), maker.config)
+
+
+def test_images_need_a_vector_rf():
+    layers = [MaxPool(name="pool", shape=(1, 4, 4), size=(2, 2), stride=(2, 2))]
+    assert ("layer 'pool' (maximum pooling): the machine has no VectorRf, which images need: choose a preset that has "
+            "one") in refused(networks.model(layers), preset("speech"))
 
 
 def test_one_input_has_one_shape():

@@ -9,12 +9,11 @@ import pytest
 from concord.compiler.qonnx.graph import qonnx_graph
 from concord.compiler.qonnx.nodes import OPSET, Nodes
 from concord.golden.lib import float16
-from concord.model import dataset, lowering, network
+from concord.model import dataset, image_lowering, lowering, network
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
-from concord.model.layers.convolution import Conv
 from concord.model.layers.layer import Layer
-from concord.model.layers.pool import Pool, Reduction
+from concord.model.layers.pool import MaxPool
 from concord.model.model import INPUT, Model
 from concord.model.model_file import load_model
 from concord.spec.activation import Activation
@@ -49,34 +48,42 @@ def dense(name, inputs, outputs, *, bits=4, symmetric=True, **options):
         **options})
 
 
-def conv(name, shape, outputs, *, size=(3, 3), stride=1, padding=1, groups=1, bits=4, symmetric=True, bias=0, border=0,
-         **options):
+def conv(name, shape, outputs, *, size=(3, 3), stride=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1), groups=1, bits=4,
+         symmetric=True, bias=0, border=0, **options):
     """A convolution whose parameters are those of a dense layer on one patch."""
     each = shape[0] // groups
     patch = dense(name, each * size[0] * size[1], outputs, bits=bits, symmetric=symmetric, **options)
     real = patch.quant_scale is not None
-    return Conv(
-        name=name, weights_format=patch.weights_format, input_format=patch.input_format, unsigned=patch.unsigned,
-        shape=shape, stride=stride, padding=padding, groups=groups, border=border,
-        weights=patch.weights.reshape(outputs, each, *size), start=patch.start + bias, p=patch.p, scale=patch.scale,
-        offset=patch.offset, quant_scale=lowering.binary16(RNG.uniform(1, 2, shape[0])) if real else None,
-        quant_offset=halves(shape[0], scale=1) if real else None, activation=patch.activation)
+    made = image_lowering.convolution(
+        patch, shape=shape, kernels=(outputs, each, *size), stride=stride, padding=padding, dilation=dilation,
+        groups=groups)
+    return replace(
+        made, border=border, start=patch.start + bias,
+        quant_scale=lowering.binary16(RNG.uniform(1, 2, shape[0])) if real else None,
+        quant_offset=halves(shape[0], scale=1) if real else None)
 
 
-def pool(reduction, shape=(2, 6, 6), **options):
-    return Pool(**{"name": "pool", "reduction": reduction, "shape": shape, "size": 3, "stride": 2, **options})
+def pool(shape=(2, 6, 6), **options):
+    return MaxPool(**{"name": "pool", "shape": shape, "size": (3, 3), "stride": (2, 2), **options})
+
+
+def mean(shape=(2, 6, 6), *, bits=4, **options):
+    fmt = Format(bits=bits, symmetric=True)
+    return image_lowering.average(**{
+        "name": "mean", "shape": shape, "size": (3, 3), "stride": (2, 2), "input_format": fmt, "unsigned": True,
+        "s_in": 6 / fmt.levels, "m_in": -0.25, "quantise_input": True, **options})
 
 
 def residual() -> Model:
     """A model of two residual blocks, one with a convolution in its shortcut, parallel branches and a dense layer."""
     relu, image = {"activation": Activation.RELU}, (8, 6, 6)
     layers = [
-        conv("stem", (2, 12, 12), 8, stride=2, unsigned=False, border=0x3800, **relu),
+        conv("stem", (2, 12, 12), 8, stride=(2, 2), unsigned=False, border=0x3800, **relu),
         conv("a1", image, 8, groups=4, s_out=0.2, **relu), conv("a2", image, 8, quantise_input=False),
         Add(name="a", inputs=288, activation=Activation.RELU),
-        conv("b1", image, 6, size=(3, 2), stride=2, symmetric=False, bias=5),
-        conv("b2", image, 6, size=(3, 2), stride=2),
-        Add(name="b", inputs=72), pool(Reduction.MAX, image, padding=1), pool(Reduction.AVERAGE, image, name="mean"),
+        conv("b1", image, 6, size=(3, 2), stride=(2, 2), symmetric=False, bias=5),
+        conv("b2", image, 6, size=(3, 2), stride=(2, 2)),
+        Add(name="b", inputs=72), pool(image, padding=(1, 1, 1, 1)), mean(image),
         Concat(name="short", sizes=(72, 72, 32)), dense("last", 176, 5)]
     return networks.model(layers, sources={
         "a": ("a2", "stem"), "b2": ("a",), "b": ("b1", "b2"), "pool": ("a",), "mean": ("a",),
@@ -129,9 +136,13 @@ def test_a_residual_network():
     dense("small", 20, 30, gain=1e-6, constant=np.zeros(30)),
     dense("tanh", 20, 30, activation=Activation.TANH), dense("sigmoid", 20, 30, activation=Activation.SIGMOID),
     dense("wide", 20, 30, bits=16), dense("signed wide", 20, 30, bits=16, unsigned=False, symmetric=False),
-    conv("wide convolution", (4, 5, 6), 6, bits=16, groups=2, stride=2, size=(3, 2), bias=1 << 30),
+    conv("wide convolution", (4, 5, 6), 6, bits=16, groups=2, stride=(2, 1), size=(3, 2), bias=1 << 30,
+         dilation=(1, 2), padding=(0, 1, 2, 1)),
+    conv("dilated", (4, 5, 6), 6, stride=(1, 2), dilation=(2, 3), padding=(2, 1, 0, 3), border=0x3C00),
     conv("depthwise", (4, 5, 6), 8, groups=4, activation=Activation.RELU, border=0x4000),
-    pool(Reduction.MAX), pool(Reduction.MAX, padding=1), pool(Reduction.MAX, size=2, activation=Activation.RELU),
+    mean(), mean(name="wide mean", bits=16), mean(name="signed mean", unsigned=False, activation=Activation.RELU),
+    mean(name="padded mean", padding=(0, 1, 2, 0), quantise_input=False),
+    pool(), pool(padding=(1, 0, 0, 1)), pool(size=(2, 3), dilation=(2, 1), activation=Activation.RELU),
 ], ids=lambda layer: layer.name)
 def test_one_layer(layer: Layer):
     assert differing(networks.model([layer]), halves(40, layer.inputs, corners=CORNERS)) == [0, 0, 0, 0]
@@ -144,18 +155,10 @@ def test_joins_of_a_layer_and_the_input():
     assert differing(model, halves(40, 20, corners=CORNERS)) == [0, 0, 0, 0]
 
 
-def test_averages():
-    layer = pool(Reduction.AVERAGE, activation=Activation.RELU)
-    for chosen in layer, replace(layer, activation=Activation.NONE):
-        x = halves(40, 72, corners=CORNERS[:6])
-        x[20:] = RNG.choice(CORNERS[:4], (20, 72))  # means smaller than the smallest number
-        assert differing(networks.model([chosen]), x) == [0, 0, 0, 0]
-
-
 def test_zeros_through_joins():
     image = (2, 4, 5)
-    layers = [pool(Reduction.MAX, image, size=1, stride=1), Add(name="sum", inputs=40, activation=Activation.RELU),
-              Concat(name="both", sizes=(40, 40)), pool(Reduction.MAX, (4, 4, 5), name="largest")]
+    layers = [pool(image, size=(1, 1), stride=(1, 1)), Add(name="sum", inputs=40, activation=Activation.RELU),
+              Concat(name="both", sizes=(40, 40)), pool((4, 4, 5), name="largest")]
     x = RNG.choice(np.array([0x0000, 0x8000, 0xBC00], np.uint16), (60, 40), p=(0.1, 0.6, 0.3))
     for kind in Activation.RELU, Activation.NONE:
         layers[1] = replace(layers[1], activation=kind)
@@ -164,7 +167,7 @@ def test_zeros_through_joins():
 
 
 def test_a_sum_of_minus_zeros():
-    layers = [pool(Reduction.MAX, (1, 1, 1), size=1), Add(name="sum", inputs=1, activation=Activation.RELU)]
+    layers = [pool((1, 1, 1), size=(1, 1)), Add(name="sum", inputs=1, activation=Activation.RELU)]
     model = networks.model(layers, sources={"sum": (INPUT, "pool")})
     # The input is small: for many numbers at once, onnxruntime's Relu turns -0 into +0.
     assert differing(model, np.full((3, 1), 0x8000, np.uint16)) == [0, 0, 0, 0]
@@ -172,8 +175,8 @@ def test_a_sum_of_minus_zeros():
 
 def test_maxima_of_zeros():
     x = RNG.choice(np.array([0x0000, 0x8000, 0x8001, 0xBC00], np.uint16), (60, 72), p=(0.1, 0.4, 0.25, 0.25))
-    assert (network.outputs(networks.model([pool(Reduction.MAX)]), x) == 0x8000).any()
-    assert differing(networks.model([pool(Reduction.MAX)]), x) == [0, 0, 0, 0]
+    assert (network.outputs(networks.model([pool()]), x) == 0x8000).any()
+    assert differing(networks.model([pool()]), x) == [0, 0, 0, 0]
 
 
 def test_an_offset_of_minus_zero():

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from concord.golden.lib import float16
 from concord.golden.mvm.quantizer import quantize_integer
-from concord.model import lowering, network
+from concord.model import image_lowering, lowering, network
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.convolution import Conv
 from concord.model.layers.dense import Dense
-from concord.model.layers.pool import Pool, Reduction
+from concord.model.layers.pool import MaxPool
 from concord.model.model import INPUT, Model, Provenance
 from concord.model.model_file import load_model, save_model
 from concord.spec.activation import Activation
@@ -26,30 +26,31 @@ def halves(*shape, scale=3.0):
     return (RNG.normal(size=shape) * scale).astype(np.float16).view(np.uint16)
 
 
-def conv(name="conv", *, shape=(4, 6, 5), outputs=6, size=(3, 2), stride=2, padding=1, groups=2, unsigned=True,
-         real=True, activation=Activation.NONE):
+def conv(name="conv", *, shape=(4, 6, 5), outputs=6, size=(3, 2), stride=(2, 2), padding=(1, 1, 1, 1), dilation=(1, 1),
+         groups=2, unsigned=True, real=True, activation=Activation.NONE):
     """A convolution with random parameters."""
     weights = RNG.integers(-7, 8, (outputs, shape[0] // groups, *size)).astype(np.int16)
     start = lowering.start_values(weights.reshape(outputs, -1), FOUR, unsigned)
     return Conv(
         name=name, weights_format=FOUR, input_format=FOUR, unsigned=unsigned, shape=shape, stride=stride,
-        padding=padding, groups=groups, border=0 if real else int(halves(1)[0]), weights=weights, start=start, p=1,
-        scale=halves(outputs), offset=halves(outputs), quant_scale=halves(shape[0]) if real else None,
+        padding=padding, dilation=dilation, groups=groups, border=0 if real else int(halves(1)[0]), weights=weights,
+        start=start, p=1, scale=halves(outputs), offset=halves(outputs), quant_scale=halves(shape[0]) if real else None,
         quant_offset=halves(shape[0]) if real else None, activation=activation)
 
 
 def slow_conv(layer: Conv, image):
     """The convolution of an image uint16[channels, rows, columns], place by place."""
-    channels, rows, columns = layer.shape
-    around = np.full((channels, rows + 2 * layer.padding, columns + 2 * layer.padding), layer.border, np.uint16)
-    around[:, layer.padding:layer.padding + rows, layer.padding:layer.padding + columns] = image
+    (channels, rows, columns), (above, below, left, right) = layer.shape, layer.padding
+    around = np.full((channels, above + rows + below, left + columns + right), layer.border, np.uint16)
+    around[:, above:above + rows, left:left + columns] = image
+    (down, across), (row, column) = layer.stride, layer.dilation
     result = np.zeros(layer.made, np.uint16)
     each, made = channels // layer.groups, len(layer.weights) // layer.groups
     for o, i, j in product(*map(range, layer.made)):
         total = int(layer.start[o])
         for c, di, dj in product(*map(range, layer.weights.shape[1:])):
             channel = o // made * each + c
-            x = around[channel, i * layer.stride + di, j * layer.stride + dj]
+            x = around[channel, i * down + di * row, j * across + dj * column]
             if layer.quant_scale is not None:
                 x = float16.add(float16.mul(x, layer.quant_scale[channel]), layer.quant_offset[channel])
             code = quantize_integer(np.array([x]), layer.input_format, unsigned=layer.unsigned)[0]
@@ -60,8 +61,9 @@ def slow_conv(layer: Conv, image):
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"groups": 1, "stride": 1}, {"groups": 4, "outputs": 8, "size": (3, 3), "padding": 2}, {"unsigned": False},
-    {"real": False}, {"padding": 0, "activation": Activation.RELU}])
+    {}, {"groups": 1, "stride": (1, 1)}, {"groups": 4, "outputs": 8, "size": (3, 3), "padding": (2,) * 4},
+    {"unsigned": False}, {"real": False}, {"padding": (0,) * 4, "activation": Activation.RELU},
+    {"stride": (2, 1), "padding": (0, 1, 2, 0), "dilation": (2, 3)}])
 def test_convolution(options):
     layer = conv(**options)
     x = halves(3, layer.inputs)
@@ -72,38 +74,67 @@ def test_convolution(options):
         assert (trace.outputs[sample] == want).all()
 
 
-@pytest.mark.parametrize(("reduction", "size", "stride", "padding"), [
-    (reduction, size, stride, 0) for reduction in Reduction for size, stride in ((2, 2), (3, 1), (5, 1))] + [
-    (Reduction.MAX, 3, 2, 1)])
-def test_pooling(reduction, size, stride, padding):
-    layer = Pool(name="pool", reduction=reduction, shape=(2, 5, 6), size=size, stride=stride, padding=padding)
+def pool(**options):
+    return MaxPool(**{"name": "pool", "shape": (2, 5, 6), "size": (2, 2), "stride": (2, 2), **options})
+
+
+def pixels(layer, image, c, i, j):
+    """The pixels of image[channels, rows, columns] that a window at (i, j) sees, without padding."""
+    for di, dj in product(*map(range, layer.window.size)):
+        y, x = (at * stride + step * apart - padding for at, step, stride, apart, padding in zip(
+            (i, j), (di, dj), layer.stride, layer.dilation, layer.padding[::2], strict=True))
+        if 0 <= y < layer.shape[1] and 0 <= x < layer.shape[2]:
+            yield image[c, y, x]
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"size": (3, 3), "stride": (1, 1)}, {"size": (5, 2)}, {"size": (3, 3), "padding": (1, 1, 1, 1)},
+    {"size": (3, 2), "stride": (1, 3), "padding": (0, 2, 1, 0)}, {"dilation": (2, 3), "padding": (1, 0, 0, 1)}])
+def test_maxima(options):
+    layer = pool(**options)
     x = halves(2, layer.inputs)
     got = layer.run([x], None).outputs.reshape(2, *layer.made)
     for sample, c, i, j in product(range(2), *map(range, layer.made)):
-        image = x[sample].reshape(layer.shape)[c]
-        seen = [image[i * stride + di - padding, j * stride + dj - padding] for di in range(size) for dj in range(size)
-                if 0 <= i * stride + di - padding < 5 and 0 <= j * stride + dj - padding < 6]
-        if reduction is Reduction.MAX:
-            want = max(seen, key=lambda bits: float(bits.view(np.float16)))
-        else:
-            total = np.float16(0)
-            for bits in seen:
-                total = np.float16(total + bits.view(np.float16))
-            want = np.float16(total * np.float16(1 / size**2)).view(np.uint16)
-        assert got[sample, c, i, j] == want
+        seen = pixels(layer, x[sample].reshape(layer.shape), c, i, j)
+        assert got[sample, c, i, j] == max(seen, key=lambda bits: float(bits.view(np.float16)))
+
+
+@pytest.mark.parametrize("unsigned", [False, True])
+@pytest.mark.parametrize(("size", "options"), [
+    ((2, 2), {}), ((5, 6), {"activation": Activation.RELU}), ((3, 2), {"stride": (2, 1), "padding": (1, 0, 0, 1)})])
+def test_averages(unsigned, size, options):
+    """The sum of codes is exact and is rounded once, then it is scaled."""
+    layer = image_lowering.average(
+        name="mean", shape=(3, 5, 6), size=size, input_format=FOUR, unsigned=unsigned, s_in=0.3,
+        m_in=-0.5 * unsigned, s_out=0.25, m_out=0.125, quantise_input=True, **options)
+    x = halves(2, layer.inputs, scale=1.0)
+    got, count = layer.run([x], None).outputs.reshape(2, *layer.made), size[0] * size[1]
+
+    def code(bits):
+        return int(layer.codes(np.full((1, 90), bits))[0, 0, 2, 2]) + FOUR.zero * unsigned
+
+    for sample, c, i, j in product(range(2), *map(range, layer.made)):
+        seen = [code(bits) for bits in pixels(layer, x[sample].reshape(layer.shape), c, i, j)]
+        total = sum(seen) + code(np.uint16(0)) * (count - len(seen))
+        a = np.float16(total * 2.0**-layer.p)
+        y = np.float16(a * np.float16(0.3 / 0.25 / count * 2.0**layer.p)) + np.float16((-0.5 * unsigned - 0.125) / 0.25)
+        want = max(y, np.float16(0)) if layer.activation is Activation.RELU else y
+        assert got[sample, c, i, j].view(np.float16) == want
+    assert layer.border_codes.tolist() == [code(np.uint16(0)) - FOUR.zero * unsigned] * 3
 
 
 def graph() -> Model:
     """A model of two branches that are joined twice."""
-    first = conv("first", shape=(4, 6, 6), outputs=4, size=(3, 3), stride=1)
-    second = conv("second", shape=(4, 6, 6), outputs=4, size=(3, 3), stride=1)
-    pool = Pool(name="pool", reduction=Reduction.MAX, shape=(4, 6, 6), size=2, stride=2)
-    inputs = 2 * pool.outputs
+    image = {"shape": (4, 6, 6)}
+    first, second = (conv(name, **image, outputs=4, size=(3, 3), stride=(1, 1)) for name in ("first", "second"))
+    largest = pool(**image)
+    inputs = 2 * largest.outputs
     weights = RNG.integers(-7, 8, (3, inputs)).astype(np.int16)
     last = Dense(name="last", weights_format=FOUR, input_format=FOUR, unsigned=False, weights=weights,
                  start=np.zeros(3, np.int64), p=0, scale=halves(3), offset=halves(3))
-    layers = (first, second, Add(name="sum", inputs=144, activation=Activation.RELU), pool,
-              Pool(name="average", reduction=Reduction.AVERAGE, shape=(4, 6, 6), size=2, stride=2),
+    layers = (first, second, Add(name="sum", inputs=144, activation=Activation.RELU), largest,
+              image_lowering.average(name="average", **image, size=(2, 2), stride=(2, 2), input_format=FOUR,
+                                     unsigned=True, s_in=0.5, quantise_input=True),
               Concat(name="both", sizes=(36, 36)), last)
     return Model(
         name="graph", data="none", preprocessing="none", classes=("a", "b", "c"), layers=layers,
@@ -137,9 +168,22 @@ def test_wrong_graphs(sources, message):
 
 
 def test_wrong_shapes():
-    with pytest.raises(ValueError, match="windows of 9 x 9, stride 1, padding 0 have no place in an input of 6 x 6"):
-        Pool(name="pool", reduction=Reduction.MAX, shape=(4, 6, 6), size=9, stride=1)
-    with pytest.raises(ValueError, match="averages take no padding"):
-        Pool(name="pool", reduction=Reduction.AVERAGE, shape=(4, 6, 6), size=2, stride=1, padding=1)
+    for options, message in (
+        ({"size": (9, 9)}, r"windows of 9 x 9 with padding \[0, 0, 0, 0\] have no place in an input of 5 x 6"),
+        ({"dilation": (1, 6)}, "windows of 2 x 7 with padding"),
+        ({"stride": (1, 0)}, r"layer 'pool', stride: 2 numbers from 1 are needed, not \[1, 0\]"),
+        ({"dilation": (1, 1, 1)}, r"dilation: 2 numbers from 1 are needed, not \[1, 1, 1\]"),
+        ({"padding": (1, -1, 0, 0)}, r"padding: 4 numbers from 0 are needed, not \[1, -1, 0, 0\]"),
+        ({"padding": (0, 0, 2, 0)}, "a window of 2 x 2 holds nothing but padding")):
+        with pytest.raises(ValueError, match=message):
+            pool(**options)
     with pytest.raises(ValueError, match="3 groups do not divide 4 channels and 6 outputs"):
         conv(groups=3)
+
+
+def test_averages_multiply_by_ones():
+    layer = image_lowering.average(
+        name="mean", shape=(2, 3, 3), size=(3, 3), input_format=FOUR, unsigned=False, s_in=1.0)
+    for change in ({"weights": 2 * layer.weights}, {"groups": 1, "weights": np.ones((2, 2, 3, 3), np.int16)}):
+        with pytest.raises(ValueError, match="'mean': an average multiplies each of its 2 channels by ones|outside"):
+            replace(layer, **change)

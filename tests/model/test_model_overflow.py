@@ -98,21 +98,21 @@ def test_the_bound_proves_what_no_input_exceeds():
 
 def patches(layer, image):
     """The codes [places, columns] of each group's patches, place by place."""
-    channels, rows, columns = layer.shape
-    around = np.full((channels, rows + 2 * layer.padding, columns + 2 * layer.padding), layer.border, np.uint16)
-    around[:, layer.padding:layer.padding + rows, layer.padding:layer.padding + columns] = image.reshape(layer.shape)
+    around = layer.bordered(image[None], np.uint16(layer.border))[0]
+    (down, across), (rows, columns) = layer.stride, layer.size
     _, high, wide = layer.made
     each = layer.weights.shape[1]
     found = []
     for group in range(layer.groups):
-        seen = [around[group * each:(group + 1) * each, i * layer.stride:i * layer.stride + layer.weights.shape[2],
-                       j * layer.stride:j * layer.stride + layer.weights.shape[3]].ravel()
+        mine = around[group * each:(group + 1) * each]
+        seen = [mine[:, i * down:i * down + rows, j * across:j * across + columns].ravel()
                 for i in range(high) for j in range(wide)]
         found.append(quantize_integer(np.array(seen), layer.input_format, unsigned=layer.unsigned))
     return found
 
 
-@pytest.mark.parametrize("options", [{}, {"groups": 1, "stride": 1}, {"groups": 4, "outputs": 8, "padding": 2}])
+@pytest.mark.parametrize("options", [
+    {}, {"groups": 1, "stride": (1, 1)}, {"groups": 4, "outputs": 8, "padding": (2, 2, 2, 2)}])
 def test_a_convolution_is_a_product_over_patches(options):
     layer, widths = conv(real=False, **options), Widths(sum_bits=7, product_bits=6, output_bits=5)
     model, x = networks.model([layer]), halves(20, layer.inputs)
@@ -144,11 +144,11 @@ def test_a_graph_runs_through(monkeypatch):
     model, x = graph(), halves(7, 144)
     widths = Widths(sum_bits=8)
     whole = dry_run(model, x, None, widths)
-    assert [use.product.name for use in whole] == ["first", "second", "last"]
+    assert [use.product.name for use in whole] == ["first", "second", "average", "last"]
     assert whole[0].count.number > 0
     np.testing.assert_array_equal(wrapped(model, x, 40), network.forward(model, x)[-1].outputs)
     assert (wrapped(model, x, 6) != wrapped(model, x, 40)).any()
-    assert [layer.products() for layer in model.layers[2:6]] == [()] * 4
+    assert [model.layers[place].products() for place in (2, 3, 5)] == [()] * 3
     monkeypatch.setattr("concord.model.model_overflow.TOGETHER", 2)
     for one, other in zip(whole, dry_run(model, x, None, widths), strict=True):
         assert isinstance(other.count, Count)

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.compiler.layers.registry import COMPILERS, REFUSED, problems
-from concord.model import network
+from concord.model import block_lowering, image_lowering, network
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat, SequenceConcat
 from concord.model.layers.layer import Layer, Unknown
-from concord.model.layers.pool import Pool, Reduction
+from concord.model.layers.pool import MaxPool
 from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.model.layers.registry import KINDS, kind_of
 from concord.model.model import INPUT, Model
@@ -24,7 +24,12 @@ MAKERS = {
     "BlockDense": lambda rng: networks.block_dense(rng, CONFIG, "layer", 6, 4),
     "Conv": lambda rng: test_images.conv("layer"),
     "BlockConv": lambda rng: test_block_conv.conv(),
-    "Pool": lambda rng: Pool(name="layer", reduction=Reduction.MAX, shape=(2, 4, 4), size=2, stride=2),
+    "Average": lambda rng: image_lowering.average(
+        name="layer", shape=(2, 4, 4), size=(2, 3), input_format=CONFIG.activations, unsigned=True, s_in=0.1),
+    "BlockAverage": lambda rng: block_lowering.block_average(
+        name="layer", shape=(2, 4, 4), size=(2, 3), weights_format=CONFIG.weights, input_format=CONFIG.activations,
+        block=CONFIG.native_dim),
+    "MaxPool": lambda rng: MaxPool(name="layer", shape=(2, 4, 4), size=(2, 2), stride=(2, 2)),
     "Add": lambda rng: Add(name="layer", inputs=6),
     "Concat": lambda rng: Concat(name="layer", sizes=(6, 6)),
     "SequenceConcat": lambda rng: SequenceConcat(name="layer", sizes=(6, 6)),

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from concord.hw.mvm.quantizer import Quantizer
 from concord.sim.drivers.configs import to_text
 from concord.sim.machines.build import run
-from concord.sim.units import UNITS
+from concord.sim.units import CONFIGURATIONS, UNITS
 from concord.spec.config import preset
 
 
@@ -28,3 +29,11 @@ def test_two_engines_count_sums_of_more_than_62_bits(name):
     unit = UNITS[name]
     dut = unit.driven(config)
     run(dut, unit.testbench, CONFIG=to_text(config), **unit.environment(dut))
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_blocks_that_end_early(name):
+    config = preset(name)
+    unit = UNITS["quantizer"]
+    dut = Quantizer(config.activations, config.mfu_lanes, config.native_dim, short=True)
+    run(dut, unit.testbench, CONFIG=name, **unit.environment(dut))

@@ -18,7 +18,8 @@ from concord.train.lib import data
 from concord.train.lib.export import patterns
 from concord.train.lib.fit import cross_entropy
 from concord.train.lib.networks import Branches, Residual, convolution
-from concord.train.qat.block import BlockLayer, BlockNetwork
+from concord.train.qat.block import BlockNetwork
+from concord.train.qat.block_layer import BlockLayer
 from concord.train.qat.block_quantizer import Blocks, quantize_block
 from torch import nn
 
@@ -145,7 +146,7 @@ def test_networks_are_golden_before_and_after_a_step(name, bits):
     cross_entropy(quantised(x, bits % 2 == 0), torch.arange(len(x)) % 10).backward()
     optimiser.step()
     quantised.bound()
-    assert all((p != q).any() for p, q in zip(before, quantised.parameters(), strict=True))
+    assert all((p != q).any() == p.requires_grad for p, q in zip(quantised.parameters(), before, strict=True))
     assert_golden(quantised, x)
 
 
@@ -160,11 +161,11 @@ def test_real_numbers_and_the_machine_are_near():
 
 
 def test_what_lies_in_a_block():
-    """A block lies along a patch if channels are few, else along channels; with groups, always along channels."""
+    """A block lies along a patch where a network takes an image of few channels, else along channels."""
     net, x = small("depthwise")
     quantised = BlockNetwork(net, x, BlockRecipe(bits={"1_body_1_0": (8, 6)}))
     layers = [layer for layer in quantised.lower()[0] if isinstance(layer, BlockConv | BlockDense)]
-    assert [layer.along for layer in layers[:-1]] == [Along.PATCH] + [Along.CHANNELS] * 4
+    assert [layer.along for layer in layers[:-1]] == [Along.PATCH] + [Along.CHANNELS] * 5
     assert [layer.exponents.shape for layer in layers[:3]] == [(16, 1, 1, 2), (40, 1, 1, 1), (40, 3, 3, 3)]
     assert {layer.name: layer.weights_format.bits for layer in layers}["1_body_1_0"] == 8
     assert layers[2].input_format.bits == 6

@@ -50,8 +50,14 @@ class Predictor:
         self.network, self.inputs, self.widths, self.steps = network, inputs, widths, steps
         self.factors = {name: Factors(rows=len(layer.weights.scale)) for name, layer in network.layers.items()}
         self.rounds, self.record = dict.fromkeys(network.layers, 0), None
-        for name, layer in network.layers.items():
-            layer.weights.weight.register_hook(_as_before(self.factors[name], layer.weights.in_real_units))
+        for name in self._trained:
+            weights = network.layers[name].weights
+            weights.weight.register_hook(_as_before(self.factors[name], weights.in_real_units))
+
+    @property
+    def _trained(self) -> list[str]:
+        """Names of the layers whose weights are trained; those of an average are 1 and have no range."""
+        return [name for name, layer in self.network.layers.items() if layer.weights.weight.requires_grad]
 
     def run(self) -> Record:
         """Change the ranges of every layer until it stays below its threshold, first layers first.
@@ -73,7 +79,7 @@ class Predictor:
 
     def rate(self, rate: float) -> float:
         """A learning rate, which is reduced if the quantisation steps of convolutions have become coarse."""
-        grown = np.concatenate([found.parameters for found in self.factors.values()])
+        grown = np.concatenate([self.factors[name].parameters for name in self._trained])
         coarse = kind(self.network) is NetworkKind.CNN and np.log(grown).mean() > np.log(COARSE)
         return rate * SLOWER if coarse else rate
 
@@ -101,15 +107,19 @@ class Predictor:
     def _settle(self, name: str) -> tuple[Count, Count]:
         """Change one layer until nothing is left to change, and return its first count and its last."""
         layer, factors, codes = self.network.layers[name], self.factors[name], self._codes(name, self.inputs)
+        steps = self.steps if name in self._trained else replace(self.steps, inputs=1.0)
         factors.begin()
         first = found = self._count(name, codes)
         for _ in range(self.steps.rounds):
             fmt = layer.input_format
             used = (max(int(part.max()) for part in codes) + fmt.zero) / fmt.levels
             room = Room(parameters=weights_used(layer), inputs=used, lowered=True)
-            change = factors.change(found, self.widths, room, self.steps)
+            change = factors.change(found, self.widths, room, steps)
             if change is None:
                 return first, found
+            if name not in self._trained and (change[0] > 1).any():
+                raise ValueError(f"layer {name!r} adds {codes[0].shape[-1]} codes of {fmt.bits} bits, which "
+                                 f"{self.widths.sum_bits} bits do not hold: use a wider accumulator, or fewer pixels")
             enlarge_parameters(layer, change[0])
             if change[1] != 1:
                 enlarge_inputs(layer, change[1])

@@ -1,149 +1,36 @@
-"""Any network of supported layers in block floating point: training behind its quantisers, and the model.
+"""Any network of supported layers in block floating point: training behind its quantisers, and the model."""
 
-Source: numerics.md of the specification, block floating point and matrix-vector product.
-"""
+from functools import cached_property
 
-from dataclasses import replace
-
+import numpy as np
 import torch
 from concord.model import block_lowering
-from concord.model.layers.convolution import Along, BlockConv, seen
-from concord.model.layers.dense import BlockDense
-from concord.model.lowering import recorded
-from concord.spec.activation import Activation
+from concord.model.layers.convolution import Along
+from concord.model.layers.layer import Layer
 from concord.train.lib.block_recipe import BlockRecipe
-from concord.train.lib.straight_through import binary16
-from concord.train.ptq import quantise
-from concord.train.qat.block_quantizer import Blocks
-from concord.train.qat.geometry import Geometry
-from concord.train.qat.graph import Node
+from concord.train.qat.block_average import BlockAverageLayer
+from concord.train.qat.block_layer import BlockLayer
+from concord.train.qat.graph import INPUT, Node
+from concord.train.qat.modules import Kind
+from concord.train.qat.native_places import entering
 from concord.train.qat.network import QuantisedNetwork
-from torch import nn
-from torch.nn import functional
-
-#: Integers below this are exact in float64.
-FLOAT64_EXACT = 1 << 53
-
-
-class BlockLayer(nn.Module):
-    """A convolution or dense layer, in real numbers behind its quantisers or in the machine's arithmetic.
-
-    The real weights are what is trained; each forward pass brings them to binary16 and to blocks.
-
-    Args:
-        layer:   nn.Conv2d or nn.Linear, with batch normalisation folded in.
-        samples: float32[samples, ...], the inputs of the layer for a calibration set.
-        recipe:  How the layer is quantised.
-        name:    Name of the layer, for its bits and for messages.
-
-    Attributes:
-        relu: Whether a relu is applied to the result.
-        lost: Loss by quantisation, in words.
-    """
-
-    #: No quantiser has parameters, since exponents follow the numbers.
-    inputs = None
-
-    def __init__(self, layer: nn.Conv2d | nn.Linear, samples: torch.Tensor, recipe: BlockRecipe, name: str):
-        super().__init__()
-        self.geometry, self.name, self.relu, self.block = Geometry(layer), name, False, recipe.block
-        self.weights_format, self.input_format = recipe.formats(name)
-        self.weight = nn.Parameter(layer.weight.detach().clone())
-        self.bias = nn.Parameter(torch.zeros(len(self.weight)) if layer.bias is None else layer.bias.detach().clone())
-        self.fp32 = {"weights": self.weight.detach().numpy().copy(), "bias": self.bias.detach().numpy().copy()}
-        self.patch = False
-        if not self.geometry.dense:
-            groups, channels = self.geometry.groups, self.weight.shape[1] * self.geometry.groups
-            self.patch = block_lowering.choose_along(channels, groups, self.block) is Along.PATCH
-            self.columns = torch.from_numpy(seen(len(self.weight), channels, groups))[:, :, None, None]
-        with torch.no_grad():
-            self.lost = ", ".join(self._lost(samples))
-
-    def _lost(self, samples):
-        x = self._vectors(samples)
-        y = Blocks.apply(x, self.input_format, self.block, 1)
-        weights = self._weights().view(self.weight.shape).numpy()
-        yield f"weights {quantise.decibels(self.weight.numpy(), weights):.1f} dB"
-        yield f"inputs {quantise.decibels(x.numpy(), y.numpy()):.1f} dB"
-        yield f"{(x.abs() >= 2.0**self.input_format.e_max).double().mean():.1%} beyond the exponents"
-
-    def forward(self, x: torch.Tensor, lowered: bool = False):
-        """The result in real numbers, or in the machine's arithmetic if `lowered`."""
-        x = Blocks.apply(self._vectors(x), self.input_format, self.block, 1)
-        weights = self._weights()
-        if not lowered:
-            y = self._product(x, weights, self.bias)
-            return torch.relu(y) if self.relu else y
-        self._check(weights)
-        total = self._product(x.double(), weights.double(), None) + 0.0
-        bias = binary16(self.bias).view(-1, *[1] * (total.dim() - 2)) + 0.0  # -0 becomes +0
-        y = binary16(binary16(total) + bias)
-        return torch.relu(y) + 0.0 if self.relu else y
-
-    def _vectors(self, x):
-        """The input with the elements of a block along axis 1."""
-        if self.geometry.dense:
-            return x.flatten(1)
-        return self._patches(x) if self.patch else x
-
-    def _patches(self, x):
-        """Patches of the input, [samples, rows of a window * columns of a window * channels, *places]."""
-        size, stride, padding = self.weight.shape[2:], self.geometry.stride, self.geometry.padding
-        places = [(along + 2 * padding - window) // stride + 1
-                  for along, window in zip(x.shape[2:], size, strict=True)]
-        found = functional.unfold(x, tuple(size), padding=padding, stride=stride)
-        return found.unflatten(1, (x.shape[1], -1)).transpose(1, 2).flatten(1, 2).unflatten(2, places)
-
-    def _weights(self):
-        """The quantised weights: float32 in their own shape, or [outputs, columns, 1, 1] for blocks along a patch."""
-        weights = binary16(self.weight)
-        if self.patch:
-            weights = weights.permute(0, 2, 3, 1).flatten(1)[:, :, None, None]
-        if self.geometry.dense or self.geometry.groups == 1:
-            return Blocks.apply(weights, self.weights_format, self.block, 1)
-        columns = self.columns.expand_as(weights)
-        placed = weights.new_zeros(len(weights), weights.shape[1] * self.geometry.groups, *weights.shape[2:])
-        # A weight that is alone in its block is always the largest: if its gradient stopped there, it would stay there.
-        placed = Blocks.apply(placed.scatter(1, columns, weights), self.weights_format, self.block, 1, False)
-        return placed.gather(1, columns)
-
-    def _product(self, x, weights, constant):
-        if self.patch:
-            return functional.conv2d(x, weights, constant)
-        return self.geometry.product(x, weights, constant, 0.0)
-
-    def _check(self, weights):
-        """Refuse layers whose sums float64 may not hold, for the largest inputs and the smallest units."""
-        unit = sum(fmt.e_min - (fmt.bits - 1) for fmt in (self.weights_format, self.input_format))
-        with torch.no_grad():
-            largest = weights.double().abs().flatten(1).sum(1).max().item() * 2.0**self.input_format.e_max
-        if largest * 2.0**-unit >= FLOAT64_EXACT:
-            raise ValueError(f"layer {self.name!r}: sums up to {largest:.3g} in units of 2**{unit} are not exact in "
-                             "float64; use fewer bits or a smaller range of exponents")
-
-    def parts(self) -> tuple[list, list]:
-        """Trained parameters: those of the layer; its quantisers have none."""
-        return [self.weight, self.bias], []
-
-    def lower(self, shape: tuple[int, ...]) -> BlockDense | BlockConv:
-        """The layer of the model that computes what `forward` does, for inputs of this shape."""
-        same = {
-            "name": self.name, "weights": self.weight.detach().numpy(), "bias": self.bias.detach().numpy(),
-            "weights_format": self.weights_format, "input_format": self.input_format, "block": self.block,
-            "activation": Activation.RELU if self.relu else Activation.NONE}
-        if self.geometry.dense:
-            made = block_lowering.block_dense(**same)
-        else:
-            geometry = {name: getattr(self.geometry, name) for name in ("stride", "padding", "groups")}
-            made = block_lowering.block_conv(**same, **geometry, shape=shape)
-        return replace(made, real=recorded(self.fp32))
 
 
 class BlockNetwork(QuantisedNetwork):
     """A network whose layers are in block floating point. The recipe is a `BlockRecipe`; see `QuantisedNetwork`."""
 
-    def _layer(self, node: Node, x: torch.Tensor, recipe: BlockRecipe) -> BlockLayer:
-        return BlockLayer(node.module, x, recipe, node.name)
+    @cached_property
+    def _places(self) -> dict[str, np.ndarray | None]:
+        return entering(self.nodes, self.shapes, self.recipe.block)
 
-    def _lower_layer(self, layer: BlockLayer, shape: tuple[int, ...], ranges: dict) -> BlockDense | BlockConv:
+    def _layer(self, node: Node, x: torch.Tensor, recipe: BlockRecipe) -> BlockLayer:
+        window, places = node.window(x.shape[1:]), self._places[node.name]
+        if node.kind is Kind.AVERAGE:
+            return BlockAverageLayer(window, x, recipe, node.name, places)
+        along = block_lowering.choose_along(x.shape[1], getattr(node.module, "groups", 1), recipe.block)
+        # A sender makes patches of the network's input; images inside the network are stored pixel by pixel.
+        patch = window is not None and INPUT in node.sources and along is Along.PATCH
+        return BlockLayer(node.module, x, recipe, node.name, window, places, patch)
+
+    def _lower_layer(self, layer: BlockLayer, shape: tuple[int, ...], ranges: dict) -> Layer:
         return layer.lower(shape)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import torch
 from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.methods import Recipe, Start
-from concord.train.qat.graph import Kind, Node, Unsupported, nodes, readers
+from concord.train.qat.graph import Node, Unsupported, nodes, readers
+from concord.train.qat.modules import QUANTISED, Kind
 from torch import nn
 
 
@@ -17,7 +18,7 @@ def layers(found: Sequence[Node], recipe: Recipe | BlockRecipe) -> dict[str, Nod
         ValueError:  the recipe gives bits to a layer that is not there.
     """
     _check_ceilings(found, recipe)
-    names = {node.name: node for node in found if node.kind is Kind.LAYER}
+    names = {node.name: node for node in found if node.kind in QUANTISED}
     if unknown := set(recipe.bits) - set(names):
         raise ValueError(f"there is no layer {min(unknown)!r} to give bits to; the network has {', '.join(names)}")
     return names
@@ -26,11 +27,12 @@ def layers(found: Sequence[Node], recipe: Recipe | BlockRecipe) -> dict[str, Nod
 def _check_ceilings(found: Sequence[Node], recipe: Recipe | BlockRecipe):
     """Refuse a relu6 that no integer codes clip."""
     for node in (node for node in found if node.ceiling is not None):
-        clip = [reader.kind is Kind.LAYER and isinstance(recipe, Recipe) and recipe.bits_of(reader.name)[1] is not None
+        clip = [reader.kind in QUANTISED and isinstance(recipe, Recipe) and recipe.bits_of(reader.name)[1] is not None
                 for reader in readers(found, node.name)]
         if not clip or not all(clip):
-            raise Unsupported(f"{node.name!r}: a relu6 is the clip of integer codes, so that only convolutions and "
-                              "dense layers with integer inputs may read it, directly or behind maxima; use a relu")
+            raise Unsupported(f"{node.name!r}: a relu6 is the clip of integer codes, so that only convolutions, "
+                              "dense layers and averages with integer inputs may read it, directly or behind maxima; "
+                              "use a relu")
 
 
 def check(network: nn.Module, recipe: Recipe | BlockRecipe, shape: Sequence[int], classes: int | None = None, *,
@@ -51,19 +53,19 @@ def check(network: nn.Module, recipe: Recipe | BlockRecipe, shape: Sequence[int]
     """
     found = layers(nodes(network), recipe)
     for name, node in found.items() if isinstance(recipe, Recipe) else ():  # a BlockRecipe knows its own widths
-        _check_bits(name, node.module, recipe, machine)
+        _check_bits(name, node, recipe, machine)
     _check_shapes(network, shape, classes)
 
 
-def _check_bits(name: str, layer: nn.Module, recipe: Recipe, machine: bool):
+def _check_bits(name: str, node: Node, recipe: Recipe, machine: bool):
     weights_bits, input_bits = recipe.bits_of(name)
-    if weights_bits is not None:
+    if weights_bits is not None and node.kind is Kind.LAYER:
         grid = recipe.weights.load().integers(weights_bits, recipe.symmetric[0])
         if machine and not 2 <= (width := grid.bits) <= 16:
             raise ValueError(f"layer {name!r}: weights of {weights_bits} bits by {recipe.weights} multiply as integers "
                              f"of {width}, but a machine's operands have 2 to 16: choose another width")
         if recipe.start is Start.PTQ:
-            shared = layer.weight[:recipe.methods.rows or None]
+            shared = node.module.weight[:recipe.methods.rows or None]
             recipe.methods.weights.load().check(shared.numel(), grid, f"layer {name!r}: ")
     if machine and input_bits is not None and not 2 <= input_bits <= 16:
         raise ValueError(f"layer {name!r}: inputs of {input_bits} bits, but a machine's operands have 2 to 16: choose "

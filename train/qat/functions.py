@@ -13,6 +13,9 @@ MODULES: dict[object, Callable[..., nn.Module]] = {
     torch.max_pool2d: nn.MaxPool2d,
     functional.avg_pool2d: nn.AvgPool2d,
     functional.adaptive_avg_pool2d: nn.AdaptiveAvgPool2d,
+    functional.max_pool1d: lambda *args, return_indices=False, **options: nn.MaxPool1d(*args, **options),
+    functional.avg_pool1d: nn.AvgPool1d,
+    functional.adaptive_avg_pool1d: nn.AdaptiveAvgPool1d,
     functional.relu6: nn.ReLU6,
 }
 MEANS = (torch.mean, "mean")

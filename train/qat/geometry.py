@@ -3,6 +3,7 @@
 from math import prod
 
 import torch
+from concord.model.arithmetic.windows import Window
 from concord.train.qat.normalisation import EPSILON, MOMENTUM, Normalisation
 from torch import nn
 from torch.nn import functional
@@ -11,16 +12,26 @@ _BACK, _NORM_BACK = torch.ops.aten.convolution_backward, torch.ops.aten.native_b
 
 
 class Geometry:
-    """The products of a layer: shape, stride, padding and groups.
+    """The products of a layer: shape, window and groups.
 
     Args:
-        layer: The layer, nn.Conv2d or nn.Linear.
+        layer:  The layer, nn.Conv2d or nn.Linear.
+        window: Window of a convolution, or None for a dense layer.
     """
 
-    def __init__(self, layer: nn.Conv2d | nn.Linear):
-        self.dense, self.shape = isinstance(layer, nn.Linear), tuple(layer.weight.shape)
+    def __init__(self, layer: nn.Conv2d | nn.Linear, window: Window | None = None):
+        self.dense, self.shape, self.window = isinstance(layer, nn.Linear), tuple(layer.weight.shape), window
         if not self.dense:
-            self.stride, self.padding, self.groups = layer.stride[0], layer.padding[0], layer.groups
+            self.groups, (above, below, left, right) = layer.groups, window.padding
+            self.around = left, right, above, below
+            #: Padding that a convolution of PyTorch does itself, if it is one of zeros.
+            self.even = (above, left) if (above, left) == (below, right) else None
+
+    @property
+    def fields(self) -> dict:
+        """Fields of a convolution of the model."""
+        window = self.window
+        return {"stride": window.stride, "padding": window.padding, "dilation": window.dilation, "groups": self.groups}
 
     def shaped(self, rows):
         """Rows of weights in the layer's own shape. Channels lie innermost, where convolutions are twice as fast."""
@@ -37,17 +48,19 @@ class Geometry:
         if self.dense:
             return functional.linear(x, weights, constant)
         x, padding = self._bordered(x, border)
-        return functional.conv2d(x, weights, constant, self.stride, padding, groups=self.groups)
+        return functional.conv2d(
+            x, weights, constant, self.window.stride, padding, self.window.dilation, self.groups)
 
     def _bordered(self, x, border):
-        if self.padding and border:
-            return functional.pad(x, (self.padding,) * 4, value=border), 0
-        return x, self.padding
+        """The input, and the padding of zeros that is left to the convolution."""
+        if any(self.around) and (border or self.even is None):
+            return functional.pad(x, self.around, value=border), (0, 0)
+        return x, self.even
 
     def patches(self, x, border: float):
         """The patch of the input at each place of a convolution, [groups, samples * places, columns]."""
-        padded = functional.pad(x, (self.padding,) * 4, value=border)
-        seen = functional.unfold(padded, self.shape[2:], stride=self.stride)
+        padded = functional.pad(x, self.around, value=border)
+        seen = functional.unfold(padded, self.shape[2:], self.window.dilation, stride=self.window.stride)
         return seen.unflatten(1, (self.groups, -1)).permute(1, 0, 3, 2).flatten(1, 2)
 
     def product_back(self, gradient, x, weights, border: float, wanted: tuple[bool, bool, bool]):
@@ -56,10 +69,10 @@ class Geometry:
             return (gradient @ weights if wanted[0] else None, gradient.T @ x if wanted[1] else None,
                     gradient.sum(0) if wanted[2] else None)
         x, padding = self._bordered(x, border)
-        of_x, *others = _BACK(gradient, x, weights, [len(weights)], [self.stride] * 2, [padding] * 2, [1] * 2, False,
-                              [0] * 2, self.groups, list(wanted))
-        if wanted[0] and padding != self.padding:
-            of_x = of_x[..., self.padding:-self.padding, self.padding:-self.padding]
+        of_x, *others = _BACK(gradient, x, weights, [len(weights)], self.window.stride, padding, self.window.dilation,
+                              False, [0] * 2, self.groups, list(wanted))
+        if wanted[0] and padding != self.even:
+            of_x = self.window.inside(of_x)
         return of_x, *others
 
     def scaled(self, x, weights, scale, constant, border: float, norm: Normalisation | None) -> tuple:

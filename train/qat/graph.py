@@ -1,32 +1,31 @@
 """PyTorch networks as lists of operations that can be quantised."""
 
-import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from enum import StrEnum
 
 import torch
+from concord.model.arithmetic.windows import Window
 from concord.train.qat import functions
+from concord.train.qat.modules import (
+    FUNCTIONS,
+    MODULES,
+    NO_BORDER,
+    PASSING,
+    PLANES,
+    Kind,
+    border,
+    plane,
+    unsupported,
+    window,
+)
 from torch import fx, nn
-from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 #: Name of the network's input in `Node.sources`.
 INPUT = ""
 #: Largest result of a relu6.
 RELU6 = 6.0
-
-
-class Kind(StrEnum):
-    """Operation of a node."""
-
-    LAYER = "layer"  #: a convolution or dense layer
-    RELU = "relu"
-    MAX = "max"  #: pooling
-    AVERAGE = "average"  #: pooling
-    ADD = "add"
-    CONCAT = "concat"
 
 
 @dataclass(slots=True)
@@ -37,7 +36,9 @@ class Node:
         name:    Unique name, from the module or the operation.
         kind:    What the operation does.
         sources: Names of the nodes, or INPUT, whose results are its inputs.
-        module:  Module with its parameters, or None for a function.
+        module:  Module with its parameters, or None for a function. A one-dimensional one has become two-dimensional.
+        zeros:   Zeros left, right, above and below that are put around its input, beside the padding of the module.
+        line:    Whether the module was one-dimensional.
         relu:    Whether a relu is the only reader of its result; the relu is then part of this node.
         ceiling: Largest value that this relu lets through, or None. The quantisers of its readers clip there.
         norm:    Mean and deviation, float64[rows], of a layer's results, if batch normalisation was folded into it.
@@ -48,21 +49,16 @@ class Node:
     kind: Kind
     sources: tuple[str, ...]
     module: nn.Module | None = None
+    zeros: tuple[int, ...] = NO_BORDER
+    line: bool = False
     relu: bool = False
     ceiling: float | None = None
     norm: tuple[torch.Tensor, torch.Tensor] | None = None
     fold: torch.Tensor | float = 1.0
 
-
-MODULES = {
-    nn.Conv2d: Kind.LAYER, nn.Linear: Kind.LAYER, nn.ReLU: Kind.RELU, nn.ReLU6: Kind.RELU, nn.MaxPool2d: Kind.MAX,
-    nn.AvgPool2d: Kind.AVERAGE, nn.AdaptiveAvgPool2d: Kind.AVERAGE}
-#: Modules whose result is their input in evaluation.
-PASSING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.Flatten)
-FUNCTIONS = {
-    functional.relu: Kind.RELU, torch.relu: Kind.RELU, "relu": Kind.RELU, operator.add: Kind.ADD,
-    operator.iadd: Kind.ADD, torch.add: Kind.ADD, "add": Kind.ADD, torch.cat: Kind.CONCAT,
-    torch.concat: Kind.CONCAT, "relu_": Kind.RELU, torch.relu_: Kind.RELU, "add_": Kind.ADD}
+    def window(self, shape: Sequence[int]) -> Window | None:
+        """The window of a convolution or pooling on an input of this shape; None for a dense layer."""
+        return window(self.module, shape, self.zeros)
 
 
 class Unsupported(ValueError):
@@ -84,9 +80,9 @@ def nodes(network: nn.Module) -> list[Node]:
         graph = fx.Tracer().trace(network)
     except (fx.proxy.TraceError, TypeError) as error:
         raise Unsupported(f"the network cannot be traced ({error}): no branches on values in its forward") from None
-    found, passed, problems = [], {}, []
+    found, passed, zeros, problems = [], {}, {}, []
     for node in graph.nodes:
-        problem = _take(node, modules, found, passed)
+        problem = _take(node, modules, found, passed, zeros)
         if problem:
             problems.append(problem)
             passed[node.name] = INPUT
@@ -95,13 +91,23 @@ def nodes(network: nn.Module) -> list[Node]:
     return _joined(found)
 
 
-def _take(node: fx.Node, modules: dict, found: list[Node], passed: dict[str, str]) -> str | None:
-    """Add one traced node to `found`, or its source to `passed`; return why it cannot be quantised, or None."""
+def _take(
+    node: fx.Node, modules: dict, found: list[Node], passed: dict[str, str], zeros: dict[str, tuple[int, ...]]
+) -> str | None:
+    """Add one traced node to `found`, or its source to `passed`; return why it cannot be quantised, or None.
+
+    `zeros` has the zeros around the results of traced nodes, where there are some.
+    """
     sources = tuple(passed[source.name] for source in node.all_input_nodes)
     module = modules.get(node.target) if node.op == "call_module" else functions.module_of(node)
     name = str(node.target).replace(".", "_") if node.op == "call_module" else node.name
-    if any(other.name == name for other in found) and not isinstance(module, nn.Conv2d | nn.Linear):
+    if any(other.name == name for other in found) and not isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):
         name = node.name
+    around = next((zeros[source.name] for source in node.all_input_nodes if source.name in zeros), NO_BORDER)
+    kind = MODULES.get(type(module)) if module is not None else _function(node)
+    more, passing = border(node, module), isinstance(module, PASSING) or functions.passes(node)
+    if around != NO_BORDER and not (more or passing or functions.asks(node) or _counts_zeros(kind, module)):
+        return f"{name!r}: zeros can be put around the input of a convolution or average only; use a padding of its own"
     if node.op == "placeholder":
         if INPUT in passed.values():
             return f"input {node.name!r}: a second one; give the network one tensor"
@@ -109,18 +115,23 @@ def _take(node: fx.Node, modules: dict, found: list[Node], passed: dict[str, str
     elif node.op == "output":
         if len(sources) != 1 or (found and sources[0] != found[-1].name):
             return "output: give back the result of the last operation, and nothing else"
-    elif isinstance(module, PASSING) or functions.passes(node) or functions.asks(node):
+    elif more or passing or functions.asks(node):
         passed[node.name] = sources[0]
+        zeros[node.name] = tuple(a + b for a, b in zip(around, more or NO_BORDER, strict=True))
     elif isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d):
         return _fold(node, module, sources[0], found, passed)
     else:
-        kind = MODULES.get(type(module)) if module is not None else _function(node)
-        problem = _unknown(node, module) if kind is None else _options(module)
+        problem = _unknown(node, module) if kind is None else unsupported(module)
         if problem or any(other.name == name for other in found):
             return f"{name!r}: {problem or 'a module used twice would need two quantisers; give each use its own'}"
-        found.append(Node(name, kind, sources, deepcopy(module)))
+        found.append(Node(name, kind, sources, plane(module), around, type(module) in PLANES))
         passed[node.name] = name
     return None
+
+
+def _counts_zeros(kind: Kind | None, module: nn.Module | None) -> bool:
+    """Whether an operation multiplies or adds zeros around its input as it does pixels."""
+    return kind in (Kind.LAYER, Kind.AVERAGE) and not isinstance(module, nn.Linear)
 
 
 def _unknown(node: fx.Node, module: nn.Module | None) -> str:
@@ -138,24 +149,6 @@ def _function(node: fx.Node) -> Kind | None:
     tensors = len(node.all_input_nodes)
     return None if kind is Kind.ADD and tensors != 2 or kind is Kind.CONCAT and node.kwargs.get(
         "dim", (*node.args, 0)[1]) != 1 else kind
-
-
-def _options(module: nn.Module | None) -> str | None:
-    """Which options of a module cannot be quantised and what to use instead, or None."""
-    match module:
-        case nn.Conv2d():
-            same = all(len(set(pair)) == 1 for pair in (module.stride, module.padding))
-            if not same or set(module.dilation) != {1} or module.padding_mode != "zeros":
-                return "use one stride and one padding both ways, zeros around, and no dilation"
-        case nn.MaxPool2d() | nn.AvgPool2d():
-            options = (module.kernel_size, module.stride, module.padding)
-            if not all(isinstance(value, int) for value in options) or module.ceil_mode or (
-                    getattr(module, "dilation", 1) != 1) or (isinstance(module, nn.AvgPool2d) and module.padding):
-                return "use one size, stride and padding both ways, no ceil_mode, no dilation, no padding of averages"
-        case nn.AdaptiveAvgPool2d():
-            if module.output_size not in (1, (1, 1)):
-                return "use an average over the whole image, output_size 1"
-    return None
 
 
 def _fold(node: fx.Node, norm: nn.Module, source: str, found: list[Node], passed: dict[str, str]) -> str | None:

@@ -8,6 +8,8 @@ import torch
 from concord.golden.mvm.overflow import wrap
 from concord.model import lowering
 from concord.model.arithmetic.integer import largest_sum
+from concord.model.arithmetic.windows import Window
+from concord.model.layers.convolution import Conv
 from concord.spec.formats import Format
 from concord.train.lib.methods import Recipe
 from concord.train.lib.straight_through import FLOAT32_EXACT, binary16
@@ -18,7 +20,7 @@ from concord.train.qat.affine import affine, total
 from concord.train.qat.geometry import Geometry
 from concord.train.qat.loss import Loss
 from concord.train.qat.normalisation import Normalisation
-from concord.train.qat.weights import weights
+from concord.train.qat.weights import Weights, weights
 from torch import nn
 
 
@@ -35,8 +37,10 @@ class QuantisedLayer(nn.Module):
         name:   Name of the layer, for its bits and for messages.
         norm:   Mean and deviation of the layer's results, see `graph.Node`.
         fold:   Factor of batch normalisation in each row of the weights, see `graph.Node`.
+        window: Window of a convolution, or None for a dense layer.
 
     Attributes:
+        kind:     Class of the layer in the model, where it has a window.
         weights:  Quantiser of the weights, or None where they stay in FP32.
         inputs:   Quantiser of the inputs, or None where they stay in FP32.
         after:    Layer in whose steps the result is, or None for real units.
@@ -46,12 +50,15 @@ class QuantisedLayer(nn.Module):
         sum_bits: Bits of an accumulator that wraps, in the machine's arithmetic; None for one that holds every sum.
     """
 
+    kind = Conv
+
     def __init__(
         self, layer: nn.Conv2d | nn.Linear, seen: torch.Tensor, recipe: Recipe, name: str,
         norm: tuple[torch.Tensor, torch.Tensor] | None = None, fold: torch.Tensor | float = 1.0,
+        window: Window | None = None,
     ):
         super().__init__()
-        self.geometry = Geometry(layer)
+        self.geometry = Geometry(layer, window)
         self.name, self.after, self.in_steps, self.relu = name, None, False, False
         self.sum_bits = None
         real = layer.weight.detach().double()
@@ -59,7 +66,7 @@ class QuantisedLayer(nn.Module):
         self.fp32 = {"weights": real.numpy(), "bias": bias.numpy().copy()}
         weights_bits, input_bits = recipe.bits_of(name)
         rows, samples = real.flatten(1).numpy(), seen.flatten(1).numpy()
-        self.weights = None if weights_bits is None else weights(rows, weights_bits, recipe, fold)
+        self.weights = self._quantiser(rows, weights_bits, recipe, fold)
         self.inputs = None if input_bits is None else activations(samples, input_bits, recipe)
         if self.weights is None:
             self.weight = nn.Parameter(real.float(), requires_grad=not recipe.frozen)
@@ -70,6 +77,10 @@ class QuantisedLayer(nn.Module):
                 integers, gain = self._rows()
                 self.norm = Normalisation(gain, bias.double(), total(integers), *_units(self.inputs), *norm)
         self.loss = self._loss(rows, samples)
+
+    def _quantiser(self, rows, bits: int | None, recipe: Recipe, fold) -> Weights | None:
+        """The quantiser of the weights; None for weights that stay in FP32."""
+        return None if bits is None else weights(rows, bits, recipe, fold)
 
     @property
     def lost(self) -> str:
@@ -169,7 +180,7 @@ class QuantisedLayer(nn.Module):
 
     def _border(self) -> float:
         """The code of a real zero in the padding of the input."""
-        if self.geometry.dense or not self.geometry.padding or not self.inputs or self.inputs.offset == 0:
+        if self.geometry.dense or not any(self.geometry.around) or not self.inputs or self.inputs.offset == 0:
             return 0.0
         with torch.no_grad():
             zero = binary16(-self.inputs.offset.double() / self.inputs.step)

@@ -3,18 +3,19 @@
 Source: S0; numerics.md of the specification, integer mode.
 """
 
-import numpy as np
 import torch
-from concord.model import lowering
+from concord.model import image_lowering, lowering
 from concord.model.layers.convolution import Conv
 from concord.model.layers.dense import Dense
 from concord.model.layers.layer import Layer
 from concord.spec.activation import Activation
 from concord.train.lib.methods import Recipe
 from concord.train.qat import operations
+from concord.train.qat.average import QuantisedAverage
 from concord.train.qat.check import layers
-from concord.train.qat.graph import INPUT, Kind, Node, nodes, readers, users
+from concord.train.qat.graph import INPUT, Node, nodes, readers, users
 from concord.train.qat.layer import QuantisedLayer
+from concord.train.qat.modules import QUANTISED, Kind
 from torch import nn
 
 #: Learning rate of saturations and offsets, as a share of that of weights.
@@ -42,23 +43,31 @@ class QuantisedNetwork(nn.Module):
     def __init__(self, network: nn.Module, images: torch.Tensor, recipe: Recipe):
         super().__init__()
         self.recipe = recipe
-        self.nodes, self.layers, self.shapes = nodes(network), nn.ModuleDict(), {INPUT: images.shape[1:]}
+        self.nodes, self.layers = nodes(network), nn.ModuleDict()
         layers(self.nodes, recipe)
-        made = {INPUT: images}
+        made = {INPUT: self._entering(images)}
         with torch.no_grad():
             for node in self.nodes:
-                x = [made[name] for name in node.sources]
-                if node.kind is Kind.LAYER:
-                    self.layers[node.name] = self._layer(node, x[0], recipe)
+                made[node.name] = operations.real(node, [made[name] for name in node.sources])
+            self.shapes = {name: x.shape[1:] for name, x in made.items()}
+            for node in self.nodes:
+                if node.kind in QUANTISED:
+                    self.layers[node.name] = self._layer(node, made[node.sources[0]], recipe)
                     self.layers[node.name].relu = node.relu
-                made[node.name] = operations.real(node, x)
-                self.shapes[node.name] = made[node.name].shape[1:]
         self._join()
         self._limit()
 
+    def _entering(self, x: torch.Tensor) -> torch.Tensor:
+        """The input of the network; sequences of vectors become images of one row."""
+        return x.unsqueeze(2) if x.dim() == 3 and any(node.line for node in self.nodes) else x
+
     def _layer(self, node: Node, x: torch.Tensor, recipe: Recipe) -> nn.Module:
-        """The quantised layer of a convolution or dense layer, for its inputs x."""
-        made = QuantisedLayer(node.module, x, recipe, node.name, node.norm, node.fold)
+        """The quantised layer of a convolution, dense layer or average, for its inputs x."""
+        window = node.window(x.shape[1:])
+        if node.kind is Kind.AVERAGE:
+            made = QuantisedAverage(window, x, recipe, node.name)
+        else:
+            made = QuantisedLayer(node.module, x, recipe, node.name, node.norm, node.fold, window)
         if recipe.input_kept and INPUT in node.sources:
             made.inputs.requires_grad_(False)
         return made
@@ -66,13 +75,13 @@ class QuantisedNetwork(nn.Module):
     def _join(self):
         """Let each layer give its result in steps of the next layer, if no other node reads it."""
         for node in self.nodes:
-            if node.kind is not Kind.LAYER:
+            if node.kind not in QUANTISED:
                 continue
             relu, reader = node.relu, users(self.nodes, node.name)
             while len(reader) == 1 and reader[0].kind is Kind.MAX:
                 relu |= reader[0].relu
                 reader = users(self.nodes, reader[0].name)
-            if len(reader) != 1 or reader[0].kind is not Kind.LAYER:
+            if len(reader) != 1 or reader[0].kind not in QUANTISED:
                 continue
             after = self.layers[reader[0].name]
             if after.inputs and (after.inputs.positive or not relu):
@@ -97,12 +106,12 @@ class QuantisedNetwork(nn.Module):
             lowered: Whether to compute in the machine's arithmetic, rather than in real numbers.
             before:  Name of the node before which to stop; empty for all nodes.
         """
-        made = {INPUT: x}
+        made = {INPUT: self._entering(x)}
         for node in self.nodes:
             if node.name == before:
                 break
             inputs = [made[name] for name in node.sources]
-            if node.kind is Kind.LAYER:
+            if node.kind in QUANTISED:
                 made[node.name] = self.layers[node.name](*inputs, lowered)
             else:
                 made[node.name] = operations.lowered(node, inputs) if lowered else operations.real(node, inputs)
@@ -135,7 +144,7 @@ class QuantisedNetwork(nn.Module):
         return layers, sources
 
     def _lower(self, node: Node, ranges: dict) -> Layer:
-        if node.kind is not Kind.LAYER:
+        if node.kind not in QUANTISED:
             return operations.lower(node, self.shapes)
         return self._lower_layer(self.layers[node.name], tuple(self.shapes[node.sources[0]]), ranges)
 
@@ -149,27 +158,17 @@ def lower_layer(layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> 
         integers, gain = layer.weights()
         s_out, m_out = layer._behind()
         gain, constant = layer.folded(gain, integers.double().sum(1))
-        integers = integers.numpy()
+        integers, geometry = integers.numpy(), layer.geometry
         dense = lowering.dense(
             name=layer.name, codes=integers, gain=gain.numpy(), constant=constant.double().numpy(),
             weights_format=layer.weights_format, input_format=layer.input_format, unsigned=True,
             s_in=layer.inputs.step, m_in=layer.inputs.offset,
             s_out=s_out, m_out=m_out, quantise_input=not layer.in_steps, ranges=ranges,
             activation=Activation.RELU if layer.relu else Activation.NONE,
-            fp32={"weights": layer.fp32["weights"].reshape(integers.shape), "bias": layer.fp32["bias"]})
-        if layer.geometry.dense:
+            fp32={"weights": layer.fp32["weights"].reshape(integers.shape), "bias": layer.fp32["bias"],
+                  **({} if layer.inputs.ceiling is None else {"ceiling": [layer.inputs.ceiling]})})
+        if geometry.dense:
             return dense
-        zero = -layer.inputs.offset.double() / layer.inputs.step if layer.in_steps else torch.zeros(())
-        return convolution(dense, layer.geometry, shape, int(lowering.binary16(zero.numpy())))
-
-
-def convolution(dense: Dense, geometry, shape: tuple[int, ...], border: int) -> Conv:
-    """The convolution whose rows are those of a dense layer."""
-    per_channel = {name: None if getattr(dense, name) is None else np.full(shape[0], getattr(dense, name)[0])
-                   for name in ("quant_scale", "quant_offset")}
-    same = ("name", "weights_format", "input_format", "unsigned", "start", "p", "scale", "offset", "activation",
-            "ranges", "real")
-    return Conv(
-        **{name: getattr(dense, name) for name in same}, **per_channel, shape=shape, stride=geometry.stride,
-        padding=geometry.padding, groups=geometry.groups, border=border, weights=dense.weights.reshape(geometry.shape))
+        return image_lowering.convolution(
+            dense, shape=shape, kernels=geometry.shape, kind=layer.kind, **geometry.fields)
 

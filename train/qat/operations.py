@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from math import prod
 
-import numpy as np
 import torch
-from concord.model.arithmetic.windows import reciprocal
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.layer import Layer
-from concord.model.layers.pool import Pool, Reduction
+from concord.model.layers.pool import MaxPool
 from concord.spec.activation import Activation
 from concord.train.lib.straight_through import binary16
-from concord.train.qat.graph import Kind, Node
+from concord.train.qat.graph import Node
+from concord.train.qat.modules import Kind
 from torch import nn
+from torch.nn import functional
 
 #: The shape of what each node makes, without samples, by its name.
 Shapes = Mapping[str, Sequence[int]]
@@ -36,10 +36,12 @@ class Operation:
 
 
 class Product(Operation):
-    """A convolution or dense layer in FP32; `QuantisedLayer` and `BlockLayer` know the rest."""
+    """A convolution, dense layer or average in FP32; `QuantisedLayer` and `BlockLayer` know the rest."""
 
     def real(self, node, x):
-        return node.module(x[0].flatten(1) if isinstance(node.module, nn.Linear) else x[0])
+        if isinstance(node.module, nn.Linear):
+            return node.module(x[0].flatten(1))
+        return node.module(functional.pad(x[0], node.zeros) if any(node.zeros) else x[0])
 
 
 class Sum(Operation):
@@ -70,27 +72,11 @@ class Concatenation(Operation):
 class Maximum(Operation):
     """The largest value of each window."""
 
-    reduction = Reduction.MAX
-
     def lower(self, node, shapes, activation):
         shape = tuple(shapes[node.sources[0]])
-        size, stride, padding = window(node, shape)
-        return Pool(name=node.name, reduction=self.reduction, shape=shape, size=size, stride=stride, padding=padding,
-                    activation=activation)
-
-
-class Average(Maximum):
-    """The average of each window: in the machine sums in row order, each rounded, times binary16(1 / elements)."""
-
-    reduction = Reduction.AVERAGE
-
-    def lowered(self, node, x):
-        size, stride, _ = window(node, x[0].shape[1:])
-        seen = x[0].unfold(2, size, stride).unfold(3, size, stride).flatten(4)
-        total = seen[..., 0]
-        for element in range(1, seen.shape[-1]):
-            total = binary16(total + seen[..., element])
-        return binary16(total * float(reciprocal(size * size).view(np.float16)))
+        window = node.window(shape)
+        return MaxPool(name=node.name, shape=shape, size=window.size, stride=window.stride, padding=window.padding,
+                       dilation=window.dilation, activation=activation)
 
 
 OPERATIONS: dict[Kind, Operation] = {
@@ -98,7 +84,7 @@ OPERATIONS: dict[Kind, Operation] = {
     Kind.ADD: Sum(),
     Kind.CONCAT: Concatenation(),
     Kind.MAX: Maximum(),
-    Kind.AVERAGE: Average(),
+    Kind.AVERAGE: Product(),
 }
 
 
@@ -117,17 +103,3 @@ def lowered(node: Node, x: list[torch.Tensor]) -> torch.Tensor:
 def lower(node: Node, shapes: Shapes) -> Layer:
     """The layer of the quantised model for a node without weights."""
     return OPERATIONS[node.kind].lower(node, shapes, Activation.RELU if node.relu else Activation.NONE)
-
-
-def window(node: Node, shape: Sequence[int]) -> tuple[int, int, int]:
-    """Size, stride and padding of a pooling.
-
-    Raises:
-        ValueError: an average over a whole image that is not square.
-    """
-    module = node.module
-    if not isinstance(module, nn.AdaptiveAvgPool2d):
-        return module.kernel_size, module.stride, module.padding
-    if shape[1] != shape[2]:
-        raise ValueError(f"{node.name!r}: an average over {shape[1]} x {shape[2]} is not square; use square images")
-    return shape[1], shape[1], 0

@@ -9,7 +9,7 @@ from concord.model.cells.cell import Cell
 from concord.spec.formats import Format
 from concord.train.lib.methods import Gates
 from concord.train.ptq import quantise as ptq
-from concord.train.qat.block import BlockLayer
+from concord.train.qat.block_layer import BlockLayer
 from concord.train.recurrent.bidirectional import Bidirectional, lower_all, mapped
 from concord.train.recurrent.block_layer import BlockQuantisedRecurrent
 from concord.train.recurrent.float_layer import FloatRecurrent

@@ -1,0 +1,100 @@
+"""Addresses of the columns of products from VectorRf."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+from concord.hw.lib.payloads import TICKET, column_job
+from concord.hw.mvm.vector_rf import entry_address
+from concord.spec.config import Config
+from concord.spec.isa import REGISTER_BITS
+
+__all__ = ["ColumnWalker", "column_addresses"]
+
+#: Loops of the walk, from the innermost one. The first three run through the columns of one row of tiles.
+LOOPS = ("vector", "x", "y", "row_tile", "iteration", "row_of_iterations")
+COLUMNS = 3  # number of loops that run through columns
+
+
+def column_addresses(config: Config) -> data.StructLayout:
+    """Addresses of the first `columns` columns of a step; `older` is the youngest writer that they may wait for."""
+    return data.StructLayout({
+        "addresses": data.ArrayLayout(entry_address(config), config.tile_engines),
+        "columns": range(config.tile_engines + 1), "older": TICKET})
+
+
+class ColumnWalker(wiring.Component):
+    """Walks through the columns of a product: iterations, their rows of tiles, and the lines and pixels of a window.
+
+    Column c = (y*WindowX + x)*WindowVectors + u of row of tiles r lies at lo + u + x*step + y*pitch + r*group plus the
+    strides of the iteration.
+
+    Args:
+        config: The machine.
+
+    Members:
+        job: In(stream column_job). One product; taken when its walk begins.
+        o: Out(stream column_addresses). Steps in order, with `tile_engines` columns, or fewer at the end of a row of
+            tiles.
+
+    Timing:
+        One step a cycle, products in a row included; the first one cycle after `job` is taken.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({"job": In(stream.Signature(column_job(config))),
+                          "o": Out(stream.Signature(column_addresses(config)))})
+
+    def elaborate(self, platform):
+        m = Module()
+        config, p, o = self.config, Signal(column_job(self.config)), self.o.p
+        width = bits_for(config.matrix_tiles)  # no product has more columns or rows of tiles
+        widths = [width] * 4 + [REGISTER_BITS]
+        # The turns of each loop so far, from 1 on, and the address at which its present turn has begun. They are
+        # compared with the job: counters that run down would have to be loaded from it.
+        place = data.StructLayout({"turn": data.StructLayout(dict(zip(LOOPS, widths, strict=False))),
+                                   "base": data.StructLayout(dict.fromkeys(LOOPS, entry_address(config)))})
+        limits = dict(zip(LOOPS, (p.window.vectors[:width], p.window.x[:width], p.window.y[:width],
+                                  p.row_tiles[:width], p.iterations_x), strict=False))
+        strides = (1, p.window.step, p.window.pitch, p.window.group, p.stride_x, p.stride_y)
+        now, iteration, active, go = Signal(place), Signal(REGISTER_BITS), Signal(), Signal()
+
+        at, there, ended = now, [Const(1)], Const(0)
+        for j in range(config.tile_engines):
+            m.d.comb += o.addresses[j].eq(at.base.vector)
+            ends = [at.turn[name] == limits[name] for name in limits]
+            ended |= Cat(ends[:COLUMNS]).all()
+            there.append(~ended)
+            if len(there) <= config.tile_engines:
+                at = self._advance(m, at, ends[:COLUMNS - 1], strides)
+        whole = ended & ends[COLUMNS]
+        following = self._advance(m, at, [end | ended for end in ends[:COLUMNS]] + ends[COLUMNS:], strides)
+
+        m.d.comb += [
+            o.columns.eq(sum(there[:-1])), o.older.eq(p.older), self.o.valid.eq(active), go.eq(active & self.o.ready),
+            self.job.ready.eq(~active | (go & whole & (iteration == p.iterations)))]
+        with m.If(go):
+            m.d.sync += [now.eq(following), iteration.eq(iteration + whole)]
+        with m.If(self.job.ready):
+            m.d.sync += [
+                active.eq(self.job.valid), p.eq(self.job.p), iteration.eq(1),
+                *(now.turn[name].eq(1) for name in limits), *(now.base[name].eq(self.job.p.lo) for name in LOOPS)]
+        return m
+
+    def _advance(self, m, at, ends, strides):
+        """The place after `at`: the first loop whose entry in `ends` is low makes a turn, or the loop after them."""
+        address = entry_address(self.config)
+        following, base, stride = Signal.like(at), Signal(address), Signal(address)
+        m.d.comb += following.eq(at)
+        begun = Const(1)  # the turn of this loop begins anew
+        for k, name in enumerate(LOOPS[:len(ends) + 1]):
+            turns = begun if k == len(ends) else begun & ~ends[k]
+            with m.If(turns):
+                m.d.comb += [base.eq(at.base[name]), stride.eq(strides[k])]
+            with m.If(begun):
+                m.d.comb += following.base[name].eq(base + stride)
+                if name in at.turn.shape().members:
+                    m.d.comb += following.turn[name].eq(Mux(turns, at.turn[name] + 1, 1))
+            begun = begun if k == len(ends) else begun & ends[k]
+        return following

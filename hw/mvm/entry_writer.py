@@ -1,0 +1,129 @@
+"""Quantises the results of chains and writes them to VectorRf."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import ENTRY_WRITERS, Mode, address_bits, entry_job, entry_progress, word
+from concord.hw.lib.queue import Queue
+from concord.hw.mvm.quantizer import Quantizer
+from concord.hw.mvm.vector_rf import entry_words
+from concord.spec.config import Config
+from concord.spec.isa import REGISTER_BITS
+
+__all__ = ["EntryWriter", "entry_word"]
+
+
+def entry_word(config: Config) -> data.StructLayout:
+    """A word of results for VectorRf; `last` marks the last word of an iteration, whose last entry may lack words."""
+    return data.StructLayout({"valid": 1, "word": word(config), "last": 1})
+
+
+class EntryWriter(wiring.Component):
+    """Writes the entries of each chain at lo + t*stride + (t div iterations_x)*skip for its iterations t.
+
+    Words that an entry lacks are what the quantiser makes of +0. Each word is written when it has been quantised. A
+    reader waits for the last word of the entry, after which `progress` counts it.
+
+    Args:
+        config: The machine.
+
+    Members:
+        job: In(stream entry_job). One chain; at least 2 cycles before its first word. It is taken at once as long as
+            fewer than ENTRY_WRITERS chains are unfinished.
+        word: In {valid, word, last}. Words of the chains in order, always taken.
+        host: In(stream {address, entry}). Entries of the host, taken while no chain writes.
+        write: Out. Words for VectorRf.
+        progress: Out {done, low}. Number of finished chains, and the lowest entry that the next one has not written.
+        written: Out(1). Pulse: a chain's entry is written.
+        block, invalid: Out(1). As those of the quantiser.
+
+    Timing:
+        One word a cycle, `latency` cycles after the last word of its entry has come, or right behind the word before.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.quantizer = Quantizer(config.activations, config.mfu_lanes, config.native_dim, short=True)
+        super().__init__({
+            "job": In(stream.Signature(entry_job(config))), "word": In(entry_word(config)),
+            "host": In(stream.Signature(message_payloads.entry_write(config))), "write": Out(entry_words(config)),
+            "progress": Out(entry_progress(config)), "written": Out(1), "block": Out(1), "invalid": Out(1)})
+
+    @property
+    def latency(self) -> int:
+        """Cycles from the last word of an entry to the write of its first word."""
+        return self.quantizer.latency
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.quantizer = self.quantizer
+        bits = address_bits(self.config)
+        path = data.StructLayout({
+            **dict.fromkeys(("lo", "stride", "skip"), bits), "rising": 1, "unsigned": 1,
+            **dict.fromkeys(("iterations", "iterations_x"), REGISTER_BITS)})
+        m.submodules.jobs = jobs = Queue(path, ENTRY_WRITERS)
+        # The words of a chain enter the quantiser while entries of the chain before it may still leave.
+        m.submodules.modes = modes = Queue(
+            data.StructLayout({"mode": Mode, "iterations": REGISTER_BITS}), ENTRY_WRITERS)
+        job, write = self.job.p, self.job.p.write
+        m.d.comb += [
+            self.job.ready.eq(jobs.i.ready & modes.i.ready),
+            jobs.i.valid.eq(self.job.valid & modes.i.ready), modes.i.valid.eq(self.job.valid & jobs.i.ready),
+            modes.i.p.mode.eq(write.mode), modes.i.p.iterations.eq(job.iterations),
+            jobs.i.p.lo.eq(write.lo), jobs.i.p.rising.eq(write.rising), jobs.i.p.unsigned.eq(write.mode.unsigned),
+            *(jobs.i.p[name].eq(Mux(write.inc, write[name], 0)) for name in ("stride", "skip")),
+            *(jobs.i.p[name].eq(job[name]) for name in ("iterations", "iterations_x")),
+            self.block.eq(self.quantizer.block), self.invalid.eq(self.quantizer.invalid)]
+        self._quantize(m, modes.o)
+        self._place(m, jobs.o)
+        self._write(m, jobs.o.p.unsigned)
+        return m
+
+    def _quantize(self, m, modes):
+        """Give each word the mode of its chain."""
+        i, turn = self.quantizer.i, Signal(REGISTER_BITS, init=1)
+        ends = self.word.valid & self.word.last
+        m.d.comb += [
+            i.valid.eq(self.word.valid), i.p.word.eq(self.word.word), i.p.last.eq(self.word.last),
+            i.p.integer.eq(modes.p.mode.integer), i.p.unsigned.eq(modes.p.mode.unsigned),
+            modes.ready.eq(ends & (turn == modes.p.iterations))]
+        with m.If(ends):
+            m.d.sync += turn.eq(Mux(modes.ready, 1, turn + 1))
+
+    def _place(self, m, jobs):
+        """Address of the present entry, and the progress."""
+        job, o, bits = jobs.p, self.quantizer.o, address_bits(self.config)
+        offset, start, following = Signal(bits), Signal(bits), Signal(bits)
+        column, turn = Signal(REGISTER_BITS, init=1), Signal(REGISTER_BITS, init=1)
+        address = (job.lo + offset)[:bits]
+        ends, last_column, last_turn = o.valid & o.p.last, column == job.iterations_x, turn == job.iterations
+        m.d.comb += [
+            following.eq(start + job.stride + Mux(last_column, job.skip, 0)),
+            jobs.ready.eq(ends & last_turn), self.written.eq(o.valid & o.p.end),
+            self.progress.low.eq(Mux(jobs.valid & (job.rising | last_turn), address, 0)),
+            self.write.address.eq(Mux(o.valid, address, self.host.p.address))]
+        with m.If(self.written):
+            m.d.sync += offset.eq(offset + 1)
+        with m.If(ends):
+            m.d.sync += [start.eq(following), offset.eq(following), turn.eq(turn + 1),
+                         column.eq(Mux(last_column, 1, column + 1))]
+        with m.If(jobs.ready):
+            m.d.sync += [start.eq(0), offset.eq(0), turn.eq(1), column.eq(1),
+                         self.progress.done.eq(self.progress.done + 1)]
+
+    def _write(self, m, unsigned):
+        """Write a word from the quantiser, with its first word also the words that the entry may lack, or an entry."""
+        config, o = self.config, self.quantizer.o
+        words, size = config.vector_words, config.mfu_lanes * config.activations.bits
+        place, host = Signal(range(words)), self.host.p.entry.mantissas.as_value()
+        zero = Mux(unsigned, Const(-config.activations.zero, config.activations.bits), 0).replicate(config.mfu_lanes)
+        m.d.comb += [
+            o.ready.eq(1), self.host.ready.eq(~o.valid), self.write.valid.eq(o.valid | self.host.valid),
+            self.write.words.eq(Cat(~o.valid | (place == 0) | (place == k) for k in range(words))),
+            self.write.entry.exponent.eq(Mux(o.valid, o.p.exponent, self.host.p.entry.exponent)),
+            self.write.entry.mantissas.as_value().eq(Cat(Mux(
+                o.valid, Mux(place == 0, zero, o.p.mantissas.as_value()) if k else o.p.mantissas.as_value(),
+                host.word_select(k, size)) for k in range(words)))]
+        with m.If(o.valid):
+            m.d.sync += place.eq(Mux(o.p.end, 0, place + 1))

@@ -1,0 +1,103 @@
+"""The vector register file, which holds entries: quantised native vectors."""
+
+from amaranth import *
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+from concord.hw.lib.banks import UNCHECKED, low_high
+from concord.hw.lib.payloads import address_bits, entry
+from concord.spec.config import Config
+
+__all__ = ["VectorRf", "bank_read", "entry_address", "entry_read", "entry_words"]
+
+
+def entry_address(config: Config) -> range:
+    """Address of an entry."""
+    return range(config.vector_rf)
+
+
+def bank_read(config: Config) -> data.StructLayout:
+    """Read of one bank: entry `index` of those that the bank holds."""
+    return data.StructLayout({"valid": 1, "index": bits_for(max(1, config.vector_rf // config.tile_engines - 1))})
+
+
+def entry_read(config: Config) -> data.StructLayout:
+    """Request for one entry; the entry arrives one cycle after the grant."""
+    return data.StructLayout({"valid": 1, "address": address_bits(config)})
+
+
+def entry_words(config: Config) -> data.StructLayout:
+    """Words of one entry to write, those that `words` marks, and its exponent."""
+    return data.StructLayout({
+        "valid": 1, "address": entry_address(config), "words": config.vector_words, "entry": entry(config)})
+
+
+class VectorRf(wiring.Component):
+    """Holds entries in `tile_engines` banks; entry a lies in bank a mod tile_engines.
+
+    Each bank has one read port: products come first, then `gather`, then `host`.
+
+    Args:
+        config: The machine; tile_engines is a power of two.
+
+    Members:
+        write: In {valid, address, words, entry}. Words of an entry to write.
+        columns: In {valid, index}, [bank]. Reads of a product, always served.
+        gather, host: In {valid, address}. Reads of single entries. gather_grant, host_grant: Out(1). The read is served
+            now.
+        o: Out. Entry that each bank has read for `columns`.
+        gather_entry, host_entry: Out. Entry of the last grant.
+
+    Timing:
+        Entries follow their reads by one cycle. What is written can be read from the next cycle on; what a read of the
+        same entry yields in the same cycle is undefined. Reset does not change the memory.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        engines, single = config.tile_engines, In(entry_read(config))
+        super().__init__({
+            "write": In(entry_words(config)), "columns": In(data.ArrayLayout(bank_read(config), engines)),
+            "gather": single, "gather_grant": Out(1), "gather_entry": Out(entry(config)),
+            "host": single, "host_grant": Out(1), "host_entry": Out(entry(config)),
+            "o": Out(data.ArrayLayout(entry(config), engines))})
+
+    def elaborate(self, platform):
+        m = Module()
+        banks = self.config.tile_engines
+        # At most one of the two is granted in a cycle, so that one multiplexer serves both.
+        address = Mux(self.gather.valid, self.gather.address, self.host.address)[:len(self.write.address)]
+        bank, index = low_high(address, banks)
+        free = ~Cat(self.columns[j].valid & (bank == j) for j in range(banks)).any()
+        m.d.comb += [self.gather_grant.eq(self.gather.valid & free),
+                     self.host_grant.eq(self.host.valid & ~self.gather.valid & free)]
+        for j in range(banks):
+            self._bank(m, j, index)
+        came_from = Signal.like(bank)
+        m.d.sync += came_from.eq(bank)
+        for single in (self.gather_entry, self.host_entry):
+            m.d.comb += single.eq(self.o.as_value().word_select(came_from, entry(self.config).size))
+        return m
+
+    def _bank(self, m, j: int, index):
+        """One bank. Words are written one by one, so that no unit collects them.
+
+        Each word keeps a share of the bits of the exponent: no second memory is needed for it.
+        """
+        config, write, columns, words = self.config, self.write, self.columns[j], self.config.vector_words
+        size, share = config.activations.bits * config.mfu_lanes, -(-config.activations.exponent_bits // words)
+        m.submodules[f"bank{j}"] = memory = Memory(
+            shape=words * (size + share), depth=config.vector_rf // config.tile_engines, init=[], attrs=UNCHECKED)
+        port, read = memory.write_port(granularity=size + share), memory.read_port()
+        bank, line = low_high(write.address, config.tile_engines)
+        mantissas, exponent = Value.cast(write.entry.mantissas), Signal(words * share)
+        parts = [read.data[k * (size + share):(k + 1) * (size + share)] for k in range(words)]
+        m.d.comb += [
+            exponent.eq(write.entry.exponent), port.addr.eq(line),
+            port.data.eq(Cat(Cat(mantissas.word_select(k, size), exponent.word_select(k, share))
+                             for k in range(words))),
+            port.en.eq(Mux(write.valid & (bank == j), write.words, 0)),
+            read.addr.eq(Mux(columns.valid, columns.index, index)),
+            Value.cast(self.o[j].mantissas).eq(Cat(part[:size] for part in parts)),
+            self.o[j].exponent.eq(Cat(part[size:] for part in parts))]

@@ -1,0 +1,49 @@
+"""Testbench of hw.mvm.column_walker against spec.chain, which says where each column of a chain lies."""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.hw.lib.payloads import column_job
+from concord.hw.mvm.column_walker import column_addresses
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Sink, Source, start
+from concord.sim.stimulus import windows
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "iteration.eq(iteration + whole)", "new": "iteration.eq(iteration + ended)"},
+    {"old": "begun = begun if k == len(ends) else begun & ends[k]", "new": "begun = begun & 1", "config": "wide"},
+    {"old": "[end | ended for end in ends[:COLUMNS]]", "new": "ends[:COLUMNS]", "config": "wide"},
+)
+
+CONFIG = from_text(os.environ["CONFIG"])
+JOB, STEP = Record(column_job(CONFIG)), Record(column_addresses(CONFIG))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def walks_in_order(dut, stall):
+    """The columns of every step of random products, in order; one step a cycle while nothing stalls."""
+    rng, seed = np.random.default_rng(cocotb.RANDOM_SEED), cocotb.RANDOM_SEED
+    chains = [windows.random_chain(CONFIG, rng) for _ in range(60)]
+    older = rng.integers(0, 128, len(chains))
+    source, sink = Source(dut, "job", seed=seed, stall=stall), Sink(dut, "o", seed=seed, stall=stall)
+    await start(dut)
+    jobs = list(zip(chains, older.tolist(), strict=True))
+    source.put(*(JOB.join(windows.job(CONFIG, chain, ticket)) for chain, ticket in jobs))
+    walk = [(step, ticket) for chain, ticket in jobs for step in windows.steps(CONFIG, chain)]
+
+    cycles = 0
+    while len(sink.queue) < len(walk):
+        await RisingEdge(dut.clk)
+        cycles += 1
+    assert stall or cycles <= len(walk) + 8, f"{cycles} cycles for {len(walk)} steps"
+    for k, (step, ticket) in enumerate(walk):
+        got = STEP.of(await sink.get())
+        addresses = [got["addresses"][j] for j in range(got["columns"])]
+        assert (addresses, got["older"]) == (step, ticket), k
+    for _ in range(20):
+        await RisingEdge(dut.clk)
+    assert not sink.queue

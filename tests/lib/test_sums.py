@@ -1,0 +1,68 @@
+"""Sums in the carry cells of an ECP5 equal those in operators, which the solver proves."""
+
+import subprocess
+
+import pytest
+from amaranth import Module
+from amaranth.hdl import signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from concord.hw.lib import ecp5
+from concord.hw.lib.ecp5 import Ecp5
+from concord.hw.lib.sums import gated_sum, sum_or_difference
+from concord.hw.verilog import YOSYS, verilog
+
+PROOF = ("read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v; read_verilog cells.v; hierarchy -top cells; proc; flatten; "
+         "read_verilog plain.v; proc; miter -equiv -flatten -make_outputs plain cells miter; "
+         "sat -verify -prove trigger 0 -show-inputs miter")
+
+
+class GatedSum(wiring.Component):
+    """A gated sum of integers of two widths."""
+
+    def __init__(self, x: int, y: int):
+        super().__init__({"a": In(1), "b": In(1), "x": In(signed(x)), "y": In(signed(y)),
+                          "o": Out(signed(max(x, y) + 1))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(gated_sum(m, platform, self.a, self.x, self.b, self.y))
+        return m
+
+
+class SumOrDifference(wiring.Component):
+    """A sum or difference of integers of one width."""
+
+    def __init__(self, width: int):
+        super().__init__({"a": In(width), "b": In(width), "minus": In(1), "o": Out(width)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(sum_or_difference(m, platform, self.a, self.b, self.minus))
+        return m
+
+
+def proved(folder, make) -> bool:
+    """Whether the solver proves that both forms of the component that `make` makes are equal."""
+    for name, platform in (("plain", None), ("cells", Ecp5())):
+        (folder / f"{name}.v").write_text(verilog(make(), name, platform))
+    done = subprocess.run([YOSYS, "-p", PROOF], cwd=folder, check=False, capture_output=True, text=True)
+    assert "proof" in done.stdout, done.stdout[-2000:] + done.stderr
+    return done.returncode == 0
+
+
+@pytest.mark.parametrize(("x", "y"), [(1, 1), (4, 4), (8, 8), (9, 5), (16, 16)])
+def test_gated_sums(tmp_path, x, y):
+    assert proved(tmp_path, lambda: GatedSum(x, y))
+
+
+@pytest.mark.parametrize("width", [1, 2, 15, 48])
+def test_sums_or_differences(tmp_path, width):
+    assert proved(tmp_path, lambda: SumOrDifference(width))
+
+
+@pytest.mark.parametrize(("table", "make"), [("_GATED", lambda: GatedSum(4, 4)),
+                                             ("_PLUS_XOR", lambda: SumOrDifference(4))])
+def test_a_wrong_table_is_noticed(tmp_path, monkeypatch, table, make):
+    monkeypatch.setattr(ecp5, table, getattr(ecp5, table) ^ 2)
+    assert not proved(tmp_path, make)
