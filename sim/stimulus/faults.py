@@ -5,9 +5,11 @@ from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import assemble
 from concord.spec.check import check
 from concord.spec.config import Config
-from concord.spec.isa import LOOP_DEPTH, SPECS, WORD, WRITES, Error, Op, Reg
+from concord.spec.isa import FIELDS, LOOP_DEPTH, SPECS, WORD, WRITES, Error, Op, Reg, opcode
 from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
+from concord.spec.operations import Operation
 
+_BASE = FIELDS["base"].put(1)
 ATTEMPTS = 200  #: Number of random faults that are tried before an error counts as impossible.
 _COPY = "v_rd NetQ\nv_wr NetQ\nend_chain\n"
 
@@ -91,6 +93,10 @@ def _illegal(generator):
         "m_rd NetQ\nend_chain", "m_rd NetQ\nm_wr MatrixRf, 0\nm_wr MatrixRf, 1", "v_rd NetQ\nend_chain",
         "v_rd NetQ\nv_wr NetQ\nv_relu0\nend_chain",
         "v_rd NetQ\n" + "".join(f"v_wr {MEMORY_NAMES[mem]}, 0\n" for mem in VRFS[1:WRITES + 2]),
+        f".word {_word(Op.S_ADD, Reg.ROWS)}", f".word {_word(Op.S_ADD, 0)}", "v_rd NetQ\ns_add Base1, 1",
+        f".word {_word(Op.V_RD, Mem.NET_Q) | _BASE}", f"v_rd NetQ\n.word {_word(Op.V_WR, Mem.NET_Q) | _BASE}",
+        f"v_rd NetQ\n.word {_word(Op.MV_MUL, 0) | _BASE}",
+        f"v_rd NetQ\n.word {_word(opcode(Operation.V_RELU, 0), 0) | _BASE}",
     ]
 
 
@@ -103,6 +109,8 @@ def _align(generator):
     step = int(generator.rng.integers(1, config.vector_words))
     product = f"mv_mul {_product(generator)}\nv_wr NetQ\nend_chain"
     return [f"v_rd InitialVrf, {step}\n{product}", f"s_wr StrideX, {step}\nv_rd_inc AddSubVrf0, 0\n{product}",
+            f"s_wr Base2, {step}\nv_rd InitialVrf, 0 + Base2\n{product}",
+            f"s_wr Base2, 0\nloop 3\nv_rd InitialVrf, 0 + Base2\n{product}\ns_add Base2, {step}\nend_loop",
             f"s_wr StrideY, {step + config.vector_words}\nv_rd_inc MultiplyVrf1, 0\n{product}"]
 
 
@@ -124,7 +132,23 @@ def _range(generator):
         f"s_wr Columns, 2\nv_rd NetQ\nmv_mul {tiles - 1}\nv_wr NetQ\nend_chain",
         f"s_wr Columns, 2\nv_rd {name}, {last}\nmv_mul 0\nv_wr NetQ\nend_chain",
         f"v_rd NetQ\nmv_mul 0, integer, bias {biases}\nv_wr NetQ\nend_chain",
-        f"set_iterations 2\nm_rd NetQ\nm_wr MatrixRf, {tiles - 1}\nend_chain",
+        f"set_iterations 2\nm_rd NetQ\nm_wr MatrixRf, {tiles - 1}\nend_chain", *_moved(rng, name, size),
+    ]
+
+
+def _moved(rng, name, size):
+    """Base registers that leave their range, or bring an address out of the memory `name`."""
+    base, passes = f"Base{rng.integers(1, 4)}", int(rng.integers(2, 5))
+    last = size - (passes - 1)  # the address that the last pass moves behind the end
+    return [
+        f"s_wr {base}, 0\ns_add {base}, -1", f"s_wr {base}, 65535\ns_add {base}, 1",
+        f"s_wr {base}, {passes - 2}\nloop {passes}\ns_add {base}, -1\nend_loop",
+        f"s_wr {base}, {size - 1}\nv_rd {name}, 1 + {base}\nv_wr NetQ\nend_chain",
+        f"s_wr {base}, 65535\nv_rd NetQ\nv_wr {name}, 65535 + {base}\nend_chain",
+        (f"s_wr {base}, 0\nloop {passes}\nv_rd {name}, {last} + {base}\nv_wr NetQ\nend_chain\n"
+         f"s_add {base}, 1\nend_loop"),
+        (f"s_wr {base}, {last}\nloop 1\nloop {passes}\nv_rd NetQ\nv_wr {name}, 0 + {base}\nend_chain\n"
+         f"s_add {base}, 1\nend_loop\nend_loop"),
     ]
 
 
