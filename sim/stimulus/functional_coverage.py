@@ -26,7 +26,8 @@ _BETWEEN = (Op.LOOP, Op.END_LOOP, Op.END, Op.END_CHAIN)
 _SHAPES = ("bias", "unsigned", "integer mode", "block mode", "several row tiles", "several columns", "iterations",
            "iterations along x and y", "MvmQ of several pushes", "three writes", "tap", "loop", "nested loops",
            "loops as deep as they nest", "s_add", "s_add of a negative number", "s_add in a loop",
-           "s_add in nested loops", "source with a base", "source of a product with a base", "operand with a base", "write with a base")
+           "s_add in nested loops", "source with a base", "source of a product with a base", "operand with a base",
+           "write with a base")
 
 
 def bins(case: Case) -> set[str]:
