@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from amaranth.lib.wiring import Component
 from concord.hw.core import Core, counted
+from concord.hw.decode.base_registers import BaseRegisters
 from concord.hw.decode.chain_builder import ChainBuilder
 from concord.hw.decode.decoder import Decoder
 from concord.hw.decode.instruction_check import InstructionCheck
@@ -42,6 +43,8 @@ from concord.hw.mvm.bias_rf import BiasRf
 from concord.hw.mvm.binary16_rounder import Binary16Rounder
 from concord.hw.mvm.column_walker import ColumnWalker
 from concord.hw.mvm.converter import Converter
+from concord.hw.mvm.entry_reader import EntryReader
+from concord.hw.mvm.entry_writer import EntryWriter
 from concord.hw.mvm.matrix_loader import MatrixLoader
 from concord.hw.mvm.matrix_rf import MatrixRf
 from concord.hw.mvm.mvm import MatrixVectorMultiplier
@@ -52,6 +55,7 @@ from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.result_sequencer import ResultSequencer
 from concord.hw.mvm.row_tiles import RowTiles
 from concord.hw.mvm.tile_engine import TileEngine
+from concord.hw.mvm.vector_rf import VectorRf
 from concord.hw.nnp import NNP
 from concord.hw.schedule.address_generator import AddressGenerator
 from concord.hw.schedule.copy import Copy
@@ -146,6 +150,7 @@ def _bench_lazy_update(config: Config) -> LazyUpdate:
 UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: All units by their names.
     Unit(place="core", component=Core, configurations=()),
     Unit(place="nnp", component=NNP, tested=()),  # tests/host and tests/machine run the whole machine
+    Unit(place="decode/base_registers", component=lambda _: BaseRegisters(), configurations=("tiny",)),
     Unit(place="decode/chain_builder", component=ChainBuilder),
     Unit(place="decode/decoder", component=Decoder),
     Unit(place="decode/instruction_check", component=InstructionCheck),
@@ -202,6 +207,8 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
     Unit(place="mvm/bias_rf", component=BiasRf),
     Unit(place="mvm/column_walker", component=ColumnWalker, tested=("serial", "wide")),
     Unit(place="mvm/converter", component=Converter, tested=CONFIGURATIONS, environment=_environment("latency")),
+    Unit(place="mvm/entry_reader", component=EntryReader, tested=("serial", "wide")),
+    Unit(place="mvm/entry_writer", component=EntryWriter, tested=CONFIGURATIONS, environment=_environment("latency")),
     Unit(place="mvm/matrix_loader", component=MatrixLoader, tested=CONFIGURATIONS),
     Unit(place="mvm/matrix_rf", component=MatrixRf),
     Unit(place="mvm/mvm", component=MatrixVectorMultiplier, tested=CONFIGURATIONS),
@@ -223,6 +230,7 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
     Unit(place="mvm/row_tiles", component=RowTiles),
     Unit(place="mvm/tile_engine", component=TileEngine, tested=CONFIGURATIONS,
          environment=_environment("latency", "width")),
+    Unit(place="mvm/vector_rf", component=VectorRf, tested=("tiny", "wide")),
     Unit(place="schedule/address_generator", component=AddressGenerator),
     Unit(place="schedule/copy", component=Copy),
     Unit(place="schedule/entry_hazards", component=EntryHazards, configurations=()),

@@ -23,6 +23,7 @@ class Average(Conv):
     """
 
     title = "average, integer"
+    multiplications = 0  # a product with 1 is none of the network's
 
     def __post_init__(self):
         IntegerRows.__post_init__(self)
@@ -45,6 +46,7 @@ class BlockAverage(BlockConv):
     bias: None = None
 
     title = "average, block floating point"
+    multiplications = 0
 
     def __post_init__(self):
         BlockRows.__post_init__(self)

@@ -1,7 +1,7 @@
 """Random contents of memories: ordinary numbers, and numbers that are hard for arithmetic."""
 
 import numpy as np
-from concord.golden.host.messages import bias_message, packed_message, write_message
+from concord.golden.host.messages import bias_message, entries_message, packed_message, write_message
 from concord.spec.config import Config
 from concord.spec.memories import VRFS, depth
 
@@ -37,6 +37,18 @@ def tiles(config: Config, rng: np.random.Generator, count: int) -> tuple[np.ndar
     return mantissas * kept, np.where(rng.random((count, 1)) < 0.7, middle, exponents)
 
 
+def entries(config: Config, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Mantissas [entries, N] and stored exponents [entries] that fill VectorRf; some entries are all zero."""
+    fmt, count = config.activations, config.vector_rf
+    mantissas = rng.integers(fmt.lowest, fmt.highest + 1, (count, config.native_dim))
+    small = mantissas // rng.choice((1, 1, 4, 32), (count, 1))
+    extreme = rng.choice((fmt.lowest, fmt.highest), mantissas.shape)
+    mantissas = np.where(rng.random((count, 1)) < 0.15, extreme, small) * (rng.random((count, 1)) < 0.9)
+    largest = fmt.e_max - fmt.e_min
+    middle = np.clip(rng.integers(-2, 3, count) - fmt.e_min, 0, largest)
+    return mantissas, np.where(rng.random(count) < 0.6, middle, rng.integers(0, largest + 1, count))
+
+
 def biases(config: Config, rng: np.random.Generator) -> np.ndarray:
     """Random integers int64[words, M] that fill BiasRf."""
     shape = config.bias_words, config.mfu_lanes
@@ -55,6 +67,8 @@ def modes(config: Config, rng: np.random.Generator) -> list[bool]:
 def memory_messages(config: Config, rng: np.random.Generator, tile_modes: list[bool], *, wild: bool) -> list[bytes]:
     """Messages that fill every memory."""
     messages = [write_message(config, mem, random_words(config, rng, depth(config, mem), wild=wild)) for mem in VRFS]
+    if config.vector_rf:
+        messages.append(entries_message(config, *entries(config, rng)))
     cuts = [t for t in range(1, config.matrix_tiles) if tile_modes[t] != tile_modes[t - 1]]
     for first, last in zip([0, *cuts], [*cuts, config.matrix_tiles], strict=True):
         messages.append(packed_message(config, *tiles(config, rng, last - first), first, integer=tile_modes[first]))

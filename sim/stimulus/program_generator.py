@@ -4,14 +4,16 @@ from collections import deque
 from contextlib import suppress
 
 import numpy as np
+from concord.sim.stimulus.placement import Placement, changed
 from concord.spec.chain import Registers
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
 from concord.spec.isa import LOOP_DEPTH, REGISTER_BITS, SPECS, STAGES, Instruction, Op, Reg, encode
-from concord.spec.memories import QUEUES, VRFS, Mem, depth
+from concord.spec.memories import VRFS, Mem
 from concord.spec.rules import Violation
 
-_HOT = 10  #: Most addresses lie below this one, so that chains access the same words.
+_HOT = 10  #: Most tiles lie below this one, so that chains use the same tiles.
+_SOURCES = (*VRFS, Mem.NET_Q)
 _STAGES = [[op for op, spec in SPECS.items() if spec.operation and spec.position == k] for k in range(STAGES)]
 
 
@@ -27,6 +29,7 @@ class ProgramGenerator:
 
     def __init__(self, config: Config, rng: np.random.Generator, modes: list[bool], budget: int):
         self.config, self.rng, self.modes, self.budget = config, rng, modes, budget
+        self.place = Placement(config, rng)
         self.program: list[int] = []
         self._open = 0
         self._known, self._state = None, None  # A program, and the state at its end.
@@ -102,108 +105,109 @@ class ProgramGenerator:
                 for name in names]
 
     def _chain(self) -> list[int]:
-        held = self.state().held
+        held, entries = self.state().held, bool(self.config.vector_rf)
         kinds = {self._vectors: 6, self._copy: 2, self._product: 0 if held else 5, self._push: 3, self._load: 1,
-                 self._pop: 12 if held else 0}
+                 self._pop: 12 if held else 0, self._columns: 0 if held else 6 * entries, self._gather: 5 * entries}
         weights = np.array(list(kinds.values()))
         return self.rng.choice(list(kinds), p=weights / weights.sum())()
 
-    def _shape(self, most_words: int, step: int = 1) -> Registers:
-        """Random registers of a chain of at most `most_words` words; source strides are multiples of `step`."""
-        rng, lanes = self.rng, self.config.mfu_lanes
-        words = int(rng.integers(1, max(1, min(most_words, 3 * self.config.vector_words + 2)) + 1))
-        rows = words * lanes - int(rng.integers(lanes) if rng.random() < 0.5 else 0)
-        iterations = int(rng.integers(2, 7)) if rng.random() < 0.4 else 1
-        divisors = [x for x in range(1, iterations + 1) if iterations % x == 0]
-        strides = [0, 1, words, words + 1, 2]
-        return Registers(
-            rows=rows, columns=1, iterations=iterations, iterations_x=int(rng.choice(divisors)),
-            stride_x=int(rng.choice(strides)) * step, stride_y=int(rng.choice(strides)) * step,
-            stride_out=int(rng.choice(strides)))
+    def _any(self, mems) -> Mem:
+        return mems[self.rng.integers(len(mems))]
 
     def _vectors(self) -> list[int]:
-        shape = self._shape(12)
-        return self._whole(shape, [self._source(shape, (*VRFS, Mem.NET_Q))], self._operations(shape))
+        shape = self.place.shape(12)
+        return self._whole(shape, [self.place.source(shape, self._any(_SOURCES))], self._operations(shape))
 
     def _copy(self) -> list[int]:
-        shape = self._shape(12)
-        return self._whole(shape, [self._source(shape, (*VRFS, Mem.NET_Q))], [])
+        shape = self.place.shape(12)
+        return self._whole(shape, [self.place.source(shape, self._any(_SOURCES))], [])
+
+    def _gather(self) -> list[int]:
+        """A chain that reads entries as numbers, or windows of entries or words."""
+        place, shape, pools = self.place, self.place.shape(12), self.rng.random() < 0.6
+        mem = Mem.VECTOR_RF if self.rng.random() < 0.6 or not pools else self._any(VRFS)
+        if pools:
+            shape = place.window(shape, 9, self.config.vectors_of(shape.rows) if mem == Mem.VECTOR_RF
+                                 else self.config.words_of(shape.rows))
+            pool = Instruction(op=Op.V_POOL_MAX)
+            source = [place.source(shape, mem, pool), pool]
+        else:
+            shape = place.entry_strides(shape, self.config.vectors_of(shape.rows))
+            source = [place.source(shape, mem)]
+        return self._whole(shape, source, self._operations(shape) if self.rng.random() < 0.5 else [])
 
     def _pop(self) -> list[int]:
-        held, shape = self.state().held, self._shape(12)
+        held, shape = self.state().held, self.place.shape(12)
         words = min(self.config.words_of(shape.rows), held)
         changes = {"rows": min(shape.rows, words * self.config.mfu_lanes)}
         if words * shape.iterations > held:
             changes |= {"iterations": held // words, "iterations_x": 1}
-        shape = _changed(shape, **changes)
+        shape = changed(shape, **changes)
         return self._whole(shape, [Instruction(op=Op.V_RD, mem=Mem.MVM_Q)], self._operations(shape))
 
     def _load(self) -> list[int]:
         config, rng = self.config, self.rng
-        shape = self._shape(1)
-        shape = _changed(shape, iterations=min(shape.iterations, 2, config.matrix_tiles), iterations_x=1)
+        shape = self.place.shape(1)
+        shape = changed(shape, iterations=min(shape.iterations, 2, config.matrix_tiles), iterations_x=1)
         tile = int(rng.integers(min(config.matrix_tiles - shape.iterations, _HOT) + 1))
         target = Instruction(op=Op.M_WR, mem=Mem.MATRIX_RF, a=tile, integer=int(rng.integers(2)))
         return self._close(shape, [Instruction(op=Op.M_RD, mem=Mem.NET_Q), target])
 
     def _push(self) -> list[int]:
-        source_and_product, shape = self._multiply(self.config.mvmq_words // 2)
+        entries = bool(self.config.vector_rf) and self.rng.random() < 0.5
+        source_and_product, shape = self._multiply(self.config.mvmq_words // 2, from_entries=entries)
         return self._close(shape, [*source_and_product, Instruction(op=Op.V_WR, mem=Mem.MVM_Q)])
 
-    def _product(self) -> list[int]:
-        source_and_product, shape = self._multiply(self.config.accumulator_rows // self.config.mfu_lanes)
+    def _product(self, *, from_entries: bool = False) -> list[int]:
+        source_and_product, shape = self._multiply(
+            self.config.accumulator_rows // self.config.mfu_lanes, from_entries=from_entries)
         return self._whole(shape, source_and_product, self._operations(shape) if self.rng.random() < 0.8 else [])
 
-    def _multiply(self, most_words: int) -> tuple[list[Instruction], Registers]:
-        config, rng = self.config, self.rng
-        shape = self._shape(most_words, config.vector_words)
-        rows = min(shape.rows, config.accumulator_rows)
-        row_tiles = config.vectors_of(rows)
-        columns = int(rng.integers(1, min(config.operand_columns, 4, max(1, config.matrix_tiles // row_tiles)) + 1))
-        shape = _changed(shape, rows=rows, columns=columns, out_scale=int(rng.integers(-4, 9)
-                         if rng.random() < 0.8 else rng.integers(-32, 32)))
-        modes, count = self.state().modes, row_tiles * columns
+    def _columns(self) -> list[int]:
+        return self._product(from_entries=True)
+
+    def _multiply(self, most_words: int, *, from_entries: bool) -> tuple[list[Instruction], Registers]:
+        config, rng, place, size = self.config, self.rng, self.place, self.config.vector_words
+        shape = place.shape(most_words, size)
+        shape = changed(shape, rows=min(shape.rows, config.accumulator_rows), out_scale=int(
+            rng.integers(-4, 9) if rng.random() < 0.8 else rng.integers(-32, 32)))
+        row_tiles = config.vectors_of(shape.rows)
+        most = max(1, config.matrix_tiles // row_tiles)
+        window = from_entries and rng.random() < 0.7
+        if window:
+            shape = place.window(shape, min(most, 12))
+        else:
+            columns = int(rng.integers(1, min(*(() if from_entries else (config.operand_columns,)), 4, most) + 1))
+            shape = changed(shape, columns=columns)
+            shape = place.entry_strides(shape, columns) if from_entries else shape
+        product = self._tiles(shape, row_tiles, window=int(window), from_entries=from_entries)
+        if from_entries:
+            return [place.source(shape, Mem.VECTOR_RF, product), product], shape
+        return [place.source(shape, self._any(_SOURCES), product, size), product], shape
+
+    def _tiles(self, shape: Registers, row_tiles: int, *, window: int, from_entries: bool) -> Instruction:
+        """An `mv_mul` of random tiles that have one mode."""
+        config, rng, modes, count = self.config, self.rng, self.state().modes, row_tiles * shape.columns
         first = [t for t in range(config.matrix_tiles - count + 1) if len(set(modes[t:t + count])) == 1]
         tile = int(rng.choice(first[:_HOT] if rng.random() < 0.6 else first)) if first else 0
-        integer, words = modes[tile], config.words_of(rows)
+        integer, words = modes[tile], config.words_of(shape.rows)
         bias = integer and rng.random() < 0.5 and words <= config.bias_words
-        product = Instruction(
-            op=Op.MV_MUL, a=tile, integer=int(integer), unsigned=int(integer and rng.random() < 0.4), bias=int(bias),
+        return Instruction(
+            op=Op.MV_MUL, a=tile, integer=int(integer), bias=int(bias), window=window,
+            unsigned=int(integer and not from_entries and rng.random() < 0.4),
             b=int(rng.integers(config.bias_words - words + 1)) if bias else 0)
-        size = config.vector_words
-        return [self._source(shape, (*VRFS, Mem.NET_Q), columns * size, size), product], shape
-
-    def _source(self, shape: Registers, mems, words: int | None = None, step: int = 1) -> Instruction:
-        mem = mems[self.rng.integers(len(mems))]
-        y = shape.iterations // shape.iterations_x - 1
-        reach = (shape.iterations_x - 1) * shape.stride_x + y * shape.stride_y
-        return self._placed(shape, Instruction(op=Op.V_RD, mem=mem), mem, reach, words, step)
-
-    def _placed(self, shape, instruction, mem, reach, words=None, step=1) -> Instruction:
-        """The instruction at a random address of its memory, which advances with the iterations or not."""
-        if mem in QUEUES:
-            return instruction
-        inc = int(self.rng.random() < (0.7 if shape.iterations > 1 else 0.1))
-        room = depth(self.config, mem) - (words or self.config.words_of(shape.rows))
-        if reach * inc > room:
-            inc = 0
-        room = max(room - reach * inc, 0) // step
-        address = step * int(self.rng.integers((min(room, _HOT // step) if self.rng.random() < 0.7 else room) + 1))
-        return Instruction(op=instruction.op, mem=instruction.mem, a=address, inc=inc)
 
     def _operations(self, shape: Registers) -> list[Instruction]:
         density = self.rng.choice((0.2, 0.5, 1.0))
         chosen = [self.rng.choice(ops) for ops in _STAGES if self.rng.random() < density]
-        reach = (shape.iterations - 1) * shape.stride_out
-        return [self._placed(shape, Instruction(op=Op(op)), SPECS[op].operand, reach) if SPECS[op].operand
-                else Instruction(op=Op(op)) for op in chosen]
+        return [self.place.operation(shape, Op(op)) for op in chosen]
 
     def _whole(self, shape, source, operations) -> list[int]:
         """A chain with one to three writes: one at its end, the others at random places after the source."""
         count = int(self.rng.choice((1, 2, 3), p=(0.6, 0.25, 0.15)))
-        mems = self.rng.permutation([*VRFS, Mem.NET_Q])[:count]
-        reach = (shape.iterations - 1) * shape.stride_out
-        *taps, last = [self._placed(shape, Instruction(op=Op.V_WR, mem=int(mem)), Mem(mem), reach) for mem in mems]
+        entries = (Mem.VECTOR_RF,) * (3 * bool(self.config.vector_rf))  # as likely as several vector memories
+        mems = list(dict.fromkeys(map(Mem, self.rng.permutation([*VRFS, Mem.NET_Q, *entries]))))[:count]
+        *taps, last = [self.place.write(shape, mem, source) for mem in mems]
         body = list(operations)
         for tap in taps:
             body.insert(int(self.rng.integers(len(body) + 1)), tap)
@@ -211,14 +215,15 @@ class ProgramGenerator:
 
     def _close(self, shape, instructions) -> list[int]:
         """Instruction words that set the registers of a chain, and then those of the chain."""
+        product = next((i for i in instructions if i.op == Op.MV_MUL), None)
+        pools = any(i.op == Op.V_POOL_MAX for i in instructions)
+        entries = any(i.inc and i.op == Op.V_WR and i.mem == Mem.VECTOR_RF for i in instructions)
         names = ["rows", "iterations", "iterations_x"]
-        names += ["columns"] * any(i.op == Op.MV_MUL for i in instructions)
-        names += ["out_scale"] * any(i.op == Op.MV_MUL and i.integer for i in instructions)
+        names += ["columns"] * bool(product) + ["out_scale"] * bool(product and product.integer)
+        names += ["window_vectors", "window_group"] * bool(product and product.window)
+        names += ["window_x", "window_y", "window_step", "window_pitch"] * bool(pools or product and product.window)
         names += ["stride_x", "stride_y"] * instructions[0].inc
-        names += ["stride_out"] * any(i.inc for i in instructions[1:])
+        names += ["stride_vec", "skip_vec"] * entries
+        names += ["stride_out"] * any(i.inc and i.mem != Mem.VECTOR_RF for i in instructions[1:])
         chain = [*instructions, Instruction(op=Op.END_CHAIN)]
         return self._registers(**{n: getattr(shape, n) for n in names}) + [encode(i) for i in chain]
-
-
-def _changed(shape: Registers, **changes) -> Registers:
-    return Registers(**{name: getattr(shape, name) for name in Registers.__slots__} | changes)

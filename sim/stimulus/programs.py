@@ -7,11 +7,11 @@ from concord.golden.host.messages import input_message, program_message, read_me
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.faults import fault
 from concord.sim.stimulus.program_generator import ProgramGenerator
-from concord.spec.assembler import disassemble
+from concord.spec.assembler import assemble, disassemble
 from concord.spec.check import Sequencer, check
 from concord.spec.config import Config
 from concord.spec.isa import Error
-from concord.spec.memories import VRFS, Mem, depth
+from concord.spec.memories import ADDRESSED, Mem, depth
 from concord.spec.rules import Violation
 
 BUDGET = 1200  #: Largest number of words that the chains of a random program move.
@@ -72,8 +72,8 @@ class Case:
 
     @property
     def reads(self) -> list[bytes]:
-        """READ messages for every word that the host can read."""
-        return [read_message(self.config, mem, depth(self.config, mem)) for mem in VRFS]
+        """READ messages for every word and entry that the host can read."""
+        return [read_message(self.config, mem, size) for mem in ADDRESSED if (size := depth(self.config, mem))]
 
     def having(self, program: list[int]) -> "Case":
         """This case with another program, which must not take more words of NetQ than the pool has."""
@@ -105,6 +105,11 @@ def random_program(config: Config, rng: np.random.Generator, *, length: int | No
     for _ in range(int(rng.integers(3, 30)) if length is None else length):
         generator.extend()
     return _case(config, rng, modes, generator.end())
+
+
+def written_program(config: Config, rng: np.random.Generator, text: str, *, integer: bool) -> Case:
+    """A case that runs the program `text` on random contents of the memories; all tiles have one mode."""
+    return _case(config, rng, [integer] * config.matrix_tiles, assemble(text))
 
 
 def random_illegal(config: Config, rng: np.random.Generator, error: Error | None = None) -> Case:

@@ -8,11 +8,12 @@ import pytest
 from concord.compiler.network import compile_network
 from concord.golden.host.firmware import Entries, Firmware
 from concord.golden.host.firmware_file import KIND, load_firmware, save_firmware
+from concord.golden.host.layout import Layout
 from concord.golden.host.messages import entries_of
 from concord.golden.mvm.packing import unpack_tiles
 from concord.spec.config import preset
 from concord.spec.memories import Mem
-from concord.spec.messages import MessageKind, unpack
+from concord.spec.messages import Message, MessageKind, pack, unpack
 from concord.tests import networks
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
@@ -227,3 +228,74 @@ def test_entries_go_to_their_address(firmware, path):
 def test_entries_that_do_not_fit(firmware, wrong, sentence):
     with pytest.raises(ValueError, match=sentence):
         replace(firmware, entries=(wrong,))
+
+
+def patches(image, layout: Layout):
+    """The elements that are sent, place by place, by loops."""
+    sent = []
+    for row in range(-layout.padding[0], layout.rows + layout.padding[1], layout.stride[0]):
+        for column in range(-layout.padding[2], layout.columns + layout.padding[3], layout.stride[1]):
+            last = (row + (layout.window[0] - 1) * layout.dilation[0],
+                    column + (layout.window[1] - 1) * layout.dilation[1])
+            if last[0] >= layout.rows + layout.padding[1] or last[1] >= layout.columns + layout.padding[3]:
+                continue
+            place = []
+            for y in range(layout.window[0]):
+                for x in range(layout.window[1]):
+                    at = row + y * layout.dilation[0], column + x * layout.dilation[1]
+                    inside = 0 <= at[0] < layout.rows and 0 <= at[1] < layout.columns
+                    place += [int(image[c, *at]) if inside else 0 for c in range(layout.channels)]
+            sent += place + [0] * (-len(place) % layout.align)
+    return sent
+
+
+def test_layouts_against_loops():
+    rng = np.random.default_rng(8)
+    for _ in range(60):
+        def pair(low, high):
+            return tuple(int(k) for k in rng.integers(low, high, 2))
+
+        layout = Layout(channels=int(rng.integers(1, 5)), rows=int(rng.integers(5, 8)), columns=int(rng.integers(5, 8)),
+                        align=int(rng.choice((1, 2, 8))), window=pair(1, 4), stride=pair(1, 4), dilation=pair(1, 3),
+                        padding=pair(0, 3) + pair(0, 3))
+        image = rng.integers(1, 1 << 16, (layout.channels, layout.rows, layout.columns)).astype(np.uint16)
+        sent = layout.laid(image.reshape(1, -1))
+        assert sent.tolist() == [patches(image, layout)]
+        assert Layout.from_record(json.loads(json.dumps(layout.record()))) == layout
+        if layout.window == layout.stride == (1, 1):
+            assert (layout.taken(sent) == image.reshape(1, -1)).all()
+
+
+def test_images_are_sent_and_received_in_their_layout(firmware, path):
+    layout = Layout(channels=3, rows=1, columns=1, align=8)
+    result = Layout(channels=2, rows=2, columns=1, align=2)
+    firmware = replace(firmware, input_layout=layout, output_layout=result)
+    save_firmware(firmware, path)
+    assert equal(load_firmware(path), firmware)
+    message = unpack(TINY, firmware.input_message(np.arange(6, dtype=np.uint16).reshape(2, 3)), to_machine=True)
+    assert np.frombuffer(message.payload, "<u2").tolist() == [0, 1, 2, 0, 0, 0, 0, 0, 3, 4, 5, 0, 0, 0, 0, 0]
+    reply = pack(TINY, Message(kind=MessageKind.OUTPUT, count=2, payload=np.arange(4, dtype="<u2").tobytes()))
+    assert firmware.output([reply]).tolist() == [0, 2, 1, 3]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), [
+    ({"channels": 4}, "the layout of the input has 4 x 1 x 1 elements, the network 3"),
+    ({"align": 1}, "aligns places to 1 elements, which is no multiple of the 2 lanes"),
+    ({"rows": 0}, "layout: rows is 0, whole numbers from 1 on are needed"),
+    ({"padding": (0, 0, -1, 0)}, "whole numbers from 0 on"),
+    ({"window": (2, 1)}, "a window of 2 x 1 pixels does not fit into an image of 1 x 1"),
+])
+def test_layouts_that_do_not_fit(firmware, changes, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        replace(firmware, input_layout=Layout(**{"channels": 3, "rows": 1, "columns": 1, "align": 8} | changes))
+
+
+def test_a_result_without_some_elements_is_refused(firmware):
+    layout = Layout(channels=1, rows=4, columns=1, align=2, stride=(2, 1))
+    with pytest.raises(ValueError, match="the layout of the output leaves out elements"):
+        replace(firmware, output_layout=layout)
+
+
+def test_a_layout_in_a_file_is_checked(path):
+    edited(path, lambda header: header.update(input_layout={"channels": 3}))
+    assert "layout: " in refusal(path)

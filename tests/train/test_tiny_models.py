@@ -6,10 +6,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
 from concord.benchmarks import tiny_models, tiny_networks
-from concord.benchmarks.tiny_models import MEASURED, SINGLES
+from concord.benchmarks.tiny_models import MEASURED, MODELS, SINGLES
 from concord.model import network
 from concord.model.model_file import load_model
 from concord.nnp.commands.quantize import quantize
+from concord.tests.train import test_tiny_networks
 from concord.train.lib import fp32_file
 
 
@@ -18,11 +19,12 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
-#: Models without padding on one side only.
-READY = ("autoencoder", *SINGLES)
+def products(name: str) -> int:
+    """Number of products of weights and inputs of a model's network."""
+    return test_tiny_networks.products(tiny_models.fp32(name), tiny_models.shape(name))
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", MODELS)
 def test_models_have_codes_of_8_bits(name, tmp_path):
     """Making a model compares golden layers with PyTorch, bit for bit."""
     model = tiny_models.quantised(name, tmp_path)
@@ -34,6 +36,7 @@ def test_models_have_codes_of_8_bits(name, tmp_path):
     for layer, trace in layers:
         assert (layer.weights_format.bits, layer.weights_format.symmetric) == (8, True)
         assert len(np.unique(trace.codes)) > 20, layer.name
+    assert sum(layer.multiplications for layer, _ in layers) == products(name)
     assert len(np.unique(traces[-1].outputs, axis=0)) == 8
 
 

@@ -1,0 +1,127 @@
+"""Testbench of hw.mvm.entry_reader: each beat sees the columns of its step, and none that may still be written."""
+
+import os
+
+import cocotb
+import numpy as np
+from amaranth.lib import data
+from cocotb.triggers import FallingEdge, RisingEdge
+from concord.hw.lib.payloads import entry
+from concord.hw.mvm.column_walker import column_addresses
+from concord.hw.mvm.operand_buffer import operand
+from concord.hw.mvm.vector_rf import bank_read
+from concord.sim.drivers.comparison import assert_equal
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Source, start
+from concord.sim.reference.hazards import EntryPipeline
+from concord.sim.stimulus import windows
+from concord.sim.stimulus.random_values import mantissas
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "steps.i.valid.eq(i.valid & ~blocked)", "new": "steps.i.valid.eq(i.valid)"},
+    {"old": "delay(m, early[j], 1)", "new": "0", "config": "wide"},
+    {"old": "done | Mux(self.conflict, picked, 0)", "new": "0", "config": "wide"},
+    {"old": "delay(m, self.group, 1)", "new": "self.group"},
+)
+
+CONFIG = from_text(os.environ["CONFIG"])
+N, LANES, ENGINES, GROUPS = CONFIG.native_dim, CONFIG.lanes, CONFIG.tile_engines, CONFIG.groups
+STEP, ENTRY = Record(column_addresses(CONFIG)), Record(entry(CONFIG))
+READS, OPERANDS = (Record(data.ArrayLayout(shape(CONFIG), ENGINES)) for shape in (bank_read, operand))
+
+
+def steps(rng, count: int) -> list[list[int]]:
+    """Addresses of random steps: neighbours, equal ones, some in one bank, and any."""
+    found = []
+    for _ in range(count):
+        first, columns = int(rng.integers(CONFIG.vector_rf)), int(rng.integers(1, ENGINES + 1))
+        stride = int(rng.choice([0, 1, 1, 1, 2, ENGINES, int(rng.integers(CONFIG.vector_rf))]))
+        found.append([(first + k * stride) % CONFIG.vector_rf for k in range(columns)])
+    return found
+
+
+class Bench:
+    """The unit between a walk, a register file, and beats that go at random.
+
+    Attributes:
+        conflicts: Number of cycles in which columns were read early.
+    """
+
+    def __init__(self, dut, chosen, stall: float):
+        self.dut, self.chosen, self.rng = dut, chosen, np.random.default_rng(cocotb.RANDOM_SEED)
+        fmt = CONFIG.activations
+        self.mantissas = mantissas(self.rng, fmt, (CONFIG.vector_rf, N))
+        self.exponents = self.rng.integers(0, fmt.e_max - fmt.e_min + 1, CONFIG.vector_rf)
+        self.writers = EntryPipeline(CONFIG, cocotb.RANDOM_SEED)
+        self.source = Source(dut, "i", seed=cocotb.RANDOM_SEED, stall=stall)
+        self.conflicts = self.taken = 0
+        self.older: list[int] = []  # ticket for each step that has been queued
+        for name in ("go", "group", "end", "entries", "writers", "progress"):
+            getattr(dut, name).value = 0
+
+    def feed(self):
+        """Queue the next steps; each waits for the chains that are unfinished now."""
+        while len(self.source.queue) < 2 and len(self.older) < len(self.chosen):
+            step = self.chosen[len(self.older)]
+            self.older.append(self.writers.older())
+            self.source.put(STEP.join({"addresses": step + [0] * (ENGINES - len(step)), "columns": len(step),
+                                       "older": self.older[-1]}))
+
+    def cycle(self, *, busy: bool):
+        """Check what the unit did in the last cycle, and serve its reads."""
+        dut = self.dut
+        if dut.i__valid.value and dut.i__ready.value:
+            addresses = self.chosen[self.taken]
+            waits = [address for address in addresses if self.writers.blocked(self.older[self.taken], address)]
+            assert not waits, f"the entries {waits} may still be written"
+            self.taken += 1
+        self.conflicts += int(dut.conflict.value)
+        banks = {b: int.from_bytes(self.rng.bytes(ENTRY.width // 8 + 1)) & (1 << ENTRY.width) - 1
+                 for b in range(ENGINES)}
+        for b, read in READS.of(int(dut.reads.value)).items():
+            if read["valid"]:
+                banks[b] = ENTRY.join(self.entry(read["index"] * ENGINES + b))
+        dut.entries.value = sum(value << b * ENTRY.width for b, value in banks.items())
+        self.feed()
+        if busy:
+            self.writers.advance()
+        dut.writers.value, dut.progress.value = self.writers.payloads
+
+    def entry(self, address: int) -> dict:
+        return {"mantissas": dict(enumerate(self.mantissas[address].tolist())),
+                "exponent": int(self.exponents[address])}
+
+    def operands(self, step: list[int], group: int) -> dict:
+        """The operands of a beat, one for each column."""
+        part = slice(group * LANES, (group + 1) * LANES)
+        return {j: {"mantissas": dict(enumerate(self.mantissas[a, part].tolist())), "exponent": int(self.exponents[a])}
+                for j, a in enumerate(step)}
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize((("pace", "stall", "busy"), [(1.0, 0.0, False), (1.0, 0.0, True), (0.4, 0.5, True)]))
+async def reads_what_beats_need(dut, pace, stall, busy):
+    """Beats go as soon as they may, or slowly; while chains write, each step waits for its columns alone."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    chosen = steps(rng, 300)
+    bench = Bench(dut, chosen, stall)
+    await start(dut)
+    cycles = least = 0
+    wanted = {}
+    for step in chosen:
+        beats = int(rng.integers(1, GROUPS + 1))
+        least += windows.duration(CONFIG, step) + beats - 1
+        for group in range(beats):
+            gone = False
+            while not gone:
+                await FallingEdge(dut.clk)
+                gone = bool(dut.ready.value) and rng.random() < pace
+                dut.go.value, dut.group.value, dut.end.value = gone, group, group == beats - 1
+                await RisingEdge(dut.clk)
+                assert_equal("o", OPERANDS.of(int(dut.o.value)), wanted)
+                wanted = bench.operands(step, group) if gone else {}
+                bench.cycle(busy=busy)
+                cycles += 1
+    assert bench.conflicts == sum(windows.duration(CONFIG, step) - 1 for step in chosen)
+    assert busy or pace < 1 or cycles <= least + 6, f"{cycles} cycles, of which {least} are needed"

@@ -1,0 +1,162 @@
+"""Testbench of hw.mvm.entry_writer against golden.mvm.quantizer: entries, where they lie, and the progress."""
+
+import os
+from collections import deque
+from itertools import product
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.golden.mvm.quantizer import invalid, quantize, split
+from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import ENTRY_WRITERS, entry_job, entry_progress
+from concord.hw.mvm.entry_writer import entry_word
+from concord.hw.mvm.vector_rf import entry_words
+from concord.sim.drivers.comparison import assert_equal
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Source, start
+from concord.sim.stimulus.memory_stimulus import random_words
+from concord.sim.stimulus.random_values import mantissas
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "Mux(last_column, job.skip, 0)", "new": "Mux(last_column, 0, job.skip)"},
+    {"old": "Mux(modes.ready, 1, turn + 1)", "new": "1"},
+    {"old": "job.rising | last_turn", "new": "1"},
+    {"old": "Mux(unsigned, Const(-config.activations.zero", "new": "Mux(0, Const(-config.activations.zero"},
+)
+
+CONFIG = from_text(os.environ["CONFIG"])
+N, LANES, WORDS, ENTRIES = CONFIG.native_dim, CONFIG.mfu_lanes, CONFIG.vector_words, CONFIG.vector_rf
+JOB, WORD, WRITE, PROGRESS, HOST = (Record(shape(CONFIG)) for shape in (
+    entry_job, entry_word, entry_words, entry_progress, message_payloads.entry_write))
+
+
+class Chain:
+    """A chain that writes VectorRf: its job, its words, and the entries that it should write, in order."""
+
+    def __init__(self, rng):
+        lines, columns = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+        self.words = int(rng.integers(1, 2 * WORDS + 2))
+        self.iterations, entries = lines * columns, -(-self.words // WORDS)
+        inc, integer = (bool(flag) for flag in rng.integers(0, 2, 2))
+        mode = {"integer": integer, "unsigned": bool(integer and rng.random() < 0.5)}
+        stride, skip = (int(rng.choice([0, 1, entries, entries + 1])) for _ in range(2))
+        offsets = [inc * (t * stride + t // columns * skip) for t in range(self.iterations)]
+        lo = int(rng.integers(max(1, ENTRIES - offsets[-1] - entries)))
+        self.rising = all(b - a >= entries for a, b in zip(offsets, offsets[1:], strict=False))
+        self.lo = lo
+        self.job = {"write": {"valid": 1, "lo": lo, "hi": lo + offsets[-1] + entries, "inc": inc, "rising": self.rising,
+                              "stride": stride, "skip": skip, "mode": mode},
+                    "words": self.words, "iterations": self.iterations, "iterations_x": columns}
+        self.bits = random_words(CONFIG, rng, self.iterations * self.words, wild=True)
+        blocks = split(self.bits.reshape(self.iterations, -1), N)
+        mantissas, exponents = quantize(blocks, CONFIG.activations, **mode)
+        # (iteration, address, mantissas, exponent, number of words that come) of each entry
+        self.entries = [(t, lo + offsets[t] + k, mantissas[t, k], int(exponents[t, k]),
+                         min(WORDS, self.words - k * WORDS))
+                        for t, k in product(range(self.iterations), range(entries))]
+
+
+class Memory:
+    """What the writes make of VectorRf, and the progress that they should show."""
+
+    def __init__(self, dut, chains):
+        self.dut, self.chains, self.done = dut, chains, 0
+        self.left = deque((number, *entry) for number, chain in enumerate(chains) for entry in chain.entries)
+        self.part, self.contents = 0, {}
+        self.hosts = deque()  # entries that the host writes
+
+    def low(self) -> int:
+        """The lowest entry that the present chain has not written, or 0 if it may write any entry again."""
+        number, iteration, address, *_ = self.left[0]
+        chain = self.chains[number]
+        return address if chain.rising or iteration == chain.iterations - 1 else 0
+
+    def cycle(self, begun: int):
+        """Check one cycle, in which the jobs of `begun` chains have passed their queue."""
+        dut = self.dut
+        shown = PROGRESS.of(int(dut.progress.value))
+        assert shown["done"] == self.done % 128
+        assert shown["low"] == (self.low() if begun > self.done else 0)
+        write = WRITE.of(int(dut.write.value))
+        by_host = bool(dut.host__valid.value and dut.host__ready.value)
+        if by_host:
+            assert (write["valid"], write["words"]) == (1, (1 << WORDS) - 1)
+            assert {"address": write["address"], "entry": write["entry"]} == self.hosts.popleft()
+        written = False
+        if write["valid"] and not by_host:
+            number, iteration, address, values, exponent, words = self.left[0]
+            self._store(write)
+            self.part += 1
+            written = self.part == words
+            if written:
+                given = {"chain": number, "iteration": iteration, "address": address}
+                got = self.contents[address]
+                assert_equal("mantissas", [got[k][0] for k in range(N)], values, **given)
+                assert_equal("exponent", [got[k][1] for k in range(N)], np.full(N, exponent), **given)
+                self.part = 0
+                self.left.popleft()
+                self.done += not self.left or self.left[0][0] != number
+        assert bool(dut.written.value) == written
+
+    def _store(self, write):
+        into = self.contents.setdefault(write["address"], {})
+        for k in range(N):
+            if write["words"] >> k // LANES & 1:
+                into[k] = write["entry"]["mantissas"][k], write["entry"]["exponent"]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5, 0.95])
+async def writes_entries_in_order(dut, stall):
+    """Chains of all lengths and modes, with words in every cycle or few; the first word comes soon after its job."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    chains = [Chain(rng) for _ in range(60)]
+    source, _ = (Source(dut, name, seed=cocotb.RANDOM_SEED) for name in ("job", "host"))
+    dut.word.value = 0
+    await start(dut)
+    memory = Memory(dut, chains)
+    words = deque((number, k, word) for number, chain in enumerate(chains) for k, word in enumerate(chain.bits))
+    counts, cycle, taken, queued = {"block": 0, "invalid": 0}, 0, [], 0
+    while memory.left:
+        await RisingEdge(dut.clk)
+        cycle += 1
+        if dut.job__valid.value:
+            assert dut.job__ready.value, "a job is not taken at once"
+            taken.append(cycle)
+        memory.cycle(sum(at + 2 <= cycle for at in taken))
+        for name in counts:
+            counts[name] += int(getattr(dut, name).value)
+        while queued < len(chains) and queued - memory.done < ENTRY_WRITERS:
+            source.put(JOB.join(chains[queued].job))
+            queued += 1
+        dut.word.value = int(rng.integers(1 << 16))  # noise without `valid`, which is the lowest bit
+        if words and words[0][0] < len(taken) and cycle >= taken[words[0][0]] + 1 and rng.random() >= stall:
+            number, k, word = words.popleft()
+            last = (k + 1) % chains[number].words == 0
+            dut.word.value = WORD.join({"valid": 1, "word": word.tolist(), "last": last})
+        else:
+            dut.word.value = int(dut.word.value) & ~1
+        assert cycle < 100000
+    assert counts["block"] == sum(len(chain.entries) for chain in chains)
+    assert counts["invalid"] == sum(invalid(word) for chain in chains for word in chain.bits)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def takes_entries_of_the_host(dut):
+    """Entries of the host are written whole."""
+    rng, fmt = np.random.default_rng(cocotb.RANDOM_SEED), CONFIG.activations
+    host = Source(dut, "host", seed=cocotb.RANDOM_SEED, stall=0.3)
+    Source(dut, "job")
+    dut.word.value = 0
+    await start(dut)
+    memory = Memory(dut, [])
+    memory.hosts.extend({
+        "address": int(rng.integers(ENTRIES)),
+        "entry": {"mantissas": dict(enumerate(mantissas(rng, fmt, N).tolist())),
+                  "exponent": int(rng.integers(fmt.e_max - fmt.e_min + 1))}} for _ in range(100))
+    host.put(*map(HOST.join, memory.hosts))
+    while memory.hosts:
+        await RisingEdge(dut.clk)
+        memory.cycle(0)

@@ -1,0 +1,100 @@
+"""Testbench of hw.mvm.vector_rf: entries of all banks, and who reads them first."""
+
+import os
+
+import cocotb
+import numpy as np
+from amaranth.lib import data
+from cocotb.triggers import RisingEdge
+from concord.hw.lib.payloads import entry
+from concord.hw.mvm.vector_rf import bank_read, entry_read, entry_words
+from concord.sim.drivers.comparison import assert_equal
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import start
+from concord.sim.stimulus.random_values import mantissas
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "Mux(self.gather.valid, self.gather.address, self.host.address)", "new": "self.gather.address"},
+    {"old": "came_from.eq(bank)", "new": "came_from.eq(bank + 1)", "config": "wide"},
+    {"old": "Mux(write.valid & (bank == j), write.words, 0)", "new": "(write.valid & (bank == j)).replicate(words)"},
+)
+
+CONFIG = from_text(os.environ["CONFIG"])
+FORMAT, N, LANES, ENGINES, ENTRIES = (
+    CONFIG.activations, CONFIG.native_dim, CONFIG.mfu_lanes, CONFIG.tile_engines, CONFIG.vector_rf)
+WRITE, READ, ENTRY = Record(entry_words(CONFIG)), Record(entry_read(CONFIG)), Record(entry(CONFIG))
+COLUMNS, BANKS = (Record(data.ArrayLayout(shape, ENGINES)) for shape in (bank_read(CONFIG), entry(CONFIG)))
+SINGLE = ("gather", "host")
+
+
+class Bench:
+    """The unit, and what its entries should hold."""
+
+    def __init__(self, dut, rng):
+        self.dut, self.rng = dut, rng
+        self.contents: dict[int, dict] = {}  # entries that have been written whole
+        self.written, self.wanted, self.checked = None, {}, 0
+
+    def drive(self):
+        """Write words of an entry, and read entries of all kinds."""
+        dut, rng = self.dut, self.rng
+        near = [int(a) % ENTRIES for a in rng.integers(0, 8, 2 + len(SINGLE))] if rng.random() < 0.5 else [
+            int(a) for a in rng.integers(0, ENTRIES, 2 + len(SINGLE))]
+        address = near[0]
+        words = int(rng.integers(1, 1 << CONFIG.vector_words)) if address in self.contents else (
+            (1 << CONFIG.vector_words) - 1)
+        value = {"mantissas": dict(enumerate(mantissas(rng, FORMAT, N).tolist())),
+                 "exponent": int(rng.integers(FORMAT.e_max - FORMAT.e_min + 1))}
+        if words != (1 << CONFIG.vector_words) - 1:  # all words of an entry come with one exponent
+            value["exponent"] = self.contents[address]["exponent"]
+        valid = rng.random() < 0.7
+        dut.write.value = WRITE.join({"valid": valid, "address": address, "words": words, "entry": value})
+        self.written = (address, words, value) if valid else None
+        self.columns = {b: (rng.random() < 0.4, int(rng.integers(ENTRIES // ENGINES))) for b in range(ENGINES)}
+        dut.columns.value = COLUMNS.join([{"valid": valid, "index": index} for valid, index in self.columns.values()])
+        self.single = {name: (rng.random() < 0.6, near[2 + k]) for k, name in enumerate(SINGLE)}
+        for name, (valid, at) in self.single.items():
+            getattr(dut, name).value = READ.join({"valid": valid, "address": at})
+
+    def check(self):
+        """Check the entries that were read in the last cycle, and the grants of this one."""
+        dut = self.dut
+        banks = BANKS.of(int(dut.o.value))
+        shown = {b: banks[b] for b in range(ENGINES)} | {
+            name: ENTRY.of(int(getattr(dut, f"{name}_entry").value)) for name in SINGLE}
+        for place, want in self.wanted.items():
+            assert_equal(f"entry for {place}", shown[place], want)
+        self.checked += len(self.wanted)
+        reads = {b: index * ENGINES + b for b, (valid, index) in self.columns.items() if valid}
+        taken = False
+        for name, (valid, address) in self.single.items():
+            served = valid and not taken and not self.columns[address % ENGINES][0]
+            assert bool(getattr(dut, f"{name}_grant").value) == served, name
+            taken |= valid
+            if served:
+                reads[name] = address
+        writes = self.written and self.written[0]  # what a read yields during a write is undefined
+        self.wanted = {place: self.contents[address] for place, address in reads.items()
+                       if address in self.contents and address != writes}
+        if self.written:
+            address, words, value = self.written
+            before = self.contents.get(address, value)["mantissas"]
+            merged = {k: (value["mantissas"] if words >> k // LANES & 1 else before)[k] for k in range(N)}
+            self.contents[address] = {"mantissas": merged, "exponent": value["exponent"]}
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def reads_what_was_written(dut):
+    """Words are written in random order while products, the gather unit and the host read any entry."""
+    bench = Bench(dut, np.random.default_rng(cocotb.RANDOM_SEED))
+    for name in ("write", "columns", *SINGLE):
+        getattr(dut, name).value = 0
+    await start(dut)
+    bench.drive()
+    for _ in range(4000):
+        await RisingEdge(dut.clk)
+        bench.check()
+        bench.drive()
+    assert bench.checked > 2000
+    assert len(bench.contents) == ENTRIES
