@@ -14,7 +14,7 @@ from concord.sim.stimulus.programs import Case
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
-from concord.spec.isa import BASES, REGISTER_NAMES, SPECS, Instruction, Kind, Op, Reg, decode
+from concord.spec.isa import BASES, LOOP_DEPTH, REGISTER_NAMES, SPECS, Instruction, Kind, Op, Reg, decode
 from concord.spec.memories import ADDRESSED, MEMORY_NAMES, Mem, depth
 from concord.spec.rules import Violation
 
@@ -26,9 +26,7 @@ _WITHIN = ("read after write", "write after read", "write after write", "operand
 _BETWEEN = (Op.LOOP, Op.END_LOOP, Op.END, Op.END_CHAIN)
 _SHAPES = ("bias", "unsigned", "integer mode", "block mode", "several row tiles", "several columns", "iterations",
            "iterations along x and y", "MvmQ of several pushes", "three writes", "tap", "loop", "nested loops",
-           "loops as deep as they nest", "s_add", "s_add of a negative number", "s_add in a loop",
-           "s_add in nested loops", "source with a base", "source of a product with a base", "operand with a base",
-           "write with a base")
+           "loops as deep as they nest")
 
 
 def bins(case: Case) -> set[str]:
@@ -83,7 +81,7 @@ def _hazard_bins(readers, writers) -> set[str]:
 
 def _between_chains(case: Case) -> Iterator[str]:
     """Bins of the instructions between chains, up to the place where the program stops."""
-    deep = 0
+    depth = 0
     end = case.violation.address if case.violation else len(case.program)
     for word in case.program[:end]:
         instruction = decode(word)
@@ -93,25 +91,11 @@ def _between_chains(case: Case) -> Iterator[str]:
             yield f"s_add {REGISTER_NAMES[Reg(instruction.mem)]}"
         elif SPECS[instruction.op].kind is Kind.NONE and instruction.op in _BETWEEN:
             yield instruction.op.name.lower()
-        deep += (instruction.op == Op.LOOP) - (instruction.op == Op.END_LOOP)
-        if deep:
-            yield "loop" if deep == 1 else "nested loops"
-        if deep == LOOP_DEPTH:
+        depth += (instruction.op == Op.LOOP) - (instruction.op == Op.END_LOOP)
+        if depth:
+            yield "loop" if depth == 1 else "nested loops"
+        if depth == LOOP_DEPTH:
             yield "loops as deep as they nest"
-        if instruction.op == Op.S_ADD:
-            yield from ("s_add", *("s_add in a loop", "s_add in nested loops")[:deep])
-            if increment(instruction) < 0:
-                yield "s_add of a negative number"
-
-
-def _bases(program: tuple[int, ...], chain: Chain) -> Iterator[str]:
-    """Bins of instructions that name a base register."""
-    for place, word in enumerate(program[chain.address:chain.end]):
-        instruction = decode(word)
-        if instruction.base and place == 0:
-            yield "source of a product with a base" if chain.product else "source with a base"
-        elif instruction.base:
-            yield "write with a base" if instruction.op == Op.V_WR else "operand with a base"
 
 
 def _operations(chain: Chain) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 from concord.sim.stimulus.bases import movement, with_base
@@ -10,8 +9,8 @@ from concord.sim.stimulus.placement import Placement, changed
 from concord.spec.chain import Registers
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
-from concord.spec.isa import BASES, LOOP_DEPTH, REGISTER_BITS, SPECS, STAGES, Instruction, Op, Reg, encode
-from concord.spec.memories import QUEUES, VRFS, Mem
+from concord.spec.isa import LOOP_DEPTH, REGISTER_BITS, SPECS, STAGES, Instruction, Op, Reg, encode
+from concord.spec.memories import VRFS, Mem
 from concord.spec.rules import Violation
 
 _HOT = 10  #: Most tiles lie below this one, so that chains use the same tiles.
@@ -99,23 +98,6 @@ class ProgramGenerator:
                 self.program = before
         else:
             self._open -= 1
-
-    def _base(self) -> int:
-        """The word of an instruction that changes a base register."""
-        register = BASES[self.rng.integers(len(BASES))]
-        if self.rng.random() < (0.2 if self._open else 0.6):
-            return encode(Instruction(op=Op.S_WR, mem=register, a=int(self.rng.choice((0, 1, 2, 4, 7)))))
-        number = int(self.rng.choice((1, 1, 2, self.config.vector_words, -1, -2)))
-        return encode(Instruction(op=Op.S_ADD, mem=register, a=number % (1 << REGISTER_BITS)))
-
-    def _based(self, instruction: Instruction) -> Instruction:
-        """The instruction, perhaps with a base register, at the same address in the first pass of its loops."""
-        spec, bases = SPECS[instruction.op], self.state().bases
-        fitting = [base for base in range(1, len(bases)) if bases[base] <= instruction.a]
-        if "base" not in spec.fields or instruction.mem in QUEUES or not fitting or self.rng.random() < 0.6:
-            return instruction
-        base = int(self.rng.choice(fitting))
-        return replace(instruction, base=base, a=instruction.a - bases[base])
 
     def _registers(self, **wanted: int) -> list[int]:
         """`s_wr` for each register whose value must change, and for some others, in random order."""
