@@ -55,28 +55,8 @@ def _check_ranges(firmware):
             raise ValueError(f"{what} lie in {array.min()}..{array.max()}, the machine takes {low}..{high}")
 
 
-def check_orders(firmware):
-    """Refuse an order of inputs or outputs that names elements or lanes that do not exist.
-
-    Raises:
-        ValueError: a sentence that names the order.
-    """
-    for name, size, low, high in (
-        ("input_order", None, -1, firmware.inputs - 1), ("output_order", firmware.outputs, 0, None)):
-        order = getattr(firmware, name)
-        if order is None:
-            continue
-        if order.dtype != np.int32 or order.ndim != 1 or size not in (None, len(order)) or (
-                size is None and len(order) % firmware.config.mfu_lanes):
-            raise ValueError(f"{name}: int32[{size or 'words * M'}] is needed, not {order.dtype}{list(order.shape)}")
-        if order.size and (order.min() < low or (high is not None and order.max() > high)):
-            raise ValueError(f"{name} names {order.min()}..{order.max()}; compile again")
-    if firmware.input_order is not None and firmware.recurrent:
-        raise ValueError("input_order is for networks of one vector, and this one is recurrent")
-
-
 def check_program(firmware):
-    """Refuse a program that is not legal, and sizes of inputs and outputs that do not fit.
+    """Refuse a program that is not legal, and sizes and layouts of inputs and outputs that do not fit each other.
 
     Raises:
         ValueError: a sentence on what is wrong.
@@ -86,6 +66,10 @@ def check_program(firmware):
     if firmware.input_words is not None and firmware.inputs > firmware.input_words * firmware.config.mfu_lanes:
         raise ValueError(f"{firmware.inputs} inputs do not fit {firmware.input_words} words of "
                          f"{firmware.config.mfu_lanes} lanes")
+    if firmware.input_layout:
+        firmware.input_layout.check(firmware.config, firmware.inputs, "the input")
+    if firmware.output_layout:
+        firmware.output_layout.check(firmware.config, firmware.outputs, "the output", whole=True)
     words = [int(word) for word in firmware.instruction_words]
     if assemble(firmware.text) != words:
         raise ValueError("the program text does not mean the program's words; compile again")
