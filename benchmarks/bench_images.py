@@ -74,11 +74,11 @@ def layer_table(measured: Measurement, title: str) -> Table:
     for counter in WAITS:
         table.add_column(counter.name.lower().replace("_", " "), justify="right")
     for cost in measured.costs:
-        table.add_row(*cost_row(measured, cost.part.title, [cost]))
+        table.add_row(*cost_row(measured, cost.title, [cost]))
     table.add_section()
     table.add_row(*cost_row(measured, "all", measured.costs))
     if measured.single:
-        table.add_row(*cost_row(measured, f"{measured.single.part.title}, alone", [measured.single]))
+        table.add_row(*cost_row(measured, f"{measured.single.title}, alone", [measured.single]))
     return table
 
 
