@@ -40,15 +40,19 @@ def _illegal(generator, product):
 def _range(generator, product):
     config, rng = generator.config, generator.rng
     size, mem = config.vector_rf, VRFS[rng.integers(len(VRFS))]
-    name, words, mode = MEMORY_NAMES[mem], depth(config, mem), str(rng.choice(("", ", integer", ", integer, unsigned")))
+    name, words = MEMORY_NAMES[mem], depth(config, mem)
+    mode = str(rng.choice(("", ", integer", ", integer, unsigned")))
     window = "s_wr Columns, 4\ns_wr WindowX, 2\ns_wr WindowY, 2\ns_wr WindowStep, 2\ns_wr WindowPitch, 3\n"
     moved = f"set_iterations 6, 3\ns_wr StrideX, {size // 4 + 1}\ns_wr StrideY, {size // 2}\n"
     overlaps = [f"v_rd VectorRf, 0\nmv_mul {product}\nv_wr NetQ\nv_wr VectorRf, 0\nend_chain",
                 f"v_rd VectorRf, {size - 1}{mode}\nv_wr VectorRf, {size - 1}\nend_chain",
-                f"set_iterations 2\ns_wr StrideVec, 1\nv_rd VectorRf, {size - 1}\nv_wr_inc VectorRf, {size - 2}\n"
-                "end_chain",
+                (f"set_iterations 2\ns_wr StrideVec, 1\nv_rd VectorRf, {size - 1}\n"
+                 f"v_wr_inc VectorRf, {size - 2}\nend_chain"),
                 f"s_wr WindowX, 2\ns_wr WindowStep, 3\nv_rd {name}, 0\nv_pool_max\nv_wr {name}, 2\nend_chain",
-                f"s_wr WindowY, 2\ns_wr WindowPitch, 3\nv_rd VectorRf, 0\nv_pool_max\nv_wr VectorRf, 3{mode}\nend_chain"]
+                (f"s_wr WindowY, 2\ns_wr WindowPitch, 3\nv_rd VectorRf, 0\nv_pool_max\n"
+                 f"v_wr VectorRf, 3{mode}\nend_chain")]
+    overlaps.append("s_wr Base1, 2\nloop 2\nv_rd VectorRf, 0\nv_wr VectorRf, 0 + Base1\nend_chain\n"
+                    "s_add Base1, -2\nend_loop\nend")
     return [
         f"v_rd VectorRf, {size}\nmv_mul {product}\n{_OUT}", f"v_rd VectorRf, {size}{mode}\n{_OUT}",
         f"v_rd NetQ\nv_wr VectorRf, {size}{mode}\nend_chain", f"{moved}v_rd_inc VectorRf, 0{mode}\n{_OUT}",

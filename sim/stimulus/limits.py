@@ -47,6 +47,7 @@ def _entries(config: Config, beyond: int) -> list[str]:
     rows = f"s_wr Rows, {config.native_dim + 1}\n"
     window = "s_wr WindowX, 3\ns_wr WindowY, 2\ns_wr WindowStep, 2\ns_wr WindowPitch, 3\n"  # 8 places
     moved = "set_iterations 4, 2\ns_wr StrideX, 2\ns_wr StrideY, 5\n"  # 7 further ones
+    written = "set_iterations 4, 2\ns_wr StrideVec, 2\ns_wr SkipVec, 3\n"  # 9 further ones
     bodies = [
         f"v_rd VectorRf, {last}\n{_OUT}", f"{rows}v_rd VectorRf, {last - 1}\n{_OUT}",
         f"v_rd NetQ\nv_wr VectorRf, {last}\nend_chain\n", f"{rows}v_rd NetQ\nv_wr VectorRf, {last - 1}\nend_chain\n",
@@ -56,8 +57,7 @@ def _entries(config: Config, beyond: int) -> list[str]:
         f"{window}s_wr Columns, {6 + beyond}\nv_rd VectorRf, 0\nmv_mul 0, window\n{_OUT}",
         f"{rows}s_wr WindowGroup, 5\nv_rd VectorRf, {last - 5}\nmv_mul 0, window\n{_OUT}",
         f"{window}{moved}v_rd_inc VectorRf, {last - 14}\nv_pool_max\n{_OUT}",
-        "set_iterations 4, 2\ns_wr StrideVec, 2\ns_wr SkipVec, 3\nv_rd NetQ\n"
-        f"v_wr_inc VectorRf, {last - 9}\nend_chain\n",
+        f"{written}v_rd NetQ\nv_wr_inc VectorRf, {last - 9}\nend_chain\n",
         f"v_rd VectorRf, {beyond}\nmv_mul 0\nv_wr NetQ\nv_wr VectorRf, 1\nend_chain\n",
         f"s_wr Columns, {2 + beyond}\nv_rd VectorRf, 1\nmv_mul 0\nv_wr NetQ\nv_wr VectorRf, 3\nend_chain\n",
         f"s_wr Columns, {config.operand_columns + 1}\nv_rd {'NetQ' if beyond else 'VectorRf, 0'}\nmv_mul 0\n{_OUT}",
