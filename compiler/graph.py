@@ -31,6 +31,7 @@ class Graph:
         self._build, self._model = build, model
         self._made: dict[str, Tensor] = {}
         self._places: dict[tuple[str, Mem], Place] = {}
+        self.host = {}  #: Fields of the firmware about images: there are none.
 
     def emit(self):
         """Emit the chains of all layers; the result goes to the host."""

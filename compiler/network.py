@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.compiler.graph import Graph
+from concord.compiler.images.compile import Images
+from concord.compiler.images.support import has_images
 from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.build import Build
 from concord.compiler.support import problems
@@ -40,7 +42,7 @@ def compile_network(model: Model, config: Config) -> Compiled:
     if found:
         raise ValueError(f"{model.name} cannot be compiled for this machine:\n" + "\n".join(found))
     build = Build(config)
-    graph = Graph(build, model)
+    graph = (Images if has_images(model) else Graph)(build, model)
     graph.emit()
     build.program.end()
     _check_sizes(build, model.name)
@@ -59,6 +61,7 @@ def compile_network(model: Model, config: Config) -> Compiled:
         vectors=build.allocator.images(),
         tiles=build.tiles(),
         biases=build.biases(),
+        **graph.host,
     )
     return Compiled(firmware=firmware, bounds=tuple(build.bounds), usage=_usage(build))
 
@@ -66,14 +69,14 @@ def compile_network(model: Model, config: Config) -> Compiled:
 def _usage(build: Build) -> dict[str, tuple[int, int]]:
     used = {
         MEMORY_NAMES[mem]: (build.allocator.used(mem), depth(build.config, mem))
-        for mem in (Mem.MATRIX_RF, Mem.BIAS_RF, *VRFS)
+        for mem in (Mem.MATRIX_RF, Mem.BIAS_RF, *VRFS, *[Mem.VECTOR_RF] * bool(build.config.vector_rf))
     }
     return used | {"instructions": (len(build.program.instructions), build.config.instructions)}
 
 
 def _check_sizes(build: Build, name: str):
     """Raise an error about all memories that are too small, before anything is packed."""
-    found = build.allocator.shortages()
+    found = build.allocator.shortages() + build.shortages
     used, available = len(build.program.instructions), build.config.instructions
     if used > available:
         found.append(f"the instruction buffer needs {used} words and has {available}, {used - available} too few")

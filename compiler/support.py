@@ -1,5 +1,6 @@
 """Whether a machine can run a model: sentences about each layer that it cannot run, with reason and remedy."""
 
+from concord.compiler.images import support as images
 from concord.compiler.layers import registry
 from concord.model.layers.layer import Layer
 from concord.model.model import Model
@@ -8,10 +9,12 @@ from concord.spec.config import Config
 
 def problems(model: Model, config: Config) -> list[str]:
     """A sentence for each reason why a machine cannot run a model, layer by layer; empty if it can."""
+    of_images = images.problems(model, config) if images.has_images(model) else None
     return [
         f"layer {layer.name!r} ({layer.title}): {reason}"
         for layer in model.layers
-        for reason in registry.problems(layer, config) + _directions(model, layer)
+        for reason in (registry.problems(layer, config) + _directions(model, layer) if of_images is None
+                       else of_images.get(layer.name, []))
     ]
 
 

@@ -1,5 +1,7 @@
 """Runs the FP32 network that a model was quantised from, in numpy, and measures the error of each layer."""
 
+from dataclasses import replace
+
 import numpy as np
 from concord.model.layers.layer import Layer, Trace
 from concord.model.model import INPUT, Model
@@ -25,7 +27,9 @@ def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None)
     for layer in model.layers:
         after = _consumer(model, layer)
         relu = after is not None and after.clips
-        made[layer.name] = layer.run_real(entering(model, layer, made), lengths, relu)
+        trace = layer.run_real(entering(model, layer, made), lengths, relu)
+        ceiling = min((reader.ceiling for reader in model.consumers_of(layer.name)), default=np.inf)
+        made[layer.name] = replace(trace, outputs=np.minimum(trace.outputs, ceiling))
     return [made[layer.name].outputs for layer in model.layers]
 
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from amaranth.lib.wiring import Component
 from concord.hw.core import Core, counted
+from concord.hw.decode.base_registers import BaseRegisters
 from concord.hw.decode.chain_builder import ChainBuilder
 from concord.hw.decode.decoder import Decoder
 from concord.hw.decode.instruction_check import InstructionCheck
@@ -149,6 +150,7 @@ def _bench_lazy_update(config: Config) -> LazyUpdate:
 UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: All units by their names.
     Unit(place="core", component=Core, configurations=()),
     Unit(place="nnp", component=NNP, tested=()),  # tests/host and tests/machine run the whole machine
+    Unit(place="decode/base_registers", component=lambda _: BaseRegisters(), configurations=("tiny",)),
     Unit(place="decode/chain_builder", component=ChainBuilder),
     Unit(place="decode/decoder", component=Decoder),
     Unit(place="decode/instruction_check", component=InstructionCheck),

@@ -1,15 +1,16 @@
 """Program text to instruction words and back.
 
 One instruction a line, `#` starts a comment, upper and lower case are the same. A mnemonic is the opcode's name, with
-`_inc` behind it for addresses that move with the iterations:
+`_inc` behind it for addresses that move with the iterations, and a plus sign before the base register of an address:
 
     s_wr Rows, 128
     v_rd NetQ
     mv_mul 3, integer, bias 4, unsigned
     vv_add1_inc 8
     v_wr InitialVrf, 12
-    v_wr VectorRf, 3, integer
+    v_wr VectorRf, 3 + Base1, integer
     end_chain
+    s_add Base1, -16
 
 `set_iterations n, x` is short for `s_wr Iterations, n` and `s_wr IterationsX, x`; without x, x is n.
 `.word 0x…` stands for a word that is no legal instruction. The disassembler writes canonical text: assembling it gives
@@ -17,6 +18,7 @@ the same words, and disassembling these gives the same text.
 """
 
 from concord.spec.isa import (
+    BASES,
     FIELDS,
     REGISTER_BITS,
     REGISTER_NAMES,
@@ -28,6 +30,7 @@ from concord.spec.isa import (
     Reg,
     decode,
     encode,
+    increment,
     out_scale,
 )
 from concord.spec.memories import MEMORY_NAMES, QUEUES, Mem
@@ -117,14 +120,26 @@ def _vector(mnemonic, operands):
         return {"mem": mem}
     if len(operands) != 2:
         raise ValueError(f"{mnemonic} {MEMORY_NAMES[mem]} needs one address")
-    return {"mem": mem, "a": _short(operands[1])}
+    return {"mem": mem} | _address(operands[1])
 
 
 def _entries(mnemonic, operands):
     modes = operands[2:]
     if len(operands) < 2 or len(set(modes)) < len(modes) or not {"integer", "unsigned"}.issuperset(modes):
         raise ValueError(f"{mnemonic} VectorRf takes an address and, once each, the words integer and unsigned")
-    return {"mem": Mem.VECTOR_RF, "a": _short(operands[1])} | dict.fromkeys(modes, 1)
+    return {"mem": Mem.VECTOR_RF} | _address(operands[1]) | dict.fromkeys(modes, 1)
+
+
+def _address(text):
+    """An address, and behind a plus sign the base register that is added to it."""
+    address, plus, base = (part.strip() for part in text.partition("+"))
+    fields = {"a": _short(address)}
+    return fields | {"base": 1 + BASES.index(_base(base))} if plus else fields
+
+
+def _base(text):
+    names = {reg: REGISTER_NAMES[reg] for reg in BASES}
+    return _named("base register", names, {name.lower(): reg for reg, name in names.items()}, text)
 
 
 def _matrix_source(mnemonic, operands):
@@ -154,6 +169,10 @@ def _product(mnemonic, operands):
 
 
 def _operand(mnemonic, operands):
+    return _address(_one(mnemonic, operands))
+
+
+def _count(mnemonic, operands):
     return {"a": _short(_one(mnemonic, operands))}
 
 
@@ -167,10 +186,18 @@ def _register(mnemonic, operands):
     return {"mem": reg, "a": _short(operands[1])}
 
 
+def _increment(mnemonic, operands):
+    if len(operands) != 2:
+        raise ValueError(f"{mnemonic} takes a base register and a number")
+    half = 1 << REGISTER_BITS - 1
+    return {"mem": _base(operands[0]), "a": _number(operands[1], -half, half - 1) % (2 * half)}
+
+
 #: Functions that read the operands of each kind.
 _PARSERS = {
     Kind.NONE: _none, Kind.VECTOR: _vector, Kind.MATRIX_SOURCE: _matrix_source, Kind.MATRIX_TARGET: _matrix_target,
-    Kind.PRODUCT: _product, Kind.OPERAND: _operand, Kind.REGISTER: _register, Kind.COUNT: _operand,
+    Kind.PRODUCT: _product, Kind.OPERAND: _operand, Kind.REGISTER: _register, Kind.INCREMENT: _increment,
+    Kind.COUNT: _count,
 }
 
 
@@ -218,8 +245,13 @@ def _vector_text(instruction):
     if instruction.mem not in QUEUES:
         modes = ["integer"] * instruction.integer + ["unsigned"] * instruction.unsigned
         return None if modes and instruction.mem != Mem.VECTOR_RF else _memory_text(
-            instruction, str(instruction.a), *modes)
-    return None if instruction.a or instruction.inc else _memory_text(instruction)
+            instruction, _address_text(instruction), *modes)
+    return None if instruction.a or instruction.inc or instruction.base else _memory_text(instruction)
+
+
+def _address_text(instruction):
+    base = instruction.base
+    return f"{instruction.a} + {REGISTER_NAMES[BASES[base - 1]]}" if base else str(instruction.a)
 
 
 def _matrix_target_text(instruction):
@@ -238,9 +270,14 @@ def _register_text(instruction):
     return None if name is None else [name, str(value)]
 
 
+def _increment_text(instruction):
+    known = instruction.mem in BASES
+    return [REGISTER_NAMES[Reg(instruction.mem)], str(increment(instruction))] if known else None
+
+
 #: Functions that write the operands of each kind.
 _WRITERS = {
     Kind.NONE: lambda _: [], Kind.VECTOR: _vector_text, Kind.MATRIX_SOURCE: _memory_text,
-    Kind.MATRIX_TARGET: _matrix_target_text, Kind.PRODUCT: _product_text, Kind.OPERAND: lambda i: [str(i.a)],
-    Kind.REGISTER: _register_text, Kind.COUNT: lambda i: [str(i.a)],
+    Kind.MATRIX_TARGET: _matrix_target_text, Kind.PRODUCT: _product_text, Kind.OPERAND: lambda i: [_address_text(i)],
+    Kind.REGISTER: _register_text, Kind.INCREMENT: _increment_text, Kind.COUNT: lambda i: [str(i.a)],
 }

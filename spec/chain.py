@@ -1,15 +1,17 @@
 """A chain together with the scalar registers that it runs under."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from concord.spec.config import Config
-from concord.spec.isa import Instruction, Op, Reg, out_scale
+from concord.spec.isa import BASES, Instruction, Op, Reg, out_scale
 from concord.spec.memories import VRFS, Mem
+
+NO_BASES = (0,) * (1 + len(BASES))  #: Base registers after a start, behind a 0 for instructions that name none.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registers:
-    """The scalar registers, as `spec.isa.Reg` describes them."""
+    """The scalar registers of chains, which are all but the base registers, as `spec.isa.Reg` describes them."""
 
     rows: int
     columns: int = 1
@@ -46,7 +48,7 @@ class Chain:
 
     Attributes:
         address:      Address of the source instruction; the other instructions follow it directly.
-        instructions: Source and operations, without `end_chain`.
+        instructions: Source and operations, without `end_chain`; base registers are added to their addresses.
         registers:    Scalar registers that the chain runs under.
         source_words: Words that the source supplies for each iteration, before the pooling unit reduces them.
         result_words: Words of each iteration behind the source, or behind `mv_mul`: operations and writes see these.
@@ -66,8 +68,13 @@ class Chain:
 
     @classmethod
     def resolve(cls, config: Config, address: int, instructions: tuple[Instruction, ...],
-                registers: Registers) -> "Chain":
-        """Make the chain of these instructions under these registers."""
+                registers: Registers, bases: tuple[int, ...] = NO_BASES) -> "Chain":
+        """Make the chain of these instructions under these registers.
+
+        Args:
+            bases: Base registers by the field `base` of instructions, of which 0 is none and adds 0.
+        """
+        instructions = tuple(replace(i, a=i.a + bases[i.base], base=0) if i.base else i for i in instructions)
         rows = registers.rows
         if instructions[0].op == Op.M_RD:
             rows = config.native_dim ** 2

@@ -8,7 +8,7 @@ from concord.spec.memories import ADDRESSED, OPERAND_MEMORIES, QUEUES, Mem
 from concord.spec.operations import MFUS, Operation, Stage
 
 WORD = 64  #: Bits of one instruction.
-LOOP_DEPTH = 2  #: Largest number of loops inside each other.
+LOOP_DEPTH = 4  #: Largest number of loops inside each other.
 WRITES = 3  #: Largest number of `v_wr` in one chain.
 STAGES = MFUS * len(Stage)  #: Number of stages that a chain runs through.
 
@@ -30,6 +30,7 @@ class Op(IntEnum):
     END_LOOP = 25  #: Ends the body of the innermost loop.
     END = 26  #: Ends the program.
     V_POOL_MAX = 27  #: Reduces each window of the source to its largest value.
+    S_ADD = 28  #: Adds a signed number to a base register.
 
     # The operations of MFU 0, VV_ADD0 and so on, then those of MFU 1.
     _members = vars()
@@ -56,6 +57,9 @@ class Reg(IntEnum):
     WINDOW_GROUP = 14  #: Entries from the window of one row tile to that of the next; 0 after reset.
     STRIDE_VEC = 15  #: Entries from the results of one iteration to those of the next in VectorRf; 1 after reset.
     SKIP_VEC = 16  #: Entries added for each IterationsX iterations, to step over borders; 0 after reset.
+    BASE1 = 17  #: Words or entries added to the addresses of instructions that name this base; 0 after reset.
+    BASE2 = 18  #: Words or entries added to the addresses of instructions that name this base; 0 after reset.
+    BASE3 = 19  #: Words or entries added to the addresses of instructions that name this base; 0 after reset.
 
 
 #: Names of registers in program text.
@@ -65,7 +69,11 @@ REGISTER_NAMES = {
     Reg.WINDOW_VECTORS: "WindowVectors", Reg.WINDOW_X: "WindowX", Reg.WINDOW_Y: "WindowY",
     Reg.WINDOW_STEP: "WindowStep", Reg.WINDOW_PITCH: "WindowPitch", Reg.WINDOW_GROUP: "WindowGroup",
     Reg.STRIDE_VEC: "StrideVec", Reg.SKIP_VEC: "SkipVec",
+    Reg.BASE1: "Base1", Reg.BASE2: "Base2", Reg.BASE3: "Base3",
 }
+
+#: The base registers. The field `base` of an instruction is 0, for none, or one more than an index in here.
+BASES = (Reg.BASE1, Reg.BASE2, Reg.BASE3)
 
 
 class Error(IntEnum):
@@ -114,6 +122,7 @@ FIELDS = {
     "bias": Field(10, 1),
     "unsigned": Field(11, 1),
     "window": Field(12, 1),
+    "base": Field(14, 2),
     "mem": Field(16, 8),
     "a": Field(32, 16),
     "b": Field(48, 16),
@@ -128,12 +137,13 @@ class Kind(Enum):
     """Shape of an instruction's operands: the fields that it takes."""
 
     NONE = ""  #: The opcode takes no field.
-    VECTOR = "mem a inc integer unsigned"  #: Memory, address, and a mode for VectorRf; a queue takes the memory only.
+    VECTOR = "mem a inc base integer unsigned"  #: A queue takes the memory only, and only VectorRf takes a mode.
     MATRIX_SOURCE = "mem"
     MATRIX_TARGET = "mem a integer"
     PRODUCT = "a b integer bias unsigned window"  #: First tile, first word of BiasRf, modes.
-    OPERAND = "a inc"  #: Address in the memory of the stage.
+    OPERAND = "a inc base"  #: Address in the memory of the stage.
     REGISTER = "mem a"  #: Register code in `mem`, value in `a`.
+    INCREMENT = "a mem"  #: Code of a base register in `mem`, number in `a`, in two's complement.
     COUNT = "a"
 
 
@@ -200,6 +210,7 @@ SPECS = {
     Op.END_LOOP: Spec(Kind.NONE),
     Op.END: Spec(Kind.NONE),
     Op.V_POOL_MAX: Spec(Kind.NONE),
+    Op.S_ADD: Spec(Kind.INCREMENT),
 }
 
 
@@ -216,6 +227,7 @@ class Instruction:
     bias: int = 0
     unsigned: int = 0
     window: int = 0
+    base: int = 0
 
 
 def encode(instruction: Instruction) -> int:
@@ -247,4 +259,18 @@ def decode(word: int) -> Instruction | None:
 
 def out_scale(value: int) -> int:
     """Value of OutScale from the bits of its register, which are two's complement."""
+    return _signed(value)
+
+
+def increment(instruction: Instruction) -> int:
+    """Number that an `s_add` adds."""
+    return _signed(instruction.a)
+
+
+def base_number(instruction: Instruction) -> int:
+    """Number of the base register that an `s_wr` or `s_add` names, as in the field `base`."""
+    return 1 + BASES.index(Reg(instruction.mem))
+
+
+def _signed(value):
     return value - (value >> REGISTER_BITS - 1 << REGISTER_BITS)

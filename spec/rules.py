@@ -5,11 +5,26 @@ from functools import lru_cache
 
 from concord.spec.chain import Chain
 from concord.spec.config import Config
-from concord.spec.isa import REGISTER_NAMES, SPECS, WRITES, Error, Instruction, Kind, Op, Reg, decode, out_scale
+from concord.spec.isa import (
+    BASES,
+    REGISTER_BITS,
+    REGISTER_NAMES,
+    SPECS,
+    WRITES,
+    Error,
+    Instruction,
+    Kind,
+    Op,
+    Reg,
+    decode,
+    increment,
+    out_scale,
+)
 from concord.spec.memories import ADDRESSED, MEMORY_NAMES, QUEUES, Mem, depth
 
 SOURCES = (Op.V_RD, Op.M_RD)
-_BETWEEN = (*SOURCES, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END)  #: Opcodes that stand outside a chain, or begin one.
+#: Opcodes that stand outside a chain, or begin one.
+_BETWEEN = (*SOURCES, Op.S_WR, Op.S_ADD, Op.LOOP, Op.END_LOOP, Op.END)
 _WITH_MEMORY = (Kind.VECTOR, Kind.MATRIX_SOURCE, Kind.MATRIX_TARGET)
 
 
@@ -56,8 +71,8 @@ def _read(word):
         memory = MEMORY_NAMES[Mem(instruction.mem)]
         if instruction.mem not in spec.mems:
             return None, Error.ILLEGAL, f"{name} does not take {memory}"
-        if instruction.mem in QUEUES and (instruction.a or instruction.inc):
-            return None, Error.ILLEGAL, f"{memory} is a queue: it takes neither an address nor _inc"
+        if instruction.mem in QUEUES and (instruction.a or instruction.inc or instruction.base):
+            return None, Error.ILLEGAL, f"{memory} is a queue: it takes neither an address, nor a base, nor _inc"
         moded = instruction.integer or instruction.unsigned
         if spec.kind is Kind.VECTOR and instruction.mem != Mem.VECTOR_RF and moded:
             return None, Error.ILLEGAL, f"{memory} holds binary16 numbers: integer and unsigned are for VectorRf"
@@ -66,6 +81,8 @@ def _read(word):
             return None, Error.ILLEGAL, f"there is no register {instruction.mem}"
         if instruction.mem == Reg.OUT_SCALE and not -32 <= out_scale(instruction.a) <= 31:
             return None, Error.ILLEGAL, f"OutScale {out_scale(instruction.a)} does not lie in -32..31"
+    if spec.kind is Kind.INCREMENT and instruction.mem not in BASES:
+        return None, Error.ILLEGAL, f"s_add takes one of {', '.join(REGISTER_NAMES[reg] for reg in BASES)}"
     return instruction, Error.NONE, ""
 
 
@@ -139,6 +156,19 @@ def _write_order(instruction, before):
     return None
 
 
+def check_sum(instruction: Instruction, before: int, address: int) -> int:
+    """The value of a base register after an `s_add`, from the value before it.
+
+    Raises:
+        Violation: RANGE, if the register does not hold the sum.
+    """
+    after = before + increment(instruction)
+    if not 0 <= after < 1 << REGISTER_BITS:
+        raise Violation(Error.RANGE, address, f"{REGISTER_NAMES[Reg(instruction.mem)]} would be {after}, "
+                                              f"and a register holds 0 to {(1 << REGISTER_BITS) - 1}")
+    return after
+
+
 def check_chain(config: Config, chain: Chain) -> None:
     """Check the sizes, the window, the alignment and the address ranges of a whole chain.
 
@@ -153,7 +183,7 @@ def check_chain(config: Config, chain: Chain) -> None:
         if any(step % config.vector_words for step in steps):
             raise Violation(Error.ALIGN, chain.address,
                             f"the source of mv_mul moves in native vectors of {config.vector_words} words")
-    for address, mem, end in _ends(chain):
+    for address, mem, end in ends(chain):
         if end > depth(config, mem):
             raise Violation(Error.RANGE, address,
                             f"it goes up to {end} of {MEMORY_NAMES[mem]}, which has {depth(config, mem)}")
@@ -189,7 +219,7 @@ def _check_windows(chain):
                                                      f"and Columns is {registers.columns}: they must be equal")
 
 
-def _ends(chain: Chain) -> Iterator[tuple[int, Mem, int]]:
+def ends(chain: Chain) -> Iterator[tuple[int, Mem, int]]:
     """Yield (instruction address, memory, end of the addresses used) for each use of a memory, in instruction order."""
     if chain.source.mem in ADDRESSED:
         yield chain.address, Mem(chain.source.mem), chain.source_span().stop
@@ -206,18 +236,22 @@ def _ends(chain: Chain) -> Iterator[tuple[int, Mem, int]]:
 
 
 def _check_overlap(chain):
-    """Refuse a chain that writes what it reads from VectorRf or in windows, since its source is read ahead of time."""
+    """Refuse a chain that writes what it reads ahead of time."""
+    for address, instruction in overwriting(chain):
+        read, written = chain.source_span(), chain.result_span(instruction)
+        if written.start < read.stop and read.start < written.stop:
+            raise Violation(Error.RANGE, address,
+                            f"it writes {written.start} to {written.stop - 1} of "
+                            f"{MEMORY_NAMES[Mem(instruction.mem)]}, and the chain reads {read.start} to "
+                            f"{read.stop - 1} there")
+
+
+def overwriting(chain: Chain) -> list[tuple[int, Instruction]]:
+    """The write, with its address, to the memory that the chain reads ahead of time: from VectorRf, or in windows."""
     if chain.source.mem != Mem.VECTOR_RF and not chain.gathers:
-        return
-    read = chain.source_span()
-    for address, instruction in enumerate(chain.instructions[1:], chain.address + 1):
-        if instruction.op == Op.V_WR and instruction.mem == chain.source.mem:
-            written = chain.result_span(instruction)
-            if written.start < read.stop and read.start < written.stop:
-                raise Violation(Error.RANGE, address,
-                                f"it writes {written.start} to {written.stop - 1} of "
-                                f"{MEMORY_NAMES[Mem(instruction.mem)]}, and the chain reads {read.start} to "
-                                f"{read.stop - 1} there")
+        return []
+    return [(address, instruction) for address, instruction in enumerate(chain.instructions, chain.address)
+            if instruction.op == Op.V_WR and instruction.mem == chain.source.mem]
 
 
 def check_state(config: Config, chain: Chain, modes: list[bool], held: int) -> None:

@@ -103,7 +103,7 @@ class _Block:
 
     @staticmethod
     def problems(layer: BlockDense, config: Config) -> list[str]:
-        return limits.block_operands(layer, config)
+        return limits.block_operands(layer, config) + limits.adjacent_blocks(layer)
 
     def product(self, rows: slice) -> Instruction:
         layer = self._layer

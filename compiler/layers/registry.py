@@ -6,12 +6,9 @@ from concord.compiler.layers.concat import ConcatCompiler
 from concord.compiler.lib.layer_compiler import LayerCompiler
 from concord.compiler.recurrent import block, integer
 from concord.model.layers.add import Add
-from concord.model.layers.average import Average, BlockAverage
 from concord.model.layers.concat import Concat, SequenceConcat
-from concord.model.layers.convolution import BlockConv, Conv
 from concord.model.layers.dense import BlockDense, Dense
 from concord.model.layers.layer import Layer
-from concord.model.layers.pool import MaxPool
 from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.spec.config import Config
 
@@ -24,13 +21,11 @@ COMPILERS: dict[type[Layer], LayerCompiler] = {
     BlockRecurrent: block.BlockRecurrentCompiler(),
 }
 #: Reasons why the machine cannot run layers of other classes.
-_WINDOWS = "the machine cuts no windows out of images: use dense or recurrent layers, or run it on the host"
 _SEQUENCES = (
     "the machine keeps no whole sequences, which a layer behind two directions needs: use one recurrent layer in both "
     "directions, or run it on the host"
 )
-REFUSED: dict[type[Layer], str] = {
-    **dict.fromkeys((Conv, BlockConv, Average, BlockAverage, MaxPool), _WINDOWS), SequenceConcat: _SEQUENCES}
+REFUSED: dict[type[Layer], str] = {SequenceConcat: _SEQUENCES}
 _UNKNOWN = "there is no such layer on this machine: use dense or recurrent layers, or run it on the host"
 
 

@@ -85,11 +85,11 @@ class Allocator:
     def shortages(self) -> list[str]:
         """A sentence for each memory that is too small."""
         found = []
-        for mem in (Mem.MATRIX_RF, Mem.BIAS_RF, *VRFS):
+        for mem in (Mem.MATRIX_RF, Mem.BIAS_RF, *VRFS, Mem.VECTOR_RF):
             available, used = depth(self._config, mem), self._next[mem]
             if used > available:
                 largest, count = max(self._names[mem], key=lambda item: item[1])
-                unit = "tiles" if mem == Mem.MATRIX_RF else "words"
+                unit = {Mem.MATRIX_RF: "tiles", Mem.VECTOR_RF: "entries"}.get(mem, "words")
                 found.append(
                     f"{MEMORY_NAMES[mem]} needs {used} {unit} and has {available}, {used - available} too few "
                     f"(the largest part is {largest}, {count})"

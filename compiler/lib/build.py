@@ -22,6 +22,7 @@ class Build:
         self.program = Program()
         self.allocator = Allocator(config)
         self.bounds: list[bounds.Bound] = []
+        self.shortages: list[str] = []  #: Sentences about what has no room, beside those of the allocator.
         self._matrices: list[tuple[int, np.ndarray, np.ndarray | None]] = []
         self._biases: list[tuple[int, np.ndarray]] = []
 

@@ -47,17 +47,21 @@ def block_operands(layer, config: Config) -> list[str]:
                 f"its {what} are {_block_format(model)}, the machine's {_block_format(machine)}: quantise the "
                 "model for this machine with --preset, or choose another preset"
             )
-    if getattr(layer, "places", None) is not None:
-        found.append(
-            "its blocks begin anew with each part of a concatenation or each pixel of an image, but parts lie in "
-            f"adjacent words: give each part a multiple of {config.native_dim} elements"
-        )
     if layer.block != config.native_dim:
         found.append(
             f"its blocks have {layer.block} elements, native vectors {config.native_dim}: quantise the model "
             "for this machine with --preset"
         )
     return found
+
+
+def adjacent_blocks(layer) -> list[str]:
+    """Check that the blocks of a vector follow each other, as its words do."""
+    if layer.places is None:
+        return []
+    reason = ("its blocks begin anew with each part of a concatenation or each pixel of an image, but parts lie in "
+              "adjacent")
+    return [f"{reason} words: give each part a multiple of {layer.block} elements"]
 
 
 def columns(config: Config, count: int) -> list[str]:

@@ -23,7 +23,8 @@ class ChainBuilder(wiring.Component):
 
     Members:
         begin, add: In(1). `begin`: the instruction is the source of a new chain. `add`: it continues the chain.
-        fields, end: In. Fields of the instruction, and one past the last address that it uses.
+        fields, address, end: In. Fields of the instruction, its address with its base register, and one past the last
+            address that it uses.
         place: In. Position of the decoder. values: In. Scalar registers and values derived from them.
         parts: Out(`chain`). Fields that follow from single instructions, so far.
         o: Out(`chain`). The chain, which is complete once its last instruction has been added.
@@ -35,9 +36,10 @@ class ChainBuilder(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "begin": In(1), "add": In(1), "fields": In(Fields), "end": In(END), "place": In(Place),
+            "begin": In(1), "add": In(1), "fields": In(Fields), "address": In(isa.END_BITS), "end": In(END),
+            "place": In(Place),
             "values": In(Derived), "parts": Out(chain(config)), "o": Out(chain(config)),
-            "source": Out(isa.ADDRESS_BITS), "source_end": Out(END), "window": Out(1), "pool": Out(1)})
+            "source": Out(isa.END_BITS), "source_end": Out(END), "window": Out(1), "pool": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -49,7 +51,7 @@ class ChainBuilder(wiring.Component):
         with m.If(self.begin):
             m.d.sync += [
                 c.eq(0), c.matrix.eq(f.op == Op.M_RD), c.memory.eq(index_of(f.mem)), c.source.inc.eq(f.inc),
-                c.source.valid.eq(one_of(f.mem, ADDRESSED)), c.source.lo.eq(f.a), self.source.eq(f.a),
+                c.source.valid.eq(one_of(f.mem, ADDRESSED)), c.source.lo.eq(self.address), self.source.eq(self.address),
                 c.mode.integer.eq(f.integer), c.mode.unsigned.eq(f.unsigned), self.tapped.eq(0),
                 self.window.eq(0), self.pool.eq(0)]
         with m.Elif(self.add):
@@ -79,7 +81,8 @@ class ChainBuilder(wiring.Component):
         m.d.sync += [c.pointwise.eq(1), control[spec.stage.name.lower()].eq(spec.operation.code)]
         if spec.operand is not None:
             operand = c.operands[OPERANDS.index(INDEX[spec.operand])]
-            m.d.sync += [operand.valid.eq(1), operand.lo.eq(f.a), operand.hi.eq(self.end), operand.inc.eq(f.inc)]
+            m.d.sync += [operand.valid.eq(1), operand.lo.eq(self.address), operand.hi.eq(self.end),
+                         operand.inc.eq(f.inc)]
 
     def _write(self, m):
         f, c, v, position = self.fields, self.parts, self.values, self.place.position
@@ -93,13 +96,13 @@ class ChainBuilder(wiring.Component):
             for k, mem in enumerate(VRFS):
                 with m.Case(mem):
                     w = c.writes[k]
-                    m.d.sync += [w.valid.eq(1), w.lo.eq(f.a), w.hi.eq(self.end), w.inc.eq(f.inc),
+                    m.d.sync += [w.valid.eq(1), w.lo.eq(self.address), w.hi.eq(self.end), w.inc.eq(f.inc),
                                  w.rising.eq(f.inc & (v.stride_out >= v.words)), w.select.tap.eq(tap),
                                  self.positions[k].eq(position)]
             if self.config.vector_rf:
                 with m.Case(Mem.VECTOR_RF):
                     w = c.entries
-                    m.d.sync += [w.valid.eq(1), w.lo.eq(f.a), w.hi.eq(self.end), w.inc.eq(f.inc),
+                    m.d.sync += [w.valid.eq(1), w.lo.eq(self.address), w.hi.eq(self.end), w.inc.eq(f.inc),
                                  w.rising.eq(f.inc & (v.stride_vec >= v.row_tiles)), w.select.tap.eq(tap),
                                  w.mode.integer.eq(f.integer), w.mode.unsigned.eq(f.unsigned),
                                  self.entries_position.eq(position)]

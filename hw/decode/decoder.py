@@ -1,8 +1,11 @@
 """The decoder, which turns instructions into checked chains."""
 
+from itertools import pairwise
+
 from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
+from concord.hw.decode.base_registers import BaseRegisters
 from concord.hw.decode.chain_builder import ChainBuilder
 from concord.hw.decode.instruction_check import Fields, InstructionCheck, Place, one_of
 from concord.hw.decode.mode_table import ModeTable
@@ -52,6 +55,7 @@ class Decoder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.registers = self.registers = ScalarRegisters(self.config)
+        m.submodules.bases = self.bases = BaseRegisters()
         m.submodules.modes = self.modes = ModeTable(self.config.matrix_tiles)
         m.submodules.check = self.check = InstructionCheck(self.config)
         m.submodules.builder = self.builder = ChainBuilder(self.config)
@@ -61,6 +65,7 @@ class Decoder(wiring.Component):
         # or windows that the chain reads.
         self.bad_range, self.overlap, self.bad_address = Signal(), Signal(), Signal(isa.END_BITS)
         self.queued = Signal(isa.END_BITS)  # words of MvmQ, in program order
+        # The loops around the present instruction, the innermost first.
         self.loop_target = [Signal(isa.END_BITS, name=f"loop_target{k}") for k in range(isa.LOOP_DEPTH)]
         self.loop_left = [Signal(isa.REGISTER_BITS, name=f"loop_left{k}") for k in range(isa.LOOP_DEPTH)]
         self._connect(m)
@@ -98,11 +103,14 @@ class Decoder(wiring.Component):
     def _connect(self, m):
         """Connect the sub-units to the present instruction."""
         v, check, builder, registers = self.registers.values, self.check, self.builder, self.registers
+        bases = self.bases
         m.d.comb += [
             self.fields.eq(self.i.p.word), self.target.eq(self.loop_target[0]), self.o.p.eq(builder.o),
             registers.clear.eq(self.start), registers.reg.eq(self.fields.mem), registers.value.eq(self.fields.a),
             check.word.eq(self.i.p.word), check.outside.eq(self.i.p.outside), check.place.eq(self.place),
             check.chain.eq(builder.parts), check.values.eq(v),
+            check.address.eq(bases.address), check.sum_outside.eq(bases.outside), bases.fields.eq(self.fields),
+            bases.clear.eq(self.start), builder.address.eq(bases.address),
             builder.fields.eq(self.fields), builder.end.eq(check.end), builder.place.eq(self.place),
             builder.values.eq(v)]
 
@@ -128,7 +136,7 @@ class Decoder(wiring.Component):
         f, place, address = self.fields, self.place, self.i.p.address
         with m.If(self.message_error):
             self._stop(m, Error.MESSAGE, 0)
-        with m.Elif(self.i.valid & (self.registers.fresh | (f.op == Op.S_WR))):
+        with m.Elif(self.i.valid & (self.registers.fresh | one_of(f.op, [Op.S_WR, Op.S_ADD]))):
             m.d.comb += self.i.ready.eq(1)
             with m.If(self.check.error != Error.NONE):
                 self._stop(m, self.check.error, address)
@@ -163,7 +171,7 @@ class Decoder(wiring.Component):
         f, builder = self.fields, self.builder
         chain = builder.o
         return ((f.op == Op.V_WR) & (chain.gather | chain.product.from_entries) & (index_of(f.mem) == chain.memory)
-                & (f.a < builder.source_end) & (builder.source < self.check.end))
+                & (self.bases.address < builder.source_end) & (builder.source < self.check.end))
 
     def _between_chains(self, m):
         f, place, address = self.fields, self.place, self.i.p.address
@@ -174,15 +182,19 @@ class Decoder(wiring.Component):
                 m.d.sync += [place.eq(0), place.open.eq(1), place.length.eq(1), place.loops.eq(place.loops),
                              self.source_address.eq(address), self.bad_range.eq(0), self.overlap.eq(0)]
             with m.Case(Op.S_WR):
-                m.d.comb += self.registers.write.eq(1)
+                m.d.comb += [self.registers.write.eq(~one_of(f.mem, isa.BASES)), self.bases.write.eq(1)]
+            with m.Case(Op.S_ADD):
+                m.d.comb += self.bases.add.eq(1)
             with m.Case(Op.LOOP):
                 m.d.sync += [place.loops.eq(place.loops + 1), self.loop_left[0].eq(f.a),
-                             self.loop_target[0].eq(address + 1),
-                             self.loop_left[1].eq(self.loop_left[0]), self.loop_target[1].eq(self.loop_target[0])]
+                             self.loop_target[0].eq(address + 1)]
+                m.d.sync += [further.eq(nearer) for loop in (self.loop_left, self.loop_target)
+                             for nearer, further in pairwise(loop)]
             with m.Case(Op.END_LOOP):
                 with m.If(self.loop_left[0] == 1):
-                    m.d.sync += [place.loops.eq(place.loops - 1), self.loop_left[0].eq(self.loop_left[1]),
-                                 self.loop_target[0].eq(self.loop_target[1])]
+                    m.d.sync += place.loops.eq(place.loops - 1)
+                    m.d.sync += [nearer.eq(further) for loop in (self.loop_left, self.loop_target)
+                                 for nearer, further in pairwise(loop)]
                 with m.Else():
                     m.d.comb += self.jump.eq(1)
                     m.d.sync += self.loop_left[0].eq(self.loop_left[0] - 1)

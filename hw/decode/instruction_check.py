@@ -22,7 +22,8 @@ Fields = data.FlexibleLayout(isa.WORD, {
 #: end_chain may follow; `position`: number of stages passed, 0 before MFU 0 and `isa.STAGES` after the last MFU;
 #: `written`: the last instruction was a write; `writes`: number of writes so far; `loops`: number of open loops.
 Place = data.StructLayout({
-    "open": 1, "closed": 1, "length": 4, "position": range(isa.STAGES + 1), "written": 1, "writes": 2, "loops": 2})
+    "open": 1, "closed": 1, "length": 4, "position": range(isa.STAGES + 1), "written": 1, "writes": 2,
+    "loops": range(isa.LOOP_DEPTH + 1)})
 
 
 def one_of(signal, values):
@@ -37,6 +38,8 @@ class InstructionCheck(wiring.Component):
         word, outside: In. The instruction, and whether its address is past the end of the instruction buffer.
         place, chain: In. Position of the decoder, and the chain so far.
         values: In. Scalar registers and values derived from them.
+        address: In. Address of the instruction with its base register. sum_outside: In(1). A base register does not
+            hold the sum of the `s_add`.
         error: Out. Code of `spec.isa.Error`, or NONE.
         end: Out. One past the last address that it uses. beyond: Out(1). That address is outside its memory.
 
@@ -48,7 +51,8 @@ class InstructionCheck(wiring.Component):
         self.config = config
         super().__init__({
             "word": In(isa.WORD), "outside": In(1), "place": In(Place), "chain": In(chain(config)),
-            "values": In(Derived), "error": Out(4), "end": Out(END), "beyond": Out(1)})
+            "values": In(Derived), "address": In(isa.END_BITS), "sum_outside": In(1),
+            "error": Out(4), "end": Out(END), "beyond": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -63,7 +67,7 @@ class InstructionCheck(wiring.Component):
         error, loops = self.error, self.place.loops
         memory_kinds = [op for op, spec in isa.SPECS.items() if spec.mems]
         refused = Cat((f.op == op) & ~one_of(f.mem, isa.SPECS[op].mems) for op in memory_kinds).any()
-        queue_address = one_of(f.mem, QUEUES) & ((f.a != 0) | f.inc)
+        queue_address = one_of(f.mem, QUEUES) & ((f.a != 0) | f.inc | (f.base != 0))
         vector = one_of(f.op, [op for op, spec in isa.SPECS.items() if spec.kind is Kind.VECTOR])
         moded = vector & (f.mem != Mem.VECTOR_RF) & (f.integer | f.unsigned)
         strange, misplaced = self._strange(m, f), self._misplaced(f)
@@ -78,6 +82,8 @@ class InstructionCheck(wiring.Component):
             m.d.comb += error.eq(Error.ILLEGAL)
         with m.Elif((f.op == Op.S_WR) & (~one_of(f.mem, Reg) | far_scale)):
             m.d.comb += error.eq(Error.ILLEGAL)
+        with m.Elif((f.op == Op.S_ADD) & ~one_of(f.mem, isa.BASES)):
+            m.d.comb += error.eq(Error.ILLEGAL)
         if not self.config.vector_rf:
             with m.Elif((f.op == Op.V_POOL_MAX) | (vector & (f.mem == Mem.VECTOR_RF))):
                 m.d.comb += error.eq(Error.RANGE)
@@ -85,6 +91,8 @@ class InstructionCheck(wiring.Component):
             m.d.comb += error.eq(Error.ILLEGAL)
         with m.Elif(self._lacks_integer(f)):
             m.d.comb += error.eq(Error.FORMAT)
+        with m.Elif((f.op == Op.S_ADD) & self.sum_outside):
+            m.d.comb += error.eq(Error.RANGE)
         with m.Elif(((f.op == Op.LOOP) & ((f.a == 0) | (loops == isa.LOOP_DEPTH)))
                     | ((f.op == Op.END_LOOP) & (loops == 0)) | ((f.op == Op.END) & (loops != 0))):
             m.d.comb += error.eq(Error.LOOP)
@@ -108,7 +116,7 @@ class InstructionCheck(wiring.Component):
     def _misplaced(self, f):
         """Whether the instruction may not follow the chain so far."""
         c, place = self.chain, self.place
-        outside = [Op.V_RD, Op.M_RD, Op.S_WR, Op.LOOP, Op.END_LOOP, Op.END]
+        outside = [Op.V_RD, Op.M_RD, Op.S_WR, Op.S_ADD, Op.LOOP, Op.END_LOOP, Op.END]
         stages = Cat((f.op == op) & (place.position > s.position) for op, s in isa.SPECS.items() if s.operation)
         again = Cat((f.mem == mem) & c.writes[k].valid for k, mem in enumerate(VRFS)).any() | (
             (f.mem == Mem.NET_Q) & c.net) | ((f.mem == Mem.VECTOR_RF) & c.entries.valid)
@@ -151,5 +159,5 @@ class InstructionCheck(wiring.Component):
                 m.d.comb += [limit.eq(config.matrix_tiles), count.eq(v.tiles)]
         bounded = one_of(f.op, [*operands, Op.MV_MUL, Op.M_WR]) | ((f.op == Op.V_WR) & one_of(f.mem, ADDRESSED))
         bad_bias = (f.op == Op.MV_MUL) & f.bias & (f.b + v.words > config.bias_words)
-        m.d.comb += [self.end.eq(f.a + count + Mux(f.inc, span, 0)),
+        m.d.comb += [self.end.eq(self.address + count + Mux(f.inc, span, 0)),
                      self.beyond.eq((bounded & (self.end > limit)) | bad_bias)]

@@ -10,6 +10,7 @@ from concord.spec.registers import Counter
 __all__ = ["EventCounters"]
 
 BITS = 32  #: Number of bits of a counter.
+_TALLY = 7  #: Number of bits of the front of a counter of single events.
 _REST = 3  #: Cycles after a read in which no other read is taken.
 MAXIMA = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)  #: They hold the largest value.
 
@@ -66,13 +67,14 @@ class EventCounters(wiring.Component):
 
         m.submodules.totals = totals = Memory(shape=BITS, depth=count, init=[])
         read, write = totals.read_port(), totals.write_port()
-        front, fresh = self._fronts(m, visit, index), Signal()
-        gained = Signal(front.shape())
+        (front, tally), fresh = self._fronts(m, visit, index), Signal()
+        gained, tallied = Signal(front.shape()), Signal(_TALLY)
         total = Signal(BITS + 1)
-        m.d.sync += [gained.eq(front), fresh.eq(clearing != 0)]
+        m.d.sync += [gained.eq(front), tallied.eq(tally), fresh.eq(clearing != 0)]
         m.d.comb += [
             read.addr.eq(index), read.en.eq(1),
-            total.eq(Mux(fresh, 0, read.data) + gained),
+            # One of both is 0.
+            total.eq(Mux(fresh, 0, read.data) + (gained | Array(_steps())[tallied])),
             self.count.eq(total[:BITS] | total[BITS].replicate(BITS)),
             write.addr.eq(last), write.data.eq(self.count), write.en.eq(updating),
         ]
@@ -82,21 +84,56 @@ class EventCounters(wiring.Component):
         return m
 
     def _fronts(self, m, visit, index):
-        """Add the increments to the fronts; a visit empties a front, but no maximum. Returns the front at `index`."""
+        """Add the increments to the fronts; a visit empties a front, but no maximum.
+
+        Returns:
+            The front at `index`, or 0 if it is a tally; the tally at `index`, or 0 if it is none.
+        """
         longest = (len(Counter) + 1) * (_REST + 1) // _REST + 2  # cycles from one visit of a counter to its next
-        bits = {counter: width if counter in MAXIMA else bits_for(((1 << width) - 1) * longest)
-                for counter, width in self.widths.items()}
-        fronts = {counter: Signal(width, name=f"front_{counter.name.lower()}") for counter, width in bits.items()}
-        chosen = Signal(max(bits.values()))
-        with m.Switch(index):
-            for counter, front in fronts.items():
-                with m.Case(counter):
-                    m.d.comb += chosen.eq(front)
-        for counter, front in fronts.items():
-            new = self.add[counter.name.lower()]
+        if longest >= (1 << _TALLY) - 1:
+            raise ValueError(f"a tally of {_TALLY} bits does not count to {longest}")
+        fronts, tallies = {}, {}
+        for counter, width in self.widths.items():
+            new, visited, name = self.add[counter.name.lower()], visit & (index == counter), counter.name.lower()
             if counter in MAXIMA:
+                fronts[counter] = front = Signal(width, name=f"front_{name}")
                 grown = Mux(new > front, new, front)
+            elif width == 1:
+                tallies[counter] = self._tally(m, new, visited, f"tally_{name}")
+                continue
             else:
-                grown = Mux(visit & (index == counter), 0, front) + new
+                fronts[counter] = front = Signal(bits_for(((1 << width) - 1) * longest), name=f"front_{name}")
+                grown = Mux(visited, 0, front) + new
             m.d.sync += front.eq(Mux(self.clear, 0, grown))
-        return chosen
+        return _chosen(m, index, fronts), _chosen(m, index, tallies)
+
+    def _tally(self, m, new, visited, name):
+        """A shift register with feedback, which counts events of one bit by its steps and needs no adder."""
+        tally = Signal(_TALLY, name=name)
+        with m.If(self.clear):
+            m.d.sync += tally.eq(0)
+        with m.Elif(visited):
+            m.d.sync += tally.eq(new)  # the first step leads from 0 to 1
+        with m.Elif(new):
+            m.d.sync += tally.eq(Cat(~(tally[-1] ^ tally[-2]), tally[:-1]))
+        return tally
+
+
+def _steps() -> list[int]:
+    """Number of steps from 0 to each state of a tally; 0 for the state that no step leads to."""
+    steps, state = [0] * (1 << _TALLY), 0
+    for k in range((1 << _TALLY) - 1):
+        steps[state] = k
+        feedback = ~(state >> _TALLY - 1 ^ state >> _TALLY - 2) & 1
+        state = (state << 1 | feedback) & (1 << _TALLY) - 1
+    return steps
+
+
+def _chosen(m, index, fronts):
+    """The front of the counter `index`, or 0."""
+    chosen = Signal(max((len(front) for front in fronts.values()), default=1))
+    with m.Switch(index):
+        for counter, front in fronts.items():
+            with m.Case(counter):
+                m.d.comb += chosen.eq(front)
+    return chosen

@@ -7,7 +7,7 @@ whose field counts as 1, has no hidden bit and so gets field 0; a significand ro
 from amaranth import *
 from amaranth.lib import data
 
-__all__ = ["INFINITY", "NAN", "Binary16", "leading_zeros", "rounded", "shift_right", "significand"]
+__all__ = ["INFINITY", "NAN", "Binary16", "leading_zeros", "rounded", "shift_left", "shift_right", "significand"]
 
 Binary16 = data.StructLayout({"fraction": 10, "exponent": 5, "sign": 1})
 
@@ -43,6 +43,18 @@ def shift_right(value, amount):
         step = min(1 << n, len(value))
         lost |= amount[n] & value[:step].any()
         value = Mux(amount[n], value[step:], value)
+    return value, lost
+
+
+def shift_left(value, amount, keep: int):
+    """The highest `keep` bits of value << amount, and whether a 1 lies below them; `amount` shifts out only zeros."""
+    lost = Const(0, 1)
+    for n in reversed(range(len(amount))):
+        step, below = 1 << n, max(0, len(value) - keep - (1 << n) + 1)  # `below`: bits out of reach of the next shifts
+        last = max(0, below - step)
+        lost |= value[:last].any() | (value[last:below].any() & ~amount[n])
+        moved = Cat(Const(0, step), value)[:len(value)]
+        value = Mux(amount[n], moved[below:], value[below:])
     return value, lost
 
 

@@ -4,7 +4,7 @@ from amaranth import *
 from concord.hw.lib.pipeline import delay
 from concord.spec.formats import Format
 
-__all__ = ["adder_tree", "extremes", "gated_sum", "shifted_sum", "within"]
+__all__ = ["adder_tree", "extremes", "gated_sum", "shifted_sum", "sum_or_difference", "within"]
 
 
 def extremes(fmt: Format) -> tuple[int, int]:
@@ -37,6 +37,17 @@ def gated_sum(m: Module, platform, a, x, b, y):
     if platform is not None:
         return platform.gated_sum(m, a, x, b, y)
     return Mux(a, x, 0) + Mux(b, y, 0)
+
+
+def sum_or_difference(m: Module, platform, a, b, minus):
+    """a + b, or a - b if the bit `minus` is 1, modulo 2**len(a); a and b have the same number of bits.
+
+    Args:
+        platform: None, or a platform with a `sum_or_difference` of its own.
+    """
+    if platform is not None:
+        return platform.sum_or_difference(m, a, b, minus)
+    return (a + (b ^ minus.replicate(len(b))) + minus)[:len(a)]
 
 
 def shifted_sum(low, high, places: int, *, minus: bool = False):

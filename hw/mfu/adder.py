@@ -7,6 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib.float16 import NAN, Binary16, leading_zeros, rounded, shift_right, significand
 from concord.hw.lib.pipeline import delay
+from concord.hw.lib.sums import sum_or_difference
 from concord.spec.operations import BYPASS, Operation, Stage, code_bits, implemented
 
 __all__ = ["FloatAdder"]
@@ -57,7 +58,8 @@ class FloatAdder(wiring.Component):
         # Every operation first puts one of its numbers in front: the larger magnitude for a sum, the larger value for a
         # maximum, a in a bypass. Results without arithmetic, infinities and NaN among them, are that number: `keep`.
         front, back, subtract, keep = (delay(m, signal, 1) for signal in _order(self.a, self.b, self.op))
-        exponent, total = (delay(m, signal, 1) for signal in _add(Binary16(front), Binary16(back), subtract))
+        added = _add(m, platform, Binary16(front), Binary16(back), subtract)
+        exponent, total = (delay(m, signal, 1) for signal in added)
         field, value, zero = (delay(m, signal, 1) for signal in _normalize(exponent, total))
 
         front, keep, subtract = (delay(m, signal, 2) for signal in (front, keep, subtract))
@@ -83,15 +85,13 @@ def _order(a, b, op):
     return front, Mux(swap, a.as_value(), b.as_value()), differ, bypass | maximum | huge_a | huge_b
 
 
-def _add(front, back, subtract):
+def _add(m, platform, front, back, subtract):
     """Exponent field, and front plus or minus back: a carry, 11 bits of significand, two more bits and a sticky bit."""
     exponent, large = significand(front)
     lower, small = significand(back)
     aligned, lost = shift_right(Cat(Const(0, 2), small), (exponent - lower)[:5])
-    operand = Cat(lost, aligned) ^ subtract.replicate(14)
-    # One adder suffices: the bit below both operands adds the 1 that completes the complement.
-    total = Cat(subtract, Const(0, 3), large, Const(0, 1)) + Cat(subtract, operand, subtract)
-    return exponent, total[1:16]
+    a, b = Cat(Const(0, 3), large, Const(0, 1)), Cat(lost, aligned, Const(0, 1))
+    return exponent, sum_or_difference(m, platform, a, b, subtract)
 
 
 def _normalize(exponent, total):

@@ -4,8 +4,9 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
-from concord.hw.lib.float16 import INFINITY, leading_zeros, rounded
+from concord.hw.lib.float16 import INFINITY, leading_zeros, rounded, shift_left
 from concord.hw.lib.pipeline import delay
+from concord.hw.lib.sums import sum_or_difference
 
 __all__ = ["Binary16Rounder"]
 
@@ -42,7 +43,8 @@ class Binary16Rounder(wiring.Component):
         # one is on top, the magnitude has the field `limit - count`; a subnormal moves `limit` places only. Zeros on
         # top keep `limit` from being negative.
         magnitude = Signal(max(self.width, self.scales[-1] - 13))
-        m.d.comb += magnitude.eq(Mux(self.value < 0, -self.value, self.value))
+        m.d.comb += magnitude.eq(
+            sum_or_difference(m, platform, Const(0, self.width), self.value.as_unsigned(), self.value[-1]))
         magnitude = delay(m, magnitude, 1)
         limit = delay(m, (len(magnitude) + 13 - self.scale)[:bits_for(len(magnitude) + 13 + 64)], 1)
 
@@ -53,9 +55,8 @@ class Binary16Rounder(wiring.Component):
         field = delay(m, Mux(subnormal, 0, field)[:len(limit)], 1)
         magnitude = delay(m, magnitude, 1)
 
-        shifted = (magnitude << shift)[:len(magnitude)]
-        padded = Cat(Const(0, max(0, 12 - len(shifted))), shifted)
-        value = delay(m, Cat(padded[:-12].any(), padded[-12:]), 1)
+        top, lost = shift_left(Cat(Const(0, max(0, 12 - len(magnitude))), magnitude), shift, 12)
+        value = delay(m, Cat(lost, top), 1)
         field = delay(m, field, 1)
 
         bits = Mux(field >= 30, INFINITY, rounded(field[:5], value))

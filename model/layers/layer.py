@@ -69,6 +69,11 @@ class Layer:
         return False
 
     @property
+    def ceiling(self) -> float:
+        """Where the FP32 network clips what this layer reads; infinity where it does not."""
+        return np.inf
+
+    @property
     def comparable(self) -> bool:
         """Whether `run_real` can compute what the FP32 network has here."""
         return False

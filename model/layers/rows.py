@@ -68,7 +68,7 @@ class IntegerRows(Rows):
         ranges:         Smallest and largest calibration values of "input" and "output", in real units.
         real:           Real numbers for people and retraining, which the machine does not need: the arguments of the
             lowering ("gain", "constant", "input" and "output" as [step, offset]), and "fp32_weights" and "fp32_bias"
-            of the FP32 network.
+            of the FP32 network, and "fp32_ceiling", [6], behind its relu6.
     """
 
     name: str
@@ -105,7 +105,12 @@ class IntegerRows(Rows):
 
     @property
     def clips(self) -> bool:
-        return self.unsigned
+        # Below an offset of 0 the quantiser passes negative numbers.
+        return self.unsigned and self.real.get("input", (1.0, 0.0))[1] >= 0
+
+    @property
+    def ceiling(self) -> float:
+        return float(self.real.get("fp32_ceiling", [np.inf])[0])
 
     def real_input(self, trace):
         if "input" not in self.real:

@@ -49,6 +49,7 @@ async def build(dut, rng, chain: Chain):
             await RisingEdge(dut.clk)
         dut.place.value, dut.fields.value = PLACE.join({"position": position}), encode(instruction)
         used = instruction.op == Op.V_WR or SPECS[instruction.op].operand
+        dut.address.value = instruction.a
         dut.end.value = chain.result_span(instruction).stop if used else 0
         dut.begin.value, dut.add.value = int(number == 0), int(number > 0)
         await RisingEdge(dut.clk)
@@ -63,7 +64,7 @@ async def build(dut, rng, chain: Chain):
 async def matches_spec(dut):
     """Random chains of all kinds, one after another."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
-    for name in ("begin", "add", "fields", "end", "place", "values"):
+    for name in ("begin", "add", "fields", "address", "end", "place", "values"):
         getattr(dut, name).value = 0
     await start(dut)
     modes = [bool(tile % 2) for tile in range(CONFIG.matrix_tiles)]

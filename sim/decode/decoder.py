@@ -15,7 +15,7 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, reset, start
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.chains import fields, meaning
-from concord.sim.stimulus.entry_chains import any_chain, legal_chain
+from concord.sim.stimulus.entry_chains import any_chain, legal_chain, moving_loops
 from concord.sim.stimulus.faults import fault
 from concord.sim.stimulus.limits import limits
 from concord.sim.stimulus.program_generator import ProgramGenerator
@@ -28,7 +28,9 @@ from concord.spec.rules import Violation
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "total > self.config.mvmq_words", "new": "total >= self.config.mvmq_words"},
     {"file": "hw/decode/chain_builder.py", "old": "v.stride_out >= v.words", "new": "v.stride_out > v.words"},
-    {"old": "(f.a < builder.source_end)", "new": "(f.a <= builder.source_end)"},
+    {"old": "(self.bases.address < builder.source_end)", "new": "(self.bases.address <= builder.source_end)"},
+    {"old": "nearer.eq(further)", "new": "nearer.eq(nearer)"},
+    {"file": "hw/decode/base_registers.py", "old": "f.a.as_signed()", "new": "f.a"},
     {"old": "(window & ~v.fits)", "new": "(window & 0)"},
     {"old": "((window | pool) & v.no_pixels)", "new": "(window & v.no_pixels)"},
     {"file": "hw/decode/instruction_check.py", "old": "place.position > s.position",
@@ -117,7 +119,7 @@ class Bench:
 def programs(rng: np.random.Generator, count: int) -> Iterator[tuple[list[bool], list[int]]]:
     """Pairs (modes of the tiles, program); programs are legal, have one fault, or are legal but for one flipped bit.
 
-    Half of them end with chains that use VectorRf or windows.
+    Half of them end with chains that use VectorRf, windows or base registers in loops.
     """
     for number in range(count):
         modes = memory_stimulus.modes(CONFIG, rng)
@@ -129,7 +131,7 @@ def programs(rng: np.random.Generator, count: int) -> Iterator[tuple[list[bool],
         else:
             program, now = generator.program, generator.state().modes
             program = program + [word for _ in range(3) for word in legal_chain(CONFIG, rng, now)]
-            program += [*any_chain(CONFIG, rng, now), *assemble("end")]
+            program += [*(any_chain if number % 4 == 2 else moving_loops)(CONFIG, rng, now), *assemble("end")]
         if number % 3 == 2:
             program[rng.integers(len(program))] ^= 1 << int(rng.integers(WORD))
         yield modes, program

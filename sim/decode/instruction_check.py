@@ -15,7 +15,19 @@ from concord.sim.stimulus.entry_chains import legal_chain
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import assemble
 from concord.spec.check import check
-from concord.spec.isa import SPECS, WORD, Error, Instruction, Op, decode, encode
+from concord.spec.isa import (
+    BASES,
+    REGISTER_BITS,
+    SPECS,
+    WORD,
+    Error,
+    Instruction,
+    Op,
+    Reg,
+    decode,
+    encode,
+    increment,
+)
 from concord.spec.memories import VRFS, Mem
 
 CONFIG = from_text(os.environ["CONFIG"])
@@ -50,10 +62,20 @@ def after(program: list[int]) -> tuple[dict, dict]:
     return where, so_far
 
 
+def sum_outside(before: list[int], word: int) -> bool:
+    """Whether a base register cannot hold the sum if the word is an `s_add`, behind a program without loops."""
+    bases, instruction = dict.fromkeys(BASES, 0), decode(word)
+    for each in map(decode, before):
+        if each.op == Op.S_WR and each.mem in BASES:
+            bases[each.mem] = each.a
+    adds = instruction is not None and instruction.op == Op.S_ADD and instruction.mem in BASES
+    return adds and not 0 <= bases[instruction.mem] + increment(instruction) < 1 << REGISTER_BITS
+
+
 def candidate(rng: np.random.Generator, program: list[int]) -> int:
     """A random instruction: one of the program, unchanged or with a wrong bit or opcode, or a random word."""
     word = program[rng.integers(len(program))]
-    match rng.integers(5):
+    match rng.integers(6):
         case 0:
             word ^= 1 << int(rng.integers(WORD))
         case 1:
@@ -61,7 +83,9 @@ def candidate(rng: np.random.Generator, program: list[int]) -> int:
         case 2:
             word = int(rng.integers(max(Op) + 1)) | int(rng.integers(12)) << 16
         case 3:
-            word ^= 1 << int(rng.integers(8, 13))  # the bits of the modes
+            word ^= 1 << int(rng.integers(8, 16))  # the bits of the modes and of the base
+        case 4:
+            word = encode(Instruction(op=Op.S_ADD, mem=int(rng.choice(list(Reg))), a=int(rng.integers(1 << 16))))
     return word
 
 
@@ -69,7 +93,7 @@ def candidate(rng: np.random.Generator, program: list[int]) -> int:
 async def matches_spec(dut):
     """Random instructions at every place of random programs."""
     rng, found = np.random.default_rng(cocotb.RANDOM_SEED), set()
-    dut.outside.value = dut.values.value = 0
+    dut.outside.value = dut.values.value = dut.address.value = 0
     for number in range(60):
         modes = memory_stimulus.modes(CONFIG, rng)
         generator = ProgramGenerator(CONFIG, rng, modes, budget=300)
@@ -82,6 +106,7 @@ async def matches_spec(dut):
             before, word = program[:address], candidate(rng, program)
             where, so_far = after(before)
             violation = check([*before, word], CONFIG, list(modes))
+            dut.sum_outside.value = sum_outside(before, word)
             dut.word.value, dut.place.value, dut.chain.value = word, PLACE.join(where), CHAIN.join(so_far)
             await Timer(1, "ns")
             # An error that only the whole chain shows is reported at an earlier address.
@@ -116,7 +141,8 @@ async def ranges(dut):
             "words", "iterations", "tiles", "row_tiles", "span_out", "span_vec")}
         inc = int(rng.integers(2)) if op in sizes else 0
         first = int(rng.integers(size))
-        dut.word.value = encode(Instruction(op=op, mem=Mem.VECTOR_RF if op == Op.V_WR else 0, inc=inc, a=first))
+        dut.word.value = encode(Instruction(op=op, mem=Mem.VECTOR_RF if op == Op.V_WR else 0, inc=inc))
+        dut.address.value = first
         dut.values.value = VALUES.join(values)
         await Timer(1, "ns")
         end = first + values[counts.get(op, "words")] + values["span_vec" if op == Op.V_WR else "span_out"] * inc

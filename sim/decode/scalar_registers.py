@@ -69,7 +69,8 @@ class Bench:
 
     async def write(self):
         """Write a random register, with a small value, as small values often divide each other, or a large one."""
-        reg = self.random.choice([reg for reg in Reg if CONFIG.vector_rf or reg.name.lower() not in WINDOWS])
+        names = [name for name in Registers.__slots__ if CONFIG.vector_rf or name not in WINDOWS]
+        reg = Reg[self.random.choice(names).upper()]
         if reg == Reg.OUT_SCALE:
             value = self.random.randint(-32, 31) & 0xFFFF
         else:

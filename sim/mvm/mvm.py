@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
-from concord.golden.mvm.mvm import multiply
+from concord.golden.mvm.mvm import multiply, multiply_groups
 from concord.golden.mvm.overflow import Events
 from concord.golden.mvm.packing import marks, pack_tiles, unpack_tiles
 from concord.golden.mvm.quantizer import invalid, quantize_block, quantize_integer
@@ -16,14 +16,19 @@ from concord.hw.mvm.mvm import Activity, events
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
+from concord.sim.reference.entry_traffic import EntryTraffic
+from concord.sim.stimulus import windows
+from concord.spec.chain import Chain, Registers
 from concord.spec.config import Config
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "delay(m, beat.integer, rotator.latency)", "new": "delay(m, beat.integer, rotator.latency + 1)"},
+    {"old": "m.If(sequencer.beat.from_entries)", "new": "m.If(sequencer.read)"},
 )
 
 CONFIG = from_text(os.environ["CONFIG"])
-COUNTS = ("beats", "tiles", "vectors", "rows_loaded", "partial", "product", "output")
+COUNTS = ("beats", "tiles", "vectors", "rows_loaded", "partial", "product", "output", "entries_written", "entries_read",
+          "conflict")
 
 
 class Tiles:
@@ -77,7 +82,7 @@ class Run:
         self.cycle, self.busy = 0, []  # number of cycles so far, and the cycles with a beat
         self.excess = dict.fromkeys(("partial", "product", "output"), 0)
         self.flags = {"invalid_vector": 0, "invalid_matrix": 0}
-        self.expected = dict.fromkeys(COUNTS, 0)
+        self.expected, self.products = dict.fromkeys(COUNTS, 0), 0
         self.overflow, self.invalid = Events(), {"vector": False, "matrix": False}
         cocotb.start_soon(self.watch())
 
@@ -150,28 +155,62 @@ class Run:
         out_scale = int(rng.integers(-10, 20)) if integer else int(rng.integers(-32, 32))
         address = int(rng.integers(0, CONFIG.bias_words - words + 1)) if bias else 0
         operand = numbers(rng, (iterations, columns, n), 4 if integer else 8)
-        self.sources["product"].put(*pack(Product, {name: np.array([value]) for name, value in {
-            "tile": tile, "columns": columns, "row_tiles": row_tiles, "words": words, "rows": rows,
-            "iterations": iterations, "integer": integer, "unsigned": unsigned, "out_scale": out_scale, "bias": bias,
-            "bias_address": address}.items()}))
+        self._queue(tile=tile, columns=columns, row_tiles=row_tiles, words=words, rows=rows, iterations=iterations,
+                    integer=integer, unsigned=unsigned, out_scale=out_scale, bias=bias, bias_address=address)
         count = iterations * columns * CONFIG.vector_words
         self.sources["operand"].put(*pack(operand_word(lanes), {
             "word": operand.reshape(count, lanes), "integer": np.full(count, integer),
             "unsigned": np.full(count, unsigned),
             "last": np.arange(1, count + 1) % (columns * CONFIG.vector_words) == 0}))
         where = slice(tile, tile + row_tiles * columns)
-        shape = row_tiles, columns, n
         bits, overflow = multiply(
-            CONFIG, self.tiles.mantissas[where].reshape(*shape, n), self.tiles.exponents[where].reshape(shape), operand,
+            CONFIG, *self._weights(where, row_tiles), operand,
             self.bias[address:address + words].ravel()[:rows] if bias else None, rows=rows, integer=integer,
             unsigned=unsigned, out_scale=out_scale)
-        self.overflow += overflow
+        self._count(where, iterations, overflow)
         self.invalid["vector"] |= invalid(operand)
-        self.expected["beats"] += iterations * int(self.tiles.marks[where].sum())
-        self.expected["tiles"] += iterations * row_tiles * columns
         self.expected["vectors"] += iterations * columns
         return bits, {"integer": integer, "unsigned": unsigned, "out_scale": out_scale, "bias": bias, "tile": tile,
                       "columns": columns, "operand": operand.reshape(iterations, 1, -1)}
+
+    def multiply_entries(self, entries: EntryTraffic, chain: Chain):
+        """Queue a product from VectorRf, and return the words that it should yield and its inputs by name."""
+        registers, words, rng = chain.registers, chain.result_words, self.rng
+        rows, integer, out_scale = registers.rows, bool(chain.product.integer), registers.out_scale
+        bias = bool(integer and words <= CONFIG.bias_words and rng.random() < 0.5)
+        address = int(rng.integers(0, CONFIG.bias_words - words + 1)) if bias else 0
+        mantissas, exponents = entries.read(chain, self.products)
+        self._queue(tile=chain.tiles.start, columns=registers.columns, row_tiles=chain.row_tiles, words=words,
+                    rows=rows, iterations=registers.iterations, integer=integer, out_scale=out_scale, bias=bias,
+                    bias_address=address, from_entries=1)
+        where = slice(chain.tiles.start, chain.tiles.stop)
+        bits, overflow = multiply_groups(
+            CONFIG, *self._weights(where, chain.row_tiles), mantissas, exponents,
+            self.bias[address:address + words].ravel()[:rows] if bias else None, rows=rows, integer=integer,
+            out_scale=out_scale)
+        self._count(where, registers.iterations, overflow)
+        self.expected["entries_read"] += mantissas.shape[0] * len(chain.tiles)
+        self.expected["conflict"] += sum(windows.duration(CONFIG, step) - 1 for step in windows.steps(CONFIG, chain))
+        return bits, {"integer": integer, "out_scale": out_scale, "bias": bias, "tile": where.start, "rows": rows,
+                      "columns": registers.columns, "addresses": windows.columns(chain).reshape(len(bits), 1, -1)}
+
+    def _queue(self, **fields):
+        """Queue a product with these fields; those that are left out are 0."""
+        self.sources["product"].put(*pack(Product, {
+            name: np.array([fields.get(name, 0)]) for name in Product.members}))
+        self.products += 1
+
+    def _weights(self, where: slice, row_tiles: int):
+        """Mantissas and exponents of tiles, [row_tiles, columns, ...]."""
+        n = CONFIG.native_dim
+        return self.tiles.mantissas[where].reshape(row_tiles, -1, n, n), self.tiles.exponents[where].reshape(
+            row_tiles, -1, n)
+
+    def _count(self, where: slice, iterations: int, overflow: Events):
+        """Expect the events of a product with these tiles."""
+        self.overflow += overflow
+        self.expected["beats"] += iterations * int(self.tiles.marks[where].sum())
+        self.expected["tiles"] += iterations * (where.stop - where.start)
 
     async def results(self, bits, given):
         """Take the words of a product and compare them with `bits`, one row for each iteration."""
@@ -254,3 +293,61 @@ async def engines_never_wait(dut):
     beats = row_tiles * CONFIG.groups * columns // CONFIG.tile_engines  # beats of one iteration
     assert len(run.busy) == 5 * 3 * beats
     assert run.busy[-1] - run.busy[beats] == 14 * beats - 1
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize((("stall", "slow"), [(0.0, 0.0), (0.3, 0.3), (0.05, 0.95)]))
+async def entries_match_golden(dut, stall, slow):
+    """Products from VectorRf among fetched ones, while chains write the entries that products read before and after."""
+    run = Run(dut=dut, stall=stall, slow=slow, rng=np.random.default_rng(cocotb.RANDOM_SEED))
+    await run.begin()
+    await run.load_bias()
+    await run.load_packed(0, CONFIG.matrix_tiles, False)
+    entries, want = EntryTraffic(dut, CONFIG, run.rng, stall=stall), []
+    await entries.fill()
+    for _ in range(60):
+        kind = run.rng.random()
+        if kind < 0.4:
+            entries.write()
+        elif kind < 0.8:
+            want.append(run.multiply_entries(entries, windows.random_chain(CONFIG, run.rng)))
+        else:
+            columns = int(run.rng.integers(1, CONFIG.operand_columns + 1))
+            rows = int(run.rng.integers(1, CONFIG.native_dim + 1))
+            tile = int(run.rng.integers(CONFIG.matrix_tiles - columns + 1))
+            want.append(run.multiply(tile, rows, columns, int(run.rng.integers(1, 3)), bool(run.rng.integers(2))))
+    for each in want:
+        await run.results(*each)
+    while not entries.idle or run.count["product_done"] < len(want):
+        await RisingEdge(dut.clk)
+    run.expected["vectors"] += entries.blocks
+    run.expected["entries_written"] = entries.blocks
+    run.invalid["vector"] |= entries.invalid
+    await run.settle()
+    assert entries.landed == [entries.entry(address) for address in range(CONFIG.vector_rf)]
+    assert entries.checked > 50
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(pixels=[False, True])
+async def engines_never_wait_for_entries(dut, pixels):
+    """Products in a row from VectorRf keep the engines busy in every cycle; windows have a pixel for each engine."""
+    run = Run(dut=dut, stall=0.0, slow=0.0, rng=np.random.default_rng(cocotb.RANDOM_SEED))
+    await run.begin()
+    steps = max(2, CONFIG.vector_words // CONFIG.groups)  # so many that the converter keeps up
+    columns, row_tiles = CONFIG.tile_engines * steps, 2
+    await run.load_packed(0, row_tiles * columns, False, full=True)
+    entries = EntryTraffic(dut, CONFIG, run.rng, stall=0.0)
+    await entries.fill()
+    engines = CONFIG.tile_engines
+    window = {"window_vectors": engines, "window_x": steps, "window_step": engines} if pixels else {}
+    chain = windows.chain(CONFIG, 0, 0, window=pixels, integer=False, inc=True, registers=Registers(
+        rows=row_tiles * CONFIG.native_dim, columns=columns, iterations=6, iterations_x=3, stride_x=1, stride_y=4,
+        stride_out=1, **window))
+    want = [run.multiply_entries(entries, chain) for _ in range(5)]
+    for each in want:
+        await run.results(*each)
+    await run.settle()
+    beats = 5 * 6 * row_tiles * CONFIG.groups * steps
+    assert len(run.busy) == beats
+    assert run.busy[-1] - run.busy[0] == beats - 1

@@ -18,7 +18,9 @@ from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import mantissas
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "top = place == self.digits - 1", "new": "top = False"},
+    {"old": "minus=top and places[k + 1] == 1", "new": "minus=False", "file": "hw/mvm/bit_planes.py"},
+    {"old": "(value >> self.shift) + Cat(value[self.shift - 1], Const(0, 1)).as_signed()", "new": "value >> self.shift",
+     "file": "hw/mvm/shared_products.py"},
 )
 
 CONFIG = from_text(os.environ["CONFIG"])

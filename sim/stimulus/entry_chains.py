@@ -7,6 +7,7 @@ from concord.spec.assembler import assemble
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer, check
 from concord.spec.config import Config
+from concord.spec.isa import LOOP_DEPTH, Op, decode
 from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
 _SOURCES = ("entries", "words", "NetQ")
@@ -19,6 +20,18 @@ def legal_chain(config: Config, rng: np.random.Generator, modes: list[bool]) -> 
         program = any_chain(config, rng, modes)
         if check([*program, *assemble("end")], config, modes) is None:
             return program
+
+
+def moving_loops(config: Config, rng: np.random.Generator, modes: list[bool]) -> list[int]:
+    """A chain in loops that move base registers; its first pass is legal."""
+    words = legal_chain(config, rng, modes)
+    start = next(k for k, word in enumerate(words) if decode(word).op != Op.S_WR)
+    nesting = int(rng.integers(1, LOOP_DEPTH + 1))
+    moves = [f"s_add Base{rng.integers(1, 4)}, {rng.choice((1, 1, 2, config.vector_words, -1, 400))}"
+             for _ in range(nesting)]
+    loops = [f"loop {count}" for count in rng.integers(1, 4, nesting)]
+    ends = [line for move in moves for line in (move, "end_loop")]
+    return [*words[:start], *assemble("\n".join(loops)), *words[start:], *assemble("\n".join(ends))]
 
 
 def chains_of_entries(config: Config, rng: np.random.Generator, count: int,
@@ -41,10 +54,11 @@ def any_chain(config: Config, rng: np.random.Generator, modes: list[bool]) -> li
         modes: For each tile, whether it is in integer mode.
     """
     shape = _shape(config, rng)
+    bases = {f"Base{k}": int(rng.integers(6)) for k in (1, 2, 3)}
     source = _SOURCES[rng.choice(3, p=(0.6, 0.25, 0.15))]
-    lines = [f"s_wr {name}, {value}" for name, value in shape.items()]
+    lines = [f"s_wr {name}, {value}" for name, value in (shape | bases).items()]
     lines += _source(config, rng, source) + _reader(config, rng, source, modes)
-    operations = ("vv_add0 0", "v_relu0", "vv_mul0_inc 1", "vv_max1 2", "v_sigm1")
+    operations = ("vv_add0 0", "v_relu0", "vv_mul0_inc 1", "vv_max1 2 + Base1", "v_sigm1")
     lines += [operation for operation in operations if rng.random() < 0.2]
     writes = [_write(config, rng, name) for name in rng.permutation(("VectorRf", "NetQ", "InitialVrf"))]
     lines += writes[:rng.integers(1, 4)]
@@ -95,8 +109,9 @@ def _write(config, rng, name):
 
 
 def _address(config, rng, mem):
-    """An address, often the first ones; of words, often a multiple of a native vector."""
+    """An address, often a low one or one with a base register; of words, often a multiple of a native vector."""
     size = depth(config, mem)
     address = int(rng.integers(size) if rng.random() < 0.5 else rng.integers(min(size, 8)))
     step = config.vector_words if mem != Mem.VECTOR_RF and rng.random() < 0.5 else 1
-    return address // step * step
+    base = f" + Base{rng.integers(1, 4)}" if rng.random() < 0.3 else ""
+    return f"{address // step * step}{base}"

@@ -1,10 +1,11 @@
 """Faults for random programs: instructions that stop a machine, by the error that it must report."""
 
+from concord.sim.stimulus.entry_faults import entry_faults
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import assemble
 from concord.spec.check import check
 from concord.spec.config import Config
-from concord.spec.isa import SPECS, WORD, WRITES, Error, Op, Reg
+from concord.spec.isa import LOOP_DEPTH, SPECS, WORD, WRITES, Error, Op, Reg
 from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
 ATTEMPTS = 200  #: Number of random faults that are tried before an error counts as impossible.
@@ -48,7 +49,10 @@ def _attempts(generator, error):
     """The program of a generator, followed by a fault that causes `error`; None if no attempt succeeds."""
     config, rng = generator.config, generator.rng
     for _ in range(ATTEMPTS):
-        tail = assemble(_sane(config) + str(rng.choice(_FAULTS[error](generator))) + "\n")
+        texts = _FAULTS[error](generator)
+        others = entry_faults(generator, error, _product(generator))
+        chosen = others if others and rng.random() < 0.5 else texts
+        tail = assemble(_sane(config) + str(rng.choice(chosen)) + "\n")
         if error == Error.END:
             room = config.instructions - len(generator.program) - len(tail)
             tail = assemble("s_wr Rows, 1") * room + tail
@@ -62,7 +66,9 @@ def _attempts(generator, error):
 def _sane(config):
     """Text that sets the registers so that a chain moves one word."""
     return (f"s_wr Rows, {config.mfu_lanes}\ns_wr Columns, 1\nset_iterations 1\n"
-            "s_wr StrideX, 0\ns_wr StrideY, 0\ns_wr StrideOut, 1\n")
+            "s_wr StrideX, 0\ns_wr StrideY, 0\ns_wr StrideOut, 1\n"
+            "s_wr WindowVectors, 1\ns_wr WindowX, 1\ns_wr WindowY, 1\ns_wr WindowStep, 1\ns_wr WindowPitch, 0\n"
+            "s_wr WindowGroup, 0\n")
 
 
 def _illegal(generator):
@@ -161,7 +167,7 @@ _FAULTS = {
     Error.QUEUE: _queue,
     Error.FORMAT: _format,
     Error.WINDOW: lambda _: [f"set_iterations 3, 2\n{_COPY}", f"set_iterations 2, 3\n{_COPY}"],
-    Error.LOOP: lambda _: ["loop 0", "end_loop", "loop 1\nloop 1\nloop 1", "loop 1\nend",
+    Error.LOOP: lambda _: ["loop 0", "end_loop", "loop 1\n" * (LOOP_DEPTH + 1), "loop 1\nend",
                            f"loop 2\n{_COPY}end_loop\nend_loop"],
     Error.END: lambda _: ["s_wr Rows, 1", "v_rd NetQ", "v_rd NetQ\nv_wr NetQ\nend_chain"],
 }

@@ -7,18 +7,22 @@ from itertools import pairwise, product
 
 import numpy as np
 from concord.golden.schedule.vectorisation import plan
+from concord.sim.stimulus.entry_coverage import bins_of, entry_bins
 from concord.sim.stimulus.faults import errors
 from concord.sim.stimulus.programs import Case
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
 from concord.spec.isa import REGISTER_NAMES, SPECS, Kind, Op, Reg, decode
-from concord.spec.memories import MEMORY_NAMES, VRFS, Mem
+from concord.spec.memories import ADDRESSED, MEMORY_NAMES, Mem, depth
 from concord.spec.rules import Violation
 
 NEAR = 4  #: Hazards are looked for between chains that are at most this far apart.
 _WRITERS, _READERS = ("mfu", "copy"), ("fetch", "mfu", "copy")
+#: Readers of VectorRf, and its writer.
+_ENTRY_READERS, _ENTRY_WRITER = ("columns", "gather of entries"), "entries"
 _WITHIN = ("read after write", "write after read", "write after write", "operand written by its own word")
+_BETWEEN = (Op.LOOP, Op.END_LOOP, Op.END, Op.END_CHAIN)
 _SHAPES = ("bias", "unsigned", "integer mode", "block mode", "several row tiles", "several columns", "iterations",
            "iterations along x and y", "MvmQ of several pushes", "three writes", "tap", "loop", "nested loops")
 
@@ -49,18 +53,26 @@ def all_bins(config: Config) -> set[str]:
     found |= {f"s_wr {REGISTER_NAMES[reg]}" for reg in Reg} | {"loop", "end_loop", "end", "end_chain"}
     for op, spec in SPECS.items():
         for mem in spec.mems or ((spec.operand,) if spec.operand else ()):
+            if not depth(config, mem):
+                continue
             found.add(f"{op.name.lower()} {MEMORY_NAMES[mem]}")
-            if "inc" in spec.fields and mem in VRFS:
+            if "inc" in spec.fields and mem in ADDRESSED:
                 found.add(f"{op.name.lower()}_inc {MEMORY_NAMES[mem]}")
         if spec.operation and not spec.operand:
             found.add(op.name.lower())
     found |= {"mv_mul MatrixRf", "mv_mul BiasRf"}
-    found |= {f"read after write: {r} after {w}" for r, w in product(_READERS, _WRITERS)}
-    found |= {f"write after read: {w} after {r}" for r, w in product(_READERS, _WRITERS)}
-    found |= {f"write after write: {b} after {a}" for a, b in product(_WRITERS, _WRITERS)}
+    found |= _hazard_bins(_READERS + ("gather of words",) * bool(config.vector_rf), _WRITERS)
+    if config.vector_rf:
+        found |= _hazard_bins(_ENTRY_READERS, (_ENTRY_WRITER,)) | entry_bins(config) | {"v_pool_max"}
     found |= {"tiles: product after load", "tiles: load after product", "tiles: load after load"}
     found |= {f"within a chain: {hazard}" for hazard in _WITHIN}
     return found | ({"padding lanes"} if config.mfu_lanes > 1 else set())
+
+
+def _hazard_bins(readers, writers) -> set[str]:
+    found = {f"read after write: {r} after {w}" for r, w in product(readers, writers)}
+    found |= {f"write after read: {w} after {r}" for r, w in product(readers, writers)}
+    return found | {f"write after write: {b} after {a}" for a, b in product(writers, writers)}
 
 
 def _between_chains(case: Case) -> Iterator[str]:
@@ -71,7 +83,7 @@ def _between_chains(case: Case) -> Iterator[str]:
         instruction = decode(word)
         if instruction.op == Op.S_WR:
             yield f"s_wr {REGISTER_NAMES[Reg(instruction.mem)]}"
-        elif SPECS[instruction.op].kind is Kind.NONE and not SPECS[instruction.op].operation:
+        elif SPECS[instruction.op].kind is Kind.NONE and instruction.op in _BETWEEN:
             yield instruction.op.name.lower()
         depth += (instruction.op == Op.LOOP) - (instruction.op == Op.END_LOOP)
         if depth:
@@ -108,29 +120,41 @@ def _shape(config: Config, chain: Chain) -> Iterator[str]:
     yield from (name for name, true in facts.items() if true)
     if not chain.loads:
         yield from _within(config, chain)
+        columns = plan(config, chain).addresses[0] if mul and chain.source.mem == Mem.VECTOR_RF else None
+        yield from bins_of(config, chain, columns)
 
 
 class _Uses:
-    """The accesses of a chain by pipeline: sets of (memory, address) that it reads and writes."""
+    """The accesses of a chain: by reader and by writer, sets of (memory, address)."""
 
     def __init__(self, config: Config, chain: Chain):
         self.loads, self.tiles = chain.loads, set(chain.tiles)
         pointwise = any(SPECS[i.op].operation for i in chain.instructions)
-        copies = not pointwise and not chain.product and chain.source.mem != Mem.MVM_Q
-        self.pipeline = "copy" if copies else "mfu"
-        self.reads = {reader: set() for reader in _READERS}
-        self.writes = set()
+        entries = any(i.op == Op.V_WR and i.mem == Mem.VECTOR_RF for i in chain.instructions)
+        copies = not (pointwise or chain.product or chain.gathers or entries) and chain.source.mem != Mem.MVM_Q
+        pipeline = "copy" if copies else "mfu"
+        self.reads, self.writes = {}, {}
         for place, instruction, addresses in _addresses(config, chain):
             mem = instruction.mem or SPECS[instruction.op].operand
-            used = {(mem, address) for address in addresses.reshape(-1).tolist()}
             if instruction.op == Op.V_WR:
-                self.writes |= used
+                accesses, unit = self.writes, _ENTRY_WRITER if mem == Mem.VECTOR_RF else pipeline
             else:
-                self.reads["fetch" if chain.product and place == 0 else self.pipeline] |= used
+                accesses, unit = self.reads, pipeline if place else _reader(chain) or pipeline
+            if place == 0 and chain.gathers and mem == Mem.VECTOR_RF:
+                addresses = addresses // config.vector_words  # of words
+            accesses.setdefault(unit, set()).update((mem, address) for address in addresses.reshape(-1).tolist())
+
+
+def _reader(chain: Chain) -> str | None:
+    """The unit that reads the source of a chain, if it is not the pipeline that runs the chain."""
+    entries = chain.source.mem == Mem.VECTOR_RF
+    if chain.product:
+        return "columns" if entries else "fetch"
+    return f"gather of {'entries' if entries else 'words'}" if chain.gathers else None
 
 
 def _addresses(config, chain):
-    """Position, instruction and addresses of every access of a chain to a random-access memory."""
+    """Position, instruction and addresses of every access of a chain to a memory with addresses."""
     if chain.loads:
         return []
     return [(k, i, a) for k, (i, a) in enumerate(zip(chain.instructions, plan(config, chain).addresses, strict=True))
@@ -139,13 +163,11 @@ def _addresses(config, chain):
 
 def _hazards(earlier: _Uses, later: _Uses) -> Iterator[str]:
     """Bins of hazards between two chains."""
-    for reader in _READERS:
-        if earlier.writes & later.reads[reader]:
-            yield f"read after write: {reader} after {earlier.pipeline}"
-        if earlier.reads[reader] & later.writes:
-            yield f"write after read: {later.pipeline} after {reader}"
-    if earlier.writes & later.writes:
-        yield f"write after write: {later.pipeline} after {earlier.pipeline}"
+    for writer, written in earlier.writes.items():
+        yield from (f"read after write: {r} after {writer}" for r, read in later.reads.items() if written & read)
+        yield from (f"write after write: {w} after {writer}" for w, other in later.writes.items() if written & other)
+    for reader, read in earlier.reads.items():
+        yield from (f"write after read: {w} after {reader}" for w, written in later.writes.items() if read & written)
     if earlier.tiles & later.tiles and (earlier.loads or later.loads):
         yield f"tiles: {_tile_use(later)} after {_tile_use(earlier)}"
 
@@ -165,6 +187,8 @@ def _within(config: Config, chain: Chain) -> Iterator[str]:
         for reading, read, places in uses:
             if read.op == Op.V_WR or (read.mem or SPECS[read.op].operand) != write.mem:
                 continue
+            if reading == 0 and chain.gathers:
+                continue  # no chain writes what it gathers
             step = chain.result_words if chain.product and reading == 0 else 1
             reads = np.arange(len(places)) * step
             p, q = np.nonzero((written[:, None, None] == places.reshape(len(reads), -1)).any(-1))

@@ -1,7 +1,7 @@
 """Programs that are just within the limits of a machine, or one step beyond."""
 
 from concord.spec.config import Config
-from concord.spec.isa import SPECS
+from concord.spec.isa import LOOP_DEPTH, SPECS
 from concord.spec.memories import MEMORY_NAMES, VRFS, depth
 
 _OUT = "v_wr NetQ\nend_chain\n"
@@ -23,7 +23,7 @@ def limits(config: Config, beyond: int) -> list[str]:
         f"set_iterations {config.mvmq_words - 1}\n{push}set_iterations {1 + beyond}\n{push}",
         f"set_iterations 3\n{push}set_iterations {3 + beyond}\nv_rd MvmQ\n{_OUT}",
         f"{push}v_rd MvmQ\n{_OUT}{push * beyond}v_rd NetQ\nmv_mul 0\n{_OUT}",
-        "loop 1\n" * (2 + beyond) + f"v_rd NetQ\n{_OUT}" + "end_loop\n" * (2 + beyond),
+        "loop 1\n" * (LOOP_DEPTH + beyond) + f"v_rd NetQ\n{_OUT}" + "end_loop\n" * (LOOP_DEPTH + beyond),
         "v_rd NetQ\n" + "".join(f"v_wr {MEMORY_NAMES[mem]}, 0\n" for mem in VRFS[:2 + beyond]) + _OUT,
         f"v_rd NetQ\nvv_add0 0\n{'vv_max0' if beyond else 'vv_max1'} 0\n{_OUT}",
         f"set_iterations 6, {3 + beyond}\nv_rd NetQ\n{_OUT}",
@@ -36,4 +36,34 @@ def limits(config: Config, beyond: int) -> list[str]:
     for op, spec in SPECS.items():
         if spec.operand is not None:
             bodies.append(f"v_rd NetQ\n{op.name.lower()} {depth(config, spec.operand) - 1 + beyond}\n{_OUT}")
+    if config.vector_rf:
+        bodies += _entries(config, beyond)
     return [f"s_wr Rows, {config.mfu_lanes}\ns_wr StrideOut, 1\n{body}end\n" for body in bodies]
+
+
+def _entries(config: Config, beyond: int) -> list[str]:
+    """Bodies that use VectorRf, windows and the pooling unit."""
+    last = config.vector_rf - 1 + beyond
+    rows = f"s_wr Rows, {config.native_dim + 1}\n"
+    window = "s_wr WindowX, 3\ns_wr WindowY, 2\ns_wr WindowStep, 2\ns_wr WindowPitch, 3\n"  # 8 places
+    moved = "set_iterations 4, 2\ns_wr StrideX, 2\ns_wr StrideY, 5\n"  # 7 further ones
+    written = "set_iterations 4, 2\ns_wr StrideVec, 2\ns_wr SkipVec, 3\n"  # 9 further ones
+    bodies = [
+        f"v_rd VectorRf, {last}\n{_OUT}", f"{rows}v_rd VectorRf, {last - 1}\n{_OUT}",
+        f"v_rd NetQ\nv_wr VectorRf, {last}\nend_chain\n", f"{rows}v_rd NetQ\nv_wr VectorRf, {last - 1}\nend_chain\n",
+        f"{moved}v_rd_inc VectorRf, {last - 7}\nmv_mul 0\n{_OUT}",
+        f"s_wr Columns, 2\nv_rd VectorRf, {last - 1}\nmv_mul 0\n{_OUT}",
+        f"{window}s_wr Columns, 6\nv_rd VectorRf, {last - 7}\nmv_mul 0, window\n{_OUT}",
+        f"{window}s_wr Columns, {6 + beyond}\nv_rd VectorRf, 0\nmv_mul 0, window\n{_OUT}",
+        f"{rows}s_wr WindowGroup, 5\nv_rd VectorRf, {last - 5}\nmv_mul 0, window\n{_OUT}",
+        f"{window}{moved}v_rd_inc VectorRf, {last - 14}\nv_pool_max\n{_OUT}",
+        f"{written}v_rd NetQ\nv_wr_inc VectorRf, {last - 9}\nend_chain\n",
+        f"v_rd VectorRf, {beyond}\nmv_mul 0\nv_wr NetQ\nv_wr VectorRf, 1\nend_chain\n",
+        f"s_wr Columns, {2 + beyond}\nv_rd VectorRf, 1\nmv_mul 0\nv_wr NetQ\nv_wr VectorRf, 3\nend_chain\n",
+        f"s_wr Columns, {config.operand_columns + 1}\nv_rd {'NetQ' if beyond else 'VectorRf, 0'}\nmv_mul 0\n{_OUT}",
+    ]
+    for mem in VRFS:
+        name, end = MEMORY_NAMES[mem], depth(config, mem) - 1 + beyond
+        bodies += [f"{window}v_rd {name}, {end - 7}\nv_pool_max\n{_OUT}",
+                   f"{window}v_rd {name}, 1\nv_pool_max\nv_wr {name}, {9 - beyond}\nend_chain\n"]
+    return bodies

@@ -106,8 +106,8 @@ class ProgramGenerator:
 
     def _chain(self) -> list[int]:
         held, entries = self.state().held, bool(self.config.vector_rf)
-        kinds = {self._vectors: 6, self._copy: 2, self._product: 0 if held else 5, self._push: 3, self._load: 1,
-                 self._pop: 12 if held else 0, self._columns: 0 if held else 6 * entries, self._gather: 5 * entries}
+        kinds = {self._vectors: 6, self._copy: 4, self._product: 0 if held else 5, self._push: 3, self._load: 1,
+                 self._pop: 12 if held else 0, self._columns: 0 if held else 6 * entries, self._gather: 6 * entries}
         weights = np.array(list(kinds.values()))
         return self.rng.choice(list(kinds), p=weights / weights.sum())()
 
@@ -120,7 +120,7 @@ class ProgramGenerator:
 
     def _copy(self) -> list[int]:
         shape = self.place.shape(12)
-        return self._whole(shape, [self.place.source(shape, self._any(_SOURCES))], [])
+        return self._whole(shape, [self.place.source(shape, self._any(_SOURCES))], [], entries=1)
 
     def _gather(self) -> list[int]:
         """A chain that reads entries as numbers, or windows of entries or words."""
@@ -177,7 +177,9 @@ class ProgramGenerator:
         if window:
             shape = place.window(shape, min(most, 12))
         else:
-            columns = int(rng.integers(1, min(*(() if from_entries else (config.operand_columns,)), 4, most) + 1))
+            columns = int(rng.integers(1, min(config.operand_columns, 4, most) + 1))
+            if from_entries and rng.random() < 0.15:
+                columns = min(config.operand_columns + 1, most)
             shape = changed(shape, columns=columns)
             shape = place.entry_strides(shape, columns) if from_entries else shape
         product = self._tiles(shape, row_tiles, window=int(window), from_entries=from_entries)
@@ -202,11 +204,15 @@ class ProgramGenerator:
         chosen = [self.rng.choice(ops) for ops in _STAGES if self.rng.random() < density]
         return [self.place.operation(shape, Op(op)) for op in chosen]
 
-    def _whole(self, shape, source, operations) -> list[int]:
-        """A chain with one to three writes: one at its end, the others at random places after the source."""
+    def _whole(self, shape, source, operations, *, entries: int = 3) -> list[int]:
+        """A chain with one to three writes: one at its end, the others at random places after the source.
+
+        Args:
+            entries: How much likelier a write of VectorRf is than one of a vector memory.
+        """
         count = int(self.rng.choice((1, 2, 3), p=(0.6, 0.25, 0.15)))
-        entries = (Mem.VECTOR_RF,) * (3 * bool(self.config.vector_rf))  # as likely as several vector memories
-        mems = list(dict.fromkeys(map(Mem, self.rng.permutation([*VRFS, Mem.NET_Q, *entries]))))[:count]
+        choices = [*VRFS, Mem.NET_Q, Mem.NET_Q] + [Mem.VECTOR_RF] * entries * bool(self.config.vector_rf)
+        mems = list(dict.fromkeys(map(Mem, self.rng.permutation(choices))))[:count]
         *taps, last = [self.place.write(shape, mem, source) for mem in mems]
         body = list(operations)
         for tap in taps:

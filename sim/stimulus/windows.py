@@ -12,10 +12,10 @@ from concord.spec.memories import Mem
 def random_chain(config: Config, rng: np.random.Generator) -> Chain:
     """A chain with a product from VectorRf within the machine's limits: windows, runs of columns, moving sources."""
     for _ in range(10000):
-        chain = _any_chain(config, rng)
-        if (chain.tiles.stop <= config.matrix_tiles and chain.source_span().stop <= config.vector_rf
-                and chain.registers.rows <= config.accumulator_rows):
-            return chain
+        found = _any_chain(config, rng)
+        if (found.tiles.stop <= config.matrix_tiles and found.source_span().stop <= config.vector_rf
+                and found.registers.rows <= config.accumulator_rows):
+            return found
     raise ValueError(f"{config.vector_rf} entries are too few for windows")
 
 
@@ -32,12 +32,16 @@ def _any_chain(config: Config, rng: np.random.Generator) -> Chain:
         stride_x=int(rng.integers(0, 4)), stride_y=int(rng.integers(0, 9)), stride_out=1, window_vectors=vectors,
         window_x=x, window_y=y, window_step=int(rng.choice([0, 1, vectors, vectors + 1])),
         window_pitch=int(rng.integers(0, 8)), window_group=int(rng.integers(0, 3)))
-    address = int(rng.integers(config.vector_rf))
-    integer = bool(rng.integers(2))
-    instructions = (
-        Instruction(op=Op.V_RD, mem=Mem.VECTOR_RF, a=address, inc=bool(inc)),
-        Instruction(op=Op.MV_MUL, a=int(rng.integers(config.matrix_tiles)), integer=integer, window=bool(window)),
-        Instruction(op=Op.V_WR, mem=Mem.MVM_Q))
+    return chain(config, int(rng.integers(config.vector_rf)), int(rng.integers(config.matrix_tiles)),
+                 window=bool(window), integer=bool(rng.integers(2)), inc=bool(inc), registers=registers)
+
+
+def chain(config: Config, address: int, tile: int, *, window: bool, integer: bool, inc: bool,
+          registers: Registers) -> Chain:
+    """The chain `v_rd VectorRf, address`, `mv_mul tile`, `v_wr MvmQ` under these registers."""
+    instructions = (Instruction(op=Op.V_RD, mem=Mem.VECTOR_RF, a=address, inc=inc),
+                    Instruction(op=Op.MV_MUL, a=tile, integer=integer, window=window),
+                    Instruction(op=Op.V_WR, mem=Mem.MVM_Q))
     return Chain.resolve(config, 0, instructions, registers)
 
 

@@ -178,10 +178,10 @@ def test_blocks_that_begin_inside_a_native_vector_are_refused():
             ) in refused(networks.model([layer]), maker.config)
 
 
-def test_what_sees_images_is_refused():
+def test_images_need_a_vector_rf():
     layers = [MaxPool(name="pool", shape=(1, 4, 4), size=(2, 2), stride=(2, 2))]
-    assert ("layer 'pool' (maximum pooling): the machine cuts no windows out of images: use dense or recurrent layers, "
-            "or run it on the host") in refused(networks.model(layers), preset("tiny"))
+    assert ("layer 'pool' (maximum pooling): the machine has no VectorRf, which images need: choose a preset that has "
+            "one") in refused(networks.model(layers), preset("speech"))
 
 
 def test_one_input_has_one_shape():

@@ -1,4 +1,4 @@
-"""Gated sums in the carry cells of an ECP5 equal those in operators, which the solver proves."""
+"""Sums in the carry cells of an ECP5 equal those in operators, which the solver proves."""
 
 import subprocess
 
@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import ecp5
 from concord.hw.lib.ecp5 import Ecp5
-from concord.hw.lib.sums import gated_sum
+from concord.hw.lib.sums import gated_sum, sum_or_difference
 from concord.hw.verilog import YOSYS, verilog
 
 PROOF = ("read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v; read_verilog cells.v; hierarchy -top cells; proc; flatten; "
@@ -30,20 +30,39 @@ class GatedSum(wiring.Component):
         return m
 
 
-def proved(folder, x: int, y: int) -> bool:
-    """Whether the solver proves that both forms of a gated sum are equal."""
+class SumOrDifference(wiring.Component):
+    """A sum or difference of integers of one width."""
+
+    def __init__(self, width: int):
+        super().__init__({"a": In(width), "b": In(width), "minus": In(1), "o": Out(width)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(sum_or_difference(m, platform, self.a, self.b, self.minus))
+        return m
+
+
+def proved(folder, make) -> bool:
+    """Whether the solver proves that both forms of the component that `make` makes are equal."""
     for name, platform in (("plain", None), ("cells", Ecp5())):
-        (folder / f"{name}.v").write_text(verilog(GatedSum(x, y), name, platform))
+        (folder / f"{name}.v").write_text(verilog(make(), name, platform))
     done = subprocess.run([YOSYS, "-p", PROOF], cwd=folder, check=False, capture_output=True, text=True)
     assert "proof" in done.stdout, done.stdout[-2000:] + done.stderr
     return done.returncode == 0
 
 
 @pytest.mark.parametrize(("x", "y"), [(1, 1), (4, 4), (8, 8), (9, 5), (16, 16)])
-def test_carry_cells_equal_operators(tmp_path, x, y):
-    assert proved(tmp_path, x, y)
+def test_gated_sums(tmp_path, x, y):
+    assert proved(tmp_path, lambda: GatedSum(x, y))
 
 
-def test_a_wrong_table_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(ecp5, "_GATED", 0x7880)
-    assert not proved(tmp_path, 4, 4)
+@pytest.mark.parametrize("width", [1, 2, 15, 48])
+def test_sums_or_differences(tmp_path, width):
+    assert proved(tmp_path, lambda: SumOrDifference(width))
+
+
+@pytest.mark.parametrize(("table", "make"), [("_GATED", lambda: GatedSum(4, 4)),
+                                             ("_PLUS_XOR", lambda: SumOrDifference(4))])
+def test_a_wrong_table_is_noticed(tmp_path, monkeypatch, table, make):
+    monkeypatch.setattr(ecp5, table, getattr(ecp5, table) ^ 2)
+    assert not proved(tmp_path, make)

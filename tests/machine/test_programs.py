@@ -8,10 +8,14 @@ from concord.golden.machine import Machine
 from concord.golden.schedule import chain as golden_chain
 from concord.golden.schedule.vectorisation import Plan, plan
 from concord.sim.campaigns.shrink import shrink
+from concord.sim.stimulus.entry_faults import entry_faults
 from concord.sim.stimulus.faults import errors, fault
 from concord.sim.stimulus.functional_coverage import all_bins, bins
+from concord.sim.stimulus.limits import limits
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.sim.stimulus.programs import random_illegal, random_program
+from concord.spec.assembler import assemble
+from concord.spec.check import check
 from concord.spec.config import preset
 from concord.spec.isa import Error, Op, decode
 from concord.spec.registers import Register, Status
@@ -45,7 +49,8 @@ def finished(case, *, pieces=False):
 
 def state(machine):
     """The state of a machine that a host can read."""
-    memory = [words.tobytes() for words in machine.memory.vectors.values()]
+    entries = machine.memory.entries
+    memory = [words.tobytes() for words in (*machine.memory.vectors.values(), entries.mantissas, entries.exponents)]
     return machine.receive(), memory, machine.counters.values, machine.status, machine.memory.matrix.modes
 
 
@@ -76,7 +81,8 @@ def test_any_error_may_be_asked_for(name):
 
 
 SMALLEST = [{name: 1} for name in (
-    "mvmq_words", "matrix_tiles", "operand_columns", "accumulator_rows", "bias_words", "initial_vrf", "net_in")]
+    "mvmq_words", "matrix_tiles", "operand_columns", "accumulator_rows", "bias_words", "initial_vrf", "net_in",
+    "vector_rf")] + [{"vector_rf": 0}]
 
 
 @pytest.mark.parametrize("changes", SMALLEST, ids=str)
@@ -86,6 +92,27 @@ def test_programs_of_the_smallest_memories(name, changes):
     for seed in range(15):
         assert random_program(config, np.random.default_rng(seed)).error == Error.NONE
         assert random_illegal(config, np.random.default_rng(seed)).error != Error.NONE
+
+
+@pytest.mark.parametrize("changes", [{}, {"vector_rf": 0}], ids=str)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_fault_of_entries_causes_its_error(name, changes):
+    config = replace(preset(name), **changes)
+    for seed in range(6):
+        generator = ProgramGenerator(config, np.random.default_rng(seed), [bool(seed & 1)] * config.matrix_tiles, 100)
+        texts = {error: entry_faults(generator, error, "0, integer" if seed & 1 else "0") for error in Error}
+        assert sum(map(bool, texts.values())) == (1 if changes else 6)
+        for error, text in ((error, text) for error, each in texts.items() for text in each):
+            violation = check(assemble("s_wr Rows, 1\n" + text + "\n"), config, generator.modes)
+            assert violation, text
+            assert violation.error == error, text
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_limits(name, beyond):
+    for text in limits(preset(name), beyond):
+        assert bool(check(assemble(text), preset(name))) == beyond, text
 
 
 def test_a_fault_that_does_not_fit_is_told():
@@ -138,7 +165,7 @@ def test_shrink_keeps_the_error():
     first = random_illegal(preset("tiny"), np.random.default_rng(3), Error.QUEUE)
     small = shrink(first, lambda candidate: True)
     assert small.error == Error.QUEUE
-    assert len(small.program) <= 6
+    assert len(small.program) <= 8  # two chains with a product
 
 
 def test_a_case_brings_the_words_that_its_program_takes():

@@ -4,7 +4,7 @@ import random
 
 import pytest
 from concord.spec.assembler import assemble, disassemble
-from concord.spec.isa import FIELDS, SPECS, Instruction, Kind, Op, Reg, encode
+from concord.spec.isa import BASES, FIELDS, SPECS, Instruction, Kind, Op, Reg, encode
 from concord.spec.memories import Mem
 
 TEXT = """\
@@ -73,7 +73,7 @@ def test_a_word_without_text_stays_a_number():
 
 def test_every_legal_form_has_text():
     for op, spec in SPECS.items():
-        mems = spec.mems or (list(Reg) if spec.kind is Kind.REGISTER else (0,))
+        mems = spec.mems or {Kind.REGISTER: list(Reg), Kind.INCREMENT: BASES}.get(spec.kind, (0,))
         for mem in mems:
             assert not disassemble([encode(Instruction(op=op, mem=mem))]).startswith(".word"), (op, mem)
 
@@ -91,6 +91,12 @@ def test_set_iterations():
     ("v_rd Dram, 3", "there is no memory 'dram': choose one of InitialVrf, "),
     ("v_rd InitialVrf", "v_rd InitialVrf needs one address"),
     ("v_rd InitialVrf, 1, 2", "needs one address"),
+    ("v_rd InitialVrf, 1 + Rows", "there is no base register 'rows': choose one of Base1, Base2, Base3"),
+    ("v_rd InitialVrf, Base1", "'base1' is not a number"),
+    ("s_add Rows, 3", "there is no base register 'rows'"),
+    ("s_add Base1", "s_add takes a base register and a number"),
+    ("s_add Base1, 32768", r"32768 does not lie in -32768\.\.32767"),
+    ("mv_mul 3 + Base1", "is not a number"),
     ("v_rd NetQ, 3", "NetQ is a queue: it takes neither an address nor _inc"),
     ("v_wr_inc MvmQ", "MvmQ is a queue"),
     ("m_rd NetQ, 3", "m_rd takes one operand, not 2"),

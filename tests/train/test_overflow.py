@@ -285,6 +285,25 @@ def test_convolutions_overflow_as_golden_counts_until_they_do_not(kind):
     assert use.count.additions == 70 * 3 * (64 // 2 + 1)
 
 
+def test_averages_keep_their_ones_and_get_wider_inputs():
+    torch.manual_seed(0)
+    x = (torch.rand(20, 2, 8, 8) / 2 + 0.5).half().float()
+    averages = torch.nn.Sequential(torch.nn.AvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(8, 3))
+    net, widths = QuantisedNetwork(averages, x, Recipe(weights_bits=4, input_bits=8)), Widths(sum_bits=12)
+    step = net.layers["0"].inputs.step.item()
+    made = settled(net, x, widths)
+    first = made.record.layers[0]
+    assert first.before > 0
+    assert made.record.events == 0
+    assert first.parameters == (1.0, 1.0)
+    assert net.layers["0"].inputs.step.item() == pytest.approx(first.inputs * step)
+    assert (net.layers["0"].weights()[0] == 1).all()
+    uses = dry_run(lowered(net), export.patterns(x.flatten(1)), None, widths)
+    assert [use.count.number for use in uses] == [0, 0]
+    with pytest.raises(ValueError, match="layer '0' adds 16 codes of 8 bits, which 11 bits do not hold: use a wider"):
+        settled(QuantisedNetwork(averages, x, Recipe(weights_bits=4, input_bits=8)), x, Widths(sum_bits=11))
+
+
 @pytest.mark.parametrize("sum_bits", [15, 12])
 def test_sums_that_wrap_are_goldens(sum_bits):
     torch.manual_seed(0)

@@ -165,7 +165,8 @@ def lower_layer(layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> 
             s_in=layer.inputs.step, m_in=layer.inputs.offset,
             s_out=s_out, m_out=m_out, quantise_input=not layer.in_steps, ranges=ranges,
             activation=Activation.RELU if layer.relu else Activation.NONE,
-            fp32={"weights": layer.fp32["weights"].reshape(integers.shape), "bias": layer.fp32["bias"]})
+            fp32={"weights": layer.fp32["weights"].reshape(integers.shape), "bias": layer.fp32["bias"],
+                  **({} if layer.inputs.ceiling is None else {"ceiling": [layer.inputs.ceiling]})})
         if geometry.dense:
             return dense
         return image_lowering.convolution(

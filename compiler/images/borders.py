@@ -1,0 +1,163 @@
+"""Borders of maps in VectorRf: which of them the firmware brings, and which chains write before a map is filled.
+
+A border stays where it is until something else is written there. The content of VectorRf is followed through two
+inferences, since the second one finds what the first one left.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from concord.compiler.images.passes import Pass
+from concord.compiler.images.storage import CodeMap
+from concord.compiler.lib.allocation import Place
+from concord.compiler.lib.build import Build
+from concord.golden.host.firmware import Entries
+from concord.golden.mvm.quantizer import quantize_integer
+from concord.spec.config import Config
+from concord.spec.isa import Instruction, Op, Reg
+from concord.spec.memories import Mem
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """A rectangle of border pixels, or of border entries where all lanes of the border are equal.
+
+    Attributes:
+        first:   First entry of the map.
+        across:  Number of them side by side.
+        rows:    Number of rows.
+    """
+
+    first: int
+    across: int
+    rows: int
+
+    def entries(self, one: CodeMap) -> np.ndarray:
+        """The entries of the map, in order."""
+        unit = unit_of(one)
+        starts = self.first + np.arange(self.rows)[:, None] * one.pitch + np.arange(self.across) * unit
+        return (starts[..., None] + np.arange(unit)).ravel()
+
+
+def unit_of(one: CodeMap) -> int:
+    """Number of entries after which a border repeats."""
+    return 1 if one.uniform else one.step
+
+
+def runs(one: CodeMap) -> list[Run]:
+    """The border of a map: in front of the image, beside each row, and behind the image."""
+    if one.codes.border is None:
+        return []
+    unit, (_, rows, columns) = unit_of(one), one.value.shape
+    origin = one.around[0] * one.pitch + one.around[2] * one.step
+    beside = one.pitch - columns * one.step
+    behind = origin + (rows - 1) * one.pitch + columns * one.step
+    tail = one.buffer.size - behind
+    found = [Run(first=0, across=origin // unit, rows=1),
+             Run(first=origin + columns * one.step, across=beside // unit, rows=rows - 1),
+             Run(first=behind, across=tail // unit, rows=1)]
+    return [run for run in found if run.across > 0 and run.rows > 0]
+
+
+def pixels(one: CodeMap) -> np.ndarray:
+    """The entries of a map's image, in order."""
+    _, rows, columns = one.value.shape
+    origin = one.around[0] * one.pitch + one.around[2] * one.step
+    starts = origin + np.arange(rows)[:, None] * one.pitch + np.arange(columns) * one.step
+    return (starts[..., None] + np.arange(one.vectors)).ravel()
+
+
+class Borders:
+    """The borders of all maps of a network.
+
+    Args:
+        config: Configuration of the machine.
+        maps:   All maps, with their addresses.
+        passes: All passes.
+
+    Attributes:
+        written: Maps whose border chains must write.
+        brought: Maps whose border, or a part of it, the firmware brings.
+    """
+
+    def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]):
+        self._first: dict[int, list[CodeMap]] = {}
+        for made in passes:
+            for one in maps:
+                if one.buffer.first == made.time:
+                    self._first.setdefault(made.time, []).append(one)
+        self._kinds: dict[tuple, int] = {}
+        size = max((one.buffer.end for one in maps), default=0)
+        content = np.full(size, -1)
+        self.written: list[CodeMap] = []
+        self._follow(content, passes, final=False)
+        self._follow(content, passes, final=True)
+        self.brought = [one for one in maps if runs(one) and one not in self.written]
+
+    def first_in(self, made: Pass) -> list[CodeMap]:
+        """The maps whose border is written before a pass."""
+        return [one for one in self._first.get(made.time, []) if one in self.written]
+
+    def _follow(self, content: np.ndarray, passes: Sequence[Pass], final: bool):
+        """Follow the content of VectorRf through an inference; -1 is what no one has written, 0 is codes."""
+        for made in passes:
+            for one in self._first.get(made.time, []):
+                for run in runs(one):
+                    entries = one.buffer.address + run.entries(one)
+                    kinds = self._kind(one, run)
+                    intact = (content[entries] == kinds) | (content[entries] == -1)
+                    if final and not intact.all() and one not in self.written:
+                        self.written.append(one)
+                    content[entries] = kinds
+                content[one.buffer.address + pixels(one)] = 0
+
+    def _kind(self, one: CodeMap, run: Run) -> np.ndarray:
+        """A number for the content of each entry of a run."""
+        unit = unit_of(one)
+        base = self._kinds.setdefault(
+            (one.codes.integer, one.codes.unsigned, one.codes.border.tobytes() if unit > 1 else one.codes.border[0]),
+            1 + 1000 * len(self._kinds))
+        return np.tile(base + np.arange(unit), run.across * run.rows)
+
+
+def border_words(config: Config, one: CodeMap) -> np.ndarray:
+    """uint16[lanes], what stands in the lanes of a border pixel, or of an entry where all lanes are equal."""
+    if one.uniform:
+        return np.full(config.native_dim, one.codes.border[0])
+    whole = np.zeros(one.vectors * config.native_dim, np.uint16)
+    whole[: one.value.lanes] = one.value.spread(one.codes.border)
+    return whole
+
+
+def entries(config: Config, maps: Sequence[CodeMap]) -> tuple[Entries, ...]:
+    """The content of VectorRf before the first inference: the borders of these maps."""
+    size = max((one.buffer.end for one in maps), default=0)
+    mantissas = np.zeros((size, config.native_dim), np.int16)
+    for one in maps:
+        codes = np.zeros((unit_of(one), config.native_dim), np.int64)
+        if one.codes.integer:
+            words = border_words(config, one).reshape(-1, config.native_dim)
+            codes[: len(words)] = quantize_integer(words, config.activations, unsigned=one.codes.unsigned)
+        for run in runs(one):
+            at = run.entries(one)
+            mantissas[one.buffer.address + at] = np.tile(codes, (len(at) // len(codes), 1))
+    exponents = np.full(size, config.activations.e_min, np.int8)
+    return (Entries(address=0, mantissas=mantissas, exponents=exponents),) if size else ()
+
+
+def emit(build: Build, one: CodeMap, constant: Place):
+    """Add the chains that write the border of a map."""
+    rows, unit = constant.words * build.config.mfu_lanes, unit_of(one)
+    for run in runs(one):
+        count = run.across * run.rows
+        registers = {Reg.ITERATIONS: count, Reg.ITERATIONS_X: run.across}
+        if count > 1:
+            registers[Reg.STRIDE_VEC] = unit
+        if run.rows > 1:
+            registers[Reg.SKIP_VEC] = one.pitch - run.across * unit
+        build.program.chain(
+            Instruction(op=Op.V_RD, mem=constant.mem, a=constant.address),
+            Instruction(op=Op.V_WR, mem=Mem.VECTOR_RF, a=one.buffer.address + run.first, inc=int(count > 1),
+                        integer=int(one.codes.integer), unsigned=int(one.codes.unsigned)),
+            rows=rows, registers=registers)

@@ -1,0 +1,153 @@
+"""A model as a list of nodes with the shapes of all tensors, which layers do not know where they only join tensors."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from concord.compiler.images import kernels
+from concord.compiler.images.sender import cheapest, kernel_of
+from concord.compiler.images.values import Value
+from concord.model.arithmetic.places import flattened, joined
+from concord.model.layers.add import Add
+from concord.model.layers.average import Average, BlockAverage
+from concord.model.layers.concat import Concat
+from concord.model.layers.layer import Layer
+from concord.model.layers.pool import MaxPool
+from concord.model.model import INPUT, Model
+from concord.spec.activation import Activation
+from concord.spec.config import Config
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Node:
+    """A layer and the tensors around it.
+
+    Attributes:
+        layer:   The layer; None for the network's input.
+        sources: Tensors that enter.
+        value:   Tensor that the layer makes.
+    """
+
+    layer: Layer | None
+    sources: tuple[Value, ...]
+    value: Value
+
+    @property
+    def name(self) -> str:
+        return self.value.name
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether the layer is a product."""
+        return isinstance(self.layer, kernels.PRODUCTS)
+
+    @property
+    def activation(self) -> Activation:
+        """The activation function of the result."""
+        return getattr(self.layer, "activation", Activation.NONE)
+
+
+class Network:
+    """The nodes of a model, in order.
+
+    Args:
+        model:  A model of layers that images can have.
+        config: Configuration of the machine.
+
+    Attributes:
+        nodes:    The nodes; the first one is the network's input, as the host sends it.
+        sender:   How the host sends the network's input.
+        problems: Sentences on layers whose shapes or blocks do not fit the machine, by the layer's name.
+    """
+
+    def __init__(self, model: Model, config: Config):
+        self._block = config.native_dim
+        self.problems: dict[str, list[str]] = {}
+        entering = next((layer.shape for layer in model.layers if INPUT in model.sources_of(layer)
+                         and hasattr(layer, "shape")), (model.inputs, 1, 1))
+        readers = [layer for layer in model.layers if INPUT in model.sources_of(layer)]
+        made = Value.of("", getattr(readers[0], "made", (readers[0].outputs, 1, 1)))
+        self.sender = cheapest(config, Value.of(INPUT, entering), readers, made)
+        values = {INPUT: self.sender.image}
+        self.nodes = [Node(layer=None, sources=(), value=values[INPUT])]
+        for layer in model.layers:
+            sources = tuple(self._reshaped(values[name], layer) for name in model.sources_of(layer))
+            values[layer.name] = self._made(layer, sources)
+            self.nodes.append(Node(layer=layer, sources=sources, value=values[layer.name]))
+        if self.last.value.lanes > self.last.value.shape[0]:
+            self._problem(self.last.layer, f"its parts are no multiples of {self._block} channels, and the host "
+                                           "receives an image without gaps: put a layer behind it")
+        sent = self.sender.value if any(self.sender.patch) else self.sender.image
+        self.nodes[0] = replace(self.nodes[0], value=sent)
+        self.nodes[1:] = [replace(node, sources=tuple(sent if source is self.sender.image else source
+                                                      for source in node.sources)) for node in self.nodes[1:]]
+        self._consumers: dict[str, list[tuple[Node, int]]] = {}
+        for node in self.nodes:
+            for index, source in enumerate(node.sources):
+                self._consumers.setdefault(source.name, []).append((node, index))
+        self.by_name = {node.name: node for node in self.nodes}
+
+    def kernel(self, node: Node) -> kernels.Kernel:
+        """The weights of a layer that multiplies."""
+        source = node.sources[0]
+        if source.name == INPUT:
+            return kernel_of(self.sender, node.layer, node.value)
+        return kernels.kernel_of(node.layer, source, node.value)
+
+    def consumers(self, value: Value) -> list[tuple[Node, int]]:
+        """The nodes that read a tensor, each with the index at which it enters."""
+        return self._consumers.get(value.name, [])
+
+    @property
+    def last(self) -> Node:
+        """The node that makes the result of the network."""
+        return self.nodes[-1]
+
+    def _reshaped(self, value: Value, layer: Layer) -> Value:
+        """A source as a layer sees it; the shapes must agree."""
+        wanted = getattr(layer, "shape", None)
+        if wanted is not None and tuple(wanted) != value.shape:
+            self._problem(layer, f"it takes an image of {_title(wanted)}, but its source is one of "
+                                 f"{_title(value.shape)}: put no other layer than a dense one behind a flattened image")
+            return Value.of(value.name, tuple(wanted))
+        return value
+
+    def _made(self, layer: Layer, sources: tuple[Value, ...]) -> Value:
+        """The tensor that a layer makes."""
+        match layer:
+            case Average() | BlockAverage():
+                value = Value(name=layer.name, shape=layer.made, places=sources[0].places)
+            case MaxPool():
+                value = Value(name=layer.name, shape=layer.made, places=sources[0].places)
+            case Add():
+                a, b = sources
+                if a.shape != b.shape or not np.array_equal(a.places, b.places):
+                    self._problem(layer, f"its tensors, images of {_title(a.shape)} and {_title(b.shape)}, lie in "
+                                         "different order: add images of one shape, whose parts of a concatenation are "
+                                         f"multiples of {self._block} channels")
+                value = Value(name=layer.name, shape=a.shape, places=a.places)
+            case Concat():
+                value = self._joined(layer, sources)
+            case _:
+                shape = getattr(layer, "made", (layer.outputs, 1, 1))
+                value = Value.of(layer.name, shape)
+        if isinstance(layer, kernels.PRODUCTS):
+            patched = sources[0] is self.sender.image and all(self.sender.patch)
+            for sentence in kernels.problems(layer, sources[0], self._block, patched):
+                self._problem(layer, sentence)
+        return value
+
+    def _joined(self, layer: Concat, sources: tuple[Value, ...]) -> Value:
+        """The concatenation along channels of images of one size, or of flattened images."""
+        if len({source.shape[1:] for source in sources}) == 1:
+            channels = sum(source.shape[0] for source in sources)
+            return Value(name=layer.name, shape=(channels, *sources[0].shape[1:]),
+                         places=joined([source.places for source in sources], self._block))
+        parts = [flattened(source.places, source.pixels, self._block) for source in sources]
+        return Value(name=layer.name, shape=(layer.outputs, 1, 1), places=joined(parts, self._block))
+
+    def _problem(self, layer: Layer, sentence: str):
+        self.problems.setdefault(layer.name, []).append(sentence)
+
+
+def _title(shape: tuple[int, int, int]) -> str:
+    return " x ".join(map(str, shape))

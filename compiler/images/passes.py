@@ -1,0 +1,122 @@
+"""Passes: a layer that reads its source, and the operations that follow it place by place.
+
+A pass runs strip by strip where it has several chains: what one of them leaves for the next one is then short, and the
+multiplier works on the next strip while the multi-function units finish this one.
+"""
+
+from dataclasses import dataclass, field
+
+from concord.compiler.images.buffers import Buffer
+from concord.compiler.images.chains import (
+    Chain,
+    FromNumbers,
+    FromPool,
+    FromProduct,
+    Part,
+    Region,
+    inside,
+)
+from concord.compiler.images.storage import CodeMap, CodesView, Numbers, NumbersView
+from concord.compiler.images.values import Value
+from concord.compiler.lib.program import Program
+from concord.spec.config import Config
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Planned:
+    """A chain of a pass.
+
+    Attributes:
+        layer: Name of the layer that it belongs to.
+        chain: The chain.
+        parts: Lanes that it computes one after the other.
+    """
+
+    layer: str
+    chain: Chain
+    parts: tuple[Part, ...]
+
+    def regions(self, region: Region) -> list[Region]:
+        """A region in parts in which the chain's windows have one shape: padding is left out of windows of numbers."""
+        source = self.chain.source
+        if not isinstance(source, FromPool) or isinstance(source.source, CodeMap):
+            return [region]
+        window, shape = source.window, source.source.numbers.value.shape
+        rows, columns = (
+            _alike(first, count, window.stride[axis], window.padding[2 * axis], window.size[axis],
+                   window.dilation[axis], shape[1 + axis])
+            for axis, (first, count) in enumerate(
+                ((region.row, region.rows), (region.column, region.columns))))
+        return [Region(row=row, rows=height, column=column, columns=width, width=region.width, strip=region.strip)
+                for row, height in rows for column, width in columns]
+
+
+def _alike(first: int, count: int, stride: int, padding: int, size: int, step: int, length: int):
+    """Runs (first, count) of neighbouring places at which as many pixels of a window lie inside the image."""
+    runs: list[tuple[int, int]] = []
+    before = None
+    for place in range(first, first + count):
+        shape = inside(place * stride - padding, size, step, length)
+        if shape == before:
+            runs[-1] = runs[-1][0], runs[-1][1] + 1
+        else:
+            runs.append((place, 1))
+        before = shape
+    return runs
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Pass:
+    """One layer and what follows it in the same places.
+
+    Attributes:
+        time:    Number of the pass.
+        value:   Tensor of the places.
+        chains:  Chains, in order.
+        strips:  Numbers that hold one strip at a time.
+        rows:    Rows of a strip.
+    """
+
+    time: int
+    value: Value
+    chains: list[Planned] = field(default_factory=list)
+    strips: list[Numbers] = field(default_factory=list)
+    rows: int = 0
+
+    def buffers(self) -> list[Buffer]:
+        """All buffers that the pass reads or writes."""
+        found = []
+        for planned in self.chains:
+            source = planned.chain.source
+            match source:
+                case FromNumbers():
+                    found.append(source.view.numbers.buffer)
+                case FromProduct():
+                    found.append(source.map.buffer)
+                case FromPool():
+                    found.append(source.source.buffer if isinstance(source.source, CodeMap)
+                                 else source.source.numbers.buffer)
+            for step in planned.chain.steps:
+                match step.at:
+                    case NumbersView():
+                        found.append(step.at.numbers.buffer)
+                    case CodesView():
+                        found.append(step.at.map.buffer)
+        return found
+
+    def written(self) -> list[CodeMap]:
+        """The maps that the pass writes."""
+        steps = [step for planned in self.chains for step in planned.chain.steps]
+        return [step.at.map for step in steps if isinstance(step.at, CodesView)]
+
+    def emit(self, config: Config, program: Program):
+        """Add the chains to a program."""
+        _, rows, columns = self.value.shape
+        for first in range(0, rows, self.rows):
+            strip = Region(row=first, rows=min(self.rows, rows - first), column=0, columns=columns, width=columns,
+                           strip=first)
+            for planned in self.chains:
+                with program.section(planned.layer or "network input", planned.layer):
+                    for part in planned.parts:
+                        for region in planned.regions(strip):
+                            planned.chain.emit(config, program, region, part)

@@ -1,0 +1,231 @@
+"""Plans the passes of a network: which chains compute each layer, and what each chain writes on its way."""
+
+import numpy as np
+from concord.compiler.images.buffers import Buffer, place
+from concord.compiler.images.chains import Chain, FromNet, FromNumbers, FromPool, Part
+from concord.compiler.images.demands import Demands
+from concord.compiler.images.kernels import Kernel
+from concord.compiler.images.network import Node
+from concord.compiler.images.passes import Pass, Planned
+from concord.compiler.images.products import bound_of, source_of
+from concord.compiler.images.storage import ANY, CodesView, Numbers, NumbersView
+from concord.compiler.images.values import Value
+from concord.compiler.lib.allocation import Place
+from concord.compiler.lib.build import Build
+from concord.model.layers.add import Add
+from concord.model.layers.average import BlockAverage
+from concord.model.layers.concat import Concat
+from concord.model.layers.pool import MaxPool
+from concord.spec.memories import OPERAND_MEMORIES, Mem, depth
+from concord.spec.operations import Operation, Stage
+
+
+class Planner:
+    """Plans the passes of a network.
+
+    Args:
+        build:   Collects constants, tiles and bounds.
+        demands: Demands of all layers.
+
+    Attributes:
+        passes: The passes, in order.
+    """
+
+    def __init__(self, build: Build, demands: Demands):
+        self._build, self._demands = build, demands
+        self._config = build.config
+        self._constants: dict[tuple[Mem, bytes], Place] = {}
+        self._choose_memories()
+        self.passes: list[Pass] = []
+        for node in demands.network.nodes:
+            self._plan(node)
+        for made in self.passes:
+            for buffer in made.buffers():
+                buffer.use(made.time)
+
+    def _choose_memories(self):
+        """Choose memories for numbers that may lie in any one, the largest first."""
+        network, placed = self._demands.network, {mem: [] for mem in ANY}
+        order = {node.name: time for time, node in enumerate(network.nodes)}
+        first = {}
+        for node in network.nodes:
+            parts = node.sources if isinstance(node.layer, Concat) else ()
+            first[node.name] = min([order[node.name], *(first[part.name] for part in parts)])
+        for numbers in sorted(self._demands.numbers, key=lambda one: (one.buffer.mem is None, -one.buffer.size)):
+            name, buffer = numbers.value.name, numbers.buffer
+            taken = {view.numbers.buffer.mem for view in self._demands.sinks[name].numbers}
+            last = max((order[node.name] for node, _ in network.consumers(numbers.value)), default=order[name])
+            trials = {}
+            for mem in [buffer.mem] if buffer.mem else [mem for mem in ANY if mem not in taken]:
+                trial = Buffer(mem=mem, name=buffer.name, size=buffer.size, first=first[name], last=last)
+                place([trial], 0, others := list(placed[mem]))
+                trials[mem] = max(0, trial.end - depth(self._config, mem) * 7 // 8), others
+            buffer.mem = min(trials, key=lambda mem: trials[mem][0])
+            placed[buffer.mem] = trials[buffer.mem][1]
+
+    def _plan(self, node: Node):
+        """Plan the pass of a layer, if it has one of its own."""
+        reading = self._demands.readings.get(node.name)
+        if self._demands.unused(node):
+            return
+        match node.layer:
+            case None:
+                self._begin(node.value, Chain(source=FromNet()), node)
+            case Add():
+                if isinstance(self._demands.network.by_name[reading.anchor.name].layer, Concat):
+                    self._begin_pass(node.value)
+                    self._add(node, self._numbers_view(reading.anchor))
+            case Concat():
+                if reading:
+                    self._begin_pass(node.value)
+                    chain = Chain(source=FromNumbers(view=reading.view))
+                    chain.write(None)
+                    self._append(node, chain)
+            case MaxPool() if reading.pools:
+                for source, target in reading.pools:
+                    chain = Chain(source=FromPool(source=source, window=node.layer.window, codes=target.codes))
+                    chain.write(target)
+                    self._begin_pass(node.value)
+                    self._append(node, chain)
+            case MaxPool():
+                chain = Chain(source=FromPool(source=reading.view, window=node.layer.window))
+                chain.activate(node.activation)
+                self._begin(node.value, chain, node)
+            case _:
+                self._plan_product(node, reading.kernel)
+
+    def _plan_product(self, node: Node, kernel: Kernel):
+        layer, reading = node.layer, self._demands.readings[node.name]
+        source = source_of(self._build, node, kernel, reading.map)
+        chain = Chain(source=source)
+        if kernel.codes.integer:
+            self._operate(chain, Operation.VV_MUL, node, layer.scale, "scale")
+            if not self._demands.adds_nothing(node):
+                self._operate(chain, Operation.VV_ADD, node, layer.offset, "offset")
+        elif isinstance(layer, BlockAverage):
+            self._operate(chain, Operation.VV_MUL, node, layer.scale, "scale")
+        else:
+            self._operate(chain, Operation.VV_ADD, node, layer.bias, "bias")
+        chain.activate(node.activation)
+        self._begin(node.value, chain, node, tuple(source.parts))
+        self._build.bounds.append(bound_of(self._config, node, kernel))
+
+    def _operate(self, chain: Chain, operation: Operation, node: Node, values: np.ndarray, what: str):
+        mfu = chain.stage(operation.stage)
+        mem = OPERAND_MEMORIES[operation.stage][mfu]
+        chain.apply(operation, mfu, self._constant(mem, node.value.spread(values), f"{node.name}, {what}"))
+
+    def _constant(self, mem: Mem, values: np.ndarray, name: str) -> Place:
+        """The place of constants; equal ones share it."""
+        key = mem, values.tobytes()
+        if key not in self._constants:
+            self._constants[key] = self._build.allocator.constant(mem, values, name)
+        return self._constants[key]
+
+    def _begin_pass(self, value: Value):
+        self.passes.append(Pass(time=len(self.passes), value=value))
+
+    def _begin(self, value: Value, chain: Chain, node: Node, parts: tuple[Part, ...] | None = None):
+        """Begin a pass with the chain that computes a tensor."""
+        self._begin_pass(value)
+        self._complete(node, chain, parts)
+
+    def _append(self, node: Node, chain: Chain, parts: tuple[Part, ...] | None = None):
+        whole = (Part(lane=0, rows=node.value.lanes),)
+        self.passes[-1].chains.append(Planned(layer=node.name, chain=chain, parts=parts or whole))
+
+    def _complete(self, node: Node, chain: Chain, parts: tuple[Part, ...] | None = None):
+        """Add all that follows a tensor: its ways out, and sums."""
+        sinks, adds = self._demands.sinks[node.name], self._demands.anchored(node.value)
+        apart = sinks.net and _in_pieces(chain, node.value, parts)
+        if sinks.net and not apart:
+            chain.write(None)
+        numbers = _write_numbers(chain, sinks.numbers)
+        fused = self._demands.readings[adds[0].name].fused if adds else None
+        if fused is not None:
+            add = adds[0]
+            chain.apply(Operation.VV_ADD, fused, self._demands.readings[add.name].view)
+            chain.activate(add.activation)
+            self._complete_sum(node, add, chain, parts)
+            return
+        waiting = list(sinks.codes)
+        inside = next((view for view in waiting if view.codes.scale is None), None) or next(
+            (view for view in waiting if self._fits(chain, view)), None)
+        if inside:
+            waiting.remove(inside)
+        kept = self._kept(node, chain, sinks, numbers, bool(waiting or adds or apart))
+        if inside and chain.may_write(Mem.VECTOR_RF):
+            self._encode(node, chain, inside)
+        elif inside:
+            waiting.append(inside)
+        self._append(node, chain, parts)
+        for target in [view for view in sinks.numbers if view not in numbers] + [None] * apart:
+            copy = Chain(source=FromNumbers(view=kept))
+            copy.write(target)
+            self._append(node, copy)
+        for view in waiting:
+            again = Chain(source=FromNumbers(view=kept))
+            self._encode(node, again, view)
+            self._append(node, again)
+        for add in adds:
+            self._add(add, kept)
+
+    def _complete_sum(self, node: Node, add: Node, chain: Chain, parts):
+        """Go on with a sum in the chain of its anchor."""
+        self._complete(add, chain, parts or (Part(lane=0, rows=node.value.lanes),))
+
+    def _add(self, add: Node, view: NumbersView):
+        """Plan a sum as a chain of its own, whose source is its anchor."""
+        chain = Chain(source=FromNumbers(view=view))
+        chain.apply(Operation.VV_ADD, 0, self._demands.readings[add.name].view)
+        chain.activate(add.activation)
+        self._complete(add, chain)
+
+    def _kept(self, node: Node, chain: Chain, sinks, numbers: list[NumbersView], needed: bool) -> NumbersView | None:
+        """Numbers that later chains of a pass can read: some that are written anyway, or those of a strip."""
+        needed |= len(numbers) < len(sinks.numbers)
+        if not needed or numbers:
+            return numbers[0] if numbers else None
+        avoid = frozenset(mem for mem in ANY if not chain.may_write(mem))
+        strip = Numbers(value=node.value, buffer=Buffer(mem=None, name=f"{node.name or 'network input'}, strip"),
+                        words=self._config.words_of(node.value.lanes), strip=True, avoid=avoid)
+        self.passes[-1].strips.append(strip)
+        view = NumbersView(numbers=strip)
+        chain.write(view)
+        return view
+
+    def _fits(self, chain: Chain, view: CodesView) -> bool:
+        """Whether the stages that a chain has left can scale numbers as a map needs them."""
+        mul = chain.stage(Stage.MUL)
+        if view.codes.scale is None:
+            return True
+        return mul is not None and (
+            view.codes.offset is None or chain.stage(Stage.ADD, mul * len(Stage) + Stage.MUL) is not None)
+
+    def _encode(self, node: Node, chain: Chain, view: CodesView):
+        """Scale numbers as a map needs them, and write their codes."""
+        for operation, values, what in (
+            (Operation.VV_MUL, view.codes.scale, "scale"), (Operation.VV_ADD, view.codes.offset, "offset")):
+            if values is not None:
+                self._operate(chain, operation, node, values, f"{view.map.buffer.name}, {what}")
+        chain.write(view)
+
+    def _numbers_view(self, value: Value) -> NumbersView:
+        """The numbers of a whole tensor."""
+        return next(view for view in self._demands.sinks[value.name].numbers if view.numbers.value is value)
+
+
+def _in_pieces(chain: Chain, value: Value, parts: tuple[Part, ...] | None) -> bool:
+    """Whether a chain computes an image in another order than pixel by pixel, which the host expects."""
+    pooled = isinstance(chain.source, FromPool) and any(chain.source.window.padding)
+    return value.pixels > 1 and (pooled or (parts is not None and len(parts) > 1))
+
+
+def _write_numbers(chain: Chain, views: list[NumbersView]) -> list[NumbersView]:
+    """Write numbers to the memories that one chain can write; returns those that it writes."""
+    written = []
+    for view in views:
+        if chain.takes(view) and chain.may_write(view.numbers.buffer.mem):
+            chain.write(view)
+            written.append(view)
+    return written

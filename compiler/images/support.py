@@ -1,0 +1,52 @@
+"""Whether a machine can run a network of images: sentences about each layer that it cannot run."""
+
+from concord.compiler.images import kernels
+from concord.compiler.images.network import Network
+from concord.compiler.lib import limits
+from concord.model.layers.add import Add
+from concord.model.layers.average import Average, BlockAverage
+from concord.model.layers.concat import Concat
+from concord.model.layers.convolution import BlockConv, Conv
+from concord.model.layers.dense import Dense
+from concord.model.layers.layer import Layer
+from concord.model.layers.pool import MaxPool
+from concord.model.model import Model
+from concord.spec.config import Config
+
+#: Classes of layers that have images.
+IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool)
+_SEQUENCES = "the machine keeps no sequences of images: put it in front of all images, or run it on the host"
+_UNKNOWN = "there is no such layer on this machine: use other layers, or run it on the host"
+_KNOWN = (*kernels.PRODUCTS, MaxPool, Add, Concat)
+
+
+def has_images(model: Model) -> bool:
+    """Whether a model has layers of images."""
+    return any(isinstance(layer, IMAGES) for layer in model.layers)
+
+
+def problems(model: Model, config: Config) -> dict[str, list[str]]:
+    """Sentences for each reason why a machine cannot run a network with images, by the layer's name."""
+    if not config.vector_rf:
+        reason = "the machine has no VectorRf, which images need: choose a preset that has one, such as vision"
+        return {layer.name: [reason] for layer in model.layers if isinstance(layer, IMAGES)}
+    found = {layer.name: _of_layer(layer, config) for layer in model.layers}
+    if any(found.values()):
+        return found
+    return Network(model, config).problems
+
+
+def _of_layer(layer: Layer, config: Config) -> list[str]:
+    """Why the machine cannot run a layer, wherever it stands."""
+    if not isinstance(layer, _KNOWN):
+        return [_SEQUENCES if layer.sequence else _UNKNOWN]
+    if not isinstance(layer, kernels.PRODUCTS):
+        return []
+    found = []
+    if config.accumulator_rows < config.native_dim:
+        found.append(f"accumulator_rows = {config.accumulator_rows} is less than a native vector of "
+                     f"{config.native_dim}: choose another preset")
+    if isinstance(layer, Dense | Conv):
+        found += limits.integer_operands(layer, config, [layer.weights])
+        return found + limits.start_values(layer.start, config)
+    return found + limits.block_operands(layer, config)

@@ -1,0 +1,119 @@
+"""Tensors between layers, as the machine stores them, and the codes that products read.
+
+A tensor is an image of C channels, H rows and W columns; a vector is an image of one pixel. The machine stores it pixel
+by pixel, and each pixel begins a native vector. `places` says in which lane of its pixel a channel lies: channels
+follow each other, except that each part of a concatenation begins a native vector.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from concord.golden.lib import float16
+from concord.model.arithmetic.places import adjacent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Value:
+    """A tensor between layers.
+
+    Attributes:
+        name:   Name of the layer that makes it; empty for the network's input.
+        shape:  Channels, rows and columns.
+        places: int32[channels], the lane of each channel within its pixel.
+    """
+
+    name: str
+    shape: tuple[int, int, int]
+    places: np.ndarray
+
+    @classmethod
+    def of(cls, name: str, shape: tuple[int, int, int]) -> "Value":
+        """A tensor whose channels follow each other."""
+        return cls(name=name, shape=tuple(shape), places=adjacent(shape[0]))
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of the tensor."""
+        return prod(self.shape)
+
+    @property
+    def pixels(self) -> int:
+        """Number of pixels of the tensor."""
+        return self.shape[1] * self.shape[2]
+
+    @property
+    def lanes(self) -> int:
+        """Number of lanes of a pixel, from the first to the last one in use."""
+        return int(self.places.max()) + 1
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Values [channels, ...] at the lanes [lanes, ...] of their channels; zero in the lanes between them."""
+        lanes = np.zeros((self.lanes, *values.shape[1:]), values.dtype)
+        lanes[self.places] = values
+        return lanes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Codes:
+    """How a quantiser makes codes, or blocks, of the numbers x of a tensor: from x * scale + offset.
+
+    Attributes:
+        integer:  Whether they are integer codes, rather than blocks.
+        unsigned: Whether codes are clipped to 0..levels.
+        scale:    uint16[channels], or None where nothing is multiplied.
+        offset:   uint16[channels], or None where nothing is added.
+        border:   uint16[channels], what stands for x * scale + offset around the image; None without padding.
+    """
+
+    integer: bool
+    unsigned: bool = False
+    scale: np.ndarray | None = None
+    offset: np.ndarray | None = None
+    border: np.ndarray | None = None
+
+    def alike(self, other: "Codes") -> bool:
+        """Whether both make the same codes of an image; the padding does not count."""
+        return (self.integer, self.unsigned) == (other.integer, other.unsigned) and all(
+            _same(getattr(self, name), getattr(other, name)) for name in ("scale", "offset"))
+
+    def borders_agree(self, other: "Codes") -> bool:
+        """Whether one border serves both."""
+        return self.border is None or other.border is None or _same(self.border, other.border)
+
+    def with_border(self, border: np.ndarray | None) -> "Codes":
+        """The same codes with another border."""
+        return Codes(integer=self.integer, unsigned=self.unsigned, scale=self.scale, offset=self.offset, border=border)
+
+    def part(self, channels: slice) -> "Codes":
+        """The codes of some channels."""
+        cut = {name: None if getattr(self, name) is None else getattr(self, name)[channels]
+               for name in ("scale", "offset", "border")}
+        return Codes(integer=self.integer, unsigned=self.unsigned, **cut)
+
+    def of_channels(self, channels: int) -> "Codes":
+        """The codes of an image whose flattened elements have these codes.
+
+        Raises:
+            ValueError: the pixels of a channel have different scales.
+        """
+        cut = {}
+        for name in ("scale", "offset"):
+            values = getattr(self, name)
+            apart = None if values is None else values.reshape(channels, -1)
+            if apart is not None and (apart != apart[:, :1]).any():
+                raise ValueError("a layer behind a concatenation of flattened images scales the pixels of a channel by "
+                                 "different factors: give all pixels of a channel one scale")
+            cut[name] = None if apart is None else apart[:, 0]
+        return Codes(integer=self.integer, unsigned=self.unsigned, **cut)
+
+
+def entered(border: int, scale: np.ndarray | None, offset: np.ndarray | None, channels: int) -> np.ndarray:
+    """uint16[channels], what a quantiser sees of padding with the binary16 pattern `border`."""
+    x = np.full(channels, border, np.uint16)
+    x = x if scale is None else float16.mul(x, scale)
+    return x if offset is None else float16.add(x, offset)
+
+
+def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    return a is b or (a is not None and b is not None and np.array_equal(a, b))

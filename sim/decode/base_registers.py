@@ -1,0 +1,45 @@
+"""Testbench of hw.decode.base_registers: a model of the registers beside it."""
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge, Timer
+from concord.sim.drivers.stream import start
+from concord.spec.isa import BASES, REGISTER_BITS, Instruction, Op, Reg, encode, increment
+
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "& one_of(f.mem, BASES)", "new": ""},
+    {"old": "total[REGISTER_BITS:].any()", "new": "total[REGISTER_BITS]"},
+)
+
+
+@cocotb.test()
+async def follows_every_instruction(dut):
+    """Sums, their limits and addresses, behind random `s_wr` and `s_add`, of which some are not executed."""
+    rng, bases = np.random.default_rng(cocotb.RANDOM_SEED), [0] * (1 + len(BASES))
+    for name in ("fields", "write", "add", "clear"):
+        getattr(dut, name).value = 0
+    await start(dut)
+    for _ in range(3000):
+        dut.write.value = dut.add.value = dut.clear.value = 0
+        a = int(rng.choice((0, 1, 0xFFFF, 0x7FFF, 0x8000, rng.integers(1 << REGISTER_BITS))))
+        if rng.random() < 0.3:
+            base = int(rng.integers(len(bases)))
+            dut.fields.value = encode(Instruction(op=Op.V_RD, base=base, a=a))
+            await Timer(1, "ns")
+            assert int(dut.address.value) == a + bases[base]
+        else:
+            reg = int(rng.choice(BASES if rng.random() < 0.8 else list(Reg)))
+            number = 1 + BASES.index(reg) if reg in BASES else 0
+            adds = int(rng.integers(2))
+            instruction = Instruction(op=Op.S_ADD if adds else Op.S_WR, mem=reg, a=a)
+            dut.fields.value = encode(instruction)
+            total = bases[number] + increment(instruction) if adds else a
+            fits = 0 <= total < 1 << REGISTER_BITS
+            await Timer(1, "ns")
+            assert bool(dut.outside.value) != fits or not adds or not number
+            if fits and rng.random() < 0.8:
+                dut.write.value, dut.add.value = 1 - adds, adds
+                bases[number] = total if number else 0
+        if rng.random() < 0.01:
+            dut.clear.value, bases = 1, [0] * len(bases)
+        await RisingEdge(dut.clk)

@@ -1,0 +1,184 @@
+"""Chains that use VectorRf around a matrix-vector multiplier: writers in order, and reads of products and others."""
+
+from collections import deque
+from itertools import product
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+from concord.golden.mvm.quantizer import invalid, split
+from concord.golden.mvm.vector_rf import VectorRf
+from concord.hw.lib import message_payloads
+from concord.hw.lib.payloads import (
+    ENTRY_WRITERS,
+    TICKET,
+    column_job,
+    entry,
+    entry_job,
+    entry_progress,
+    entry_writers,
+)
+from concord.hw.mvm.entry_writer import entry_word
+from concord.hw.mvm.mvm import events
+from concord.hw.mvm.vector_rf import entry_read
+from concord.sim.drivers.comparison import assert_equal
+from concord.sim.drivers.record import Record
+from concord.sim.drivers.stream import Source
+from concord.sim.reference.hazards import ahead
+from concord.sim.stimulus import windows
+from concord.sim.stimulus.memory_stimulus import random_words
+from concord.spec.chain import Chain
+from concord.spec.config import Config
+
+READERS = ("gather", "host")  #: Units that read single entries.
+
+
+class EntryTraffic:
+    """Drives all ports of `dut` that belong to VectorRf, as the interlock of a machine would.
+
+    Attributes:
+        golden:  VectorRf after all chains so far.
+        landed:  Mantissas and exponent of each entry, as far as chains have written it.
+        blocks:  Number of entries that chains have to write. invalid: Whether their words hold a NaN or an infinity.
+        checked: Number of single entries that were read.
+    """
+
+    def __init__(self, dut, config: Config, rng, *, stall: float):
+        self.dut, self.config, self.rng, self.stall = dut, config, rng, stall
+        self.golden = VectorRf(config)
+        self.landed: list[dict] = []
+        self.sources = {name: Source(dut, name, seed=cocotb.RANDOM_SEED, stall=stall)
+                        for name in ("columns", "entry_job", "host_write")}
+        shapes = {"columns": column_job, "entry_job": entry_job, "writers": entry_writers, "word": entry_word,
+                  "progress": entry_progress, "read": entry_read, "entry": entry,
+                  "host_write": message_payloads.entry_write}
+        self.record = {name: Record(shape(config)) for name, shape in shapes.items()}
+        self.plan: deque = deque()  # writers in program order, which the interlock has not dispatched
+        self.flight: deque = deque()  # (address, entry) in the order of their writes
+        self.words: deque = deque()  # (number of a job, products that must be done, payload of a word)
+        self.slots = {k: {"ticket": 0, "lo": 0, "hi": 0} for k in range(ENTRY_WRITERS)}
+        self.reads: list[tuple[int, int, int]] = []  # number of a product, and the range that it reads
+        self.count = self.planned = self.jobs = self.products = self.blocks = self.checked = 0
+        self.invalid, self.wanted, self.asked = False, {}, {}
+        for name in ("entry_writers", "entry_word", *(f"{reader}_read" for reader in READERS)):
+            getattr(dut, name).value = 0
+
+    async def fill(self):
+        """Let the host write every entry, and begin to serve the ports."""
+        config, fmt, rng = self.config, self.config.activations, self.rng
+        count = config.vector_rf
+        self.golden.mantissas[:] = rng.integers(fmt.lowest, fmt.highest + 1, (count, config.native_dim))
+        self.golden.exponents[:] = rng.integers(0, fmt.e_max - fmt.e_min + 1, count)
+        self.landed = [self.entry(address) for address in range(count)]
+        await self.sources["host_write"].send(*(
+            self.record["host_write"].join({"address": address, "entry": value})
+            for address, value in enumerate(self.landed)))
+        cocotb.start_soon(self._run())
+
+    def entry(self, address: int) -> dict:
+        """The entry that all chains so far leave at `address`."""
+        return {"mantissas": dict(enumerate(self.golden.mantissas[address].tolist())),
+                "exponent": int(self.golden.exponents[address])}
+
+    def read(self, chain: Chain, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Plan the reads of a product, number `number` of all products, and return its mantissas and exponents."""
+        span = chain.source_span()
+        self.reads.append((number, span.start, span.stop))
+        self.plan.append(("columns", self.record["columns"].join(
+            windows.job(self.config, chain, self.planned % (1 << TICKET)))))
+        at = windows.columns(chain)
+        return self.golden.mantissas[at].astype(np.int64), self.golden.exponents[at]
+
+    def write(self):
+        """Plan a chain that writes entries."""
+        config, rng = self.config, self.rng
+        lines, columns, words = (int(rng.integers(1, most + 1)) for most in (2, 3, 2 * config.vector_words + 1))
+        iterations, entries = lines * columns, -(-words // config.vector_words)
+        inc, integer = (bool(flag) for flag in rng.integers(0, 2, 2))
+        mode = {"integer": integer, "unsigned": bool(integer and rng.random() < 0.5)}
+        stride, skip = (int(rng.choice([0, 1, entries, entries + 1])) for _ in range(2))
+        offsets = np.array([inc * (t * stride + t // columns * skip) for t in range(iterations)])
+        lo = int(rng.integers(max(1, config.vector_rf - offsets[-1] - entries)))
+        hi = int(lo + offsets[-1] + entries)
+        bits = random_words(config, rng, iterations * words, wild=rng.random() < 0.3)
+        blocks = split(bits.reshape(iterations, -1), config.native_dim)
+        addresses = [int(lo + offsets[t] + k) for t, k in product(range(iterations), range(entries))]
+        values = []
+        for address, block in zip(addresses, blocks.reshape(len(addresses), -1), strict=True):
+            self.golden.store(np.array([address]), block[None], **mode)
+            values.append((address, self.entry(address)))
+        self.blocks, self.invalid = self.blocks + len(values), self.invalid | invalid(bits)
+        self.planned += 1
+        job = {"write": {"valid": 1, "lo": lo, "hi": hi, "inc": inc, "stride": stride, "skip": skip, "mode": mode,
+                         "rising": bool((np.diff(offsets) >= entries).all())},
+               "words": words, "iterations": iterations, "iterations_x": columns}
+        due = max((number + 1 for number, start, stop in self.reads if start < hi and lo < stop), default=0)
+        stream = [(due, self.record["word"].join({"valid": 1, "word": word.tolist(), "last": (k + 1) % words == 0}))
+                  for k, word in enumerate(bits)]
+        self.plan.append(("entry_job", job, values, stream))
+
+    @property
+    def idle(self) -> bool:
+        """Whether all planned chains have written their entries."""
+        return not (self.plan or self.flight or self.words)
+
+    def _dispatch(self, done: int):
+        """Dispatch planned chains in order, as long as there is a slot for the next writer."""
+        while self.plan:
+            name, *job = self.plan[0]
+            if name == "columns":
+                self.sources["columns"].put(*job)
+            else:
+                if ahead((self.count + 1 - ENTRY_WRITERS) % (1 << TICKET), done) > 0:
+                    return
+                record, values, stream = job
+                self.count += 1
+                self.slots[self.count % ENTRY_WRITERS] = {
+                    "ticket": self.count % (1 << TICKET), "lo": record["write"]["lo"], "hi": record["write"]["hi"]}
+                self.sources["entry_job"].put(self.record["entry_job"].join(record))
+                self.flight.extend(values)
+                self.words.extend((self.count, due, payload) for due, payload in stream)
+            self.plan.popleft()
+
+    async def _run(self):
+        edge, dut, rng, delay = RisingEdge(self.dut.clk), self.dut, self.rng, deque([0, 0])
+        written = events(self.config)["entries_written"].offset
+        while True:
+            await edge
+            self._check_reads()
+            if int(dut.events.value) >> written & 1:
+                address, value = self.flight.popleft()
+                self.landed[address] = value
+            self.products += int(dut.product_done.value)
+            self.jobs += int(dut.entry_job__valid.value) & int(dut.entry_job__ready.value)
+            delay.append(self.jobs)
+            done = self.record["progress"].of(int(dut.entry_progress.value))["done"]
+            self._dispatch(done)
+            dut.entry_writers.value = self.record["writers"].join(self.slots)
+            word = int(rng.integers(1 << 16)) << 1  # noise without `valid`
+            if self.words and self.words[0][0] <= delay[0] and self.words[0][1] <= self.products and (
+                    rng.random() >= self.stall):
+                word = self.words.popleft()[2]
+            dut.entry_word.value = word
+            delay.popleft()
+            self._read_single(done)
+
+    def _read_single(self, done: int):
+        """Read entries that no unfinished chain may write."""
+        self.asked = {}
+        for reader in READERS:
+            address, valid = int(self.rng.integers(self.config.vector_rf)), self.rng.random() < 0.3
+            valid &= not any(ahead(slot["ticket"], done) > 0 and slot["lo"] <= address < slot["hi"]
+                             for slot in self.slots.values())
+            getattr(self.dut, f"{reader}_read").value = self.record["read"].join({"valid": valid, "address": address})
+            if valid:
+                self.asked[reader] = address
+
+    def _check_reads(self):
+        """Compare the entries that were granted one cycle ago, and note those that are granted now."""
+        for reader, want in self.wanted.items():
+            got = self.record["entry"].of(int(getattr(self.dut, f"{reader}_entry").value))
+            assert_equal(f"entry for {reader}", got, want)
+        self.checked += len(self.wanted)
+        granted = [reader for reader in self.asked if int(getattr(self.dut, f"{reader}_grant").value)]
+        self.wanted = {reader: self.landed[self.asked[reader]] for reader in granted}

@@ -1,0 +1,163 @@
+"""Networks of images on the golden machine against the same networks in golden arithmetic."""
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import pytest
+from concord.compiler.network import compile_network
+from concord.model import network
+from concord.model.model import INPUT, Model
+from concord.nnp.verify.session import Session
+from concord.sim.machines.host import machine
+from concord.spec.activation import Activation
+from concord.spec.config import PRESETS, Config
+from concord.tests import networks
+from concord.tests.image_networks import Images, geometry
+
+#: Memories large enough for small networks; formats, dimensions and banks are those of the presets.
+ROOM = {"initial_vrf": 512, "addsub_vrf": 1024, "multiply_vrf": 512, "matrix_tiles": 4096, "bias_words": 512,
+        "instructions": 2048, "net_in": 4096, "vector_rf": 4096, "accumulator_rows": 256, "acc_int": 30}
+NAMES = ("tiny", "serial", "wide", "ulx3s", "vision", "vision_large")
+
+
+def roomy(name: str, **changes) -> Config:
+    """The preset with larger memories."""
+    return replace(PRESETS[name], **ROOM | changes)
+
+
+def agree(config: Config, model: Model, samples: int = 2, seed: int = 0):
+    """Assert that the golden machine gives the bits of the network in golden arithmetic, for every sample."""
+    inputs = networks.inputs(np.random.default_rng(seed), samples, model.inputs)
+    compiled = compile_network(model, config)
+    session = Session(machine("golden", config), compiled.firmware)
+    wanted = network.forward(model, inputs)[-1].outputs
+    assert len(np.unique(wanted)) > 1 or wanted.size < 8
+    for sample, outputs in zip(inputs, wanted, strict=True):
+        np.testing.assert_array_equal(session.infer(sample), outputs)
+    return compiled
+
+
+def shape_for(rng, config: Config) -> tuple[int, int, int]:
+    """A random shape of an image."""
+    return int(rng.integers(1, 2 * config.native_dim + 2)), *(int(n) for n in rng.integers(1, 8, 2))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_convolutions(name, block, seed):
+    rng = np.random.default_rng(seed)
+    config = roomy(name)
+    images = Images(rng, config, shape_for(rng, config), block=block)
+    at = INPUT
+    for _ in range(2):
+        shape = images.shapes[at]
+        groups = int(rng.choice([n for n in range(1, shape[0] + 1) if shape[0] % n == 0]))
+        outputs = groups * int(rng.integers(1, max(2, 20 // groups)))
+        size, options = geometry(rng, shape)
+        at = images.conv(at, outputs, size, groups=groups, activation=Activation(rng.choice(["none", "relu", "tanh"])),
+                         offset=float(rng.choice([0.0, -0.5])), **options)
+    agree(config, images.model(), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_pooling_behind_and_before_convolutions(name, block, seed):
+    rng = np.random.default_rng(seed)
+    config = roomy(name)
+    images = Images(rng, config, (int(rng.integers(1, 20)), 6, 7), block=block)
+    at = images.conv(INPUT, int(rng.integers(1, 20)), (3, 3), padding=(1, 1, 1, 1))
+    size, options = geometry(rng, images.shapes[at])
+    if rng.integers(2):
+        options["padding"] = tuple(min(p, s - 1) for p, s in zip(options["padding"], (*size[:1] * 2, *size[1:] * 2),
+                                                                  strict=True))
+        options["dilation"] = (1, 1)
+        at = images.maximum(at, size, **options)
+    else:
+        at = images.average(at, size, stride=options["stride"], padding=options["padding"])
+    if rng.integers(4):
+        at = images.conv(at, 5, (1, 1))
+    if rng.integers(2):
+        at = images.dense(at, 6)
+    agree(config, images.model(), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_residual_networks(name, block, seed):
+    rng = np.random.default_rng(seed)
+    config = roomy(name)
+    relu = Activation(rng.choice(["none", "relu"]))
+    images = Images(rng, config, (3, 8, 8), block=block)
+    channels = int(rng.integers(1, 20))
+    at = images.conv(INPUT, channels, (3, 3), padding=(1, 1, 1, 1))
+    for stride in (1, 2):
+        body = images.conv(at, channels, (3, 3), padding=(1, 1, 1, 1), stride=(stride, stride))
+        body = images.conv(body, channels, (3, 3), padding=(1, 1, 1, 1), activation=Activation.NONE)
+        around = at if stride == 1 else images.conv(at, channels, (1, 1), stride=(2, 2), activation=Activation.NONE)
+        at = images.sum(*((body, around) if rng.integers(2) else (around, body)), relu)
+    at = images.average(at, images.shapes[at][1:])
+    images.dense(at, 10)
+    agree(config, images.model(), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_concatenations(name, block, seed):
+    rng = np.random.default_rng(seed)
+    config = roomy(name)
+    images = Images(rng, config, (2, 6, 5), block=block)
+    at = images.conv(INPUT, int(rng.integers(1, 20)), (3, 3), padding=(1, 1, 1, 1))
+    for _ in range(2):
+        one, two, four = (int(n) for n in rng.integers(1, 12, 3))
+        pooled = images.maximum(at, (3, 3), stride=(1, 1), padding=(1, 1, 1, 1))
+        parts = [images.conv(at, one, (1, 1)), images.conv(images.conv(at, two, (1, 1)), two, (3, 3), padding=(1,) * 4),
+                 pooled, images.conv(pooled, four, (1, 1))]
+        at = images.concat(*(parts[k] for k in rng.permutation(4)))
+    at = images.average(at, images.shapes[at][1:]) if rng.integers(2) else at
+    images.dense(at, 10) if rng.integers(2) else images.conv(at, 7, (1, 1))
+    agree(config, images.model(), seed=seed)
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_images_of_different_sizes_are_joined_flat(name, block):
+    rng = np.random.default_rng(1)
+    config = roomy(name)
+    images = Images(rng, config, (2, 6, 5), block=block)
+    a = images.conv(INPUT, 9, (3, 3))
+    b = images.conv(a, 3, (2, 2))
+    c = images.maximum(a, (2, 2), stride=(2, 2))
+    images.dense(images.concat(a, images.dense(b, 7), b, c), 11)
+    agree(config, images.model())
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_a_sum_of_a_tensor_with_itself_and_of_concatenations(block):
+    rng = np.random.default_rng(1)
+    config = roomy("vision")
+    images = Images(rng, config, (2, 6, 5), block=block)
+    a = images.conv(INPUT, 16, (3, 3))
+    twice = images.sum(a, a)
+    b = images.concat(a, twice)
+    c = images.concat(twice, images.conv(b, 16, (1, 1)))
+    images.conv(images.sum(b, c), 5, (2, 2))
+    agree(config, images.model())
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_images_go_to_the_host(block):
+    rng = np.random.default_rng(1)
+    config = roomy("vision")
+    for last in ("concat", "sum", "maximum", "conv"):
+        images = Images(rng, config, (2, 6, 5), block=block)
+        a, b = images.conv(INPUT, 9, (3, 3)), images.conv(INPUT, 9, (3, 3))
+        {"concat": lambda: images.concat(images.conv(a, 16, (1, 1)), b), "sum": lambda: images.sum(a, b),  # noqa: B023
+         "maximum": lambda: images.maximum(b, (2, 2), stride=(1, 1), padding=(0, 1, 1, 0)),  # noqa: B023
+         "conv": lambda: images.conv(b, 40, (1, 1))}[last]()  # noqa: B023
+        assert prod(images.shapes[images.layers[-1].name]) == images.layers[-1].outputs
+        agree(config, images.model())
