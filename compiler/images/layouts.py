@@ -7,6 +7,7 @@ import numpy as np
 from concord.compiler.images.buffers import Buffer, largest_gap, place
 from concord.compiler.images.demands import Demands
 from concord.compiler.images.passes import Pass
+from concord.compiler.images.slides import Slide, slides_of
 from concord.compiler.images.storage import ANY, CodeMap
 from concord.compiler.lib.allocation import Allocator
 from concord.compiler.lib.tiling import LARGEST
@@ -18,16 +19,46 @@ from concord.spec.memories import VRFS, Mem, depth
 STRIPS = 4
 
 
-def settle(config: Config, maps: Sequence[CodeMap]):
-    """Arrange all maps in VectorRf: without conflicts of banks if VectorRf is large enough, else in the least space."""
+def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> set[CodeMap]:
+    """Arrange all maps in VectorRf: without conflicts of banks if VectorRf is large enough, else in the least space.
+
+    Where that is still too much, a pass writes its rows over those of its source that it has read.
+
+    Returns:
+        The maps that are written over others, whose borders must be written after the pass.
+    """
+    buffers = [one.buffer for one in maps]
     for spacious in (True, False):
         for one in maps:
             one.arrange(*_distances(config, one, spacious))
-            one.buffer.address = 0
-        placed: list[Buffer] = []
-        place([one.buffer for one in maps], 0, placed)
+        place(buffers, 0, placed := [])
         if _end(placed) <= config.vector_rf:
-            return
+            return set()
+    kept = _sliding(config, buffers, _end(placed), slides_of(passes))
+    for slide in kept:
+        slide.made.most = slide.rows
+    return {slide.target for slide in kept}
+
+
+def _sliding(config: Config, buffers: list[Buffer], end: int, slides: list[Slide]) -> list[Slide]:
+    """The slides that save most, as many as are needed; all buffers are placed with them."""
+    kept: list[Slide] = []
+    for slide in sorted(slides, key=lambda slide: -slide.saved):
+        size = _placed_with(buffers, [*kept, slide])
+        if size <= end:
+            kept, end = [*kept, slide], size
+    for slide in list(kept):
+        fewer = [other for other in kept if other is not slide]
+        if _placed_with(buffers, fewer) <= max(end, config.vector_rf):
+            kept = fewer
+    _placed_with(buffers, kept)
+    return kept
+
+
+def _placed_with(buffers: list[Buffer], slides: list[Slide]) -> int:
+    """Place all buffers, and return the number of entries that they need."""
+    place(buffers, 0, placed := [], [slide.tie for slide in slides])
+    return _end(placed)
 
 
 def _distances(config: Config, one: CodeMap, spacious: bool) -> tuple[int, int]:
@@ -84,7 +115,7 @@ def place_numbers(config: Config, allocator: Allocator, demands: Demands, passes
 def _place_strips(config: Config, made: Pass, starts: dict[Mem, int], placed: dict[Mem, list[Buffer]]) -> list[str]:
     """Choose the rows of a pass's strips, and place what a strip leaves for later chains."""
     _, rows, columns = made.value.shape
-    made.rows = min(rows, max(1, LARGEST // columns))
+    made.rows = min(made.most or rows, rows, max(1, LARGEST // columns))
     if len(made.chains) > 1 and rows >= 2 * STRIPS:
         made.rows = min(made.rows, -(-rows // STRIPS))
     for strip in made.strips:

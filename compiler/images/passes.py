@@ -75,6 +75,7 @@ class Pass:
         chains:  Chains, in order.
         strips:  Numbers that hold one strip at a time.
         rows:    Rows of a strip.
+        most:    Most rows that a strip may have; 0 for any number.
     """
 
     time: int
@@ -82,6 +83,7 @@ class Pass:
     chains: list[Planned] = field(default_factory=list)
     strips: list[Numbers] = field(default_factory=list)
     rows: int = 0
+    most: int = 0
 
     def buffers(self) -> list[Buffer]:
         """All buffers that the pass reads or writes."""

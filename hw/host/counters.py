@@ -1,5 +1,8 @@
 """Event and time counters: golden.host.counters in hardware, with the counters of cycles."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
@@ -68,7 +71,7 @@ class EventCounters(wiring.Component):
         m.submodules.totals = totals = Memory(shape=BITS, depth=count, init=[])
         read, write = totals.read_port(), totals.write_port()
         (front, tally), fresh = self._fronts(m, visit, index), Signal()
-        gained, tallied = Signal(front.shape()), Signal(_TALLY)
+        gained, tallied = Signal(len(front)), Signal(_TALLY)
         total = Signal(BITS + 1)
         m.d.sync += [gained.eq(front), tallied.eq(tally), fresh.eq(clearing != 0)]
         m.d.comb += [
@@ -92,9 +95,12 @@ class EventCounters(wiring.Component):
         longest = (len(Counter) + 1) * (_REST + 1) // _REST + 2  # cycles from one visit of a counter to its next
         if longest >= (1 << _TALLY) - 1:
             raise ValueError(f"a tally of {_TALLY} bits does not count to {longest}")
+        here = {counter: Signal(name=f"here_{counter.name.lower()}") for counter in self.widths}
         fronts, tallies = {}, {}
         for counter, width in self.widths.items():
-            new, visited, name = self.add[counter.name.lower()], visit & (index == counter), counter.name.lower()
+            name = counter.name.lower()
+            new, visited = self.add[name], visit & here[counter]
+            m.d.comb += here[counter].eq(index == counter)
             if counter in MAXIMA:
                 fronts[counter] = front = Signal(width, name=f"front_{name}")
                 grown = Mux(new > front, new, front)
@@ -105,7 +111,7 @@ class EventCounters(wiring.Component):
                 fronts[counter] = front = Signal(bits_for(((1 << width) - 1) * longest), name=f"front_{name}")
                 grown = Mux(visited, 0, front) + new
             m.d.sync += front.eq(Mux(self.clear, 0, grown))
-        return _chosen(m, index, fronts), _chosen(m, index, tallies)
+        return _chosen(here, fronts), _chosen(here, tallies)
 
     def _tally(self, m, new, visited, name):
         """A shift register with feedback, which counts events of one bit by its steps and needs no adder."""
@@ -129,11 +135,6 @@ def _steps() -> list[int]:
     return steps
 
 
-def _chosen(m, index, fronts):
-    """The front of the counter `index`, or 0."""
-    chosen = Signal(max((len(front) for front in fronts.values()), default=1))
-    with m.Switch(index):
-        for counter, front in fronts.items():
-            with m.Case(counter):
-                m.d.comb += chosen.eq(front)
-    return chosen
+def _chosen(here, fronts):
+    """The front of the counter that is `here`, or 0. Gates and one `or` take fewer cells than a multiplexer."""
+    return reduce(or_, (here[counter].replicate(len(front)) & front for counter, front in fronts.items()), Const(0, 1))

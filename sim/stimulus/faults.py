@@ -5,7 +5,7 @@ from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import assemble
 from concord.spec.check import check
 from concord.spec.config import Config
-from concord.spec.isa import LOOP_DEPTH, SPECS, WORD, WRITES, Error, Op, Reg
+from concord.spec.isa import BASES, LOOP_DEPTH, SPECS, WORD, WRITES, Error, Op, Reg
 from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
 ATTEMPTS = 200  #: Number of random faults that are tried before an error counts as impossible.
@@ -81,6 +81,8 @@ def _illegal(generator):
         f".word {Op.END | 1 << int(rng.integers(8, WORD))}", f".word {_word(Op.V_RD, Mem.MATRIX_RF)}",
         f".word {_word(Op.V_WR, Mem.BIAS_RF)}", f".word {_word(Op.M_RD, Mem.INITIAL_VRF)}",
         f".word {_word(Op.V_RD, Mem.NET_Q) | 1 << 40}", f".word {_word(Op.V_RD, Mem.MVM_Q) | 1 << 8}",
+        f".word {_word(Op.S_ADD, int(rng.integers(min(BASES))))}", f".word {_word(Op.V_RD, Mem.NET_Q) | 1 << 14}",
+        f"v_rd NetQ\n.word {Op.MV_MUL | 1 << 15}", "v_rd NetQ\ns_add Base1, 1",
         f".word {_word(Op.S_WR, int(rng.integers(max(Reg) + 1, 256)))}", "s_wr OutScale, 32", "s_wr OutScale, -33",
         "v_relu0", "mv_mul 0", "v_wr NetQ", "end_chain", "m_wr MatrixRf, 0",
         "v_rd NetQ\nv_rd NetQ", "v_rd NetQ\nend", "v_rd NetQ\ns_wr Rows, 1", "v_rd NetQ\nloop 1",
@@ -102,7 +104,9 @@ def _align(generator):
     config = generator.config
     step = int(generator.rng.integers(1, config.vector_words))
     product = f"mv_mul {_product(generator)}\nv_wr NetQ\nend_chain"
-    return [f"v_rd InitialVrf, {step}\n{product}", f"s_wr StrideX, {step}\nv_rd_inc AddSubVrf0, 0\n{product}",
+    return [f"v_rd InitialVrf, {step}\n{product}", f"s_wr Base3, {step}\nv_rd InitialVrf, 0 + Base3\n{product}",
+            f"s_wr Base1, 0\nloop 3\nv_rd InitialVrf, 0 + Base1\n{product}\ns_add Base1, {step}\nend_loop\nend",
+            f"s_wr StrideX, {step}\nv_rd_inc AddSubVrf0, 0\n{product}",
             f"s_wr StrideY, {step + config.vector_words}\nv_rd_inc MultiplyVrf1, 0\n{product}"]
 
 
@@ -116,6 +120,13 @@ def _range(generator):
     last = (size // config.vector_words - 1) * config.vector_words
     return [
         f".word {_word(Op.V_RD, rng.integers(max(Mem) + 1, 256))}", f".word {_word(Op.V_WR, 0)}",
+        "s_wr Base1, 65535\ns_add Base1, 1", "s_wr Base2, 7\ns_add Base2, -8",
+        f"s_wr Base3, {size - 1}\nv_rd {name}, 1 + Base3\nv_wr NetQ\nend_chain",
+        f"s_wr Base2, 3\nloop {int(rng.integers(5, 9))}\ns_add Base2, -1\nend_loop\nend",
+        (f"s_wr Base1, {size - 6}\nloop 2\nloop 2\nv_rd {name}, 0 + Base1\nv_wr NetQ\nend_chain\n"
+         "s_add Base1, 1\nend_loop\ns_add Base1, 2\nend_loop\nloop 1\nv_rd NetQ\n"
+         f"v_wr {name}, 0 + Base1\nend_chain\nend_loop\nend"),
+        f"s_wr Base3, 2\nloop {size}\nv_rd NetQ\nv_wr {name}, 0 + Base3\nend_chain\ns_add Base3, 2\nend_loop\nend",
         f"v_rd {name}, {size}\nv_wr NetQ\nend_chain", f"v_rd NetQ\nv_wr {name}, {size}\nend_chain",
         f"set_iterations 4\ns_wr StrideX, {size // 3 + 1}\nv_rd_inc {name}, 0\nv_wr NetQ\nend_chain",
         f"set_iterations 4, 2\ns_wr StrideY, {size}\nv_rd_inc {name}, 0\nv_wr NetQ\nend_chain",

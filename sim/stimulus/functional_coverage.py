@@ -7,13 +7,14 @@ from itertools import pairwise, product
 
 import numpy as np
 from concord.golden.schedule.vectorisation import plan
+from concord.sim.stimulus.bases import BASE_BINS, base_bins
 from concord.sim.stimulus.entry_coverage import bins_of, entry_bins
 from concord.sim.stimulus.faults import errors
 from concord.sim.stimulus.programs import Case
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
-from concord.spec.isa import REGISTER_NAMES, SPECS, Kind, Op, Reg, decode
+from concord.spec.isa import BASES, LOOP_DEPTH, REGISTER_NAMES, SPECS, Instruction, Kind, Op, Reg, decode
 from concord.spec.memories import ADDRESSED, MEMORY_NAMES, Mem, depth
 from concord.spec.rules import Violation
 
@@ -24,7 +25,8 @@ _ENTRY_READERS, _ENTRY_WRITER = ("columns", "gather of entries"), "entries"
 _WITHIN = ("read after write", "write after read", "write after write", "operand written by its own word")
 _BETWEEN = (Op.LOOP, Op.END_LOOP, Op.END, Op.END_CHAIN)
 _SHAPES = ("bias", "unsigned", "integer mode", "block mode", "several row tiles", "several columns", "iterations",
-           "iterations along x and y", "MvmQ of several pushes", "three writes", "tap", "loop", "nested loops")
+           "iterations along x and y", "MvmQ of several pushes", "three writes", "tap", "loop", "nested loops",
+           "loops as deep as they nest")
 
 
 def bins(case: Case) -> set[str]:
@@ -33,8 +35,10 @@ def bins(case: Case) -> set[str]:
     found |= set(_between_chains(case))
     near: deque[_Uses] = deque(maxlen=NEAR)
     sequencer, held, pushes = Sequencer(case.config, list(case.program), list(case.modes)), 0, 0
+    last: dict[int, tuple[Instruction, ...]] = {}
     with suppress(Violation):
         for chain in sequencer.walk():
+            found |= set(base_bins(case.program, chain, last))
             found |= set(_operations(chain)) | set(_shape(case.config, chain))
             uses = _Uses(case.config, chain)
             for earlier in near:
@@ -60,7 +64,7 @@ def all_bins(config: Config) -> set[str]:
                 found.add(f"{op.name.lower()}_inc {MEMORY_NAMES[mem]}")
         if spec.operation and not spec.operand:
             found.add(op.name.lower())
-    found |= {"mv_mul MatrixRf", "mv_mul BiasRf"}
+    found |= {"mv_mul MatrixRf", "mv_mul BiasRf"} | BASE_BINS | {f"s_add {REGISTER_NAMES[reg]}" for reg in BASES}
     found |= _hazard_bins(_READERS + ("gather of words",) * bool(config.vector_rf), _WRITERS)
     if config.vector_rf:
         found |= _hazard_bins(_ENTRY_READERS, (_ENTRY_WRITER,)) | entry_bins(config) | {"v_pool_max"}
@@ -83,11 +87,15 @@ def _between_chains(case: Case) -> Iterator[str]:
         instruction = decode(word)
         if instruction.op == Op.S_WR:
             yield f"s_wr {REGISTER_NAMES[Reg(instruction.mem)]}"
+        elif instruction.op == Op.S_ADD:
+            yield f"s_add {REGISTER_NAMES[Reg(instruction.mem)]}"
         elif SPECS[instruction.op].kind is Kind.NONE and instruction.op in _BETWEEN:
             yield instruction.op.name.lower()
         depth += (instruction.op == Op.LOOP) - (instruction.op == Op.END_LOOP)
         if depth:
             yield "loop" if depth == 1 else "nested loops"
+        if depth == LOOP_DEPTH:
+            yield "loops as deep as they nest"
 
 
 def _operations(chain: Chain) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections import deque
 from contextlib import suppress
 
 import numpy as np
+from concord.sim.stimulus.bases import movement, with_base
 from concord.sim.stimulus.placement import Placement, changed
 from concord.spec.chain import Registers
 from concord.spec.check import Sequencer
@@ -40,6 +41,8 @@ class ProgramGenerator:
             self._loop()
         elif self.rng.random() < 0.05:
             self._append(self._registers(iterations=int(self.rng.integers(1, 5)), iterations_x=1))
+        elif self.rng.random() < (0.25 if self._open else 0.1):
+            self._append([encode(movement(self.rng))])
         else:
             self._append(self._chain())
 
@@ -231,5 +234,6 @@ class ProgramGenerator:
         names += ["stride_x", "stride_y"] * instructions[0].inc
         names += ["stride_vec", "skip_vec"] * entries
         names += ["stride_out"] * any(i.inc and i.mem != Mem.VECTOR_RF for i in instructions[1:])
-        chain = [*instructions, Instruction(op=Op.END_CHAIN)]
+        bases = self.state().bases
+        chain = [*(with_base(i, bases, self.rng) for i in instructions), Instruction(op=Op.END_CHAIN)]
         return self._registers(**{n: getattr(shape, n) for n in names}) + [encode(i) for i in chain]

@@ -149,6 +149,54 @@ def test_a_sum_of_a_tensor_with_itself_and_of_concatenations(block):
     agree(config, images.model())
 
 
+def tight(config: Config, model: Model, attribute: str, memory: str):
+    """Shrink a memory until the network no longer fits; assert that the results stay the same, and return the size."""
+    size, smallest = compile_network(model, config).usage[memory][0], 0
+    while size := size * 19 // 20 // config.tile_engines * config.tile_engines:
+        small = replace(config, **{attribute: size})
+        try:
+            compile_network(model, small)
+        except ValueError:
+            break
+        agree(small, model, samples=3)
+        smallest = size
+    with pytest.raises(ValueError, match="too few|left"):
+        compile_network(model, replace(config, **{attribute: size}))
+    return smallest
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["vision", "wide"])
+def test_maps_take_turns_in_a_small_vector_rf(name, seed):
+    """Borders are written again where maps share entries, and passes write over their source."""
+    rng = np.random.default_rng(seed)
+    config = roomy(name)
+    images = Images(rng, config, (3, 12, 9), block=bool(seed % 2))
+    at, around = images.conv(INPUT, 20, (3, 3), padding=(1, 1, 1, 1)), None
+    for channels, stride in ((18, 1), (18, 1), (30, 2), (5, 1)):
+        at = images.conv(at, channels, (3, 3), padding=(1, 1, 1, 1), stride=(stride, stride))
+        if stride == 1 and around is not None and images.shapes[at] == images.shapes[around]:
+            at = images.sum(at, around)
+        around = at
+    images.dense(at, 10)
+    whole = compile_network(images.model(), config).usage["VectorRf"][0]
+    assert tight(config, images.model(), "vector_rf", "VectorRf") <= 0.95 * whole
+
+
+@pytest.mark.parametrize("attribute", ["initial_vrf", "addsub_vrf"])
+def test_numbers_share_small_vector_memories(attribute):
+    rng = np.random.default_rng(0)
+    config = roomy("vision")
+    images = Images(rng, config, (3, 12, 9), block=False)
+    at = images.conv(INPUT, 20, (3, 3), padding=(1, 1, 1, 1))
+    for _ in range(2):
+        body = images.conv(images.conv(at, 20, (3, 3), padding=(1, 1, 1, 1)), 20, (1, 1), activation=Activation.NONE)
+        at = images.sum(body, at, Activation.RELU)
+    images.dense(images.maximum(at, (3, 3), stride=(2, 2), padding=(1, 0, 1, 0)), 10)
+    memory = {"initial_vrf": "InitialVrf", "addsub_vrf": "AddSubVrf0"}[attribute]
+    tight(config, images.model(), attribute, memory)
+
+
 @pytest.mark.parametrize("block", [False, True])
 def test_images_go_to_the_host(block):
     rng = np.random.default_rng(1)

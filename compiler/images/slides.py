@@ -1,0 +1,77 @@
+"""Passes that write their rows over those of their source that they have read, strip by strip.
+
+The target lies below the source in VectorRf, so that the end of each strip of the target stays below the first row of
+the source that this strip reads.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from concord.compiler.images.buffers import Tie
+from concord.compiler.images.chains import FromPool, FromProduct
+from concord.compiler.images.passes import Pass
+from concord.compiler.images.storage import CodeMap, CodesView
+
+#: Number of strips of such a pass: more of them save more space, and need more instructions.
+_STRIPS = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Slide:
+    """A pass whose target may lie over its source.
+
+    Attributes:
+        made:   The pass.
+        target: Map that it writes.
+        tie:    The distance of both maps.
+        rows:   Rows of a strip.
+        saved:  Number of entries that it saves.
+    """
+
+    made: Pass
+    target: CodeMap
+    tie: Tie
+    rows: int
+    saved: int
+
+
+def slides_of(passes: Sequence[Pass]) -> list[Slide]:
+    """All passes that may write over their source."""
+    found = (_slide(made, passes) for made in passes)
+    return [slide for slide in found if slide and slide.saved > 0]
+
+
+def _slide(made: Pass, passes: Sequence[Pass]) -> Slide | None:
+    """How a pass may write over its source, or None if it cannot."""
+    chains = [planned.chain for planned in made.chains]
+    sources = [chain.source for chain in chains if isinstance(chain.source, FromProduct | FromPool)]
+    if len(sources) != 1:
+        return None
+    source = sources[0].map if isinstance(sources[0], FromProduct) else sources[0].source
+    views = [step.at for chain in chains for step in chain.steps if isinstance(step.at, CodesView)]
+    if not isinstance(source, CodeMap) or len(views) != 1 or views[0].step is not None:
+        return None
+    target = views[0].map
+    writers = [other for other in passes if target in other.written()]
+    if source.buffer.last != made.time or target.buffer.first != made.time or len(writers) > 1:
+        return None
+    count = made.value.shape[1]
+    rows = -(-count // _STRIPS)
+    distance = max(0, *(
+        _reach(target, made.value.shape, min(first + rows, count)) - _begin(source, sources[0].window, first)
+        for first in range(0, count, rows)))
+    size = max(target.buffer.size, distance + source.buffer.size)
+    return Slide(made=made, target=target, rows=rows, saved=target.buffer.size + source.buffer.size - size,
+                 tie=Tie(low=target.buffer, high=source.buffer, distance=distance))
+
+
+def _begin(source: CodeMap, window, row: int) -> int:
+    """The first entry of the source that the places from a row on read."""
+    first = row * window.stride[0] - window.padding[0]
+    return (source.around[0] + first) * source.pitch + (source.around[2] - window.padding[2]) * source.step
+
+
+def _reach(target: CodeMap, shape: tuple[int, int, int], row: int) -> int:
+    """The entry of the target behind all rows before one."""
+    last = target.around[2] + shape[2] - 1
+    return (target.around[0] + row - 1) * target.pitch + last * target.step + target.vectors
