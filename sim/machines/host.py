@@ -8,13 +8,13 @@ from concord.golden.machine import Machine as Golden
 from concord.spec.config import Config
 from concord.spec.isa import Error
 from concord.spec.messages import MessageKind
-from concord.spec.registers import EVENTS, TIMES, Control, Counter, Register, Status
+from concord.spec.registers import EVENTS, Control, Counter, Register, Status
 
 KINDS = ("golden", "library", "cocotb")
 TAKEN = 32  #: Cycles within which words whose beats were taken are written to their memory.
 QUIET = 256  #: Cycles without a beat after which nothing can be under way inside the machine.
 FOREVER = 1_000_000_000  #: Bound of cycles for waits that have no bound of their own.
-BUSY = tuple(counter for counter in TIMES if counter.name.endswith("_BUSY"))
+BUSY = (Counter.FETCH_BUSY, Counter.GATHER_BUSY, Counter.MVM_BUSY, Counter.MFU_BUSY, Counter.COPY_BUSY)
 
 
 class MachineTimeout(Exception):
