@@ -51,6 +51,8 @@ def _range(generator, product):
                 f"s_wr WindowX, 2\ns_wr WindowStep, 3\nv_rd {name}, 0\nv_pool_max\nv_wr {name}, 2\nend_chain",
                 (f"s_wr WindowY, 2\ns_wr WindowPitch, 3\nv_rd VectorRf, 0\nv_pool_max\n"
                  f"v_wr VectorRf, 3{mode}\nend_chain")]
+    overlaps.append("s_wr Base1, 2\nloop 2\nv_rd VectorRf, 0\nv_wr VectorRf, 0 + Base1\nend_chain\n"
+                    "s_add Base1, -2\nend_loop\nend")
     return [
         f"v_rd VectorRf, {size}\nmv_mul {product}\n{_OUT}", f"v_rd VectorRf, {size}{mode}\n{_OUT}",
         f"v_rd NetQ\nv_wr VectorRf, {size}{mode}\nend_chain", f"{moved}v_rd_inc VectorRf, 0{mode}\n{_OUT}",

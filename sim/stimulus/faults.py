@@ -122,6 +122,10 @@ def _range(generator):
         f".word {_word(Op.V_RD, rng.integers(max(Mem) + 1, 256))}", f".word {_word(Op.V_WR, 0)}",
         "s_wr Base1, 65535\ns_add Base1, 1", "s_wr Base2, 7\ns_add Base2, -8",
         f"s_wr Base3, {size - 1}\nv_rd {name}, 1 + Base3\nv_wr NetQ\nend_chain",
+        f"s_wr Base2, 3\nloop {int(rng.integers(5, 9))}\ns_add Base2, -1\nend_loop\nend",
+        (f"s_wr Base1, {size - 6}\nloop 2\nloop 2\nv_rd {name}, 0 + Base1\nv_wr NetQ\nend_chain\n"
+         "s_add Base1, 1\nend_loop\ns_add Base1, 2\nend_loop\nloop 1\nv_rd NetQ\n"
+         f"v_wr {name}, 0 + Base1\nend_chain\nend_loop\nend"),
         f"s_wr Base3, 2\nloop {size}\nv_rd NetQ\nv_wr {name}, 0 + Base3\nend_chain\ns_add Base3, 2\nend_loop\nend",
         f"v_rd {name}, {size}\nv_wr NetQ\nend_chain", f"v_rd NetQ\nv_wr {name}, {size}\nend_chain",
         f"set_iterations 4\ns_wr StrideX, {size // 3 + 1}\nv_rd_inc {name}, 0\nv_wr NetQ\nend_chain",

@@ -14,7 +14,7 @@ from concord.sim.stimulus.programs import Case
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
-from concord.spec.isa import BASES, REGISTER_NAMES, SPECS, Instruction, Kind, Op, Reg, decode
+from concord.spec.isa import BASES, LOOP_DEPTH, REGISTER_NAMES, SPECS, Instruction, Kind, Op, Reg, decode
 from concord.spec.memories import ADDRESSED, MEMORY_NAMES, Mem, depth
 from concord.spec.rules import Violation
 
@@ -25,7 +25,8 @@ _ENTRY_READERS, _ENTRY_WRITER = ("columns", "gather of entries"), "entries"
 _WITHIN = ("read after write", "write after read", "write after write", "operand written by its own word")
 _BETWEEN = (Op.LOOP, Op.END_LOOP, Op.END, Op.END_CHAIN)
 _SHAPES = ("bias", "unsigned", "integer mode", "block mode", "several row tiles", "several columns", "iterations",
-           "iterations along x and y", "MvmQ of several pushes", "three writes", "tap", "loop", "nested loops")
+           "iterations along x and y", "MvmQ of several pushes", "three writes", "tap", "loop", "nested loops",
+           "loops as deep as they nest")
 
 
 def bins(case: Case) -> set[str]:
@@ -93,6 +94,8 @@ def _between_chains(case: Case) -> Iterator[str]:
         depth += (instruction.op == Op.LOOP) - (instruction.op == Op.END_LOOP)
         if depth:
             yield "loop" if depth == 1 else "nested loops"
+        if depth == LOOP_DEPTH:
+            yield "loops as deep as they nest"
 
 
 def _operations(chain: Chain) -> Iterator[str]:
