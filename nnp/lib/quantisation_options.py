@@ -20,7 +20,8 @@ from concord.train.lib.methods import (
 )
 
 Network = Annotated[str, typer.Argument(
-    help="mlp, resnet, resnet-small, mobilenet, inception, or module:callable, which makes a torch.nn.Module.")]
+    help="mlp, resnet, resnet-small, mobilenet, mobilenet-small, inception, inception-small, or module:callable, "
+         "which makes a torch.nn.Module.")]
 Preset = Annotated[str, typer.Option(
     "--preset", help="Quantise for this machine, which sets the bits of weights and inputs, and --symmetric.",
     show_default=False)]
