@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 
 from concord.spec.formats import Format, Rule, check_types
 from concord.spec.training import MOST_LANES
@@ -173,8 +174,13 @@ class Config:
     @property
     def digest(self) -> int:
         """32-bit hash that identifies this configuration; messages and firmware carry it."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+        return _digest(self)
+
+
+@lru_cache
+def _digest(config: Config) -> int:
+    text = json.dumps(asdict(config), sort_keys=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
 
 _FULL8 = Format(bits=8)
