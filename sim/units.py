@@ -12,6 +12,7 @@ from concord.hw.decode.chain_builder import ChainBuilder
 from concord.hw.decode.decoder import Decoder
 from concord.hw.decode.instruction_check import InstructionCheck
 from concord.hw.decode.instruction_fetch import InstructionFetch
+from concord.hw.decode.loop_stack import LoopStack
 from concord.hw.decode.mode_table import ModeTable
 from concord.hw.decode.scalar_registers import ScalarRegisters
 from concord.hw.host.axi_streams import AxiStreams
@@ -155,6 +156,7 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
     Unit(place="decode/decoder", component=Decoder),
     Unit(place="decode/instruction_check", component=InstructionCheck),
     Unit(place="decode/instruction_fetch", component=InstructionFetch),
+    Unit(place="decode/loop_stack", component=lambda _: LoopStack(), configurations=("tiny",)),
     Unit(place="decode/mode_table", component=lambda config: ModeTable(config.matrix_tiles),
          bench=lambda config: ModeTable(3 * config.matrix_tiles + 5), environment=_environment("tiles")),
     Unit(place="decode/scalar_registers", component=ScalarRegisters, configurations=(*CONFIGURATIONS, "speech"),
