@@ -20,45 +20,87 @@ STRIPS = 4
 
 
 def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> set[CodeMap]:
-    """Arrange all maps in VectorRf: without conflicts of banks if VectorRf is large enough, else in the least space.
+    """Arrange all maps in VectorRf: without conflicts of banks where VectorRf is large enough, else in the least space.
 
     Where that is still too much, a pass writes its rows over those of its source that it has read.
 
     Returns:
         The maps that are written over others, whose borders must be written after the pass.
     """
-    buffers = [one.buffer for one in maps]
-    for spacious in (True, False):
-        for one in maps:
-            one.arrange(*_distances(config, one, spacious))
-        place(buffers, 0, placed := [])
-        if _end(placed) <= config.vector_rf:
-            return set()
-    kept = _sliding(config, buffers, _end(placed), slides_of(passes))
-    for slide in kept:
+    room = Room(config, maps, passes)
+    if room.end() > config.vector_rf:
+        room.tighten()
+    for slide in room.kept:
         slide.made.most = slide.rows
-    return {slide.target for slide in kept}
+    return {slide.target for slide in room.kept}
 
 
-def _sliding(config: Config, buffers: list[Buffer], end: int, slides: list[Slide]) -> list[Slide]:
-    """The slides that save most, as many as are needed; all buffers are placed with them."""
-    kept: list[Slide] = []
-    for slide in sorted(slides, key=lambda slide: -slide.saved):
-        size = _placed_with(buffers, [*kept, slide])
-        if size <= end:
-            kept, end = [*kept, slide], size
-    for slide in list(kept):
-        fewer = [other for other in kept if other is not slide]
-        if _placed_with(buffers, fewer) <= max(end, config.vector_rf):
-            kept = fewer
-    _placed_with(buffers, kept)
-    return kept
+class Room:
+    """The maps in VectorRf, and how many entries they need; at first none has conflicts of banks.
+
+    Args:
+        config: Configuration of the machine.
+        maps:   All maps.
+        passes: All passes.
+
+    Attributes:
+        kept: The passes that write over their source.
+    """
+
+    def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]):
+        self._config, self._maps, self._passes = config, maps, passes
+        self._buffers = [one.buffer for one in maps]
+        self.kept: list[Slide] = []
+        self._arrange(dict.fromkeys(maps, True))
+
+    def end(self) -> int:
+        """Place all buffers, and return the number of entries that they need."""
+        place(self._buffers, 0, placed := [], [slide.tie for slide in self.kept])
+        return max((buffer.end for buffer in placed), default=0)
+
+    def tighten(self):
+        """Take the least space, and then avoid conflicts of banks where there is room for it."""
+        loose = {one: _clashes(self._config, one) for one in self._maps}
+        spacious = dict.fromkeys(self._maps, False)
+        self._arrange(spacious)
+        loose = {one: _clashes(self._config, one) - few for one, few in loose.items()}
+        if self.end() > self._config.vector_rf:
+            self._slide()
+        limit = max(self.end(), self._config.vector_rf)
+        for one in sorted(self._maps, key=lambda one: -loose[one]):
+            if loose[one]:
+                self._arrange(spacious | {one: True})
+                spacious[one] = self.end() <= limit
+        self._arrange(spacious)
+        self.end()
+
+    def _arrange(self, spacious: dict[CodeMap, bool]):
+        """Settle the distances in each map, and those of the passes that write over their source."""
+        for one in self._maps:
+            one.arrange(*_distances(self._config, one, spacious[one]))
+        over = {slide.made for slide in self.kept}
+        self.kept = [slide for slide in slides_of(self._passes) if slide.made in over] if over else []
+
+    def _slide(self):
+        """Choose the passes that write over their source: those that save most, as many as are needed."""
+        end = self.end()
+        for slide in sorted(slides_of(self._passes), key=lambda slide: -slide.saved):
+            self.kept.append(slide)
+            if (size := self.end()) <= end:
+                end = size
+            else:
+                self.kept.pop()
+        for slide in list(self.kept):
+            everything = self.kept
+            self.kept = [other for other in everything if other is not slide]
+            if self.end() > max(end, self._config.vector_rf):
+                self.kept = everything
 
 
-def _placed_with(buffers: list[Buffer], slides: list[Slide]) -> int:
-    """Place all buffers, and return the number of entries that they need."""
-    place(buffers, 0, placed := [], [slide.tie for slide in slides])
-    return _end(placed)
+def _clashes(config: Config, one: CodeMap) -> int:
+    """Cycles that conflicts of banks add to all row tiles of the readers of a map, at one place."""
+    return sum(conflicts(config, window, 1 if apart else one.vectors, one.step, one.pitch)
+               * (one.vectors if apart else 1) for window, apart in one.windows) * one.value.pixels
 
 
 def _distances(config: Config, one: CodeMap, spacious: bool) -> tuple[int, int]:
