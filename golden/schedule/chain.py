@@ -13,6 +13,7 @@ from concord.golden.schedule.entry_words import EntryWords
 from concord.golden.schedule.memory import Memory
 from concord.golden.schedule.vectorisation import Plan, plan
 from concord.spec.chain import Chain
+from concord.spec.check import KEPT
 from concord.spec.config import Config
 from concord.spec.isa import SPECS, Instruction, Op
 from concord.spec.memories import QUEUES, Mem
@@ -56,6 +57,8 @@ class Executor:
             yield from self._load(chain)
             return
         if chain not in self._plans:
+            if len(self._plans) == KEPT:
+                self._plans.clear()
             self._plans[chain] = plan(self.config, chain)
         if chain.product:
             yield from self._run_product(chain, self._plans[chain])
