@@ -19,7 +19,8 @@ FP32 = 32  #: Bits that stand for FP32.
 def compare(
     network: Annotated[str, typer.Option(
         "--network",
-        help="mlp, resnet, resnet-small, mobilenet, inception, or module:callable, which makes a torch.nn.Module.",
+        help="mlp, resnet, resnet-small, mobilenet, mobilenet-small, inception, inception-small, or module:callable, "
+             "which makes a torch.nn.Module.",
     )] = "resnet",
     preset: options.Preset = "",
     weights_bits: Annotated[int | None, typer.Option(

@@ -20,7 +20,8 @@ from concord.train.lib.methods import (
 )
 
 Network = Annotated[str, typer.Argument(
-    help="mlp, resnet, resnet-small, mobilenet, inception, or module:callable, which makes a torch.nn.Module.")]
+    help="mlp, resnet, resnet-small, mobilenet, mobilenet-small, inception, inception-small, or module:callable, "
+         "which makes a torch.nn.Module.")]
 Preset = Annotated[str, typer.Option(
     "--preset", help="Quantise for this machine, which sets the bits of weights and inputs, and --symmetric.",
     show_default=False)]
@@ -114,10 +115,11 @@ def block_recipe(preset: str, given: Widths, bits: Mapping[str, tuple[int, int]]
     if block is not None:
         raise ValueError(f"--preset {preset} decides --block: leave it out")
     made = BlockRecipe(weights_bits=given.weights, input_bits=given.inputs, bits=bits, block=machine.native_dim,
-                       exponents=(machine.weights.e_min, machine.weights.e_max))
+                       exponents=(machine.weights.e_min, machine.weights.e_max),
+                       input_exponents=(machine.activations.e_min, machine.activations.e_max))
     if made.formats("") != (machine.weights, machine.activations):
-        raise ValueError(f"--preset {preset}: networks are trained with symmetric mantissas, and with one range of "
-                         "exponents under the rule frexp, which this machine does not have; speech has")
+        raise ValueError(f"--preset {preset}: networks are trained with symmetric mantissas, and exponents under the "
+                         "rule frexp, which this machine does not have; speech has")
     return made
 
 

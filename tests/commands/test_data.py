@@ -168,11 +168,16 @@ def test_a_preset_takes_formats_from_the_machine(name):
         assert problems(load_model(path), preset(name)) == []
 
 
-def test_a_preset_of_block_floating_point(folder):
+@pytest.mark.parametrize("name", ["speech", "ulx3s"])
+def test_a_preset_of_block_floating_point(folder, name):
     words = ("train", "image", "own_nets:dense", "--data", "stripes", "--epochs", "1,1,0", "--arithmetic", "bfp")
-    done(*words, "--preset", "speech", "-o", "b")
-    assert problems(load_model("b"), preset("speech")) == []
-    assert "which this machine does not have; speech has" in refused(*words, "--preset", "ulx3s")
+    done(*words, "--preset", name, "-o", "b")
+    assert problems(load_model("b"), preset(name)) == []
+
+
+def test_presets_of_other_block_floating_point_are_refused(folder):
+    words = ("train", "image", "own_nets:dense", "--data", "stripes", "--epochs", "1,1,0", "--arithmetic", "bfp")
+    assert "which this machine does not have; speech has" in refused(*words, "--preset", "serial")
     assert "--preset speech decides --block" in refused(*words, "--preset", "speech", "--block", 16)
 
 

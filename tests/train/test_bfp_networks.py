@@ -197,6 +197,8 @@ def test_a_recipe_in_words():
     text = str(BlockRecipe(bits={"first": (8, 6)}))
     assert text == ("block floating point in blocks of 16, mantissas of 4 bits for weights and 4 for inputs, exponents "
                     "-11..4, first 8 and 6 bits")
+    text = str(BlockRecipe(exponents=(-7, 0), input_exponents=(-5, 2)))
+    assert text.endswith("exponents -7..0 for weights and -5..2 for inputs")
 
 
 def test_a_model(tmp_path, monkeypatch):

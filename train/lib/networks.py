@@ -75,29 +75,45 @@ def _residual(inputs: int, outputs: int, stride: int) -> Residual:
 
 def mobilenet() -> nn.Sequential:
     """Inverted bottlenecks: wide and depthwise inside, narrow and linear between; 34,682 parameters."""
-
-    def block(inputs: int, outputs: int, stride: int, wider: int = 4) -> nn.Module:
-        wide = wider * inputs
-        body = nn.Sequential(convolution(inputs, wide, 1), convolution(wide, wide, 3, stride, groups=wide),
-                             convolution(wide, outputs, 1, relu=False))
-        return Residual(body, nn.Identity(), relu=False) if (inputs, stride) == (outputs, 1) else body
-
     return nn.Sequential(
-        convolution(1, 16, 3, 2), block(16, 16, 1), block(16, 24, 2), block(24, 24, 1), block(24, 32, 2),
-        block(32, 32, 1), convolution(32, 128, 1), _head(128))
+        convolution(1, 16, 3, 2), _bottleneck(16, 16, 1), _bottleneck(16, 24, 2), _bottleneck(24, 24, 1),
+        _bottleneck(24, 32, 2), _bottleneck(32, 32, 1), convolution(32, 128, 1), _head(128))
+
+
+def small_mobilenet() -> nn.Sequential:
+    """Inverted bottlenecks on a quarter of the pixels; 18,810 parameters."""
+    return nn.Sequential(
+        convolution(1, 16, 3, 2), _bottleneck(16, 16, 2), _bottleneck(16, 16, 1), _bottleneck(16, 24, 2),
+        _bottleneck(24, 24, 1), convolution(24, 96, 1), _head(96))
+
+
+def _bottleneck(inputs: int, outputs: int, stride: int, wider: int = 4) -> nn.Module:
+    """An inverted bottleneck, with a way around it where the shape stays the same."""
+    wide = wider * inputs
+    body = nn.Sequential(convolution(inputs, wide, 1), convolution(wide, wide, 3, stride, groups=wide),
+                         convolution(wide, outputs, 1, relu=False))
+    return Residual(body, nn.Identity(), relu=False) if (inputs, stride) == (outputs, 1) else body
 
 
 def inception() -> nn.Sequential:
     """Branches of several sizes side by side; 31,338 parameters."""
-
-    def block(inputs: int, each: int) -> Branches:
-        pooled = nn.Sequential(nn.MaxPool2d(3, 1, 1), convolution(inputs, each, 1))
-        twice = nn.Sequential(convolution(inputs, each, 1), convolution(each, each, 3), convolution(each, each, 3))
-        once = nn.Sequential(convolution(inputs, each, 1), convolution(each, each, 3))
-        return Branches(convolution(inputs, each, 1), once, twice, pooled)
-
     return nn.Sequential(
-        convolution(1, 16, 3), nn.MaxPool2d(2), block(16, 16), nn.MaxPool2d(2), block(64, 24), _head(96))
+        convolution(1, 16, 3), nn.MaxPool2d(2), _branches(16, 16), nn.MaxPool2d(2), _branches(64, 24), _head(96))
+
+
+def small_inception() -> nn.Sequential:
+    """Branches side by side on a quarter of the pixels, with few channels between them; 29,082 parameters."""
+    return nn.Sequential(
+        convolution(1, 16, 3, 2), nn.MaxPool2d(2), _branches(16, 16), convolution(64, 24, 1), _branches(24, 24),
+        _head(96))
+
+
+def _branches(inputs: int, each: int) -> Branches:
+    """Convolutions of three sizes and a maximum side by side, each with as many channels."""
+    pooled = nn.Sequential(nn.MaxPool2d(3, 1, 1), convolution(inputs, each, 1))
+    twice = nn.Sequential(convolution(inputs, each, 1), convolution(each, each, 3), convolution(each, each, 3))
+    once = nn.Sequential(convolution(inputs, each, 1), convolution(each, each, 3))
+    return Branches(convolution(inputs, each, 1), once, twice, pooled)
 
 
 def _head(channels: int) -> nn.Sequential:
@@ -105,4 +121,5 @@ def _head(channels: int) -> nn.Sequential:
 
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
-    "mlp": perceptron, "resnet": resnet, "resnet-small": small_resnet, "mobilenet": mobilenet, "inception": inception}
+    "mlp": perceptron, "resnet": resnet, "resnet-small": small_resnet, "mobilenet": mobilenet,
+    "mobilenet-small": small_mobilenet, "inception": inception, "inception-small": small_inception}
