@@ -4,11 +4,14 @@ Each is compiled for each preset and runs on the golden machine and on the Veril
 cycles of each layer, its share of the multiplier's peak, and what its pipelines waited for.
 """
 
+import os
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # golden is timed on one core; numpy reads this at its import
 
 import typer
 from concord.benchmarks import tiny_models
@@ -69,16 +72,17 @@ def cost_row(measured: Measurement, title: str, costs: list[LayerCost]) -> list[
 def layer_table(measured: Measurement, title: str) -> Table:
     """A table of the cycles, products and waits of each layer."""
     table = Table(title=title, title_justify="left")
-    for name in ("layer", "cycles", "products, useful", "done", "useful, of peak", "done, of peak"):
-        table.add_column(name, justify="left" if name == "layer" else "right")
+    table.add_column("layer", min_width=max(len(cost.title) for cost in measured.costs))
+    for name in ("cycles", "products, useful", "done", "useful, of peak", "done, of peak"):
+        table.add_column(name, justify="right")
     for counter in WAITS:
         table.add_column(counter.name.lower().replace("_", " "), justify="right")
     for cost in measured.costs:
-        table.add_row(*cost_row(measured, cost.part.title, [cost]))
+        table.add_row(*cost_row(measured, cost.title, [cost]))
     table.add_section()
     table.add_row(*cost_row(measured, "all", measured.costs))
     if measured.single:
-        table.add_row(*cost_row(measured, f"{measured.single.part.title}, alone", [measured.single]))
+        table.add_row(*cost_row(measured, f"{measured.single.title}, alone", [measured.single]))
     return table
 
 

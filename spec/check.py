@@ -9,6 +9,8 @@ from concord.spec.isa import BASES, LOOP_DEPTH, Error, Instruction, Op, base_num
 from concord.spec.loops import Movement, Passes, Step, chain_step, moved_by, sum_step
 from concord.spec.rules import SOURCES, Violation, check_chain, check_order, check_state, check_sum, check_word
 
+KEPT = 1024  #: Most chains that are kept for another pass, which bounds memory where loops move base registers.
+
 
 def check(program: list[int], config: Config, modes: list[bool] | None = None) -> Violation | None:
     """The first violation of a program, or None where it is legal.
@@ -132,10 +134,14 @@ class Sequencer:
     def _chain(self, address: int) -> Chain:
         """The chain whose source is at `address`, checked in everything that does not depend on tiles and MvmQ."""
         body = self._body(address)
-        used = {instruction.base for instruction in body}
-        bases = tuple(value if base in used else 0 for base, value in enumerate(self.bases))
+        bases = self.bases
+        if bases != NO_BASES:
+            used = {instruction.base for instruction in body}
+            bases = tuple(value if base in used else 0 for base, value in enumerate(bases))
         key = address, self.registers, bases
         if key not in self._chains:
+            if len(self._chains) == KEPT:
+                self._chains.clear()
             chain = Chain.resolve(self.config, address, body, self.registers, bases)
             check_chain(self.config, chain)
             self._chains[key] = chain

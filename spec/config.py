@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 
 from concord.spec.formats import Format, Rule, check_types
 from concord.spec.training import MOST_LANES
@@ -49,7 +50,7 @@ class Config:
         bias_words:       Number of words of BiasRf; a word of BiasRf has M integers.
         instructions:     Number of instructions that the instruction buffer holds.
         accumulator_rows: Largest number of rows of one product.
-        operand_columns:  Largest number of native vectors of one product.
+        operand_columns:  Largest number of native vectors of one product that operand fetch supplies.
         chain_queue:      Number of decoded chains that can wait for each pipeline.
         message_bytes:    Number of bytes of one message beat: 4, 8 or 16.
         clock_mhz:        Clock frequency in MHz that reports use to convert cycles to microseconds.
@@ -173,8 +174,13 @@ class Config:
     @property
     def digest(self) -> int:
         """32-bit hash that identifies this configuration; messages and firmware carry it."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+        return _digest(self)
+
+
+@lru_cache
+def _digest(config: Config) -> int:
+    text = json.dumps(asdict(config), sort_keys=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
 
 _FULL8 = Format(bits=8)
@@ -213,14 +219,14 @@ PRESETS = {
         activations=Format(bits=4, symmetric=True, e_min=-5, e_max=2), acc_int=14, acc_frac=18, bias_bits=18,
         initial_vrf=1024, addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512, mvmq_words=512, vector_rf=1024,
         matrix_tiles=512, bias_words=512, instructions=512, accumulator_rows=4096, operand_columns=64, clock_mhz=50),
+    # Eight-bit operands for convolutional networks: one engine and wide words, on a Lattice ECP5-85F.
+    "vision": _VISION,
     # Eight-bit operands for recurrent networks.
     "speech": Config(
         native_dim=16, lanes=16, tile_engines=2, multipliers=128, mfu_lanes=4, weights=_SYMMETRIC8,
         activations=_SYMMETRIC8, acc_int=12, acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=512,
         multiply_vrf=512, net_in=512, net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512,
         accumulator_rows=2048, operand_columns=64, clock_mhz=50),
-    # Eight-bit operands for convolutional networks: one engine and wide words, on a Lattice ECP5-85F.
-    "vision": _VISION,
     # Two engines and memories for larger networks, for simulation and larger devices.
     "vision_large": replace(_VISION, tile_engines=2, matrix_tiles=1536, addsub_vrf=4096, multiply_vrf=512,
                             bias_words=512, vector_rf=5120),

@@ -2,8 +2,9 @@
 
 From a loop's second pass on, a base register moves by a constant in each pass, so the passes differ only in how far
 addresses have moved. A movement is a tuple like `spec.chain.NO_BASES`: a distance for each value of the field
-`base`. Rules that depend on addresses fail where a distance is too large or too small, is no multiple of N/M, or brings
-a write to what the chain reads; each of these has a closed form.
+`base`. Rules that depend on addresses fail where a distance is too large or too small, or brings a write to what the
+chain reads; both have a closed form. A distance that breaks the alignment of a product does so in the second pass, and
+that pass is walked.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +32,6 @@ class Step:
         check: Function of a movement; it raises the violation of the rule that the moved step breaks first.
         most:  Pairs (base, distance): this base may move up by this distance at most.
         least: Pairs (base, distance): this base may move down by this distance at most.
-        whole: Pairs (base, n): this base moves by a multiple of n.
         apart: Tuples (read, written, low, high): the base of a write moves, against the base of the source, by a
                distance outside low..high.
     """
@@ -39,7 +39,6 @@ class Step:
     check: Callable[[Movement], None]
     most: tuple[tuple[int, int], ...] = ()
     least: tuple[tuple[int, int], ...] = ()
-    whole: tuple[tuple[int, int], ...] = ()
     apart: tuple[tuple[int, int, int, int], ...] = ()
 
 
@@ -64,8 +63,7 @@ def chain_step(config: Config, body: tuple[Instruction, ...], chain: Chain, base
         apart.append((read, base[address], source.start - written.stop + 1, source.stop - written.start - 1))
     return Step(
         check=check, apart=tuple(apart),
-        most=tuple((base[address], depth(config, mem) - end) for address, mem, end in ends(chain) if base[address]),
-        whole=((read, config.vector_words),) if chain.product and chain.random_source else ())
+        most=tuple((base[address], depth(config, mem) - end) for address, mem, end in ends(chain) if base[address]))
 
 
 def sum_step(instruction: Instruction, before: int, address: int) -> Step:
@@ -125,19 +123,17 @@ class Passes:
         return found if found <= self.count else None
 
     def _first_far(self, step: Step, inner: list["Passes"], moved: Movement, none: int) -> int:
-        """Number of the first pass in which a step moves too far, or by a wrong distance; `none` if there is none."""
+        """Number of the first pass in which a step moves too far; `none` if there is none."""
         found = [none]
         for sign, limits in ((1, step.most), (-1, step.least)):
             for base, most in limits:
                 speed = sign * self.move[base]
-                # The pass of each inner loop that moves farthest is its first or its last one.
-                start = sign * moved[base] + sum(
-                    max(sign * one.move[base], one.count * sign * one.move[base]) for one in inner)
+                # Each inner loop has its extreme where its passes begin, or in the last one.
+                start = sign * moved[base] + sum(max(0, one.count * sign * one.move[base]) for one in inner)
                 if start + speed > most:
                     found.append(1)
                 elif speed > 0:
                     found.append((most - start) // speed + 1)
-        found += [1 for base, size in step.whole if self.move[base] % size]
         return min(found)
 
 
@@ -155,12 +151,12 @@ def _hits(inner: list[tuple[int, int]], low: int, high: int) -> Callable[[int], 
     """A function of a distance d: whether d + k1*s1 + k2*s2 + ... lies in low..high for some k1, k2, ...
 
     Args:
-        inner: Pairs (n, s): k lies in 1..n.
+        inner: Pairs (n, s): k lies in 0..n.
     """
-    lowest = low - sum(max(speed, count * speed) for count, speed in inner)
+    lowest = low - sum(max(0, count * speed) for count, speed in inner)
     wanted = (1 << high - low + 1) - 1  # bit d stands for the distance lowest + d
     for count, speed in inner:
-        wanted = _united(wanted, count, abs(speed))
+        wanted = _united(wanted, 1 + count, abs(speed))
     data = wanted.to_bytes((wanted.bit_length() + 7) // 8, "little")
 
     def hit(distance: int) -> bool:

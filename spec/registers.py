@@ -2,7 +2,7 @@
 
 from enum import IntEnum, IntFlag, unique
 
-from concord.spec.memories import Mem
+from concord.spec.memories import Mem, MemoryKind
 
 
 class Register(IntEnum):
@@ -47,6 +47,16 @@ class Status(IntFlag):
     INVALID_MATRIX = 32  #: The matrix quantiser has met a NaN or an infinity; sticky until reset.
 
 
+_WORDS = "Number of words that programs read from {}, as source or operand."
+#: Meanings of the counters of memories.
+_READ = {
+    MemoryKind.VECTOR: _WORDS, MemoryKind.QUEUE: _WORDS,
+    MemoryKind.ENTRIES: "Number of columns that products read from {} for each row tile, and of words of other chains.",
+}
+_WRITTEN = dict.fromkeys((MemoryKind.VECTOR, MemoryKind.QUEUE), "Number of words that programs wrote to {}.")
+_WRITTEN[MemoryKind.ENTRIES] = "Number of entries that programs wrote to {}."
+
+
 @unique
 class Counter(IntEnum):
     """Saturating counters of 32 bits: events, which are equal in golden and hardware, and `TIMES`.
@@ -63,12 +73,10 @@ class Counter(IntEnum):
     _members = vars()
     for _memory in Mem:
         if _memory.counters:
-            _members[f"READ_{_memory.name}"] = (
-                _memory.counters[0], f"Number of words that programs read from {_memory.title}, as source or operand.")
+            _members[f"READ_{_memory.name}"] = _memory.counters[0], _READ[_memory.kind].format(_memory.title)
     for _memory in Mem:
         if _memory.counters:
-            _members[f"WRITE_{_memory.name}"] = (
-                _memory.counters[1], f"Number of words that programs wrote to {_memory.title}.")
+            _members[f"WRITE_{_memory.name}"] = _memory.counters[1], _WRITTEN[_memory.kind].format(_memory.title)
     ADD0 = 16  #: Number of words that this stage processed; bypassed words do not count.
     ACT0 = 17
     MUL0 = 18

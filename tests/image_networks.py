@@ -59,7 +59,7 @@ class Images:
             layer = image_lowering.convolution(
                 self._rows(name, outputs, columns, unsigned, offset, activation, real), shape=shape,
                 kernels=(outputs, shape[0] // groups, *size), groups=groups, **options)
-        return self._add(layer, (source,), layer.made)
+        return self._add(layer, (source,), layer.made, self.places[source] if groups == outputs == shape[0] else None)
 
     def average(self, source: str, size, **options) -> str:
         """Add an average of windows; returns its name."""

@@ -8,8 +8,8 @@ from concord.compiler.images.sender import cheapest, kernel_of
 from concord.compiler.images.values import Value
 from concord.model.arithmetic.places import flattened, joined
 from concord.model.layers.add import Add
-from concord.model.layers.average import Average, BlockAverage
 from concord.model.layers.concat import Concat
+from concord.model.layers.convolution import BlockConv, Conv
 from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
 from concord.model.model import INPUT, Model
@@ -114,8 +114,8 @@ class Network:
     def _made(self, layer: Layer, sources: tuple[Value, ...]) -> Value:
         """The tensor that a layer makes."""
         match layer:
-            case Average() | BlockAverage():
-                value = Value(name=layer.name, shape=layer.made, places=sources[0].places)
+            case Conv() | BlockConv() if layer.groups == layer.channels == sources[0].shape[0]:
+                value = Value(name=layer.name, shape=layer.made, places=sources[0].places)  # each channel stays alone
             case MaxPool():
                 value = Value(name=layer.name, shape=layer.made, places=sources[0].places)
             case Add():

@@ -1,5 +1,6 @@
 """Calls in worker processes."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -8,11 +9,15 @@ from multiprocessing import get_context
 def workers(count: int, begin: Callable | None = None, arguments: tuple = ()) -> ProcessPoolExecutor:
     """A pool of new Python processes, which have nothing of this one: no threads, no random state, no simulator.
 
+    Products of matrices in numpy use one thread in each process, unless OPENBLAS_NUM_THREADS is set: threads of several
+    processes that wait for each other on the same cores make small products several times slower.
+
     Args:
         count:     Number of processes.
         begin:     Function that each process calls first.
         arguments: Arguments of `begin`.
     """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # which a process reads when it imports numpy
     return ProcessPoolExecutor(count, get_context("spawn"), initializer=begin, initargs=arguments)
 
 

@@ -69,32 +69,40 @@ class ColumnWalker(wiring.Component):
             if len(there) <= config.tile_engines:
                 at = self._advance(m, at, ends[:COLUMNS - 1], strides)
         whole = ended & ends[COLUMNS]
-        following = self._advance(m, at, [end | ended for end in ends[:COLUMNS]] + ends[COLUMNS:], strides)
+        following = self._advance(m, at, [end | ended for end in ends[:COLUMNS]] + ends[COLUMNS:], strides,
+                                  load=self.job.ready)
 
         m.d.comb += [
             o.columns.eq(sum(there[:-1])), o.older.eq(p.older), self.o.valid.eq(active), go.eq(active & self.o.ready),
             self.job.ready.eq(~active | (go & whole & (iteration == p.iterations)))]
-        with m.If(go):
-            m.d.sync += [now.eq(following), iteration.eq(iteration + whole)]
+        with m.If(go | self.job.ready):
+            m.d.sync += now.eq(following)
+        with m.If(go & whole):
+            m.d.sync += iteration.eq(iteration + 1)
         with m.If(self.job.ready):
-            m.d.sync += [
-                active.eq(self.job.valid), p.eq(self.job.p), iteration.eq(1),
-                *(now.turn[name].eq(1) for name in limits), *(now.base[name].eq(self.job.p.lo) for name in LOOPS)]
+            m.d.sync += [active.eq(self.job.valid), p.eq(self.job.p), iteration.eq(1)]
         return m
 
-    def _advance(self, m, at, ends, strides):
-        """The place after `at`: the first loop whose entry in `ends` is low makes a turn, or the loop after them."""
-        address = entry_address(self.config)
-        following, base, stride = Signal.like(at), Signal(address), Signal(address)
-        m.d.comb += following.eq(at)
-        begun = Const(1)  # the turn of this loop begins anew
-        for k, name in enumerate(LOOPS[:len(ends) + 1]):
-            turns = begun if k == len(ends) else begun & ~ends[k]
-            with m.If(turns):
+    def _advance(self, m, at, ends, strides, load=0):
+        """The place after `at`: the first loop whose entry in `ends` is low makes a turn, or the loop after them.
+
+        If `load`, it is the first place of the next job. One adder serves all loops, and the load too.
+        """
+        following, base, stride = Signal.like(at), *(Signal(entry_address(self.config)) for _ in range(2))
+        load = Value.cast(load)
+        begun = [load | Cat(ends[:k]).all() for k in range(len(ends) + 1)]  # a turn of this loop begins
+        turns = [begun[k] & ~(load | (ends[k] if k < len(ends) else 0)) for k in range(len(begun))]
+        with m.If(load):
+            m.d.comb += [base.eq(self.job.p.lo), stride.eq(0)]
+        for k, name in enumerate(LOOPS[:len(ends)]):
+            with m.Elif(~ends[k]):
                 m.d.comb += [base.eq(at.base[name]), stride.eq(strides[k])]
-            with m.If(begun):
+        with m.Else():
+            m.d.comb += [base.eq(at.base[LOOPS[len(ends)]]), stride.eq(strides[len(ends)])]
+        m.d.comb += following.eq(at)
+        for k, name in enumerate(LOOPS[:len(begun)]):
+            with m.If(begun[k]):
                 m.d.comb += following.base[name].eq(base + stride)
                 if name in at.turn.shape().members:
-                    m.d.comb += following.turn[name].eq(Mux(turns, at.turn[name] + 1, 1))
-            begun = begun if k == len(ends) else begun & ends[k]
+                    m.d.comb += following.turn[name].eq(Mux(turns[k], at.turn[name] + 1, 1))
         return following

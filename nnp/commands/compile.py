@@ -15,12 +15,14 @@ def compile_model(
     ] = None,
     preset: Preset = "",
     listing: Annotated[bool, typer.Option("--listing", help="Print the program text.")] = False,
+    explain: Annotated[bool, typer.Option(
+        "--explain", help="Print each layer's chains, places in memories, beats and estimated clock cycles.")] = False,
 ):
     """Compile a quantised model for one machine, and print its memory usage and whether a sum may overflow."""
     from concord.golden.host.firmware_file import save_firmware
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.presets import compile_for
-    from concord.nnp.verify.tables import bound_table, usage_table
+    from concord.nnp.verify.tables import bound_table, explain_table, usage_table
     from rich.console import Console
 
     if output:
@@ -32,5 +34,7 @@ def compile_model(
     if listing:
         typer.echo(compiled.firmware.text)
     console = Console()
+    if explain:
+        console.print(explain_table(compiled))
     console.print(usage_table(compiled), bound_table(compiled))
     console.print(f"{output}: {len(compiled.firmware.instruction_words)} instructions for {name}")

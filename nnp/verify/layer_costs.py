@@ -2,7 +2,7 @@
 
 Counters cannot be read while a program runs. A program that is cut behind a layer does the same until there, in the
 same cycles, so the share of a layer is the difference between two such programs. Layers overlap: the cycles in which a
-layer works beside the one before it are not in its share.
+layer works beside the one before it are not in its share, so a share may have more products than its cycles allow.
 """
 
 from collections.abc import Sequence
@@ -33,23 +33,23 @@ class Part:
     first: int
     stop: int
 
-    @property
-    def title(self) -> str:
-        """Name of the part in tables."""
-        return ", ".join(self.layers) or "input or output"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerCost:
-    """The share of one part of a program in the counters of a run.
+    """The share of some layers in the counters of a run.
 
     Attributes:
-        part:     The part.
-        counters: Increase of each counter.
+        layers:   Names of the layers: several where they share a loop, none for instructions between layers.
+        counters: Increase of each counter, in all parts of the program that belong to these layers.
     """
 
-    part: Part
+    layers: tuple[str, ...]
     counters: dict[Counter, int]
+
+    @property
+    def title(self) -> str:
+        """Name in tables."""
+        return ", ".join(self.layers) or "input, output"
 
     @property
     def cycles(self) -> int:
@@ -91,9 +91,9 @@ def _depths(words: Sequence[int]) -> list[int]:
 
 
 def layer_costs(session: Session, sample: np.ndarray) -> list[LayerCost]:
-    """The cost of each part of the program for one sample; the sum over all parts is the cost of the program.
+    """The cost of each layer for one sample, in the order in which they begin; the sum is the cost of the program.
 
-    The first part has the cycles in which the input arrives. An output message may still be under way when a program
+    The first cost has the cycles in which the input arrives. An output message may still be under way when a program
     ends.
 
     Args:
@@ -102,13 +102,14 @@ def layer_costs(session: Session, sample: np.ndarray) -> list[LayerCost]:
     """
     firmware = session.firmware
     words = firmware.program(len(sample) if firmware.recurrent else 1)
-    before, found = dict.fromkeys(Counter, 0), []
+    before, found = dict.fromkeys(Counter, 0), {}
     for part in parts(firmware, words):
         counters = session.count([*words[:part.stop], END], sample)
-        found.append(LayerCost(
-            part=part, counters={counter: count - before[counter] for counter, count in counters.items()}))
+        share = found.setdefault(part.layers, dict.fromkeys(Counter, 0))
+        for counter, count in counters.items():
+            share[counter] += count - before[counter]
         before = counters
-    return found
+    return [LayerCost(layers=layers, counters=share) for layers, share in found.items()]
 
 
 def alone(session: Session, layer: str) -> LayerCost:
@@ -129,4 +130,4 @@ def alone(session: Session, layer: str) -> LayerCost:
         raise ValueError(f"layer {layer!r} has no part of the program to itself; give it no loop with other layers")
     kept = [word for word in words[:own[0].first] if decode(word).op == Op.S_WR]
     program = [*kept, *(word for part in own for word in words[part.first:part.stop]), END]
-    return LayerCost(part=own[0], counters=session.count(program, None))
+    return LayerCost(layers=(layer,), counters=session.count(program, None))

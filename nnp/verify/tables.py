@@ -1,5 +1,6 @@
 """Tables that the commands print."""
 
+from concord.compiler.explain import explain
 from concord.compiler.network import Compiled
 from concord.nnp.verify.verification import Verified
 from concord.spec.registers import Counter
@@ -22,6 +23,22 @@ def bound_table(compiled: Compiled) -> Table:
         if bound.clamped:
             verdict += f"; {bound.clamped:.1%} of the weight blocks at an end of the exponent range"
         table.add_row(bound.product, f"{bound.bits} bits", f"{bound.has} bits", verdict)
+    return table
+
+
+def explain_table(compiled: Compiled) -> Table:
+    """A table of the chains of each layer, the memories that it reads and writes, its beats and estimated cycles."""
+    table = Table(title="layers", box=None, title_justify="left")
+    for name in ("layer", "chains", "reads", "writes", "beats", "conflicts", "MFU words", "cycles, about"):
+        table.add_column(name, justify="left" if name in ("layer", "reads", "writes") else "right")
+    works = explain(compiled.firmware)
+    for work in works:
+        table.add_row(work.layer or "input and output", str(work.chains), work.places(work.reads),
+                      work.places(work.writes), *(f"{count:,}" for count in (
+                          work.beats, work.conflict, work.words, work.cycles)))
+    table.add_section()
+    totals = (sum(getattr(work, name) for work in works) for name in ("beats", "conflict", "words", "cycles"))
+    table.add_row("all", str(sum(work.chains for work in works)), "", "", *(f"{count:,}" for count in totals))
     return table
 
 

@@ -1,6 +1,8 @@
 """Testbench of hw.decode.instruction_check against spec.check: one instruction after a legal beginning."""
 
 import os
+from collections import deque
+from contextlib import suppress
 
 import cocotb
 import numpy as np
@@ -14,7 +16,7 @@ from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.entry_chains import legal_chain
 from concord.sim.stimulus.program_generator import ProgramGenerator
 from concord.spec.assembler import assemble
-from concord.spec.check import check
+from concord.spec.check import Sequencer, check
 from concord.spec.isa import (
     BASES,
     REGISTER_BITS,
@@ -24,11 +26,13 @@ from concord.spec.isa import (
     Instruction,
     Op,
     Reg,
+    base_number,
     decode,
     encode,
     increment,
 )
 from concord.spec.memories import VRFS, Mem
+from concord.spec.rules import Violation
 
 CONFIG = from_text(os.environ["CONFIG"])
 PLACE, CHAIN, VALUES = Record(Place), Record(chain(CONFIG)), Record(Derived)
@@ -62,17 +66,18 @@ def after(program: list[int]) -> tuple[dict, dict]:
     return where, so_far
 
 
-def sum_outside(before: list[int], word: int) -> bool:
-    """Whether a base register cannot hold the sum if the word is an `s_add`, behind a program without loops."""
-    bases, instruction = dict.fromkeys(BASES, 0), decode(word)
-    for each in map(decode, before):
-        if each.op == Op.S_WR and each.mem in BASES:
-            bases[each.mem] = each.a
-    adds = instruction is not None and instruction.op == Op.S_ADD and instruction.mem in BASES
-    return adds and not 0 <= bases[instruction.mem] + increment(instruction) < 1 << REGISTER_BITS
+def sum_outside(before: list[int], word: int, modes: list[bool]) -> bool:
+    """Whether the word is an `s_add` behind the program `before`, and its base register cannot hold the sum."""
+    instruction = decode(word)
+    if instruction is None or instruction.op != Op.S_ADD or instruction.mem not in BASES:
+        return False
+    state = Sequencer(CONFIG, before, list(modes))
+    with suppress(Violation):  # the walk stops behind the last instruction
+        deque(state.walk(repeat=False), 0)
+    return not 0 <= state.bases[base_number(instruction)] + increment(instruction) < 1 << REGISTER_BITS
 
 
-def candidate(rng: np.random.Generator, program: list[int]) -> int:
+def candidate(rng: np.random.Generator, program: list[int], address: int) -> int:
     """A random instruction: one of the program, unchanged or with a wrong bit or opcode, or a random word."""
     word = program[rng.integers(len(program))]
     match rng.integers(6):
@@ -83,7 +88,7 @@ def candidate(rng: np.random.Generator, program: list[int]) -> int:
         case 2:
             word = int(rng.integers(max(Op) + 1)) | int(rng.integers(12)) << 16
         case 3:
-            word ^= 1 << int(rng.integers(8, 16))  # the bits of the modes and of the base
+            word = program[address] ^ 1 << int(rng.integers(8, 16))  # a bit of the modes or of the base
         case 4:
             word = encode(Instruction(op=Op.S_ADD, mem=int(rng.choice(list(Reg))), a=int(rng.integers(1 << 16))))
     return word
@@ -103,10 +108,10 @@ async def matches_spec(dut):
         if number % 3 == 0:
             program = [word for _ in range(4) for word in legal_chain(CONFIG, rng, modes)] + assemble("end")
         for address in rng.integers(0, len(program), 80):
-            before, word = program[:address], candidate(rng, program)
+            before, word = program[:address], candidate(rng, program, address)
             where, so_far = after(before)
             violation = check([*before, word], CONFIG, list(modes))
-            dut.sum_outside.value = sum_outside(before, word)
+            dut.sum_outside.value = sum_outside(before, word, modes)
             dut.word.value, dut.place.value, dut.chain.value = word, PLACE.join(where), CHAIN.join(so_far)
             await Timer(1, "ns")
             # An error that only the whole chain shows is reported at an earlier address.

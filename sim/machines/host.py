@@ -14,7 +14,7 @@ KINDS = ("golden", "library", "cocotb")
 TAKEN = 32  #: Cycles within which words whose beats were taken are written to their memory.
 QUIET = 256  #: Cycles without a beat after which nothing can be under way inside the machine.
 FOREVER = 1_000_000_000  #: Bound of cycles for waits that have no bound of their own.
-BUSY = (Counter.FETCH_BUSY, Counter.MVM_BUSY, Counter.MFU_BUSY, Counter.COPY_BUSY)
+BUSY = (Counter.FETCH_BUSY, Counter.GATHER_BUSY, Counter.MVM_BUSY, Counter.MFU_BUSY, Counter.COPY_BUSY)
 
 
 class MachineTimeout(Exception):

@@ -13,8 +13,8 @@ from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.stimulus import windows
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "iteration.eq(iteration + whole)", "new": "iteration.eq(iteration + ended)"},
-    {"old": "begun = begun if k == len(ends) else begun & ends[k]", "new": "begun = begun & 1", "config": "wide"},
+    {"old": "m.If(go & whole)", "new": "m.If(go & ended)"},
+    {"old": "stride.eq(strides[k])", "new": "stride.eq(strides[0])"},
     {"old": "[end | ended for end in ends[:COLUMNS]]", "new": "ends[:COLUMNS]", "config": "wide"},
 )
 

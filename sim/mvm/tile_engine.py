@@ -39,6 +39,10 @@ async def matches_golden(dut):
     rng, cycles = np.random.default_rng(cocotb.RANDOM_SEED), 600
     n, lanes, fmts = CONFIG.native_dim, CONFIG.lanes, (CONFIG.weights, CONFIG.activations)
     weights, vector = mantissas(rng, fmts[0], (cycles, n, lanes)), mantissas(rng, fmts[1], (cycles, lanes))
+    # Sums at their limits: in some cycles, all mantissas of a row, or of the vector, are the lowest or the highest one.
+    for values, fmt in ((weights, fmts[0]), (vector, fmts[1])):
+        whole = rng.random(values.shape[:-1]) < 0.3
+        values[whole] = rng.choice((fmt.lowest, fmt.highest), (np.count_nonzero(whole), 1))
     scales, scale = exponents(rng, fmts[0], (cycles, n)), exponents(rng, fmts[1], cycles)
     integer = rng.random(cycles) < 0.3
 

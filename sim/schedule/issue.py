@@ -24,7 +24,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "self.latency - self.due[k])", "new": "self.latency - self.due[k] - 1)"},
     {"old": "| no_room |", "new": "|"},
     {"old": "~waiting(job.product, self.product)", "new": "Const(1)"},
-    {"old": "source.pop.ready & ~job.gather", "new": "source.pop.ready"},
 )
 
 CONFIG, LATENCY = from_text(os.environ["CONFIG"]), int(os.environ["LATENCY"])

@@ -1,5 +1,7 @@
 """The cost of each layer of a program, on golden and on the Verilated machine."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network
@@ -36,7 +38,7 @@ def test_the_costs_of_all_layers_are_those_of_the_program(kind, dense):
         costs = layer_costs(session, sample)
         whole = session.count(dense.program(), sample)
         assert np.array_equal(session.infer(sample), before)
-    named = {cost.part.layers: cost for cost in costs if cost.part.layers}
+    named = {cost.layers: cost for cost in costs if cost.layers}
     assert list(named) == [("dense0",), ("dense1",), ("dense2",)]
     for counter in (*EVENTS, Counter.CYCLES):
         assert sum(cost.counters[counter] for cost in costs) == whole[counter], counter
@@ -89,3 +91,14 @@ def test_layers_of_one_loop_are_one_part():
         costs = layer_costs(session, sample)
         whole = session.count(words, sample)
     assert all(sum(cost.counters[counter] for cost in costs) == whole[counter] for counter in EVENTS)
+
+
+def test_all_parts_of_a_layer_are_one_cost(dense):
+    first, second, third = dense.sections
+    apart = replace(dense, sections=(first, second, replace(third, layer=first.layer)))
+    sample = networks.inputs(np.random.default_rng(2), SIZES[0])
+    with machine("golden", CONFIG) as nnp:
+        costs = {cost.layers: cost for cost in layer_costs(Session(nnp, apart), sample)}
+    assert len(parts(apart, apart.program())) == 3
+    assert costs["dense0",].counters[Counter.TILES] == tiles(*SIZES[:2]) + tiles(*SIZES[2:])
+    assert costs["dense1",].counters[Counter.TILES] == tiles(*SIZES[1:3])

@@ -1,5 +1,6 @@
 """Worker processes: results with their jobs, and an end where a call fails."""
 
+import os
 import time
 
 import pytest
@@ -22,6 +23,15 @@ def late(seconds: float) -> float:
 def test_every_job_comes_with_its_result():
     jobs = [(number, 2) for number in range(5)]
     assert sorted(calls(divided, jobs, 2)) == [((number, 2), number / 2) for number in range(5)]
+
+
+def threads(variable: str) -> str | None:
+    """What a process was told about threads."""
+    return os.environ.get(variable)
+
+
+def test_products_use_one_thread_in_each_process():
+    assert [found for _, found in calls(threads, [("OPENBLAS_NUM_THREADS",)], 1)] == ["1"]
 
 
 def test_an_error_drops_the_calls_that_have_not_begun():

@@ -36,7 +36,7 @@ def test_both_machines_and_golden_layers_agree(measured):
 
 
 def test_products_are_those_of_the_layers(measured):
-    named = {cost.part.layers: cost for cost in measured.costs}
+    named = {cost.layers: cost for cost in measured.costs}
     assert [measured.useful(cost) for cost in named.values()] == [64 * 128, 128 * 96, 96 * 10]
     assert named["dense2",].products(CONFIG) == 96 * 32
     assert measured.useful(measured.single) == 128 * 96

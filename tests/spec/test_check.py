@@ -1,6 +1,7 @@
 """Every row of the error table, in the order in which the machine checks, with the address of the violation."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from concord.spec.assembler import assemble
@@ -248,6 +249,42 @@ def test_end():
 def test_errors_are_sentences():
     violation = check(assemble("s_wr Rows, 65\n" + PUSH), TINY)
     assert str(violation) == "instruction 1: register Rows is 65: a product has 64 at most (SIZE)"
+
+
+SENTENCES = {
+    chain("v_rd VectorRf, 4", "v_wr VectorRf, 4"):
+        "instruction 1: it writes 4 to 4 of VectorRf, and the chain reads 4 to 4 there (RANGE)",
+    chain("v_rd VectorRf, 47", "mv_mul 0", "v_wr NetQ", before="s_wr Columns, 2\n"):
+        "instruction 1: it goes up to 49 of VectorRf, which has 48 (RANGE)",
+    chain("v_rd VectorRf, 0", "mv_mul 0, window", "v_wr NetQ", before="s_wr WindowX, 3\n"):
+        "instruction 1: WindowVectors * WindowX * WindowY is 3, and Columns is 1: they must be equal (WINDOW)",
+    chain("v_rd InitialVrf, 0", "v_pool_max", "v_wr NetQ", before="s_wr WindowY, 0\n"):
+        "instruction 1: register WindowY is 0 (SIZE)",
+    "v_rd VectorRf, 0, integer\nmv_mul 0, integer":
+        "instruction 1: the v_rd of VectorRf before mv_mul takes no mode: mv_mul says integer itself (ILLEGAL)",
+    "v_rd InitialVrf, 0\nmv_mul 0, window":
+        "instruction 1: window needs a v_rd of VectorRf before mv_mul (ILLEGAL)",
+    "v_rd NetQ\nv_pool_max": "instruction 1: v_pool_max must follow v_rd, and not of a queue (ILLEGAL)",
+    "v_rd NetQ\n.word 0x10214":
+        "instruction 1: InitialVrf holds binary16 numbers: integer and unsigned are for VectorRf (ILLEGAL)",
+    "v_rd VectorRf, 0\nmv_mul 0, integer, unsigned":
+        "instruction 1: the codes of VectorRf were made unsigned when they were written: leave out unsigned (FORMAT)",
+    ".word 0xa0801": "instruction 0: bias and unsigned need integer mode (FORMAT)",
+    "s_wr Base1, 3\ns_add Base1, -4":
+        "instruction 1: Base1 would be -1, and a register holds 0 to 65535 (RANGE)",
+}
+
+
+@pytest.mark.parametrize("text", SENTENCES)
+def test_sentences_of_entries_and_windows(text):
+    assert str(check(assemble(text), TINY)) == SENTENCES[text]
+
+
+@pytest.mark.parametrize("text", ["v_rd VectorRf, 0", "v_rd NetQ\nv_wr VectorRf, 0", "v_rd InitialVrf, 0\nv_pool_max"])
+def test_a_machine_without_entries(text):
+    violation = check(assemble(text), replace(TINY, vector_rf=0))
+    assert (violation.error, violation.address) == (Error.RANGE, text.count("\n"))
+    assert "this machine has neither VectorRf nor a pooling unit" in str(violation)
 
 
 def test_tiles_may_hold_a_mode_before_the_program():

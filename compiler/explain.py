@@ -1,0 +1,100 @@
+"""What a compiled network does, layer by layer: chains, places in memories, beats, and an estimate of clock cycles.
+
+The estimate takes the pipelines of a layer as one behind the other at full rate: a layer takes as long as the busiest
+of them, and its first result appears some cycles later. Layers overlap on the machine, so their sum is an upper bound,
+unless a pipeline waits for the host.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from concord.golden.host.firmware import Firmware
+from concord.golden.mvm.packing import marks
+from concord.spec.chain import Chain
+from concord.spec.check import Sequencer
+from concord.spec.isa import Op
+from concord.spec.memories import ADDRESSED, MEMORY_NAMES, Mem
+
+#: Clock cycles from the first operand of a layer to its first result, about.
+LATENCY = 60
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class LayerWork:
+    """The work of one layer.
+
+    Attributes:
+        layer:    Name of the layer; empty for the network's input.
+        chains:   Number of chains.
+        beats:    Cycles in which the tile engines multiply.
+        conflict: Cycles by which the banks of VectorRf lengthen them.
+        words:    Words that pass through the multi-function units, or the pooling unit in front of them.
+        reads:    First and last address of each memory that its sources read.
+        writes:   First and last address of each memory that it writes.
+    """
+
+    layer: str
+    chains: int = 0
+    beats: int = 0
+    conflict: int = 0
+    words: int = 0
+    reads: dict[Mem, range] = field(default_factory=dict)
+    writes: dict[Mem, range] = field(default_factory=dict)
+
+    @property
+    def cycles(self) -> int:
+        """Clock cycles, about."""
+        return max(self.beats + self.conflict, self.words) + LATENCY * bool(self.chains)
+
+    def places(self, spans: dict[Mem, range]) -> str:
+        """Addresses in memories, in words."""
+        return ", ".join(MEMORY_NAMES[mem] + (f" {span.start}..{span.stop - 1}" if span else "")
+                         for mem, span in sorted(spans.items()))
+
+
+def explain(firmware: Firmware) -> list[LayerWork]:
+    """The work of each layer, in the order in which the layers begin; a recurrent layer makes one time step."""
+    config, found = firmware.config, {}
+    zero_marks = np.zeros(config.matrix_tiles, np.int64)
+    zero_marks[: len(firmware.tiles.mantissas)] = marks(config, firmware.tiles.mantissas)
+    for chain in _chains(firmware):
+        name = firmware.layer_at(chain.address)
+        work = found.setdefault(name, LayerWork(layer=name))
+        work.chains += 1
+        count = chain.registers.iterations
+        if chain.product:
+            beats, conflict = _beats(firmware, chain, zero_marks)
+            work.beats += count * beats
+            work.conflict += count * conflict
+        work.words += count * max(chain.result_words, chain.source_words if chain.pools else 0)
+        _cover(work.reads, Mem(chain.source.mem), chain.source_span() if chain.source.mem in ADDRESSED else range(0))
+        for write in (instruction for instruction in chain.instructions if instruction.op == Op.V_WR):
+            _cover(work.writes, Mem(write.mem), chain.result_span(write) if write.mem in ADDRESSED else range(0))
+    return list(found.values())
+
+
+def _chains(firmware: Firmware) -> Iterator[Chain]:
+    words = [int(word) for word in firmware.instruction_words]
+    return Sequencer(firmware.config, words, firmware.tiles.modes(firmware.config)).walk(repeat=False)
+
+
+def _cover(spans: dict[Mem, range], mem: Mem, new: range):
+    """Extend the range of a memory; that of a queue is empty."""
+    old = spans.get(mem) or new
+    spans[mem] = range(min(old.start, new.start), max(old.stop, new.stop))
+
+
+def _beats(firmware: Firmware, chain: Chain, zero_marks: np.ndarray) -> tuple[int, int]:
+    """Beats of one iteration of a product, and cycles that conflicts of banks add."""
+    engines, columns = firmware.config.tile_engines, chain.registers.columns
+    steps = -(-columns // engines)
+    tiles = np.zeros((chain.row_tiles, steps * engines), np.int64)
+    tiles[:, :columns] = zero_marks[chain.tiles.start : chain.tiles.stop].reshape(chain.row_tiles, columns)
+    beats = tiles.reshape(chain.row_tiles, steps, engines).max(-1)
+    if chain.source.mem != Mem.VECTOR_RF:
+        return int(beats.sum()), 0
+    banks = np.full(steps * engines, -1)
+    banks[:columns] = [chain.column_offset(0, column) % engines for column in range(columns)]
+    fullest = (banks.reshape(steps, engines, 1) == np.arange(engines)).sum(1).max(1)
+    return int(beats.sum()), int(np.maximum(fullest - np.maximum(beats, 1), 0).sum())

@@ -1,0 +1,63 @@
+"""The account of a compiled network, layer by layer, against the counters of the golden machine."""
+
+from io import StringIO
+
+import numpy as np
+from concord.compiler.explain import explain
+from concord.compiler.network import compile_network
+from concord.model.model import INPUT
+from concord.nnp.verify.session import Session
+from concord.nnp.verify.tables import explain_table
+from concord.sim.machines.host import machine
+from concord.spec.config import preset
+from concord.spec.memories import Mem
+from concord.spec.registers import Counter
+from concord.tests import networks
+from concord.tests.image_networks import Images
+from rich.console import Console
+
+
+def network():
+    rng = np.random.default_rng(0)
+    images = Images(rng, preset("vision"), (3, 8, 8), block=False)
+    at = images.conv(INPUT, 20, (3, 3), padding=(1, 1, 1, 1))
+    at = images.sum(images.conv(at, 20, (3, 3), padding=(1, 1, 1, 1), groups=20), at)
+    images.dense(images.maximum(at, (2, 2), stride=(2, 2)), 10)
+    return images.model()
+
+
+def test_beats_and_chains_are_those_that_run():
+    config, model = preset("vision"), network()
+    compiled = compile_network(model, config)
+    session = Session(machine("golden", config), compiled.firmware)
+    session.infer(networks.inputs(np.random.default_rng(0), 1, model.inputs)[0])
+    counters, works = session.counters(), explain(compiled.firmware)
+    assert sum(work.beats for work in works) == counters[Counter.BEATS]
+    assert sum(work.chains for work in works) == counters[Counter.CHAINS]
+    assert {work.layer for work in works} - {""} == {layer.name for layer in model.layers}
+    assert all(work.cycles >= max(work.beats, work.words) for work in works)
+
+
+def test_places_are_those_of_the_memories():
+    compiled = compile_network(network(), preset("vision"))
+    works = explain(compiled.firmware)
+    assert max(work.writes[Mem.VECTOR_RF].stop for work in works if Mem.VECTOR_RF in work.writes) == (
+        compiled.usage["VectorRf"][0])
+    assert works[-1].places(works[-1].writes) == "NetQ"
+
+
+def test_pixels_are_padded_to_an_odd_number_of_entries():
+    """With two engines, pixels of four native vectors put neighbouring columns of a depthwise layer into one bank."""
+    config = preset("vision_large")
+    images = Images(np.random.default_rng(0), config, (64, 6, 6), block=False)
+    images.dense(images.conv(INPUT, 64, (3, 3), groups=64), 2)
+    firmware = compile_network(images.model(), config).firmware
+    assert not sum(work.conflict for work in explain(firmware))
+    assert any("WindowStep, 5" in line for line in firmware.text.splitlines())
+
+
+def test_the_table_names_every_layer():
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(explain_table(compile_network(network(), preset("vision"))))
+    text = console.export_text()
+    assert all(layer.name in text for layer in network().layers)
