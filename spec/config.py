@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 
 from concord.spec.formats import Format, Rule, check_types
 from concord.spec.training import MOST_LANES
@@ -49,7 +50,7 @@ class Config:
         bias_words:       Number of words of BiasRf; a word of BiasRf has M integers.
         instructions:     Number of instructions that the instruction buffer holds.
         accumulator_rows: Largest number of rows of one product.
-        operand_columns:  Largest number of native vectors of one product.
+        operand_columns:  Largest number of native vectors of one product that operand fetch supplies.
         chain_queue:      Number of decoded chains that can wait for each pipeline.
         message_bytes:    Number of bytes of one message beat: 4, 8 or 16.
         clock_mhz:        Clock frequency in MHz that reports use to convert cycles to microseconds.
@@ -173,8 +174,13 @@ class Config:
     @property
     def digest(self) -> int:
         """32-bit hash that identifies this configuration; messages and firmware carry it."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+        return _digest(self)
+
+
+@lru_cache
+def _digest(config: Config) -> int:
+    text = json.dumps(asdict(config), sort_keys=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
 
 _FULL8 = Format(bits=8)

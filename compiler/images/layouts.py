@@ -9,6 +9,7 @@ from concord.compiler.images.demands import Demands
 from concord.compiler.images.passes import Pass
 from concord.compiler.images.slides import Slide, slides_of
 from concord.compiler.images.storage import ANY, CodeMap
+from concord.compiler.images.streams import Stream, candidates, set_lifetimes, streams_of
 from concord.compiler.lib.allocation import Allocator
 from concord.compiler.lib.tiling import LARGEST
 from concord.model.arithmetic.windows import Window
@@ -17,22 +18,28 @@ from concord.spec.memories import VRFS, Mem, depth
 
 #: Number of strips of a pass with several chains: few, since each needs instructions of its own.
 STRIPS = 4
+#: Numbers of strips of passes that run together, in the order in which they are tried.
+STREAMED = (4, 8, 16, 32)
 
 
-def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> set[CodeMap]:
+def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> tuple[set[CodeMap], list[Stream]]:
     """Arrange all maps in VectorRf: without conflicts of banks where VectorRf is large enough, else in the least space.
 
     Where that is still too much, a pass writes its rows over those of its source that it has read.
 
+    Where even that is too much, several passes run strip by strip together.
+
     Returns:
-        The maps that are written over others, whose borders must be written after the pass.
+        The maps that are written over others, whose borders must be written after the pass; and the streams.
     """
     room = Room(config, maps, passes)
     if room.end() > config.vector_rf:
         room.tighten()
     for slide in room.kept:
         slide.made.most = slide.rows
-    return {slide.target for slide in room.kept}
+    for stream in room.streams:
+        stream.passes[-1].most = stream.rows
+    return {slide.target for slide in room.kept}, room.streams
 
 
 class Room:
@@ -44,13 +51,15 @@ class Room:
         passes: All passes.
 
     Attributes:
-        kept: The passes that write over their source.
+        kept:    The passes that write over their source.
+        streams: The passes that run strip by strip together.
     """
 
     def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]):
         self._config, self._maps, self._passes = config, maps, passes
         self._buffers = [one.buffer for one in maps]
         self.kept: list[Slide] = []
+        self.streams: list[Stream] = []
         self._arrange(dict.fromkeys(maps, True))
 
     def end(self) -> int:
@@ -66,6 +75,8 @@ class Room:
         loose = {one: _clashes(self._config, one) - few for one, few in loose.items()}
         if self.end() > self._config.vector_rf:
             self._slide()
+        if self.end() > self._config.vector_rf:
+            self._stream()
         limit = max(self.end(), self._config.vector_rf)
         for one in sorted(self._maps, key=lambda one: -loose[one]):
             if loose[one]:
@@ -81,20 +92,64 @@ class Room:
         over = {slide.made for slide in self.kept}
         self.kept = [slide for slide in slides_of(self._passes) if slide.made in over] if over else []
 
+    def _stream(self):
+        """Hold strips of the largest maps, as many as are needed, in as few strips as suffice."""
+        least, slides = self.end(), self.kept
+        for strips in STREAMED:
+            chosen: list[CodeMap] = []
+            for one in candidates(self._passes):
+                self._hold([*chosen, one], strips)
+                if all(stream.legal for stream in self.streams):
+                    chosen.append(one)
+                    if self.end() <= self._config.vector_rf:
+                        return
+        self._hold([], 1)
+        self.kept = slides
+        assert self.end() == least
+
+    def _hold(self, chosen: list[CodeMap], strips: int):
+        """Hold strips of some maps only; other passes may write over their source."""
+        self.streams = streams_of(self._passes, chosen, strips)
+        for one in self._maps:
+            one.held = 0
+        for stream in self.streams:
+            stream.hold()
+        for one in self._maps:
+            one.arrange(one.step, one.pitch)
+        set_lifetimes(self._passes, self.streams)
+        self.kept = []
+        if self.end() > self._config.vector_rf:
+            self._slide()
+
     def _slide(self):
-        """Choose the passes that write over their source: those that save most, as many as are needed."""
-        end = self.end()
-        for slide in sorted(slides_of(self._passes), key=lambda slide: -slide.saved):
-            self.kept.append(slide)
-            if (size := self.end()) <= end:
-                end = size
-            else:
-                self.kept.pop()
-        for slide in list(self.kept):
-            everything = self.kept
-            self.kept = [other for other in everything if other is not slide]
-            if self.end() > max(end, self._config.vector_rf):
-                self.kept = everything
+        """Choose the passes that write over their source: as few as suffice, or those with which maps need least."""
+        streamed = {made for stream in self.streams for made in stream.passes}
+        slides = sorted((slide for slide in slides_of(self._passes) if slide.made not in streamed),
+                        key=lambda slide: -slide.saved)
+        trials = [self._grown(slides), self._pruned(slides)]
+        self.kept = min(trials, key=self._end_with)
+        self.kept = self._pruned(self.kept)
+
+    def _grown(self, slides: list[Slide]) -> list[Slide]:
+        """Slides that save entries, one after the other."""
+        kept: list[Slide] = []
+        for slide in slides:
+            if self._end_with([*kept, slide]) <= self._end_with(kept):
+                kept.append(slide)
+        return kept
+
+    def _pruned(self, slides: list[Slide]) -> list[Slide]:
+        """The slides without those that are not needed: they move maps apart, which may cost more than they save."""
+        for slide in reversed(slides):
+            fewer = [other for other in slides if other is not slide]
+            if self._end_with(fewer) <= max(self._end_with(slides), self._config.vector_rf):
+                slides = fewer
+        return slides
+
+    def _end_with(self, slides: list[Slide]) -> int:
+        """The number of entries that all maps need with these slides."""
+        self.kept = slides
+        return self.end()
 
 
 def _clashes(config: Config, one: CodeMap) -> int:

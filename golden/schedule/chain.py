@@ -9,6 +9,7 @@ from concord.golden.mfu.multifunction import compute
 from concord.golden.mfu.pooling import pool_max
 from concord.golden.mvm.mvm import multiply, multiply_entries, multiply_groups
 from concord.golden.mvm.quantizer import invalid
+from concord.golden.schedule.entry_words import EntryWords
 from concord.golden.schedule.memory import Memory
 from concord.golden.schedule.vectorisation import Plan, plan
 from concord.spec.chain import Chain
@@ -23,6 +24,7 @@ from concord.spec.registers import READS, WRITES, Counter, Status
 Trace = Callable[[Chain, int, int, np.ndarray], None]
 
 _ELEMENTS = 1 << 22  #: Elements of operands, of all row tiles together, that one call multiplies: a bound of memory.
+_PLANS = 1 << 12  #: Most plans that are kept; a loop that moves base registers has other chains in each pass.
 
 
 class Executor:
@@ -41,13 +43,13 @@ class Executor:
         self.trace: Trace | None = None
         self._plans: dict[Chain, Plan] = {}
         self._message: list[np.ndarray] = []  # Words of the unfinished output message.
-        self._entry: list[np.ndarray] = []  # Words of the unfinished entry of VectorRf.
+        self._entry_words = EntryWords(config)
 
     def reset(self):
-        """Clear the flags and unfinished output."""
+        """Clear the flags, and words of unfinished output and unfinished entries."""
         self.flags = Status(0)
         self._message.clear()
-        self._entry.clear()
+        self._entry_words.clear()
 
     def run(self, chain: Chain) -> Iterator[None]:
         """Run a chain; yields while it waits for words of NetQ."""
@@ -231,25 +233,13 @@ class Executor:
         self._message = [ready[whole:]]
 
     def _store(self, chain, place, first, words):
-        """Quantise the entries of VectorRf that are complete with these words, and keep the words of the last one."""
-        size, count, instruction = self.config.vector_words, chain.result_words, chain.instructions[place]
-        self._entry.append(words)
-        ready = np.concatenate(self._entry)
-        last = first + len(words)
-        begun, ended = (last - len(ready)) // count, last // count  # iterations
-        padded = np.zeros((ended + 1 - begun, chain.entries * size, self.config.mfu_lanes), np.uint16)
-        spread = np.zeros((len(padded) * count, self.config.mfu_lanes), np.uint16)
-        skipped = last - len(ready) - begun * count
-        spread[skipped:skipped + len(ready)] = ready
-        padded[:, :count] = spread.reshape(-1, count, self.config.mfu_lanes)
-        # Numbers of entries, counted over all iterations.
-        begin, end = begun * chain.entries + skipped // size, ended * chain.entries + last % count // size
-        vectors = padded.reshape(-1, self.config.native_dim)[begin - begun * chain.entries:][:end - begin]
+        """Quantise the entries of VectorRf that are complete with these words."""
+        numbers, vectors = self._entry_words.add(chain, first, words)
         self._flag(vectors, Status.INVALID_VECTOR)
-        self.memory.entries.store(self._plans[chain].addresses[place][begin:end], vectors, **_mode(instruction))
+        addresses = self._plans[chain].addresses[place][numbers.start:numbers.stop]
+        self.memory.entries.store(addresses, vectors, **_mode(chain.instructions[place]))
         for counter in (Counter.VECTORS, WRITES[Mem.VECTOR_RF]):
-            self.counters.add(counter, end - begin)
-        self._entry = [ready[len(ready) - last % count % size:]]
+            self.counters.add(counter, len(numbers))
 
 
 def _mode(instruction):

@@ -149,16 +149,16 @@ def test_a_sum_of_a_tensor_with_itself_and_of_concatenations(block):
     agree(config, images.model())
 
 
-def tight(config: Config, model: Model, attribute: str, memory: str):
+def tight(config: Config, model: Model, attribute: str, memory: str, factor: float = 0.95) -> int:
     """Shrink a memory until the network no longer fits; assert that the results stay the same, and return the size."""
     size, smallest = compile_network(model, config).usage[memory][0], 0
-    while size := size * 19 // 20 // config.tile_engines * config.tile_engines:
+    while size := int(size * factor) // config.tile_engines * config.tile_engines:
         small = replace(config, **{attribute: size})
         try:
             compile_network(model, small)
         except ValueError:
             break
-        agree(small, model, samples=3)
+        agree(small, model)
         smallest = size
     with pytest.raises(ValueError, match="too few|left"):
         compile_network(model, replace(config, **{attribute: size}))
@@ -180,7 +180,25 @@ def test_maps_take_turns_in_a_small_vector_rf(name, seed):
         around = at
     images.dense(at, 10)
     whole = compile_network(images.model(), config).usage["VectorRf"][0]
-    assert tight(config, images.model(), "vector_rf", "VectorRf") <= 0.95 * whole
+    assert 0 < tight(config, images.model(), "vector_rf", "VectorRf") <= 0.95 * whole
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", ["vision", "vision_large", "tiny"])
+def test_strips_of_maps_that_are_too_large(name, block):
+    """An inverted bottleneck is wide inside: rows of the wide maps are held in strips, some computed twice."""
+    rng = np.random.default_rng(3)
+    config = roomy(name, instructions=4096, addsub_vrf=4096)
+    images = Images(rng, config, (9, 14, 6), block=block)
+    at = images.conv(INPUT, 8, (1, 1))
+    for stride in (1, 2):
+        wide = images.conv(at, 40, (1, 1))
+        inside = images.conv(wide, 40, (3, 3), groups=40, stride=(stride, stride), padding=(1, 2, 1, 0))
+        pooled = images.maximum(inside, (2, 3), stride=(1, 1), padding=(1, 0, 1, 1))
+        at = images.conv(pooled, 8, (1, 1), activation=Activation.NONE)
+    images.dense(at, 10)
+    whole = compile_network(images.model(), config).usage["VectorRf"][0]
+    assert 0 < tight(config, images.model(), "vector_rf", "VectorRf", factor=0.8) < 0.55 * whole
 
 
 @pytest.mark.parametrize("attribute", ["initial_vrf", "addsub_vrf"])
@@ -194,7 +212,7 @@ def test_numbers_share_small_vector_memories(attribute):
         at = images.sum(body, at, Activation.RELU)
     images.dense(images.maximum(at, (3, 3), stride=(2, 2), padding=(1, 0, 1, 0)), 10)
     memory = {"initial_vrf": "InitialVrf", "addsub_vrf": "AddSubVrf0"}[attribute]
-    tight(config, images.model(), attribute, memory)
+    tight(config, images.model(), attribute, memory, factor=0.9)
 
 
 @pytest.mark.parametrize("block", [False, True])
