@@ -74,6 +74,7 @@ from concord.spec.formats import Format
 from concord.spec.training import LazyFormat
 
 CONFIGURATIONS = ("tiny", "serial", "wide")  #: Presets that differ in every parameter.
+WITHOUT_ENTRIES = "trainer"  #: A preset without VectorRf.
 
 #: Formats of the lazy update by preset: the default one, small widths, a residual of more than one unit.
 LAZY_FORMATS = {
@@ -153,14 +154,15 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
     Unit(place="nnp", component=NNP, tested=()),  # tests/host and tests/machine run the whole machine
     Unit(place="decode/base_registers", component=lambda _: BaseRegisters(), configurations=("tiny",)),
     Unit(place="decode/chain_builder", component=ChainBuilder),
-    Unit(place="decode/decoder", component=Decoder),
-    Unit(place="decode/instruction_check", component=InstructionCheck),
+    Unit(place="decode/decoder", component=Decoder, configurations=(WITHOUT_ENTRIES, *CONFIGURATIONS)),
+    Unit(place="decode/instruction_check", component=InstructionCheck,
+         configurations=(WITHOUT_ENTRIES, *CONFIGURATIONS)),
     Unit(place="decode/instruction_fetch", component=InstructionFetch),
     Unit(place="decode/loop_stack", component=lambda _: LoopStack(), configurations=("tiny",)),
     Unit(place="decode/mode_table", component=lambda config: ModeTable(config.matrix_tiles),
          bench=lambda config: ModeTable(3 * config.matrix_tiles + 5), environment=_environment("tiles")),
-    Unit(place="decode/scalar_registers", component=ScalarRegisters, configurations=(*CONFIGURATIONS, "speech"),
-         environment=_environment("latency")),
+    Unit(place="decode/scalar_registers", component=ScalarRegisters, environment=_environment("latency"),
+         configurations=(WITHOUT_ENTRIES, *CONFIGURATIONS)),
     Unit(place="host/axi_streams", bench=lambda config: AxiStreams(_bench_lazy_update(config)),
          configurations=("tiny", "serial"), tested=("tiny", "serial"),
          environment=lambda dut: _lazy_environment(dut.unit)),

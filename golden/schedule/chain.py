@@ -24,7 +24,6 @@ from concord.spec.registers import READS, WRITES, Counter, Status
 Trace = Callable[[Chain, int, int, np.ndarray], None]
 
 _ELEMENTS = 1 << 22  #: Elements of operands, of all row tiles together, that one call multiplies: a bound of memory.
-_PLANS = 1 << 12  #: Most plans that are kept; a loop that moves base registers has other chains in each pass.
 
 
 class Executor:
