@@ -95,7 +95,8 @@ class Sequencer:
             if instruction.op in SOURCES:
                 chain = self._chain(address)
                 self._admit(chain)
-                self._note(chain_step(self.config, self._bodies[address], chain, self.bases))
+                if self._records:
+                    self._note(chain_step(self.config, self._bodies[address], chain, self.bases))
                 yield chain
                 address = chain.end
             elif instruction.op == Op.S_WR:
@@ -162,11 +163,17 @@ class Sequencer:
         """Run an `s_add`."""
         before = self.bases[base_number(instruction)]
         self._base(instruction, check_sum(instruction, before, address))
-        self._note(sum_step(instruction, before, address))
+        if self._records:
+            self._note(sum_step(instruction, before, address))
+
+    @property
+    def _records(self) -> bool:
+        """Whether the other passes of a loop will be checked by the steps of the present one."""
+        return bool(self._loops) and not self._repeats
 
     def _note(self, step: Step | None) -> None:
-        """Keep a step of the present pass of a loop, if there is one that does not repeat all its passes."""
-        if step and self._loops and not self._repeats:
+        """Keep a step of the present pass of a loop; None depends on no base register."""
+        if step:
             self._loops[-1].steps.append(step)
 
     def _admit(self, chain: Chain) -> None:
