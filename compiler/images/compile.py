@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from concord.compiler.images import borders, layouts
+import numpy as np
+from concord.compiler.images import borders, gaps, layouts
 from concord.compiler.images.chains import FromNet
 from concord.compiler.images.demands import Demands
 from concord.compiler.images.network import Network
@@ -45,11 +46,18 @@ class Images:
         self._constants = {
             one: build.allocator.constant(Mem.INITIAL_VRF, borders.border_words(config, one), "borders")
             for one in maps if one in around.written or (one.held and one.codes.border is not None)}
+        if zeros := gaps.longest(config, self._demands.numbers):
+            zeros = build.allocator.constant(Mem.INITIAL_VRF, np.zeros(zeros * config.mfu_lanes, np.uint16), "zeros")
         build.shortages += layouts.place_numbers(config, build.allocator, self._demands, passes)
         build.allocator.take(Mem.VECTOR_RF, max((one.buffer.end for one in maps), default=0), "maps")
         if build.shortages:
             return
+        strips = [strip for made in passes for strip in made.strips]
+        holed = gaps.overwritten(config, self._demands.numbers, strips)
         for made in passes:
+            for numbers in (one for one in holed if one.buffer.first == made.time):
+                with build.program.section(f"{numbers.buffer.name}, zeros between its parts", made.chains[0].layer):
+                    gaps.emit(build, numbers, zeros)
             for one in around.first_in(made):
                 self._emit_border(one, made, borders.runs(one))
             stream = next((stream for stream in streams if made in stream.passes), None)

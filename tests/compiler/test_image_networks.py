@@ -215,6 +215,20 @@ def test_numbers_share_small_vector_memories(attribute):
     tight(config, images.model(), attribute, memory, factor=0.9)
 
 
+@pytest.mark.parametrize("name", ["vision", "wide", "tiny"])
+def test_words_between_parts_are_zero_wherever_their_place_was_reused(name):
+    """Parts that fill no whole native vectors leave words between them, which count in a block's exponent."""
+    rng = np.random.default_rng(0)
+    config = roomy(name, initial_vrf=16, addsub_vrf=1536)
+    images = Images(rng, config, (2, 9, 8), block=True)
+    at = images.maximum(images.conv(INPUT, 30, (3, 3), padding=(1, 1, 1, 1)), (2, 2), stride=(1, 1))
+    for _ in range(2):
+        parts = [images.conv(at, count, (1, 1)) for count in (3, config.mfu_lanes + 1, config.native_dim + 1, 2)]
+        at = images.maximum(images.concat(*parts), (3, 3), stride=(1, 1), padding=(1, 1, 1, 1))
+    images.conv(at, 5, (1, 1))
+    agree(config, images.model(), samples=3)
+
+
 @pytest.mark.parametrize("block", [False, True])
 def test_images_go_to_the_host(block):
     rng = np.random.default_rng(1)
