@@ -149,6 +149,20 @@ def test_a_sum_of_a_tensor_with_itself_and_of_concatenations(block):
     agree(config, images.model())
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("block", [False, True])
+def test_a_sum_of_a_concatenation_with_gaps_and_a_convolution(name, block):
+    rng = np.random.default_rng(1)
+    config = roomy(name)
+    images = Images(rng, config, (2, 6, 5), block=block)
+    joined = images.concat(*(images.conv(INPUT, count, (2, 2)) for count in (config.native_dim + 1, 3)))
+    image = images.conv(joined, config.native_dim + 4, (1, 1))
+    images.places[image] = images.places[joined]
+    at = images.sum(*((image, joined) if block else (joined, image)))
+    images.conv(images.sum(at, images.maximum(at, (1, 1), stride=(1, 1))), 5, (2, 2))
+    agree(config, images.model())
+
+
 def tight(config: Config, model: Model, attribute: str, memory: str, factor: float = 0.95) -> int:
     """Shrink a memory until the network no longer fits; assert that the results stay the same, and return the size."""
     size, smallest = compile_network(model, config).usage[memory][0], 0
