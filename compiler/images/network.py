@@ -156,6 +156,9 @@ class Network:
                 value = Value.of(layer.name, shape)
                 if layer.name in self._moved:
                     value = replace(value, places=self._moved[layer.name])
+        if value.lanes > value.shape[0] and getattr(layer, "activation", None) is Activation.SIGMOID:
+            self._problem(layer, "its sigmoid gives 1/2 in the gaps between the parts of a concatenation: give each "
+                                 f"part a multiple of {self._block} channels")
         if isinstance(layer, kernels.PRODUCTS):
             patched = sources[0] is self.sender.image and all(self.sender.patch)
             for sentence in kernels.problems(layer, sources[0], self._block, patched):
