@@ -332,7 +332,7 @@ def test_step_zero_is_the_ptq_network(net, images):
     quantised = QuantisedNetwork(net, images, Recipe())
     first, folded = quantised.layers["first"], quantised.layers["first"].fp32
     codes, scales = ptq.weights(folded["weights"].reshape(6, -1), Format(bits=4, symmetric=True))
-    saturation, offset = ptq.activations(images.flatten(1).numpy(), 15)
+    saturation, offset = ptq.activations(images.flatten(1).numpy(), 15, padded=True)
     want = lowering.dense(
         name="first", codes=codes, gain=scales, constant=folded["bias"], weights_format=Format(bits=4, symmetric=True),
         input_format=Format(bits=4), unsigned=True, s_in=np.float32(saturation).astype(float) / 15,
