@@ -2,6 +2,7 @@
 
 from concord.compiler.explain import explain
 from concord.compiler.network import Compiled
+from concord.nnp.verify.layer_costs import WAITS, LayerCost, wait_title
 from concord.nnp.verify.verification import Verified
 from concord.spec.registers import Counter
 from rich.table import Table
@@ -71,6 +72,44 @@ def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
         "overflows in total (partial, product, output)": _overflows,
     }
     return {name: [line(verified) for verified in done] for name, line in lines.items()}
+
+
+def cost_rows(verified: Verified) -> list[list[str]]:
+    """The cost of each layer and of all together, as cells of a table; its head comes first, empty without costs.
+
+    Columns of waits that are 0 for all layers are left out.
+    """
+    costs, config = verified.costs, verified.compiled.firmware.config
+    if not costs:
+        return []
+    counters = {counter: sum(cost.counters[counter] for cost in costs) for counter in costs[0].counters}
+    waits = [counter for counter in WAITS if any(cost.counters[counter] for cost in costs)]
+
+    def cells(title: str, cost: LayerCost) -> list[str]:
+        return [title, f"{cost.cycles:,}", _percent(cost.busy(config)),
+                *(f"{cost.counters[counter]:,}" for counter in waits)]
+
+    return [["layer", "cycles", "MVM utilisation", *map(wait_title, waits)],
+            *(cells(cost.title, cost) for cost in costs), cells("all", LayerCost(layers=(), counters=counters))]
+
+
+def cost_table(verified: Verified) -> Table:
+    """A table of `cost_rows`."""
+    head, *rows, total = cost_rows(verified)
+    table = Table(title=f"layers of {verified.request.path.stem}, sample {verified.first}", title_justify="left")
+    for name in head:
+        table.add_column(name, justify="left" if name == "layer" else "right")
+    for row in rows:
+        table.add_row(*row)
+    table.add_section()
+    table.add_row(*total)
+    return table
+
+
+def without_costs(verified: Verified) -> str:
+    """Why there are no costs of layers."""
+    reason = "bits of the machine differ from golden" if verified.bits else "the golden machine has no clock"
+    return f"{verified.request.path.stem}: layers have no cycles, for {reason}"
 
 
 def faults(done: list[Verified]) -> list[str]:

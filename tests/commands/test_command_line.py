@@ -84,14 +84,16 @@ def test_every_command_explains_itself(command):
 def test_verify_on_golden(tmp_path):
     result = nnp("verify", LSTM, "--machine", "golden", "--samples", 3, "--report", tmp_path / "out", "--jobs", 1)
     assert result.exit_code == 0, result.output
-    for word in ("1/6", "6/6", "mismatching bits", "accuracy, FP32", "MVM utilisation", "overflows"):
+    for word in ("1/7", "7/7", "mismatching bits", "accuracy, FP32", "MVM utilisation", "overflows"):
         assert word in result.output
     (record,) = json.loads((tmp_path / "out" / "verify.json").read_text())
     assert record["equal"]
     assert record["mismatching_bits"] == record["golden_network_bits"] == 0
     assert record["samples"] == 3
     page = (tmp_path / "out" / "verify.html").read_text()
-    assert page.count("<svg") == 2  # accuracy and layers; cycles need a clock
+    assert page.count("<svg") == 2  # accuracy and errors of layers; cycles need a clock
+    assert record["layer_costs"] == []
+    assert "layers have no cycles, for the golden machine has no clock" in page
     assert "http" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "https://matplotlib.org", ""
     ).replace("http://creativecommons.org", "")
@@ -160,6 +162,7 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
     page = (tmp_path / "verify.html").read_text()
     assert f'<a href="vowels-lstm-w8-{number}.vcd">' in page
     assert "No output differs; vector memories do." in page
+    assert "layers have no cycles, for bits of the machine differ from golden" in page
     result = nnp("verify", LSTM, "--samples", 2, "--report", tmp_path / "quiet", "--no-waves")
     assert "waveform: none" in result.stderr
     assert not list((tmp_path / "quiet").glob("*.vcd"))
