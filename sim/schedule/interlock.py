@@ -145,8 +145,9 @@ def mixed(first: list, second: list, rng: np.random.Generator) -> list:
 def overwritten(rng: np.random.Generator) -> list:
     """Chains that write entries which products for MvmQ read."""
     text = f"s_wr Rows, {CONFIG.native_dim}\ns_wr StrideX, 1\nset_iterations 2\n"
-    for _ in range(20):
-        pushes, writes = (rng.integers(0, 5, int(rng.integers(1, most + 1))) for most in (3, 2))
+    for _ in range(10):
+        pushes = rng.integers(0, 8, int(rng.integers(1, 4)))
+        writes = pushes[0], *rng.integers(0, 8, int(rng.integers(2)))
         for address in pushes:
             text += f"v_rd_inc VectorRf, {address}\nmv_mul 0\nv_wr MvmQ\nend_chain\n"
         for address in writes:
@@ -163,7 +164,9 @@ async def keeps_the_order(dut, stall):
     bench, most = Bench(dut, stall), 0
     await start(dut)
     for _ in range(2):
-        bench.put(mixed(random_chains(CONFIG, rng, 100), chains_of_entries(CONFIG, rng, 100), rng) + overwritten(rng))
+        bench.put(mixed(random_chains(CONFIG, rng, 100), chains_of_entries(CONFIG, rng, 100), rng))
+        for _ in range(4):
+            bench.put(overwritten(rng))
         idle = 0
         while any(bench.waiting.values()) or idle < 3:
             under_way = await bench.cycle()
