@@ -151,12 +151,12 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
     assert "bits of the library machine differ from golden" in result.stderr
     assert "time step 0: the first difference is in chain" in result.stderr
     assert "of layer lstm1" in result.stderr
-    command = f"nnp verify {LSTM} --preset speech --machine library --first"
+    (record,) = json.loads((tmp_path / "verify.json").read_text())
+    command = f"nnp verify {LSTM} --preset {record['preset']} --machine library --first"
     number = re.search(re.escape(command) + r" (\d) --samples 1", result.stderr).group(1)
     assert (tmp_path / f"vowels-lstm-w8-{number}.vcd").exists()
     assert "building the machine again for a waveform of that chain" in result.stdout
     assert "--no-waves" in result.stdout
-    (record,) = json.loads((tmp_path / "verify.json").read_text())
     assert not record["equal"]
     assert record["faults"]
     page = (tmp_path / "verify.html").read_text()
