@@ -30,8 +30,9 @@ def bound_table(compiled: Compiled) -> Table:
 def explain_table(compiled: Compiled) -> Table:
     """A table of the chains of each layer, the memories that it reads and writes, its beats and estimated cycles."""
     table = Table(title="layers", box=None, title_justify="left")
-    for name in ("layer", "chains", "reads", "writes", "beats", "conflicts", "MFU words", "cycles, about"):
-        table.add_column(name, justify="left" if name in ("layer", "reads", "writes") else "right")
+    for name in ("layer", "chains", "reads", "writes", "beats", "conflicts", "MFU\nwords", "cycles,\nabout"):
+        text = name in ("layer", "reads", "writes")
+        table.add_column(name, justify="left" if text else "right", no_wrap=True, overflow="fold")
     works = explain(compiled.firmware)
     for work in works:
         table.add_row(work.layer or "input and output", str(work.chains), work.places(work.reads),

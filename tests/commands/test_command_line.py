@@ -28,7 +28,8 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner, Result
 
-MLP, LSTM = (DATA / "models" / f"{name}.safetensors" for name in ("fashion-mlp-w4a4", "vowels-lstm-w8"))
+MLP, LSTM, RESNET = (DATA / "models" / f"{name}.safetensors" for name in (
+    "fashion-mlp-w4a4", "vowels-lstm-w8", "fashion-resnet-w8"))
 
 
 def nnp(*words) -> Result:
@@ -355,6 +356,14 @@ def test_disasm_of_half_an_instruction(tmp_path):
     assert "12 bytes are not a whole number of 8-byte instructions" in refused("disasm", tmp_path / "a.bin")
 
 
+def test_the_explanation_of_a_program_is_not_cut_off(tmp_path):
+    result = CliRunner().invoke(app, ["compile", str(RESNET), "--explain", "-o", str(tmp_path / "a")],
+                                env={"COLUMNS": "60"})
+    assert result.exit_code == 0, result.output
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert all(sum(row[:1] == [name] and len(row) == 10 for row in rows) == 1 for name in ("1_body_0_0", "1_body_1_0"))
+
+
 def test_verilog_of_a_unit(tmp_path):
     result = nnp("verilog", "--unit", "quantizer", "--preset", "tiny", "-o", tmp_path)
     assert result.exit_code == 0, result.output
@@ -372,6 +381,9 @@ def test_verilog_of_a_unit(tmp_path):
 
 def test_verilog_of_an_unknown_unit(tmp_path):
     assert "there is no unit 'magic': choose one of" in refused("verilog", "--unit", "magic", "-o", tmp_path / "out")
+    for name, needs in ("vector_rf", "vector_rf is 0"), ("update_port", "lazy_update is False"):
+        assert f"the machine has no {name}, because its {needs}: choose a preset that has one" in refused(
+            "verilog", "--preset", "speech", "--unit", name, "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
