@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from concord.compiler.images import borders, gaps, layouts
-from concord.compiler.images.chains import FromNet
 from concord.compiler.images.demands import Demands
 from concord.compiler.images.network import Network
 from concord.compiler.images.passes import Pass
 from concord.compiler.images.planner import Planner
+from concord.compiler.images.sources import FromNet
 from concord.compiler.images.storage import CodeMap
 from concord.compiler.images.streams import Stream
 from concord.compiler.lib.build import Build

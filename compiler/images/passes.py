@@ -7,15 +7,8 @@ multiplier works on the next strip while the multi-function units finish this on
 from dataclasses import dataclass, field
 
 from concord.compiler.images.buffers import Buffer
-from concord.compiler.images.chains import (
-    Chain,
-    FromNumbers,
-    FromPool,
-    FromProduct,
-    Part,
-    Region,
-    inside,
-)
+from concord.compiler.images.chains import Chain
+from concord.compiler.images.sources import FromNumbers, FromPool, FromProduct, Part, Region, inside
 from concord.compiler.images.storage import CodeMap, CodesView, Numbers, NumbersView
 from concord.compiler.images.values import Value
 from concord.compiler.lib.program import Program

@@ -2,12 +2,13 @@
 
 import numpy as np
 from concord.compiler.images.buffers import Buffer, place
-from concord.compiler.images.chains import Chain, FromNet, FromNumbers, FromPool, Part
+from concord.compiler.images.chains import Chain
 from concord.compiler.images.demands import Demands
 from concord.compiler.images.kernels import Kernel
 from concord.compiler.images.network import Node
 from concord.compiler.images.passes import Pass, Planned
 from concord.compiler.images.products import bound_of, source_of
+from concord.compiler.images.sources import FromNet, FromNumbers, FromPool, Part
 from concord.compiler.images.storage import ANY, CodesView, Numbers, NumbersView
 from concord.compiler.images.streams import set_lifetimes
 from concord.compiler.images.values import Value

@@ -1,9 +1,9 @@
 """Cuts the weights of a window into chains, and stores their tiles and start values."""
 
 import numpy as np
-from concord.compiler.images.chains import FromProduct, Multiplied, Part
 from concord.compiler.images.kernels import Kernel
 from concord.compiler.images.network import Node
+from concord.compiler.images.sources import FromProduct, Multiplied, Part
 from concord.compiler.images.storage import CodeMap
 from concord.compiler.lib import bounds, tiling
 from concord.compiler.lib.build import Build

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from concord.compiler.images.buffers import Buffer
-from concord.compiler.images.chains import FromNet, FromPool, FromProduct
 from concord.compiler.images.passes import Pass
+from concord.compiler.images.sources import FromNet, FromPool, FromProduct
 from concord.compiler.images.storage import CodeMap
 from concord.model.arithmetic.windows import Window
 
