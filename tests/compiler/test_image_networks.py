@@ -281,3 +281,10 @@ def test_images_go_to_the_host(block):
          "conv": lambda: images.conv(b, 40, (1, 1))}[last]()  # noqa: B023
         assert prod(images.shapes[images.layers[-1].name]) == images.layers[-1].outputs
         agree(config, images.model())
+
+
+def test_a_large_average_says_what_fills_the_matrix_memory():
+    images = Images(np.random.default_rng(5), PRESETS["tiny"], (4, 6, 6), block=False)
+    images.average(images.conv(INPUT, 4, (1, 1)), (6, 6))
+    with pytest.raises(ValueError, match="average1, one identity tile for each pixel of the average, 36"):
+        compile_network(images.model(), PRESETS["tiny"])
