@@ -76,6 +76,9 @@ from concord.spec.training import LazyFormat
 CONFIGURATIONS = ("tiny", "serial", "wide")  #: Presets that differ in every parameter.
 WITHOUT_ENTRIES = "trainer"  #: A preset without VectorRf.
 
+#: Also a preset whose words are as wide as the widest beats.
+MESSAGES = (*CONFIGURATIONS, "vision")
+
 #: Formats of the lazy update by preset: the default one, small widths, a residual of more than one unit.
 LAZY_FORMATS = {
     preset("tiny"): LazyFormat(), preset("serial"): LazyFormat(bits=3, residual=5, shift=4, update=5, guard=2),
@@ -171,13 +174,13 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
     Unit(place="host/control", component=Control),
     Unit(place="host/counters", component=lambda config: EventCounters(counted(config)),
          bench=lambda _: EventCounters(WIDTHS), configurations=("tiny",)),
-    Unit(place="host/crc", component=lambda _: CRC32(), configurations=("tiny",)),
+    Unit(place="host/crc", component=lambda config: CRC32(8 * config.message_bytes)),
     Unit(place="host/host_read", component=HostRead),
     Unit(place="host/message_input", component=MessageInput,
-         bench=lambda config: AxiStream(MessageInput(config), "i", "s_axis")),
-    Unit(place="host/message_items", component=MessageItems),
+         configurations=MESSAGES, bench=lambda config: AxiStream(MessageInput(config), "i", "s_axis")),
+    Unit(place="host/message_items", component=MessageItems, configurations=MESSAGES),
     Unit(place="host/message_output", component=MessageOutput,
-         bench=lambda config: AxiStream(MessageOutput(config), "o", "m_axis")),
+         configurations=MESSAGES, bench=lambda config: AxiStream(MessageOutput(config), "o", "m_axis")),
     Unit(place="lazy/exponent_search", needs="lazy_update",
          component=lambda _: ExponentSearch(LazyFormat()), configurations=()),
     Unit(place="lazy/lazy_update", needs="lazy_update",

@@ -1,4 +1,4 @@
-"""CRC-32 of 32-bit units: zlib.crc32 in hardware."""
+"""CRC-32 of message beats: zlib.crc32 in hardware."""
 
 from amaranth import *
 from amaranth.lib import wiring
@@ -9,38 +9,42 @@ __all__ = ["CRC32"]
 _POLYNOMIAL = 0xEDB88320  #: IEEE 802.3, lowest bit first.
 
 
-def _remainder(value: int) -> int:
-    """Remainder of `value`, lowest bit first, after 32 more bits of the division."""
-    for _ in range(32):
+def _remainder(value: int, bits: int) -> int:
+    """Remainder of `value`, lowest bit first, after `bits` steps of the division."""
+    for _ in range(bits):
         value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
     return value
 
 
 class CRC32(wiring.Component):
-    """CRC-32 of a sequence of little-endian 32-bit units.
+    """CRC-32 of a sequence of little-endian beats.
 
-    With units as wide as the remainder, the next remainder is one linear function of `state ^ data`: half the gates of
-    the general form, which has two separate inputs.
+    With beats at least as wide as the remainder, the next remainder is one linear function of `state ^ data`: fewer
+    gates than the general form, which has two separate inputs.
+
+    Args:
+        bits: Number of bits of a beat, 32 or more.
 
     Members:
-        data: In(32). Next unit.
-        valid: In(1). The unit is taken.
-        start: In(1). The unit is the first of a sequence.
-        crc: Out(32). CRC of all units of the sequence so far.
+        data: In(bits). Next beat.
+        valid: In(1). The beat is taken.
+        start: In(1). The beat is the first of a sequence.
+        crc: Out(32). CRC of all beats of the sequence so far.
 
     Timing:
-        `crc` follows 1 cycle after a unit.
+        `crc` follows 1 cycle after a beat.
     """
 
-    def __init__(self):
-        super().__init__({"data": In(32), "valid": In(1), "start": In(1), "crc": Out(32)})
+    def __init__(self, bits: int):
+        self.bits = bits
+        super().__init__({"data": In(bits), "valid": In(1), "start": In(1), "crc": Out(32)})
 
     def elaborate(self, platform):
         m = Module()
-        state, mixed = Signal(32), Signal(32)
-        columns = [_remainder(1 << k) for k in range(32)]
+        state, mixed = Signal(32), Signal(self.bits)
+        columns = [_remainder(1 << k, self.bits) for k in range(self.bits)]
         m.d.comb += [mixed.eq(self.data ^ (state | self.start.replicate(32))), self.crc.eq(~state)]
         with m.If(self.valid):
             for j in range(32):
-                m.d.sync += state[j].eq(Cat(mixed[k] for k in range(32) if columns[k] >> j & 1).xor())
+                m.d.sync += state[j].eq(Cat(mixed[k] for k in range(self.bits) if columns[k] >> j & 1).xor())
         return m

@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 from concord.hw.host.crc import CRC32
 from concord.hw.host.message_items import MessageItems
 from concord.hw.lib import message_payloads
@@ -10,21 +11,21 @@ from concord.hw.lib.payloads import word
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS, END_BITS
 from concord.spec.memories import ADDRESSED, depth
-from concord.spec.messages import MessageKind
+from concord.spec.messages import HEADER, MessageKind
 from concord.spec.training import LazyFormat
 
 __all__ = ["MessageInput"]
 
 
 class State(enum.Enum):
-    """Meaning of the next unit."""
+    """Meaning of the next beat or unit."""
 
-    HEADER = 0
-    CHECK = 1  #: No unit: the header is checked, and kinds other than INPUT wait for the machine.
-    PAYLOAD = 2
-    PADDING = 3
-    CRC = 4  #: Units of the last beat.
-    READ = 5  #: No unit: a READ is passed on.
+    HEADER = 0  #: A beat.
+    CHECK = 1  #: Nothing: the header is checked, and kinds other than INPUT wait for the machine.
+    PAYLOAD = 2  #: A unit, as wide as the kind of items allows.
+    PADDING = 3  #: A narrow unit.
+    CRC = 4  #: The last beat.
+    READ = 5  #: Nothing: a READ is passed on.
 
 
 class MessageInput(wiring.Component):
@@ -55,7 +56,9 @@ class MessageInput(wiring.Component):
         busy: Out(1). A message of another kind than INPUT has passed `idle` and is not finished; no program may start.
 
     Timing:
-        One 32-bit unit in each cycle of a payload while items are taken. An item leaves 1 cycle after its last unit.
+        One unit in each cycle of a payload while items are taken: as much of a word as a beat holds, for words and other
+        items that such units fill, else 32 bits. An item leaves 1 cycle after its last unit. Header and CRC take a
+        cycle for each of their beats, and the check of the header 1 more.
     """
 
     def __init__(self, config: Config):
@@ -78,23 +81,27 @@ class MessageInput(wiring.Component):
     def elaborate(self, platform):
         m = Module()
 
-        # Messages are checked unit by unit. `take` says that the state accepts the present unit, and `wrong` that the
-        # unit makes the message illegal. `drop` then discards the message up to its end, outside the state machine.
-        unit, unit_valid, unit_ready = self._units(m)
-        state, place, drop = Signal(State), Signal(2), Signal()
+        # Payload and padding are checked unit by unit, header and CRC by whole beats. `take` says that the state accepts
+        # the present unit, and `wrong` that the unit makes the message illegal. `drop` then discards the message up to
+        # its end, outside the state machine.
+        state, drop = Signal(State), Signal()
+        beats = max(1, HEADER.size // self.config.message_bytes)
+        place = Signal(range(max(2, beats)))  # number of the beat in the header
         take, wrong = Signal(), Signal()
-        accept = Signal()
+        accept, wide = Signal(), Signal()
+        whole = (state == State.HEADER) | (state == State.CRC)
+        unit, unit_valid, unit_ready = self._units(m, wide, whole)
         m.d.comb += [
             unit_ready.eq(drop | take & ~wrong),
             accept.eq(unit_valid & take & ~wrong),
         ]
-        with m.If(drop & unit_valid & unit.last & unit.end):
+        with m.If(drop & unit_valid & unit.last):
             m.d.sync += drop.eq(0)
 
-        m.submodules.crc = crc = CRC32()
+        m.submodules.crc = crc = CRC32(8 * self.config.message_bytes)
         m.d.comb += [
-            crc.data.eq(unit.data),
-            crc.valid.eq(accept),
+            crc.data.eq(self.i.p.data),
+            crc.valid.eq(accept & unit.end),
             crc.start.eq((state == State.HEADER) & (place == 0)),
         ]
 
@@ -104,7 +111,7 @@ class MessageInput(wiring.Component):
             wiring.connect(m, getattr(items, name), wiring.flipped(getattr(self, name)))
         m.d.comb += [
             items.header.eq(header), items.i.p.eq(unit.data), items.i.valid.eq(accept & (state == State.PAYLOAD)),
-            items.restart.eq(wrong), items.reset.eq(self.reset),
+            items.restart.eq(wrong), items.reset.eq(self.reset), wide.eq(items.wide & (state == State.PAYLOAD)),
         ]
 
         with m.If(~drop & ~self.reset):
@@ -113,9 +120,9 @@ class MessageInput(wiring.Component):
                     m.d.comb += [take.eq(1), wrong.eq(unit_valid & unit.last)]
                     with m.If(accept):
                         m.d.sync += place.eq(place + 1)
-                        self._header(m, header, place, unit.data)
-                        with m.If(place == 3):
-                            m.d.sync += state.eq(State.CHECK)
+                        self._header(m, header, place)
+                        with m.If(place == beats - 1):
+                            m.d.sync += [place.eq(0), state.eq(State.CHECK)]
                 with m.Case(State.CHECK):
                     m.d.comb += wrong.eq(header.wrong | self._refused(m, header))
                     with m.If((self.idle | (header.kind == MessageKind.INPUT)) & ~items.waiting):
@@ -126,16 +133,13 @@ class MessageInput(wiring.Component):
                     with m.If(accept & items.last):
                         m.d.sync += state.eq(Mux(unit.end, State.CRC, State.PADDING))
                 with m.Case(State.PADDING):
-                    m.d.comb += [take.eq(1), wrong.eq(unit_valid & (unit.last | (unit.data != 0)))]
+                    filled = unit.data[:message_payloads.UNIT].any()
+                    m.d.comb += [take.eq(1), wrong.eq(unit_valid & (unit.last | filled))]
                     with m.If(accept & unit.end):
                         m.d.sync += state.eq(State.CRC)
                 with m.Case(State.CRC):
-                    expected = Mux(place == 0, crc.crc, 0)
-                    m.d.comb += [take.eq(1), wrong.eq(unit_valid & (~unit.last | (unit.data != expected)))]
+                    m.d.comb += [take.eq(1), wrong.eq(unit_valid & (~unit.last | (self.i.p.data != crc.crc)))]
                     with m.If(accept):
-                        m.d.sync += place.eq(place + 1)
-                    with m.If(accept & unit.end):
-                        m.d.sync += place.eq(0)
                         m.d.sync += state.eq(Mux(header.kind == MessageKind.READ, State.READ, State.HEADER))
                 with m.Case(State.READ):
                     m.d.comb += self.read.valid.eq(1)
@@ -154,37 +158,49 @@ class MessageInput(wiring.Component):
         ]
         return m
 
-    def _units(self, m):
-        """Divide beats into units. Returns the present unit, whether it is valid, and a signal that takes it."""
-        unit, valid, ready = Signal(message_payloads.Unit), Signal(), Signal()
-        count = 8 * self.config.message_bytes // message_payloads.UNIT
-        index = Signal(range(max(2, count)))  # at least a bit: Verilog has no signals without bits
+    def _units(self, m, wide, whole):
+        """Divide beats into units.
+
+        Args:
+            wide: Whether the present unit is wide.
+            whole: Whether the present unit stands for a whole beat.
+
+        Returns:
+            The present unit, whether it is valid, and a signal that takes it.
+        """
+        unit, valid, ready = Signal(message_payloads.unit(self.config)), Signal(), Signal()
+        beat, bits = self.i.p.data, message_payloads.wide_unit(self.config)
+        count, step = len(beat) // message_payloads.UNIT, bits // message_payloads.UNIT
+        index = Signal(range(max(2, count)))  # in narrow units; at least a bit: Verilog has no signals without bits
+        narrow = beat.word_select(index, message_payloads.UNIT)  # also the low bits of a wide unit
+        high = beat if step == count else beat.word_select(index[exact_log2(step):], bits)
         m.d.comb += [
-            unit.data.eq(self.i.p.data.word_select(index, message_payloads.UNIT)),
+            unit.data.eq(Cat(narrow, high[message_payloads.UNIT:])),
             unit.last.eq(self.i.p.last),
-            unit.end.eq(index == count - 1),
+            unit.end.eq(whole | ((index | Mux(wide, step - 1, 0)) == count - 1)),
             valid.eq(self.i.valid & ~self.reset),
             self.i.ready.eq(ready & unit.end & ~self.reset),
         ]
         with m.If(valid & ready):
-            m.d.sync += index.eq(Mux(unit.end, 0, index + 1))
+            m.d.sync += index.eq(Mux(unit.end, 0, index + Mux(wide, step, 1)))
         return unit, valid, ready
 
-    def _header(self, m, header, place, bits):
-        """Store one unit of the header, and whether it alone makes the message illegal."""
+    def _header(self, m, header, place):
+        """Store the fields of one beat of the header, and whether they alone make the message illegal."""
+        beat, fields = self.i.p.data, HEADER.size // 4
+        share = min(fields, len(beat) // 32)  # number of 32-bit fields in a beat
+        parts = [beat.word_select(k % share, 32) for k in range(fields)]
+        kind, memory, flags, zero = (parts[0].word_select(k, 8) for k in range(4))
+        stores = ([header.kind.eq(kind), header.memory.eq(memory), header.integer.eq(flags)],
+                  [header.address.eq(parts[1])], [header.count.eq(parts[2])], [])
+        faults = (kind[4:].any() | memory[4:].any() | flags[1:].any() | zero.any(), parts[1][ADDRESS_BITS:].any(),
+                  Const(0), parts[3] != self.config.digest)
         with m.Switch(place):
-            with m.Case(0):
-                kind, memory, flags, zero = (bits.word_select(k, 8) for k in range(4))
-                m.d.sync += [
-                    header.kind.eq(kind), header.memory.eq(memory), header.integer.eq(flags),
-                    header.wrong.eq(kind[4:].any() | memory[4:].any() | flags[1:].any() | zero.any()),
-                ]
-            with m.Case(1):
-                m.d.sync += [header.address.eq(bits), header.wrong.eq(header.wrong | bits[ADDRESS_BITS:].any())]
-            with m.Case(2):
-                m.d.sync += header.count.eq(bits)
-            with m.Case(3):
-                m.d.sync += header.wrong.eq(header.wrong | (bits != self.config.digest))
+            for first in range(0, fields, share):
+                with m.Case(first // share):
+                    m.d.sync += header.wrong.eq(
+                        (header.wrong if first else 0) | Cat(faults[first:first + share]).any())
+                    m.d.sync += stores[first:first + share]
 
     def _refused(self, m, header):
         """Whether the fields contradict each other by the rules of `spec.messages.check`."""

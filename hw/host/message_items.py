@@ -17,7 +17,7 @@ _ENTRIES = 1 << message_payloads.Header["kind"].width | MessageKind.WRITE
 
 
 class MessageItems(wiring.Component):
-    """Collects 32-bit units into items and passes each to the memory of its kind.
+    """Collects units into items and passes each to the memory of its kind.
 
     Args:
         config: Configuration of the machine.
@@ -25,7 +25,8 @@ class MessageItems(wiring.Component):
     Members:
         start: In(1). A payload begins; it must be low while `waiting` is high.
         header: In({kind, memory, integer, address, count, wrong}). Header of that payload, valid with `start`.
-        i: In(stream 32 bits). Units of the payload.
+        i: In(stream of wide units). Units of the payload; a narrow one lies in the low bits.
+        wide: Out(1). The units of that payload are wide, because wide units fill its items.
         last: Out(1). The unit that `i` takes next is the payload's last.
         restart: In(1). Drops an incomplete item. reset: In(1). Also drops a complete item that waits.
         waiting: Out(1). A complete item waits to be taken.
@@ -42,7 +43,7 @@ class MessageItems(wiring.Component):
         self.config = config
         super().__init__({
             "start": In(1), "header": In(message_payloads.Header),
-            "i": In(stream.Signature(message_payloads.UNIT)), "last": Out(1),
+            "i": In(stream.Signature(message_payloads.wide_unit(config))), "wide": Out(1), "last": Out(1),
             "restart": In(1), "reset": In(1), "waiting": Out(1), "busy": Out(1),
             "net": Out(stream.Signature(word(config))),
             "write": Out(stream.Signature(message_payloads.write(config))),
@@ -61,12 +62,12 @@ class MessageItems(wiring.Component):
             MessageKind.WRITE: self.write, MessageKind.PACKED: self.packed, MessageKind.BIAS: self.bias,
             MessageKind.PROGRAM: self.program, MessageKind.INPUT: self.net}
 
-    def _units(self, kind: int) -> int:
-        """Number of units of one item as it is passed on; a packed tile is passed on record by record."""
+    def _bytes(self, kind: int) -> int:
+        """Number of bytes of one item as it is passed on; a packed tile is passed on record by record."""
         if kind == _ENTRIES:
-            return item_bytes(self.config, MessageKind.WRITE, Mem.VECTOR_RF) * 8 // message_payloads.UNIT
-        count = item_bytes(self.config, kind) * 8 // message_payloads.UNIT
-        return count // self.records if kind == MessageKind.PACKED else count
+            return item_bytes(self.config, MessageKind.WRITE, Mem.VECTOR_RF)
+        size = item_bytes(self.config, kind)
+        return size // self.records if kind == MessageKind.PACKED else size
 
     @property
     def records(self) -> int:
@@ -76,11 +77,15 @@ class MessageItems(wiring.Component):
     def elaborate(self, platform):
         m = Module()
 
-        # Units are shifted in from above, so an item of n units lies in the top n units whatever its kind. The next
-        # item may begin in the cycle in which this one is taken.
-        sizes = {kind: self._units(kind) for kind in self._outs()}
-        gathered = Signal(message_payloads.UNIT * max(sizes.values()))
-        part, final = Signal(range(max(sizes.values()))), Signal(range(max(sizes.values())))
+        # Units are shifted in from above, so an item of n units lies in the top n units whatever its kind. Wide and
+        # narrow units have a register each, which costs no gates: a common one would need a multiplexer for each bit.
+        # The next item may begin in the cycle in which this one is taken.
+        sizes = {kind: 8 * self._bytes(kind) for kind in self._outs()}
+        widths = {kind: message_payloads.unit_bits(self.config, self._bytes(kind)) for kind in sizes}
+        gathered = {width: Signal(max(size for kind, size in sizes.items() if widths[kind] == width),
+                                  name=f"gathered_{width}") for width in sorted(set(widths.values()))}
+        most = max(size // widths[kind] for kind, size in sizes.items())
+        part, final = Signal(range(most)), Signal(range(most))
         header, record = Signal(message_payloads.Header), Signal(range(self.records))
         item = Signal(data.StructLayout({"address": ADDRESS_BITS, "record": range(self.records), "left": 32}))
         leaving = Signal()
@@ -89,7 +94,8 @@ class MessageItems(wiring.Component):
         with m.Switch(Cat(header.kind, entries)):
             for kind, out in self._outs().items():
                 with m.Case(kind):
-                    m.d.comb += [final.eq(sizes[kind] - 1), out.valid.eq(self.waiting),
+                    m.d.comb += [final.eq(sizes[kind] // widths[kind] - 1), out.valid.eq(self.waiting),
+                                 self.wide.eq(widths[kind] == message_payloads.wide_unit(self.config)),
                                  leaving.eq(self.waiting & out.ready)]
         packed = header.kind == MessageKind.PACKED
         whole = ~packed | (record == self.records - 1)  # this record completes one of `count`
@@ -101,7 +107,8 @@ class MessageItems(wiring.Component):
         with m.If(leaving):
             m.d.sync += self.waiting.eq(0)
         with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [gathered.eq(Cat(gathered, self.i.p)[message_payloads.UNIT:]), part.eq(part + 1)]
+            m.d.sync += [part.eq(part + 1), *(
+                register.eq(Cat(register, self.i.p[:width])[width:]) for width, register in gathered.items())]
             with m.If(part == final):
                 m.d.sync += [
                     self.waiting.eq(1), item.address.eq(header.address), item.record.eq(record),
@@ -116,7 +123,7 @@ class MessageItems(wiring.Component):
         with m.If(self.reset):
             m.d.sync += self.waiting.eq(0)
 
-        self._fields(m, {kind: gathered[-message_payloads.UNIT * size:] for kind, size in sizes.items()}, header, item)
+        self._fields(m, {kind: gathered[widths[kind]][-size:] for kind, size in sizes.items()}, header, item)
         return m
 
     def _fields(self, m, bits, header, item):

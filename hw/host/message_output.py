@@ -3,6 +3,7 @@
 from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 from concord.hw.host.crc import CRC32
 from concord.hw.lib import message_payloads
 from concord.spec.config import Config
@@ -41,7 +42,9 @@ class MessageOutput(wiring.Component):
         busy: Out(1). A message has begun that `o` has not sent completely.
 
     Timing:
-        One 32-bit unit in each cycle while `o` is taken, and 1 more cycle before a message and before its CRC.
+        One unit in each cycle while `o` is taken, and 1 more cycle before a message and before its CRC. A unit of words
+        is as much of a word as a beat holds; so is a unit of entries if such units fill them, else it has 32 bits. A
+        unit of header, padding and CRC has 32 bits.
     """
 
     def __init__(self, config: Config):
@@ -61,21 +64,28 @@ class MessageOutput(wiring.Component):
         m = Module()
 
         # Like MessageInput, this is a state machine over the meaning of the next unit.
-        unit, unit_valid, unit_ready = Signal(message_payloads.Unit), Signal(), Signal()
-        partial = self._beats(m, unit, unit_valid, unit_ready)
+        unit, unit_valid, unit_ready = Signal(message_payloads.unit(self.config)), Signal(), Signal()
+        wide = Signal()
+        partial = self._beats(m, unit, unit_valid, unit_ready, wide)
         word_units = self.config.mfu_lanes // 2
         entry_units = entry_bytes(self.config) * 8 // message_payloads.UNIT if self.config.vector_rf else 0
+        step = message_payloads.wide_unit(self.config) // message_payloads.UNIT
+        beat_units = 8 * self.config.message_bytes // message_payloads.UNIT
         state, place, damaged = Signal(State), Signal(range(max(4, word_units, entry_units))), Signal()
         accept = Signal()
         m.d.comb += accept.eq(unit_valid & unit_ready)
 
-        m.submodules.crc = crc = CRC32()
-        # A register in front of this wide sum delays each unit of the CRC by one cycle.
-        m.d.comb += crc.data.eq(self.o.p.data[-message_payloads.UNIT:])
-        m.d.sync += [crc.valid.eq(accept), crc.start.eq((state == State.HEADER) & (place == 0))]
+        m.submodules.crc = crc = CRC32(8 * self.config.message_bytes)
+        # The register of `o` in front of this wide sum delays each beat of the CRC by one cycle.
+        m.d.comb += crc.data.eq(self.o.p.data)
+        m.d.sync += [crc.valid.eq(accept & unit.end),
+                     crc.start.eq((state == State.HEADER) & (place == beat_units - 1))]
 
         kind, entries, item, taken, header = self._source(m)
-        last_part = place == Mux(entries, entry_units - 1, word_units - 1) if entry_units else place == word_units - 1
+        wide_entries = message_payloads.unit_bits(self.config, entry_units * 4) != message_payloads.UNIT
+        m.d.comb += wide.eq((state == State.PAYLOAD) & (~entries | wide_entries))
+        last_part = ((place | Mux(wide, step - 1, 0))
+                     == (Mux(entries, entry_units - 1, word_units - 1) if entry_units else word_units - 1))
         with m.If(~self.reset | (state == State.PADDING) | (state == State.CRC)):
             with m.Switch(state):
                 with m.Case(State.IDLE):
@@ -93,10 +103,9 @@ class MessageOutput(wiring.Component):
                         with m.If(place == 3):
                             m.d.sync += [place.eq(0), state.eq(State.PAYLOAD)]
                 with m.Case(State.PAYLOAD):
-                    part = item.bits.word_select(place, message_payloads.UNIT)
-                    m.d.comb += [unit_valid.eq(item.valid), unit.data.eq(part)]
+                    m.d.comb += [unit_valid.eq(item.valid), unit.data.eq(self._unit(item.bits, place))]
                     with m.If(accept):
-                        m.d.sync += place.eq(place + 1)
+                        m.d.sync += place.eq(place + Mux(wide, step, 1))
                     with m.If(accept & last_part):
                         m.d.comb += taken.eq(1)
                         m.d.sync += place.eq(0)
@@ -146,16 +155,25 @@ class MessageOutput(wiring.Component):
         header = Cat(kind, memory, Const(0, 16), address, item.remaining, Const(self.config.digest, 32))
         return kind, entries, item, taken, header
 
-    def _beats(self, m, unit, valid, ready):
-        """Collect units into the beats of `o`. Returns whether a beat is incomplete."""
-        count = 8 * self.config.message_bytes // message_payloads.UNIT
-        index = Signal(range(max(2, count)))  # at least a bit: Verilog has no signals without bits
-        m.d.comb += [ready.eq(~self.o.valid | self.o.ready), unit.end.eq(index == count - 1)]
+    def _unit(self, bits, place):
+        """The unit of an item that begins `place` narrow units behind its start; a narrow unit lies in the low bits."""
+        wide = message_payloads.wide_unit(self.config)
+        step = wide // message_payloads.UNIT
+        whole = bits[:wide] if 16 * self.config.mfu_lanes == wide else bits.word_select(place[exact_log2(step):], wide)
+        return Cat(bits.word_select(place, message_payloads.UNIT), whole[message_payloads.UNIT:])
+
+    def _beats(self, m, unit, valid, ready, wide):
+        """Collect units, of which some are wide, into the beats of `o`. Returns whether a beat is incomplete."""
+        count, step = (bits // message_payloads.UNIT for bits in (len(self.o.p.data), len(unit.data)))
+        index = Signal(range(max(2, count)))  # in narrow units; at least a bit: Verilog has no signals without bits
+        beats = [Cat(self.o.p.data, unit.data[:bits])[bits:] for bits in (message_payloads.UNIT, len(unit.data))]
+        m.d.comb += [ready.eq(~self.o.valid | self.o.ready),
+                     unit.end.eq((index | Mux(wide, step - 1, 0)) == count - 1)]
         with m.If(ready):
             m.d.sync += self.o.valid.eq(valid & unit.end)
         with m.If(valid & ready):
             m.d.sync += [
-                index.eq(Mux(unit.end, 0, index + 1)), self.o.p.last.eq(unit.last),
-                self.o.p.data.eq(Cat(self.o.p.data, unit.data)[message_payloads.UNIT:]),
+                index.eq(Mux(unit.end, 0, index + Mux(wide, step, 1))), self.o.p.last.eq(unit.last),
+                self.o.p.data.eq(Mux(wide, beats[1], beats[0])),
             ]
         return index != 0

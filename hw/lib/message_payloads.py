@@ -6,10 +6,7 @@ from concord.hw.lib.payloads import entry, word
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 
-UNIT = 32  #: Number of bits of a unit; messages are processed unit by unit, and an item is a whole number of units.
-
-#: One unit of a message; `last` marks every unit of the message's last beat, `end` the last unit of any beat.
-Unit = data.StructLayout({"data": UNIT, "last": 1, "end": 1})
+UNIT = 32  #: Number of bits of a narrow unit. Payloads are processed unit by unit, and an item is a whole number of them.
 
 #: A header without its digest; `wrong` says that some of its bits are illegal in every header.
 Header = data.StructLayout({"kind": 4, "memory": 4, "integer": 1, "address": ADDRESS_BITS, "count": 32, "wrong": 1})
@@ -18,6 +15,21 @@ Header = data.StructLayout({"kind": 4, "memory": 4, "integer": 1, "address": ADD
 Read = data.StructLayout({"memory": 4, "address": ADDRESS_BITS, "count": 32})
 
 Program = data.StructLayout({"address": ADDRESS_BITS, "data": 64})
+
+
+def wide_unit(config: Config) -> int:
+    """Number of bits of a wide unit: a beat, or a word where several words share a beat."""
+    return 8 * min(2 * config.mfu_lanes, config.message_bytes)
+
+
+def unit_bits(config: Config, size: int) -> int:
+    """Number of bits of the units of items of `size` bytes: wide units if these fill the items, else narrow ones."""
+    return UNIT if 8 * size % wide_unit(config) else wide_unit(config)
+
+
+def unit(config: Config) -> data.StructLayout:
+    """One unit, a narrow one in the low bits; `end` marks the last unit of a beat, `last` the last beat of a message."""
+    return data.StructLayout({"data": wide_unit(config), "last": 1, "end": 1})
 
 
 def beat(config: Config) -> data.StructLayout:

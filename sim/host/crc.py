@@ -15,21 +15,21 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 @cocotb.test()
 async def matches_zlib(dut):
-    """Random sequences of message units, with idle cycles in between."""
+    """Random sequences of beats, with idle cycles in between."""
     rng = random.Random(cocotb.RANDOM_SEED)
     await start(dut)
     edge = RisingEdge(dut.clk)
     for _ in range(300):
         taken = b""
         for first in [True] + [False] * rng.randrange(20):
-            unit = rng.getrandbits(32)
-            dut.data.value, dut.start.value, dut.valid.value = unit, first, 1
+            beat = rng.getrandbits(len(dut.data))
+            dut.data.value, dut.start.value, dut.valid.value = beat, first, 1
             await edge
             dut.valid.value = 0
-            dut.data.value, dut.start.value = rng.getrandbits(32), rng.getrandbits(1)
+            dut.data.value, dut.start.value = rng.getrandbits(len(dut.data)), rng.getrandbits(1)
             for _ in range(rng.randrange(3)):
                 await edge
-            taken += unit.to_bytes(4, "little")
+            taken += beat.to_bytes(len(dut.data) // 8, "little")
         dut.valid.value = 0
         await edge
         assert_equal("crc", int(dut.crc.value), zlib.crc32(taken), message=taken.hex())

@@ -10,7 +10,7 @@ from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.stimulus.message_cases import items, message, to_machine
-from concord.spec.messages import Message, MessageKind, pack
+from concord.spec.messages import Message, MessageKind, item_bytes, pack, record_bytes
 
 CONFIG = from_text(os.environ["CONFIG"])
 HEADER = Record(message_payloads.Header)
@@ -40,15 +40,13 @@ class Bench:
 
     async def payload(self, units: list[int]) -> list[bool]:
         """Send message units, and return for each whether `last` was high when it was taken."""
-        marks, watch = [], cocotb.start_soon(self._watch())
+        self.seen, watch = [], cocotb.start_soon(self._watch())
         await self.source.send(*units)
         watch.cancel()
         await self.edge
-        marks += self.seen
-        return marks
+        return self.seen
 
     async def _watch(self) -> None:
-        self.seen = []
         while True:
             await self.edge
             if self.source.valid.value and self.source.ready.value:
@@ -66,9 +64,12 @@ class Bench:
         return outs
 
 
-def units(packet: Message) -> list[int]:
-    """The payload of a message, cut into message units."""
-    return np.frombuffer(packet.payload, "<u4").tolist()
+def units(packet: Message, rng: np.random.Generator) -> list[int]:
+    """The payload of a message, cut into units; narrow ones have noise above them."""
+    size = record_bytes(CONFIG) if packet.kind == MessageKind.PACKED else item_bytes(CONFIG, packet.kind, packet.memory)
+    width, wide = message_payloads.unit_bits(CONFIG, size) // 8, message_payloads.wide_unit(CONFIG) // 8
+    return [int.from_bytes(packet.payload[k:k + width] + rng.bytes(wide - width), "little")
+            for k in range(0, len(packet.payload), width)]
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -80,7 +81,7 @@ async def every_kind(dut, stall):
     for kind in rng.permutation(np.repeat(KINDS, 8)):
         packet = message(CONFIG, rng, MessageKind(kind))
         await bench.begin(packet)
-        marks = await bench.payload(units(packet))
+        marks = await bench.payload(units(packet, rng))
         assert marks == [False] * (len(marks) - 1) + [True], packet.kind.name
         want = items(CONFIG, pack(CONFIG, packet))
         assert await bench.taken() == {name: want[name] for name in OUTS}, packet.kind.name
@@ -94,7 +95,7 @@ async def a_broken_payload_leaves_nothing(dut):
     for number, kind in enumerate(rng.permutation(np.repeat(KINDS, 6))):
         broken, whole = message(CONFIG, rng, MessageKind(kind)), message(CONFIG, rng, MessageKind(rng.choice(KINDS)))
         await bench.begin(broken)
-        await bench.payload(units(broken)[:-1])
+        await bench.payload(units(broken, rng)[:-1])
         strobe = dut.restart if number % 2 else dut.reset
         strobe.value = 1
         await bench.edge
@@ -102,6 +103,6 @@ async def a_broken_payload_leaves_nothing(dut):
         await bench.edge
         await bench.taken()
         await bench.begin(whole)
-        await bench.payload(units(whole))
+        await bench.payload(units(whole, rng))
         want = items(CONFIG, pack(CONFIG, whole))
         assert await bench.taken() == {name: want[name] for name in OUTS}, (broken.kind.name, whole.kind.name)

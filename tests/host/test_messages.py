@@ -24,7 +24,7 @@ from concord.spec.config import preset
 from concord.spec.memories import Mem
 from concord.spec.messages import Message, MessageKind, item_bytes, pack, unpack
 
-PRESETS = ("tiny", "serial", "wide")
+PRESETS = ("tiny", "serial", "wide", "vision")
 
 
 @pytest.mark.parametrize("name", [*PRESETS, "ulx3s", "trainer"])
