@@ -28,7 +28,7 @@ def unit_bits(config: Config, size: int) -> int:
 
 
 def unit(config: Config) -> data.StructLayout:
-    """One unit, a narrow one in the low bits; `end` marks the last unit of a beat, `last` the last beat of a message."""
+    """One unit, a narrow one in the low bits; `end` marks a beat's last unit, `last` the last beat of a message."""
     return data.StructLayout({"data": wide_unit(config), "last": 1, "end": 1})
 
 
