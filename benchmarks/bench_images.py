@@ -16,17 +16,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # golden is timed on one cor
 import typer
 from concord.benchmarks import tiny_models
 from concord.benchmarks.image_costs import Measurement, measure
-from concord.nnp.verify.layer_costs import LayerCost
+from concord.nnp.verify.layer_costs import WAITS, LayerCost, wait_title
 from concord.sim.machines.host import build
 from concord.spec.config import PRESETS, preset
-from concord.spec.registers import TIMES, Counter
 from rich.console import Console
 from rich.table import Table
 
 OUT = Path("build/bench_images")
 DEFAULT = ("vision_large", "vision")
-#: Time counters that say what a pipeline waited for.
-WAITS = tuple(counter for counter in TIMES if counter is not Counter.CYCLES and not counter.name.endswith("BUSY"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +73,7 @@ def layer_table(measured: Measurement, title: str) -> Table:
     for name in ("cycles", "products, useful", "done", "useful, of peak", "done, of peak"):
         table.add_column(name, justify="right")
     for counter in WAITS:
-        table.add_column(counter.name.lower().replace("_", " "), justify="right")
+        table.add_column(wait_title(counter), justify="right")
     for cost in measured.costs:
         table.add_row(*cost_row(measured, cost.title, [cost]))
     table.add_section()

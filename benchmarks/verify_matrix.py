@@ -1,4 +1,7 @@
-"""Train networks by every method and width that a machine can run, and verify them on RTL: `nox -s verify_matrix`."""
+"""Train networks by every method that a machine can run, and verify them on RTL: `nox -s verify_matrix`.
+
+Perceptrons and LSTMs have every width; convolutional networks have the largest one, in integers and in blocks.
+"""
 
 import io
 import os
@@ -10,14 +13,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from concord.benchmarks.matrix_networks import STYLES
 from concord.benchmarks.side_by_side import side_by_side
 from concord.nnp.lib.options import MachineKind
+from concord.nnp.lib.quantisation_options import block_recipe, widths
 from concord.nnp.verify.builds import Builds
 from concord.nnp.verify.inputs import Source
 from concord.nnp.verify.verification import Request, prepare, verify_model
 from concord.spec.config import preset
 from concord.spec.formats import Format
 from concord.train.lib import networks
+from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.methods import ActivationTraining, Gates, Recipe, WeightTraining
 from concord.train.runs.image import train_image
 from concord.train.runs.recurrent import train_recurrent
@@ -27,12 +33,14 @@ from torch import nn
 
 OUT = Path("build/verify_matrix")
 #: Presets, and the bits of weights and of input codes that they can run.
-MACHINES = {"ulx3s": (4, 4), "speech": (8, 8)}
+MACHINES = {"ulx3s": (4, 4), "speech": (8, 8), "vision": (8, 8)}
+#: Presets for perceptrons, and for convolutional networks.
+OF_PERCEPTRONS, OF_IMAGES = ("ulx3s", "speech"), ("ulx3s", "vision")
 EPOCHS, LSTM_EPOCHS, SAMPLES = (1, 1, 1), (4, 1, 1), 1000
 
 
 def small() -> nn.Module:
-    """A perceptron that fits both machines."""
+    """A perceptron that fits its machines."""
     return networks.perceptron((64, 32))
 
 
@@ -49,11 +57,23 @@ def perceptrons(name: str) -> list[tuple[str, str, Recipe]]:
     return found
 
 
+def convolutional(name: str) -> list[tuple[str, str, Recipe | BlockRecipe]]:
+    """Style, row and recipe of each convolutional network for a machine."""
+    bits, inputs = MACHINES[name]
+    recipes: dict[str, Recipe | BlockRecipe] = {
+        f"{weights}, {activations}": Recipe(
+            weights_bits=bits - weights.odd, input_bits=inputs, symmetric=(True, True), weights=weights,
+            activations=activations)
+        for weights, activations in product(WeightTraining, ActivationTraining)}
+    recipes["block floating point"] = block_recipe(name, widths(name, None, None, None), {}, None)
+    return [(style, row, recipe) for style in STYLES for row, recipe in recipes.items()]
+
+
 @cache
-def builds() -> Builds:
-    """The builds of both machines; each process makes or finds them once, and waits until they are complete."""
-    with Builds(MachineKind.LIBRARY, map(preset, MACHINES)) as found:
-        for name in MACHINES:
+def builds(*names: str) -> Builds:
+    """The builds of some machines; each process makes or finds them once, and waits until they are complete."""
+    with Builds(MachineKind.LIBRARY, map(preset, names)) as found:
+        for name in names:
             found.wait(preset(name))
     return found
 
@@ -64,7 +84,7 @@ def mismatches(path: Path, name: str, samples: int, data: Path | None = None) ->
     source = Source(inputs=None, data=data, samples=str(samples), first=0, default=samples)
     request = Request(path=path, place=str(path), source=source, preset=name, kind=MachineKind.LIBRARY, jobs=1,
                       folder=OUT, waves=False)
-    done = verify_model(prepare(request, console), builds(), console)
+    done = verify_model(prepare(request, console), builds(name), console)
     return done.bits + done.reference_bits + len(done.events)
 
 
@@ -75,12 +95,20 @@ def perceptron(name: str, row: str, column: str, recipe: Recipe, samples: int) -
     return row, column, mismatches(path, name, samples)
 
 
-def lstm(gates: Gates, bits: int, folder: Path | None, samples: int) -> tuple[str, str, int]:
+def images(name: str, row: str, style: str, recipe: Recipe | BlockRecipe, samples: int) -> tuple[str, str, int]:
+    """Train and verify a convolutional network; return its row and column in the table, and its mismatches."""
+    path = OUT / f"cnn-{os.getpid()}.safetensors"
+    network = f"concord.benchmarks.matrix_networks:{STYLES[style].__name__}"
+    train_image(path, network=network, recipe=recipe, epochs=EPOCHS, samples=SAMPLES)
+    return row, style, mismatches(path, name, samples)
+
+
+def lstm(name: str, gates: Gates, bits: int, folder: Path | None, samples: int) -> tuple[str, str, int]:
     """Train and verify an LSTM; return its row and column in the table, and its number of mismatches."""
     path = OUT / f"lstm-{os.getpid()}.safetensors"
     train_recurrent(path, weights_format=Format(bits=bits, symmetric=True), input_format=Format(bits=8, symmetric=True),
                     gates=gates, epochs=LSTM_EPOCHS, folder=folder)
-    return str(gates), f"W{bits}/A8", mismatches(path, "speech", samples, folder)
+    return str(gates), f"W{bits}/A8", mismatches(path, name, samples, folder)
 
 
 def lstms() -> list[tuple[Gates, int]]:
@@ -109,12 +137,14 @@ def main(
     """Train and verify all networks, and print tables; the exit code is 1 if a bit differs."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     OUT.mkdir(parents=True, exist_ok=True)
-    builds()  # builds are made once, before two processes need them
     jobs = [(f"MLP on {name}", perceptron, (name, row, column, recipe, samples))
-            for name in MACHINES for column, row, recipe in perceptrons(name)]
-    jobs += [("LSTM on speech", lstm, (*kind, vowels, samples)) for kind in lstms()]
+            for name in OF_PERCEPTRONS for column, row, recipe in perceptrons(name)]
+    jobs += [("LSTM on speech", lstm, ("speech", *kind, vowels, samples)) for kind in lstms()]
+    jobs += [(f"CNN on {name}", images, (name, row, style, recipe, samples))
+             for name in OF_IMAGES for style, row, recipe in convolutional(name)]
     if networks is not None:
         jobs = random.Random(seed).sample(jobs, min(networks, len(jobs)))
+    builds(*dict.fromkeys(arguments[0] for _, _, arguments in jobs))  # made once, before two processes need them
     found = 0
     for title, call in dict.fromkeys((title, call) for title, call, _ in jobs):
         cells = side_by_side(title, call, [arguments for name, _, arguments in jobs if name == title], console)

@@ -48,8 +48,8 @@ class LayerWork:
         return max(self.beats + self.conflict, self.words) + LATENCY * bool(self.chains)
 
     def places(self, spans: dict[Mem, range]) -> str:
-        """Addresses in memories, in words."""
-        return ", ".join(MEMORY_NAMES[mem] + (f" {span.start}..{span.stop - 1}" if span else "")
+        """Addresses in memories, in words or entries, one memory on each line."""
+        return "\n".join(MEMORY_NAMES[mem] + (f" {span.start}..{span.stop - 1}" if span else "")
                          for mem, span in sorted(spans.items()))
 
 

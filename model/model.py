@@ -102,6 +102,11 @@ class Model:
         return next((size for _, size in self._inputs()), 0)
 
     @property
+    def image(self) -> tuple[int, int, int] | None:
+        """Channels, rows and columns of the input; None if no known layer takes it as an image."""
+        return next((layer.shape for layer, _ in self._inputs() if hasattr(layer, "shape")), None)
+
+    @property
     def outputs(self) -> int:
         """Number of elements of the output vector."""
         return self.layers[-1].outputs

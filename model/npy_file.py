@@ -23,7 +23,8 @@ def read_numbers(path: Path) -> np.ndarray:
             raise
         raise ValueError(f"{path}: not a whole .npy file of numbers ({error})") from error
     if loaded.dtype.kind not in "fiu" or not loaded.size:
-        raise ValueError(f"{path}: numbers are needed, not {loaded.dtype}{list(loaded.shape)}")
+        needed = "numbers are" if loaded.size else "at least one number is"
+        raise ValueError(f"{path}: {needed} needed, not {loaded.dtype}{list(loaded.shape)}")
     return loaded
 
 

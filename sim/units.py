@@ -12,6 +12,7 @@ from concord.hw.decode.chain_builder import ChainBuilder
 from concord.hw.decode.decoder import Decoder
 from concord.hw.decode.instruction_check import InstructionCheck
 from concord.hw.decode.instruction_fetch import InstructionFetch
+from concord.hw.decode.loop_stack import LoopStack
 from concord.hw.decode.mode_table import ModeTable
 from concord.hw.decode.scalar_registers import ScalarRegisters
 from concord.hw.host.axi_streams import AxiStreams
@@ -73,6 +74,7 @@ from concord.spec.formats import Format
 from concord.spec.training import LazyFormat
 
 CONFIGURATIONS = ("tiny", "serial", "wide")  #: Presets that differ in every parameter.
+WITHOUT_ENTRIES = "trainer"  #: A preset without VectorRf.
 
 #: Also a preset whose words are as wide as the widest beats.
 MESSAGES = (*CONFIGURATIONS, "vision")
@@ -97,6 +99,7 @@ class Unit:
     Attributes:
         place:          The path of its file in hw, without the suffix: "mvm/quantizer".
         component:      Makes the unit as the machine of a configuration holds it; None if no machine holds the unit.
+        needs:          Attribute of the configuration that is neither 0 nor False in machines that hold the unit.
         bench:          Makes the component that the testbench drives; None if `component` makes it.
         configurations: Presets in which the regression runs the testbench; empty if the unit has no testbench.
         tested:         Configurations that the ordinary tests run; None stands for the last one. Only arithmetic units
@@ -107,6 +110,7 @@ class Unit:
 
     place: str
     component: Callable[[Config], Component] | None = None
+    needs: str = "native_dim"
     bench: Callable[[Config], Component] | None = None
     configurations: tuple[str, ...] = CONFIGURATIONS
     tested: tuple[str, ...] | None = None
@@ -155,13 +159,15 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
     Unit(place="nnp", component=NNP, tested=()),  # tests/host and tests/machine run the whole machine
     Unit(place="decode/base_registers", component=lambda _: BaseRegisters(), configurations=("tiny",)),
     Unit(place="decode/chain_builder", component=ChainBuilder),
-    Unit(place="decode/decoder", component=Decoder),
-    Unit(place="decode/instruction_check", component=InstructionCheck),
+    Unit(place="decode/decoder", component=Decoder, configurations=(WITHOUT_ENTRIES, *CONFIGURATIONS)),
+    Unit(place="decode/instruction_check", component=InstructionCheck,
+         configurations=(WITHOUT_ENTRIES, *CONFIGURATIONS)),
     Unit(place="decode/instruction_fetch", component=InstructionFetch),
+    Unit(place="decode/loop_stack", component=lambda _: LoopStack(), configurations=("tiny",)),
     Unit(place="decode/mode_table", component=lambda config: ModeTable(config.matrix_tiles),
          bench=lambda config: ModeTable(3 * config.matrix_tiles + 5), environment=_environment("tiles")),
-    Unit(place="decode/scalar_registers", component=ScalarRegisters, configurations=(*CONFIGURATIONS, "speech"),
-         environment=_environment("latency")),
+    Unit(place="decode/scalar_registers", component=ScalarRegisters, environment=_environment("latency"),
+         configurations=(WITHOUT_ENTRIES, *CONFIGURATIONS)),
     Unit(place="host/axi_streams", bench=lambda config: AxiStreams(_bench_lazy_update(config)),
          configurations=("tiny", "serial"), tested=("tiny", "serial"),
          environment=lambda dut: _lazy_environment(dut.unit)),
@@ -175,13 +181,15 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
     Unit(place="host/message_items", component=MessageItems, configurations=MESSAGES),
     Unit(place="host/message_output", component=MessageOutput,
          configurations=MESSAGES, bench=lambda config: AxiStream(MessageOutput(config), "o", "m_axis")),
-    Unit(place="lazy/exponent_search", component=lambda _: ExponentSearch(LazyFormat()), configurations=()),
-    Unit(place="lazy/lazy_update", component=lambda config: LazyUpdate(LazyFormat(), config.mfu_lanes),
+    Unit(place="lazy/exponent_search", needs="lazy_update",
+         component=lambda _: ExponentSearch(LazyFormat()), configurations=()),
+    Unit(place="lazy/lazy_update", needs="lazy_update",
+         component=lambda config: LazyUpdate(LazyFormat(), config.mfu_lanes),
          bench=_bench_lazy_update, tested=CONFIGURATIONS, environment=_lazy_environment),
     Unit(place="lazy/tensor_quantizer", component=lambda config: TensorQuantizer(62, config.mfu_lanes),
          bench=lambda config: TensorQuantizer(BLOCK_SUMS[config], config.mfu_lanes), tested=CONFIGURATIONS,
          environment=_environment("latency", "sum_bits", "lanes")),
-    Unit(place="lazy/update_port", component=UpdatePort, configurations=("tiny", "trainer")),
+    Unit(place="lazy/update_port", needs="lazy_update", component=UpdatePort, configurations=("tiny", "trainer")),
     Unit(place="lib/queue", component=lambda config: Queue(16 * config.mfu_lanes, config.net_in),
          bench=lambda config: Queue(24, config.chain_queue), environment=_environment("depth")),
     Unit(place="lib/read_ahead", component=lambda config: ReadAhead(config, 1),
@@ -192,7 +200,8 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          environment=_environment("latency")),
     Unit(place="mfu/adder", component=lambda _: FloatAdder(), configurations=("tiny",),
          environment=_environment("latency")),
-    Unit(place="mfu/dequantizer", component=lambda config: Dequantizer(config.activations, config.mfu_lanes),
+    Unit(place="mfu/dequantizer", needs="vector_rf",
+         component=lambda config: Dequantizer(config.activations, config.mfu_lanes),
          bench=lambda config: Dequantizer(ENTRY_FORMATS[config], config.mfu_lanes), tested=CONFIGURATIONS,
          environment=_dequantizer_environment),
     Unit(place="mfu/mfu_pipeline", component=MfuPipeline, configurations=("tiny", "serial"),
@@ -201,17 +210,20 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          environment=_environment("latency", "factor_at")),
     Unit(place="mfu/multiplier", component=lambda _: FloatMultiplier(), configurations=("tiny",),
          environment=_environment("latency")),
-    Unit(place="mfu/pixel_pipeline", component=PixelPipeline, environment=_environment("latency", "DEPTH")),
-    Unit(place="mfu/pooling", component=lambda config: Pooling(config.mfu_lanes), environment=_environment("lanes")),
+    Unit(place="mfu/pixel_pipeline", needs="vector_rf",
+         component=PixelPipeline, environment=_environment("latency", "DEPTH")),
+    Unit(place="mfu/pooling", needs="vector_rf",
+         component=lambda config: Pooling(config.mfu_lanes), environment=_environment("lanes")),
     Unit(place="mvm/accumulator", component=Accumulator, tested=CONFIGURATIONS,
          environment=_environment("latency", "width")),
     Unit(place="mvm/beat_sequencer", component=lambda config: BeatSequencer(config, config.mvmq_words),
          bench=lambda config: BeatSequencer(config, 2 * config.vector_words + 3), environment=_environment("space")),
     Unit(place="mvm/bias_rf", component=BiasRf),
-    Unit(place="mvm/column_walker", component=ColumnWalker, tested=("serial", "wide")),
+    Unit(place="mvm/column_walker", needs="vector_rf", component=ColumnWalker, tested=("serial", "wide")),
     Unit(place="mvm/converter", component=Converter, tested=CONFIGURATIONS, environment=_environment("latency")),
-    Unit(place="mvm/entry_reader", component=EntryReader, tested=("serial", "wide")),
-    Unit(place="mvm/entry_writer", component=EntryWriter, tested=CONFIGURATIONS, environment=_environment("latency")),
+    Unit(place="mvm/entry_reader", needs="vector_rf", component=EntryReader, tested=("serial", "wide")),
+    Unit(place="mvm/entry_writer", needs="vector_rf",
+         component=EntryWriter, tested=CONFIGURATIONS, environment=_environment("latency")),
     Unit(place="mvm/matrix_loader", component=MatrixLoader, tested=CONFIGURATIONS),
     Unit(place="mvm/matrix_rf", component=MatrixRf),
     Unit(place="mvm/mvm", component=MatrixVectorMultiplier, tested=CONFIGURATIONS),
@@ -233,11 +245,11 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
     Unit(place="mvm/row_tiles", component=RowTiles),
     Unit(place="mvm/tile_engine", component=TileEngine, tested=CONFIGURATIONS,
          environment=_environment("latency", "width")),
-    Unit(place="mvm/vector_rf", component=VectorRf, tested=("tiny", "wide")),
+    Unit(place="mvm/vector_rf", needs="vector_rf", component=VectorRf, tested=("tiny", "wide")),
     Unit(place="schedule/address_generator", component=AddressGenerator),
     Unit(place="schedule/copy", component=Copy),
-    Unit(place="schedule/entry_hazards", component=EntryHazards, configurations=()),
-    Unit(place="schedule/gather", component=Gather),
+    Unit(place="schedule/entry_hazards", needs="vector_rf", component=EntryHazards, configurations=()),
+    Unit(place="schedule/gather", needs="vector_rf", component=Gather),
     Unit(place="schedule/interlock", component=Interlock),
     Unit(place="schedule/issue", environment=_environment("latency", "due"),
          component=lambda config: Issue(config, latency=MfuPipeline.latency, due=MfuPipeline.due)),
@@ -262,11 +274,15 @@ def component(name: str, config: Config) -> Component:
     """The unit called `name` as the machine `config` holds it.
 
     Raises:
-        ValueError: machines hold no such unit.
+        ValueError: machines, or those of this configuration, hold no such unit.
     """
     if name not in in_machines():
         raise ValueError(f"there is no unit {name!r}: choose one of {', '.join(in_machines())}")
-    return UNITS[name].component(config)
+    made = UNITS[name]
+    if not getattr(config, made.needs):
+        raise ValueError(f"the machine has no {name}, because its {made.needs} is {getattr(config, made.needs)}: "
+                         "choose a preset that has one")
+    return made.component(config)
 
 
 def in_machines() -> list[str]:

@@ -119,7 +119,8 @@ def _vector(mnemonic, operands):
             raise ValueError(f"{MEMORY_NAMES[mem]} is a queue: it takes neither an address nor _inc")
         return {"mem": mem}
     if len(operands) != 2:
-        raise ValueError(f"{mnemonic} {MEMORY_NAMES[mem]} needs one address")
+        raise ValueError(f"{mnemonic} {MEMORY_NAMES[mem]} needs one address, and takes nothing more: integer and "
+                         "unsigned are words for VectorRf")
     return {"mem": mem} | _address(operands[1])
 
 
@@ -221,7 +222,8 @@ def _number(text, lowest, highest):
     try:
         value = int(text, 0)
     except ValueError:
-        raise ValueError(f"{text!r} is not a number") from None
+        hint = ": a base register stands behind a number, as in 8 + Base1, and only v_rd, v_wr and vv_ take one"
+        raise ValueError(f"{text!r} is not a number" + hint * ("base" in text)) from None
     if not lowest <= value <= highest:
         raise ValueError(f"{value} does not lie in {lowest}..{highest}")
     return value

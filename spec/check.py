@@ -9,6 +9,8 @@ from concord.spec.isa import BASES, LOOP_DEPTH, Error, Instruction, Op, base_num
 from concord.spec.loops import Movement, Passes, Step, chain_step, moved_by, sum_step
 from concord.spec.rules import SOURCES, Violation, check_chain, check_order, check_state, check_sum, check_word
 
+KEPT = 1024  #: Most chains that are kept for another pass, which bounds memory where loops move base registers.
+
 
 def check(program: list[int], config: Config, modes: list[bool] | None = None) -> Violation | None:
     """The first violation of a program, or None where it is legal.
@@ -93,7 +95,8 @@ class Sequencer:
             if instruction.op in SOURCES:
                 chain = self._chain(address)
                 self._admit(chain)
-                self._note(chain_step(self.config, self._bodies[address], chain, self.bases))
+                if self._records:
+                    self._note(chain_step(self.config, self._bodies[address], chain, self.bases))
                 yield chain
                 address = chain.end
             elif instruction.op == Op.S_WR:
@@ -132,10 +135,14 @@ class Sequencer:
     def _chain(self, address: int) -> Chain:
         """The chain whose source is at `address`, checked in everything that does not depend on tiles and MvmQ."""
         body = self._body(address)
-        used = {instruction.base for instruction in body}
-        bases = tuple(value if base in used else 0 for base, value in enumerate(self.bases))
+        bases = self.bases
+        if bases != NO_BASES:
+            used = {instruction.base for instruction in body}
+            bases = tuple(value if base in used else 0 for base, value in enumerate(bases))
         key = address, self.registers, bases
         if key not in self._chains:
+            if len(self._chains) == KEPT:
+                self._chains.clear()
             chain = Chain.resolve(self.config, address, body, self.registers, bases)
             check_chain(self.config, chain)
             self._chains[key] = chain
@@ -156,11 +163,17 @@ class Sequencer:
         """Run an `s_add`."""
         before = self.bases[base_number(instruction)]
         self._base(instruction, check_sum(instruction, before, address))
-        self._note(sum_step(instruction, before, address))
+        if self._records:
+            self._note(sum_step(instruction, before, address))
+
+    @property
+    def _records(self) -> bool:
+        """Whether the other passes of a loop will be checked by the steps of the present one."""
+        return bool(self._loops) and not self._repeats
 
     def _note(self, step: Step | None) -> None:
-        """Keep a step of the present pass of a loop, if there is one that does not repeat all its passes."""
-        if step and self._loops and not self._repeats:
+        """Keep a step of the present pass of a loop; None depends on no base register."""
+        if step:
             self._loops[-1].steps.append(step)
 
     def _admit(self, chain: Chain) -> None:

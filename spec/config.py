@@ -50,7 +50,7 @@ class Config:
         bias_words:       Number of words of BiasRf; a word of BiasRf has M integers.
         instructions:     Number of instructions that the instruction buffer holds.
         accumulator_rows: Largest number of rows of one product.
-        operand_columns:  Largest number of native vectors of one product.
+        operand_columns:  Largest number of native vectors of one product that operand fetch supplies.
         chain_queue:      Number of decoded chains that can wait for each pipeline.
         message_bytes:    Number of bytes of one message beat: 4, 8 or 16.
         clock_mhz:        Clock frequency in MHz that reports use to convert cycles to microseconds.

@@ -28,7 +28,7 @@ class MessageKind(IntEnum):
     """First byte of a message. The comments name the items that `count` counts."""
 
     WRITE = 1  #: Words for a random-access vector memory, or entries for VectorRf (`entry_bytes`).
-    READ = 2  #: To the machine: a request for `count` words or entries, without payload. From the machine: these.
+    READ = 2  #: To the machine: a request for `count` words or entries, without payload. From the machine: the reply.
     PACKED = 3  #: Native tiles for MatrixRf. A tile has, row by row, one record for each lane group (`record_bytes`).
     BIAS = 4  #: Words for BiasRf. A word has M 32-bit integers, of which only the low `bias_bits` bits are used.
     PROGRAM = 5  #: 64-bit instructions for the instruction buffer.

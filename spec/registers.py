@@ -51,7 +51,7 @@ _WORDS = "Number of words that programs read from {}, as source or operand."
 #: Meanings of the counters of memories.
 _READ = {
     MemoryKind.VECTOR: _WORDS, MemoryKind.QUEUE: _WORDS,
-    MemoryKind.ENTRIES: "Number of columns that products read from {} for each row tile, and of words of other chains.",
+    MemoryKind.ENTRIES: "Number of entries that products read from {}, plus number of words that other chains read.",
 }
 _WRITTEN = dict.fromkeys((MemoryKind.VECTOR, MemoryKind.QUEUE), "Number of words that programs wrote to {}.")
 _WRITTEN[MemoryKind.ENTRIES] = "Number of entries that programs wrote to {}."
@@ -109,7 +109,7 @@ class Counter(IntEnum):
     COPY_BUSY = 45  #: Cycles in which the copy pipeline moves a word.
     COPY_WAIT = 46  #: Cycles in which the copy pipeline has a chain and waits.
     POOL = 49  #: Number of words that the pooling unit made.
-    MVM_CONFLICT = 50  #: Cycles in which a step of a product reads a bank of VectorRf once more.
+    MVM_CONFLICT = 50  #: Additional cycles of products whose columns share a bank of VectorRf.
     GATHER_BUSY = 51  #: Cycles in which the gather unit reads a word.
     GATHER_WAIT = 52  #: Cycles in which the gather unit has a chain and waits for an older write, a bank or space.
 

@@ -62,6 +62,8 @@ def check_word(config: Config, word: int, address: int) -> Instruction:
 def _read(word):
     """The instruction of a word, or the error of the word alone and its sentence."""
     instruction = decode(word)
+    if not word:
+        return None, Error.ILLEGAL, "the instruction word is 0, as in erased memory: the program needs an end before it"
     if instruction is None:
         return None, Error.ILLEGAL, f"0x{word:016x} has an unknown opcode, or bits that it does not take"
     spec, name = SPECS[instruction.op], instruction.op.name.lower()
@@ -186,7 +188,8 @@ def check_chain(config: Config, chain: Chain) -> None:
     for address, mem, end in ends(chain):
         if end > depth(config, mem):
             raise Violation(Error.RANGE, address,
-                            f"it goes up to {end} of {MEMORY_NAMES[mem]}, which has {depth(config, mem)}")
+                            f"it goes up to address {end - 1} of {MEMORY_NAMES[mem]}, "
+                            f"whose last address is {depth(config, mem) - 1}")
     _check_overlap(chain)
 
 

@@ -53,7 +53,8 @@ class Images:
             layer = block_lowering.block_conv(
                 name=name, weights=self.rng.uniform(-1, 1, (outputs, shape[0] // groups, *size)) / np.sqrt(columns),
                 bias=self.rng.normal(size=outputs) / 2, shape=shape, groups=groups, activation=activation,
-                along=None if source == INPUT else Along.CHANNELS, places=self._own_places(source), **self._formats(),
+                along=options.pop("along", None if source == INPUT else Along.CHANNELS),
+                places=self._own_places(source), **self._formats(),
                 **options)
         else:
             layer = image_lowering.convolution(

@@ -47,7 +47,7 @@ def unit_of(one: CodeMap) -> int:
 
 def runs(one: CodeMap) -> list[Run]:
     """The border of a map: in front of the image, beside each row, and behind the image."""
-    if one.codes.border is None:
+    if one.codes.border is None or one.held:
         return []
     unit, (_, rows, columns) = unit_of(one), one.value.shape
     origin = one.around[0] * one.pitch + one.around[2] * one.step
@@ -61,7 +61,9 @@ def runs(one: CodeMap) -> list[Run]:
 
 
 def pixels(one: CodeMap) -> np.ndarray:
-    """The entries of a map's image, in order."""
+    """The entries of a map's image, in order; those of a strip with all that is around it."""
+    if one.held:
+        return np.arange(one.buffer.size)
     _, rows, columns = one.value.shape
     origin = one.around[0] * one.pitch + one.around[2] * one.step
     starts = origin + np.arange(rows)[:, None] * one.pitch + np.arange(columns) * one.step
@@ -152,10 +154,24 @@ def entries(config: Config, maps: Sequence[CodeMap]) -> tuple[Entries, ...]:
     return (Entries(address=0, mantissas=mantissas, exponents=exponents),) if size else ()
 
 
-def emit(build: Build, one: CodeMap, constant: Place):
-    """Add the chains that write the border of a map."""
+def runs_of_strip(one: CodeMap, rows: int, first: bool) -> list[Run]:
+    """The rows of padding of a strip; in the first strip the whole buffer, whose padding beside the rows stays."""
+    if one.codes.border is None:
+        return []
+    size, unit = one.buffer.size // unit_of(one), unit_of(one)
+    if first:
+        return [Run(first=0, across=size, rows=1)]
+    above, below = -min(one.origin, 0), max(0, one.value.shape[1] - one.origin)
+    found = [Run(first=0, across=above * one.pitch // unit, rows=1)] * (above > 0)
+    if below < rows:
+        found.append(Run(first=below * one.pitch, across=size - below * one.pitch // unit, rows=1))
+    return found
+
+
+def emit(build: Build, one: CodeMap, constant: Place, written: Sequence[Run]):
+    """Add the chains that write runs of the border of a map."""
     rows, unit = constant.words * build.config.mfu_lanes, unit_of(one)
-    for run in runs(one):
+    for run in written:
         count = run.across * run.rows
         registers = {Reg.ITERATIONS: count, Reg.ITERATIONS_X: run.across}
         if count > 1:

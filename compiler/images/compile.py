@@ -1,12 +1,16 @@
 """Compiles networks of images: plan, addresses, program, and what the host must know about images."""
 
-from concord.compiler.images import borders, layouts
+from collections.abc import Sequence
+
+import numpy as np
+from concord.compiler.images import borders, gaps, layouts
 from concord.compiler.images.demands import Demands
 from concord.compiler.images.network import Network
 from concord.compiler.images.passes import Pass
 from concord.compiler.images.planner import Planner
+from concord.compiler.images.sources import FromNet
 from concord.compiler.images.storage import CodeMap
-from concord.compiler.lib.allocation import Place
+from concord.compiler.images.streams import Stream
 from concord.compiler.lib.build import Build
 from concord.golden.host.firmware import Direction, Entries
 from concord.golden.host.layout import Layout
@@ -37,27 +41,53 @@ class Images:
         """Emit the chains of all layers; the result goes to the host."""
         build, config, maps = self._build, self._config, self._demands.maps
         passes = Planner(build, self._demands).passes
-        over = layouts.settle(config, maps, passes)
+        over, streams = layouts.settle(config, maps, passes)
         around = borders.Borders(config, maps, passes, over)
-        constants = {one: build.allocator.constant(Mem.INITIAL_VRF, borders.border_words(config, one), "borders")
-                     for one in around.written}
+        self._constants = {
+            one: build.allocator.constant(Mem.INITIAL_VRF, borders.border_words(config, one), "borders")
+            for one in maps if one in around.written or (one.held and one.codes.border is not None)}
+        if zeros := gaps.longest(config, self._demands.numbers):
+            zeros = build.allocator.constant(Mem.INITIAL_VRF, np.zeros(zeros * config.mfu_lanes, np.uint16), "zeros")
         build.shortages += layouts.place_numbers(config, build.allocator, self._demands, passes)
         build.allocator.take(Mem.VECTOR_RF, max((one.buffer.end for one in maps), default=0), "maps")
         if build.shortages:
             return
+        strips = [strip for made in passes for strip in made.strips]
+        holed = gaps.overwritten(config, self._demands.numbers, strips)
         for made in passes:
+            for numbers in (one for one in holed if one.buffer.first == made.time):
+                with build.program.section(f"{numbers.buffer.name}, zeros between its parts", made.chains[0].layer):
+                    gaps.emit(build, numbers, zeros)
             for one in around.first_in(made):
-                self._emit_border(one, made, constants[one])
-            made.emit(config, build.program)
+                self._emit_border(one, made, borders.runs(one))
+            stream = next((stream for stream in streams if made in stream.passes), None)
+            if stream is None:
+                made.emit(config, build.program)
+            elif made is stream.passes[-1]:
+                self._emit_stream(stream)
             for one in around.behind(made):
-                self._emit_border(one, made, constants[one])
+                self._emit_border(one, made, borders.runs(one))
         channels, rows, columns = self._network.last.value.shape
         self.host = {
             "input_layout": self._network.sender.layout(config.mfu_lanes),
             "output_layout": Layout(channels=channels, rows=rows, columns=columns, align=config.mfu_lanes),
             "entries": borders.entries(config, around.brought)}
 
-    def _emit_border(self, one: CodeMap, made: Pass, constant: Place):
-        """Emit the chains that write the border of a map."""
-        with self._build.program.section(f"{one.buffer.name}, border", made.chains[0].layer):
-            borders.emit(self._build, one, constant)
+    def _emit_border(self, one: CodeMap, made: Pass, runs: Sequence[borders.Run]):
+        """Emit the chains that write runs of the border of a map."""
+        if runs:
+            with self._build.program.section(f"{one.buffer.name}, border", made.chains[0].layer):
+                borders.emit(self._build, one, self._constants[one], runs)
+
+    def _emit_stream(self, stream: Stream):
+        """Emit passes strip by strip."""
+        taken = 0
+        for number, ranges in enumerate(stream.strips()):
+            for made, one, (low, high) in zip(stream.passes, (*stream.maps, None), ranges, strict=True):
+                first, stop = max(low, 0), min(high, made.value.shape[1])
+                if one:
+                    one.origin = low
+                    self._emit_border(one, made, borders.runs_of_strip(one, high - low, number == 0))
+                if isinstance(made.chains[0].chain.source, FromNet):  # the host sends every row
+                    first, taken = taken, stop
+                made.emit_strip(self._config, self._build.program, first, stop - first)

@@ -1,17 +1,15 @@
 """Settles how maps lie in VectorRf, and gives every buffer its address."""
 
 from collections.abc import Sequence
-from itertools import product
 
-import numpy as np
 from concord.compiler.images.buffers import Buffer, largest_gap, place
 from concord.compiler.images.demands import Demands
 from concord.compiler.images.passes import Pass
-from concord.compiler.images.slides import Slide, slides_of
+from concord.compiler.images.room import Room
 from concord.compiler.images.storage import ANY, CodeMap
+from concord.compiler.images.streams import Stream
 from concord.compiler.lib.allocation import Allocator
 from concord.compiler.lib.tiling import LARGEST
-from concord.model.arithmetic.windows import Window
 from concord.spec.config import Config
 from concord.spec.memories import VRFS, Mem, depth
 
@@ -19,119 +17,24 @@ from concord.spec.memories import VRFS, Mem, depth
 STRIPS = 4
 
 
-def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> set[CodeMap]:
+def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> tuple[set[CodeMap], list[Stream]]:
     """Arrange all maps in VectorRf: without conflicts of banks where VectorRf is large enough, else in the least space.
 
     Where that is still too much, a pass writes its rows over those of its source that it has read.
 
+    Where even that is too much, several passes run strip by strip together.
+
     Returns:
-        The maps that are written over others, whose borders must be written after the pass.
+        The maps that are written over others, whose borders must be written after the pass; and the streams.
     """
     room = Room(config, maps, passes)
     if room.end() > config.vector_rf:
         room.tighten()
     for slide in room.kept:
         slide.made.most = slide.rows
-    return {slide.target for slide in room.kept}
-
-
-class Room:
-    """The maps in VectorRf, and how many entries they need; at first none has conflicts of banks.
-
-    Args:
-        config: Configuration of the machine.
-        maps:   All maps.
-        passes: All passes.
-
-    Attributes:
-        kept: The passes that write over their source.
-    """
-
-    def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]):
-        self._config, self._maps, self._passes = config, maps, passes
-        self._buffers = [one.buffer for one in maps]
-        self.kept: list[Slide] = []
-        self._arrange(dict.fromkeys(maps, True))
-
-    def end(self) -> int:
-        """Place all buffers, and return the number of entries that they need."""
-        place(self._buffers, 0, placed := [], [slide.tie for slide in self.kept])
-        return max((buffer.end for buffer in placed), default=0)
-
-    def tighten(self):
-        """Take the least space, and then avoid conflicts of banks where there is room for it."""
-        loose = {one: _clashes(self._config, one) for one in self._maps}
-        spacious = dict.fromkeys(self._maps, False)
-        self._arrange(spacious)
-        loose = {one: _clashes(self._config, one) - few for one, few in loose.items()}
-        if self.end() > self._config.vector_rf:
-            self._slide()
-        limit = max(self.end(), self._config.vector_rf)
-        for one in sorted(self._maps, key=lambda one: -loose[one]):
-            if loose[one]:
-                self._arrange(spacious | {one: True})
-                spacious[one] = self.end() <= limit
-        self._arrange(spacious)
-        self.end()
-
-    def _arrange(self, spacious: dict[CodeMap, bool]):
-        """Settle the distances in each map, and those of the passes that write over their source."""
-        for one in self._maps:
-            one.arrange(*_distances(self._config, one, spacious[one]))
-        over = {slide.made for slide in self.kept}
-        self.kept = [slide for slide in slides_of(self._passes) if slide.made in over] if over else []
-
-    def _slide(self):
-        """Choose the passes that write over their source: those that save most, as many as are needed."""
-        end = self.end()
-        for slide in sorted(slides_of(self._passes), key=lambda slide: -slide.saved):
-            self.kept.append(slide)
-            if (size := self.end()) <= end:
-                end = size
-            else:
-                self.kept.pop()
-        for slide in list(self.kept):
-            everything = self.kept
-            self.kept = [other for other in everything if other is not slide]
-            if self.end() > max(end, self._config.vector_rf):
-                self.kept = everything
-
-
-def _clashes(config: Config, one: CodeMap) -> int:
-    """Cycles that conflicts of banks add to all row tiles of the readers of a map, at one place."""
-    return sum(conflicts(config, window, 1 if apart else one.vectors, one.step, one.pitch)
-               * (one.vectors if apart else 1) for window, apart in one.windows) * one.value.pixels
-
-
-def _distances(config: Config, one: CodeMap, spacious: bool) -> tuple[int, int]:
-    """The distances between pixels and rows with the fewest conflicts of banks, and among those the smallest ones."""
-    engines = config.tile_engines if spacious else 1
-    best = None
-    for step, pad in product(range(one.vectors, one.vectors + engines), range(engines if one.uniform else 1)):
-        one.step = step
-        pitch = one.smallest_pitch + pad
-        clash = sum(conflicts(config, window, 1 if apart else one.vectors, step, pitch)
-                    for window, apart in one.windows)
-        key = clash, pitch
-        if best is None or key < best[0]:
-            best = key, (step, pitch)
-    return best[1]
-
-
-def conflicts(config: Config, window: Window, vectors: int, step: int, pitch: int) -> int:
-    """Cycles by which the banks of VectorRf lengthen a row tile of a product.
-
-    Args:
-        vectors: Native vectors of a pixel that a row tile reads.
-        step:    Distance in entries between neighbouring pixels.
-        pitch:   Distance in entries between neighbouring rows.
-    """
-    rows, columns, vector = np.ix_(*map(np.arange, (*window.size, vectors)))
-    addresses = (rows * window.dilation[0] * pitch + columns * window.dilation[1] * step + vector).ravel()
-    engines = config.tile_engines
-    banks = np.pad(addresses % engines, (0, -len(addresses) % engines), constant_values=-1).reshape(-1, engines)
-    fullest = (banks[:, :, None] == np.arange(engines)).sum(1).max(1)
-    return int((fullest - 1).sum())
+    for stream in room.streams:
+        stream.passes[-1].most = stream.rows
+    return {slide.target for slide in room.kept}, room.streams
 
 
 def place_numbers(config: Config, allocator: Allocator, demands: Demands, passes: Sequence[Pass]) -> list[str]:

@@ -60,19 +60,15 @@ class Network:
     """
 
     def __init__(self, model: Model, config: Config):
-        self._block = config.native_dim
-        self.problems: dict[str, list[str]] = {}
-        entering = next((layer.shape for layer in model.layers if INPUT in model.sources_of(layer)
-                         and hasattr(layer, "shape")), (model.inputs, 1, 1))
+        self._block, self._moved = config.native_dim, {}
         readers = [layer for layer in model.layers if INPUT in model.sources_of(layer)]
+        entering = next((layer.shape for layer in readers if hasattr(layer, "shape")), (model.inputs, 1, 1))
         made = Value.of("", getattr(readers[0], "made", (readers[0].outputs, 1, 1)))
         self.sender = cheapest(config, Value.of(INPUT, entering), readers, made)
-        values = {INPUT: self.sender.image}
-        self.nodes = [Node(layer=None, sources=(), value=values[INPUT])]
-        for layer in model.layers:
-            sources = tuple(self._reshaped(values[name], layer) for name in model.sources_of(layer))
-            values[layer.name] = self._made(layer, sources)
-            self.nodes.append(Node(layer=layer, sources=sources, value=values[layer.name]))
+        self._build(model)
+        while moved := self._terms_in_other_lanes():
+            self._moved |= moved
+            self._build(model)
         if self.last.value.lanes > self.last.value.shape[0]:
             self._problem(self.last.layer, f"its parts are no multiples of {self._block} channels, and the host "
                                            "receives an image without gaps: put a layer behind it")
@@ -80,11 +76,39 @@ class Network:
         self.nodes[0] = replace(self.nodes[0], value=sent)
         self.nodes[1:] = [replace(node, sources=tuple(sent if source is self.sender.image else source
                                                       for source in node.sources)) for node in self.nodes[1:]]
+        self._index()
+
+    def _build(self, model: Model):
+        """Make the nodes, with the network's input as the model has it."""
+        self.problems: dict[str, list[str]] = {}
+        values = {INPUT: self.sender.image}
+        self.nodes = [Node(layer=None, sources=(), value=values[INPUT])]
+        for layer in model.layers:
+            sources = tuple(self._reshaped(values[name], layer) for name in model.sources_of(layer))
+            values[layer.name] = self._made(layer, sources)
+            self.nodes.append(Node(layer=layer, sources=sources, value=values[layer.name]))
+        self._index()
+
+    def _index(self):
+        self.by_name = {node.name: node for node in self.nodes}
         self._consumers: dict[str, list[tuple[Node, int]]] = {}
         for node in self.nodes:
             for index, source in enumerate(node.sources):
                 self._consumers.setdefault(source.name, []).append((node, index))
-        self.by_name = {node.name: node for node in self.nodes}
+
+    def _terms_in_other_lanes(self) -> dict[str, np.ndarray]:
+        """Places for a term of a sum whose other term has gaps between its channels, by the layer that makes it.
+
+        The rows of a product can be put into any lanes, if nothing else reads it.
+        """
+        for node in self.nodes:
+            if isinstance(node.layer, Add) and node.sources[0].shape == node.sources[1].shape:
+                for term, other in (node.sources, node.sources[::-1]):
+                    maker = self.by_name[term.name]
+                    free = maker.multiplies and len(self.consumers(term)) == 1 and term.name not in self._moved
+                    if free and not _alone(maker.layer, maker.sources[0]) and other.lanes > term.lanes:
+                        return {term.name: other.places}
+        return {}
 
     def kernel(self, node: Node) -> kernels.Kernel:
         """The weights of a layer that multiplies."""
@@ -114,8 +138,8 @@ class Network:
     def _made(self, layer: Layer, sources: tuple[Value, ...]) -> Value:
         """The tensor that a layer makes."""
         match layer:
-            case Conv() | BlockConv() if layer.groups == layer.channels == sources[0].shape[0]:
-                value = Value(name=layer.name, shape=layer.made, places=sources[0].places)  # each channel stays alone
+            case Conv() | BlockConv() if _alone(layer, sources[0]):
+                value = Value(name=layer.name, shape=layer.made, places=sources[0].places)
             case MaxPool():
                 value = Value(name=layer.name, shape=layer.made, places=sources[0].places)
             case Add():
@@ -130,6 +154,11 @@ class Network:
             case _:
                 shape = getattr(layer, "made", (layer.outputs, 1, 1))
                 value = Value.of(layer.name, shape)
+                if layer.name in self._moved:
+                    value = replace(value, places=self._moved[layer.name])
+        if value.lanes > value.shape[0] and getattr(layer, "activation", None) is Activation.SIGMOID:
+            self._problem(layer, "its sigmoid gives 1/2 in the gaps between the parts of a concatenation: give each "
+                                 f"part a multiple of {self._block} channels")
         if isinstance(layer, kernels.PRODUCTS):
             patched = sources[0] is self.sender.image and all(self.sender.patch)
             for sentence in kernels.problems(layer, sources[0], self._block, patched):
@@ -147,6 +176,11 @@ class Network:
 
     def _problem(self, layer: Layer, sentence: str):
         self.problems.setdefault(layer.name, []).append(sentence)
+
+
+def _alone(layer: Layer, source: Value) -> bool:
+    """Whether each channel of the result sees one channel of the source, so that it stays in its lane."""
+    return isinstance(layer, Conv | BlockConv) and layer.groups == layer.channels == source.shape[0]
 
 
 def _title(shape: tuple[int, int, int]) -> str:

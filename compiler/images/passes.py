@@ -7,19 +7,13 @@ multiplier works on the next strip while the multi-function units finish this on
 from dataclasses import dataclass, field
 
 from concord.compiler.images.buffers import Buffer
-from concord.compiler.images.chains import (
-    Chain,
-    FromNumbers,
-    FromPool,
-    FromProduct,
-    Part,
-    Region,
-    inside,
-)
+from concord.compiler.images.chains import Chain
+from concord.compiler.images.sources import FromNumbers, FromPool, FromProduct, Part, Region, inside
 from concord.compiler.images.storage import CodeMap, CodesView, Numbers, NumbersView
 from concord.compiler.images.values import Value
 from concord.compiler.lib.program import Program
 from concord.spec.config import Config
+from concord.spec.isa import Op
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -106,6 +100,10 @@ class Pass:
                         found.append(step.at.map.buffer)
         return found
 
+    def targets(self) -> list[NumbersView | CodesView | None]:
+        """All that the pass writes; None stands for NetQ."""
+        return [step.at for planned in self.chains for step in planned.chain.steps if step.op == Op.V_WR]
+
     def written(self) -> list[CodeMap]:
         """The maps that the pass writes."""
         steps = [step for planned in self.chains for step in planned.chain.steps]
@@ -113,12 +111,16 @@ class Pass:
 
     def emit(self, config: Config, program: Program):
         """Add the chains to a program."""
-        _, rows, columns = self.value.shape
+        rows = self.value.shape[1]
         for first in range(0, rows, self.rows):
-            strip = Region(row=first, rows=min(self.rows, rows - first), column=0, columns=columns, width=columns,
-                           strip=first)
-            for planned in self.chains:
-                with program.section(planned.layer or "network input", planned.layer):
-                    for part in planned.parts:
-                        for region in planned.regions(strip):
-                            planned.chain.emit(config, program, region, part)
+            self.emit_strip(config, program, first, min(self.rows, rows - first))
+
+    def emit_strip(self, config: Config, program: Program, first: int, rows: int):
+        """Add the chains of some rows to a program."""
+        columns = self.value.shape[2]
+        strip = Region(row=first, rows=rows, column=0, columns=columns, width=columns, strip=first)
+        for planned in self.chains:
+            with program.section(planned.layer or "network input", planned.layer):
+                for part in planned.parts:
+                    for region in planned.regions(strip):
+                        planned.chain.emit(config, program, region, part)

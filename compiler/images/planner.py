@@ -2,13 +2,15 @@
 
 import numpy as np
 from concord.compiler.images.buffers import Buffer, place
-from concord.compiler.images.chains import Chain, FromNet, FromNumbers, FromPool, Part
+from concord.compiler.images.chains import Chain
 from concord.compiler.images.demands import Demands
 from concord.compiler.images.kernels import Kernel
 from concord.compiler.images.network import Node
 from concord.compiler.images.passes import Pass, Planned
 from concord.compiler.images.products import bound_of, source_of
+from concord.compiler.images.sources import FromNet, FromNumbers, FromPool, Part
 from concord.compiler.images.storage import ANY, CodesView, Numbers, NumbersView
+from concord.compiler.images.streams import set_lifetimes
 from concord.compiler.images.values import Value
 from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.build import Build
@@ -39,9 +41,7 @@ class Planner:
         self.passes: list[Pass] = []
         for node in demands.network.nodes:
             self._plan(node)
-        for made in self.passes:
-            for buffer in made.buffers():
-                buffer.use(made.time)
+        set_lifetimes(self.passes, ())
 
     def _choose_memories(self):
         """Choose memories for numbers that may lie in any one, the largest first."""

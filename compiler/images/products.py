@@ -1,9 +1,9 @@
 """Cuts the weights of a window into chains, and stores their tiles and start values."""
 
 import numpy as np
-from concord.compiler.images.chains import FromProduct, Multiplied, Part
 from concord.compiler.images.kernels import Kernel
 from concord.compiler.images.network import Node
+from concord.compiler.images.sources import FromProduct, Multiplied, Part
 from concord.compiler.images.storage import CodeMap
 from concord.compiler.lib import bounds, tiling
 from concord.compiler.lib.build import Build
@@ -79,7 +79,8 @@ def _store(build, name, kernel, part, vector, vectors, group, average) -> int:
         kernel.matrix(size, slice(row, min(row + size, part.lane + part.rows)),
                       slice(vector + tile * group, vector + tile * group + vectors))
         for tile, row in enumerate(range(part.lane, part.lane + part.rows, size))), strict=True)
-    mantissas, title = np.concatenate(mantissas), f"{name}, weights"
+    what = "one identity tile for each pixel of the average" if average else "weights"
+    mantissas, title = np.concatenate(mantissas), f"{name}, {what}"
     if kernel.codes.integer:
         return build.integer_matrix(title, mantissas)
     return build.block_matrix(title, mantissas, np.concatenate(exponents))

@@ -86,8 +86,11 @@ def cheapest(config: Config, image: Value, readers: list[Layer], made: Value | N
     return found[0] if len(found) == 1 else min(found, key=lambda sender: cost(config, sender, made))
 
 
-def cost(config: Config, sender: Sender, made: Value) -> tuple[bool, int, int]:
-    """Whether the image is too large for VectorRf, and cycles in which it comes in and is multiplied."""
+def cost(config: Config, sender: Sender, made: Value) -> tuple[bool, int]:
+    """Whether the image is too large for half of VectorRf, and cycles in which it comes in and is multiplied.
+
+    Both pass through the multi-function units, one behind the other.
+    """
     value, window = sender.value, sender.window
     vectors = config.vectors_of(value.lanes)
     down, across = (1 if together else size for size, together in zip(window.size, sender.patch, strict=True))
@@ -95,7 +98,7 @@ def cost(config: Config, sender: Sender, made: Value) -> tuple[bool, int, int]:
     beats = made.pixels * config.vectors_of(made.lanes) * steps * config.groups
     words = value.pixels * config.words_of(value.lanes)
     sent = words * -(-2 * config.mfu_lanes // config.message_bytes)
-    return value.pixels * vectors > config.vector_rf // 2, max(sent, beats), sent + beats
+    return value.pixels * vectors > config.vector_rf // 2, sent + beats
 
 
 def kernel_of(sender: Sender, layer: Layer, made: Value) -> kernels.Kernel:

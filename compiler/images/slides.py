@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from concord.compiler.images.buffers import Tie
-from concord.compiler.images.chains import FromPool, FromProduct
 from concord.compiler.images.passes import Pass
+from concord.compiler.images.sources import FromPool, FromProduct
 from concord.compiler.images.storage import CodeMap, CodesView
 
 #: Number of strips of such a pass: more of them save more space, and need more instructions.

@@ -28,6 +28,8 @@ class CodeMap:
         vectors: Number of native vectors of a pixel.
         step:    Distance in entries between neighbouring pixels of a row.
         pitch:   Distance in entries between neighbouring rows.
+        held:    Number of rows, padding included, of the strips of which it holds one at a time; 0 for a whole map.
+        origin:  The first row of the present strip.
     """
 
     value: Value
@@ -38,6 +40,8 @@ class CodeMap:
     windows: list[tuple[Window, bool]] = field(default_factory=list)
     step: int = 0
     pitch: int = 0
+    held: int = 0
+    origin: int = 0
 
     @classmethod
     def of(cls, config: Config, value: Value, codes: Codes) -> "CodeMap":
@@ -61,7 +65,7 @@ class CodeMap:
         above, below, left, right = self.around
         _, rows, columns = self.value.shape
         self.step, self.pitch = step, pitch
-        last = (above + rows - 1 + below) * pitch + (left + columns - 1 + right) * step
+        last = ((self.held or above + rows + below) - 1) * pitch + (left + columns - 1 + right) * step
         self.buffer.size = last + (self.vectors if self.uniform else step)
 
     @property
@@ -73,7 +77,8 @@ class CodeMap:
 
     def address(self, row: int, column: int) -> int:
         """Address of a pixel; rows and columns of the border are negative, or beyond the image."""
-        return self.buffer.address + (self.around[0] + row) * self.pitch + (self.around[2] + column) * self.step
+        first = self.origin if self.held else -self.around[0]
+        return self.buffer.address + (row - first) * self.pitch + (self.around[2] + column) * self.step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

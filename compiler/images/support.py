@@ -15,7 +15,7 @@ from concord.spec.config import Config
 
 #: Classes of layers that have images.
 IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool)
-_SEQUENCES = "the machine keeps no sequences of images: put it in front of all images, or run it on the host"
+_SEQUENCES = "a network reads images or sequences, not both: compile recurrent layers as a network of their own"
 _UNKNOWN = "there is no such layer on this machine: use other layers, or run it on the host"
 _KNOWN = (*kernels.PRODUCTS, MaxPool, Add, Concat)
 

@@ -128,6 +128,12 @@ class Firmware:
         return self.loop is not None
 
     @property
+    def image(self) -> tuple[int, int, int] | None:
+        """Channels, rows and columns of the input, if the host sends it as an image; otherwise None."""
+        layout = self.input_layout
+        return (layout.channels, layout.rows, layout.columns) if layout else None
+
+    @property
     def uses_entries(self) -> bool:
         """Whether the program reads or writes VectorRf."""
         instructions = map(decode, self.instruction_words.tolist())

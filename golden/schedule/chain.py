@@ -9,9 +9,11 @@ from concord.golden.mfu.multifunction import compute
 from concord.golden.mfu.pooling import pool_max
 from concord.golden.mvm.mvm import multiply, multiply_entries, multiply_groups
 from concord.golden.mvm.quantizer import invalid
+from concord.golden.schedule.entry_words import EntryWords
 from concord.golden.schedule.memory import Memory
 from concord.golden.schedule.vectorisation import Plan, plan
 from concord.spec.chain import Chain
+from concord.spec.check import KEPT
 from concord.spec.config import Config
 from concord.spec.isa import SPECS, Instruction, Op
 from concord.spec.memories import QUEUES, Mem
@@ -40,13 +42,13 @@ class Executor:
         self.trace: Trace | None = None
         self._plans: dict[Chain, Plan] = {}
         self._message: list[np.ndarray] = []  # Words of the unfinished output message.
-        self._entry: list[np.ndarray] = []  # Words of the unfinished entry of VectorRf.
+        self._entry_words = EntryWords(config)
 
     def reset(self):
-        """Clear the flags and unfinished output."""
+        """Clear the flags, and words of unfinished output and unfinished entries."""
         self.flags = Status(0)
         self._message.clear()
-        self._entry.clear()
+        self._entry_words.clear()
 
     def run(self, chain: Chain) -> Iterator[None]:
         """Run a chain; yields while it waits for words of NetQ."""
@@ -55,6 +57,8 @@ class Executor:
             yield from self._load(chain)
             return
         if chain not in self._plans:
+            if len(self._plans) == KEPT:
+                self._plans.clear()
             self._plans[chain] = plan(self.config, chain)
         if chain.product:
             yield from self._run_product(chain, self._plans[chain])
@@ -228,25 +232,13 @@ class Executor:
         self._message = [ready[whole:]]
 
     def _store(self, chain, place, first, words):
-        """Quantise the entries of VectorRf that are complete with these words, and keep the words of the last one."""
-        size, count, instruction = self.config.vector_words, chain.result_words, chain.instructions[place]
-        self._entry.append(words)
-        ready = np.concatenate(self._entry)
-        last = first + len(words)
-        begun, ended = (last - len(ready)) // count, last // count  # iterations
-        padded = np.zeros((ended + 1 - begun, chain.entries * size, self.config.mfu_lanes), np.uint16)
-        spread = np.zeros((len(padded) * count, self.config.mfu_lanes), np.uint16)
-        skipped = last - len(ready) - begun * count
-        spread[skipped:skipped + len(ready)] = ready
-        padded[:, :count] = spread.reshape(-1, count, self.config.mfu_lanes)
-        # Numbers of entries, counted over all iterations.
-        begin, end = begun * chain.entries + skipped // size, ended * chain.entries + last % count // size
-        vectors = padded.reshape(-1, self.config.native_dim)[begin - begun * chain.entries:][:end - begin]
+        """Quantise the entries of VectorRf that are complete with these words."""
+        numbers, vectors = self._entry_words.add(chain, first, words)
         self._flag(vectors, Status.INVALID_VECTOR)
-        self.memory.entries.store(self._plans[chain].addresses[place][begin:end], vectors, **_mode(instruction))
+        addresses = self._plans[chain].addresses[place][numbers.start:numbers.stop]
+        self.memory.entries.store(addresses, vectors, **_mode(chain.instructions[place]))
         for counter in (Counter.VECTORS, WRITES[Mem.VECTOR_RF]):
-            self.counters.add(counter, end - begin)
-        self._entry = [ready[len(ready) - last % count % size:]]
+            self.counters.add(counter, len(numbers))
 
 
 def _mode(instruction):

@@ -37,10 +37,10 @@ class BaseRegisters(wiring.Component):
             for k, reg in enumerate(BASES, 1):
                 with m.Case(reg):
                     m.d.comb += number.eq(k)
-        total = Signal(signed(REGISTER_BITS + 2))
+        total = Signal(REGISTER_BITS + 1)  # its high bit is set both below 0 and above the largest value
         m.d.comb += [
             self.address.eq(f.a + bases[f.base]), total.eq(bases[number] + f.a.as_signed()),
-            self.outside.eq(total[REGISTER_BITS:].any())]
+            self.outside.eq(total[REGISTER_BITS])]
         with m.If(self.clear):
             m.d.sync += bases.eq(0)
         with m.Elif((self.write | self.add) & one_of(f.mem, BASES)):

@@ -1,13 +1,12 @@
 """The decoder, which turns instructions into checked chains."""
 
-from itertools import pairwise
-
 from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.decode.base_registers import BaseRegisters
 from concord.hw.decode.chain_builder import ChainBuilder
 from concord.hw.decode.instruction_check import Fields, InstructionCheck, Place, one_of
+from concord.hw.decode.loop_stack import LoopStack
 from concord.hw.decode.mode_table import ModeTable
 from concord.hw.decode.scalar_registers import ScalarRegisters
 from concord.hw.lib.payloads import ENTRIES, INDEX, MEMORIES, MVM, Fetched, Load, chain, index_of
@@ -56,6 +55,7 @@ class Decoder(wiring.Component):
         m = Module()
         m.submodules.registers = self.registers = ScalarRegisters(self.config)
         m.submodules.bases = self.bases = BaseRegisters()
+        m.submodules.loops = self.loops = LoopStack()
         m.submodules.modes = self.modes = ModeTable(self.config.matrix_tiles)
         m.submodules.check = self.check = InstructionCheck(self.config)
         m.submodules.builder = self.builder = ChainBuilder(self.config)
@@ -65,9 +65,6 @@ class Decoder(wiring.Component):
         # or windows that the chain reads.
         self.bad_range, self.overlap, self.bad_address = Signal(), Signal(), Signal(isa.END_BITS)
         self.queued = Signal(isa.END_BITS)  # words of MvmQ, in program order
-        # The loops around the present instruction, the innermost first.
-        self.loop_target = [Signal(isa.END_BITS, name=f"loop_target{k}") for k in range(isa.LOOP_DEPTH)]
-        self.loop_left = [Signal(isa.REGISTER_BITS, name=f"loop_left{k}") for k in range(isa.LOOP_DEPTH)]
         self._connect(m)
 
         with m.FSM(name="decode") as fsm:
@@ -103,9 +100,10 @@ class Decoder(wiring.Component):
     def _connect(self, m):
         """Connect the sub-units to the present instruction."""
         v, check, builder, registers = self.registers.values, self.check, self.builder, self.registers
-        bases = self.bases
+        bases, loops = self.bases, self.loops
         m.d.comb += [
-            self.fields.eq(self.i.p.word), self.target.eq(self.loop_target[0]), self.o.p.eq(builder.o),
+            self.fields.eq(self.i.p.word), self.target.eq(loops.target), self.o.p.eq(builder.o),
+            loops.count.eq(self.fields.a), loops.body.eq(self.i.p.address + 1),
             registers.clear.eq(self.start), registers.reg.eq(self.fields.mem), registers.value.eq(self.fields.a),
             check.word.eq(self.i.p.word), check.outside.eq(self.i.p.outside), check.place.eq(self.place),
             check.chain.eq(builder.parts), check.values.eq(v),
@@ -186,18 +184,11 @@ class Decoder(wiring.Component):
             with m.Case(Op.S_ADD):
                 m.d.comb += self.bases.add.eq(1)
             with m.Case(Op.LOOP):
-                m.d.sync += [place.loops.eq(place.loops + 1), self.loop_left[0].eq(f.a),
-                             self.loop_target[0].eq(address + 1)]
-                m.d.sync += [further.eq(nearer) for loop in (self.loop_left, self.loop_target)
-                             for nearer, further in pairwise(loop)]
+                m.d.comb += self.loops.enter.eq(1)
+                m.d.sync += place.loops.eq(place.loops + 1)
             with m.Case(Op.END_LOOP):
-                with m.If(self.loop_left[0] == 1):
-                    m.d.sync += place.loops.eq(place.loops - 1)
-                    m.d.sync += [nearer.eq(further) for loop in (self.loop_left, self.loop_target)
-                                 for nearer, further in pairwise(loop)]
-                with m.Else():
-                    m.d.comb += self.jump.eq(1)
-                    m.d.sync += self.loop_left[0].eq(self.loop_left[0] - 1)
+                m.d.comb += [self.loops.back.eq(1), self.jump.eq(self.loops.again)]
+                m.d.sync += place.loops.eq(place.loops - ~self.loops.again)
             with m.Case(Op.END):
                 m.next = "DRAIN"
 

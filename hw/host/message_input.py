@@ -56,9 +56,9 @@ class MessageInput(wiring.Component):
         busy: Out(1). A message of another kind than INPUT has passed `idle` and is not finished; no program may start.
 
     Timing:
-        One unit in each cycle of a payload while items are taken: as much of a word as a beat holds, for words and other
-        items that such units fill, else 32 bits. An item leaves 1 cycle after its last unit. Header and CRC take a
-        cycle for each of their beats, and the check of the header 1 more.
+        One unit in each cycle of a payload while items are taken: as much of a word as a beat holds, for words and
+        other items that such units fill, else 32 bits. An item leaves 1 cycle after its last unit. Header and CRC take
+        a cycle for each of their beats, and the check of the header 1 more.
     """
 
     def __init__(self, config: Config):
@@ -81,9 +81,9 @@ class MessageInput(wiring.Component):
     def elaborate(self, platform):
         m = Module()
 
-        # Payload and padding are checked unit by unit, header and CRC by whole beats. `take` says that the state accepts
-        # the present unit, and `wrong` that the unit makes the message illegal. `drop` then discards the message up to
-        # its end, outside the state machine.
+        # Payload and padding are checked unit by unit, header and CRC by whole beats. `take` says that the state
+        # accepts the present unit, and `wrong` that the unit makes the message illegal. `drop` then discards the
+        # message up to its end, outside the state machine.
         state, drop = Signal(State), Signal()
         beats = max(1, HEADER.size // self.config.message_bytes)
         place = Signal(range(max(2, beats)))  # number of the beat in the header

@@ -6,7 +6,7 @@ from concord.hw.lib.payloads import entry, word
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 
-UNIT = 32  #: Number of bits of a narrow unit. Payloads are processed unit by unit, and an item is a whole number of them.
+UNIT = 32  #: Bits of a narrow unit. Payloads are processed unit by unit, and an item is a whole number of units.
 
 #: A header without its digest; `wrong` says that some of its bits are illegal in every header.
 Header = data.StructLayout({"kind": 4, "memory": 4, "integer": 1, "address": ADDRESS_BITS, "count": 32, "wrong": 1})
@@ -28,7 +28,7 @@ def unit_bits(config: Config, size: int) -> int:
 
 
 def unit(config: Config) -> data.StructLayout:
-    """One unit, a narrow one in the low bits; `end` marks the last unit of a beat, `last` the last beat of a message."""
+    """One unit, a narrow one in the low bits; `end` marks a beat's last unit, `last` the last beat of a message."""
     return data.StructLayout({"data": wide_unit(config), "last": 1, "end": 1})
 
 

@@ -1,4 +1,4 @@
-"""Ranges of VectorRf that unfinished chains write, and that unfinished products read."""
+"""Ranges of VectorRf that unfinished chains write, and that unfinished products for MvmQ read."""
 
 from amaranth import *
 from amaranth.lib import data, wiring
@@ -9,21 +9,24 @@ from concord.spec.config import Config
 
 __all__ = ["PRODUCTS", "EntryHazards"]
 
-PRODUCTS = 4  #: Largest number of unfinished products that read VectorRf.
+PRODUCTS = 2  #: Largest number of unfinished products for MvmQ that read VectorRf.
 
 
 class EntryHazards(wiring.Component):
     """Keeps one range of entries for each chain in flight, so that a layer starts on what the one before has written.
 
+    A product whose chain runs through the multi-function units needs no range: younger chains write behind its last
+    word, and by then it has read all its columns. Only a product for MvmQ may be overtaken.
+
     Members:
-        read, read_ticket: In. A product with this ticket is dispatched, which reads the entries `read_lo` to
+        read, read_ticket: In. A product for MvmQ with this ticket is dispatched, which reads the entries `read_lo` to
             `read_hi` - 1. read_room: Out(1). There is room for it.
         write, write_ticket: In. A chain with this ticket is dispatched, which writes the entries `write_lo` to
             `write_hi` - 1. write_room: Out(1). There is room for it.
         product_done, entries_done: In. Number of products, and of chains that write VectorRf, that are finished.
         restart: In(1). All chains are finished, and the tickets of writers begin again.
         writers: Out(entry_writers). The last writers.
-        product: Out(Wait). The youngest product that reads entries from `write_lo` to `write_hi` - 1.
+        product: Out(Wait). The youngest such product that reads entries from `write_lo` to `write_hi` - 1.
     """
 
     def __init__(self, config: Config):

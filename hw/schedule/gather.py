@@ -100,17 +100,17 @@ class Gather(wiring.Component):
     def _walk(self, m, go, first, last, part):
         """Walk through pixels, words and iterations. Returns the offset of the present pixel from the first address."""
         job, bits = self.job.p, address_bits(self.config)
+        # Turns count from 1, so that the last one is found without a subtraction.
         column, row, index, iteration, x = (
-            Signal(REGISTER_BITS, name=name) for name in ("column", "row", "index", "iteration", "x"))
+            Signal(REGISTER_BITS, name=name, init=1) for name in ("column", "row", "index", "iteration", "x"))
         # Offsets of the present pixel, of the first one in its row, of the first one of its word, and of iterations.
         pixel, line, start, along_x, along_y = (
             Signal(bits, name=name) for name in ("pixel", "line", "start", "along_x", "along_y"))
         from_entries = job.memory == ENTRIES
-        last_column, last_row = column == job.window.x - 1, row == job.window.y - 1
-        last_word, last_iteration, turn = index == job.words - 1, iteration == job.iterations - 1, (
-            x == job.iterations_x - 1)
+        last_column, last_row, last_word = column == job.window.x, row == job.window.y, index == job.words
+        last_iteration, turn = iteration == job.iterations, x == job.iterations_x
         last_part = part == self.config.vector_words - 1
-        m.d.comb += [first.eq((column == 0) & (row == 0)), last.eq(last_column & last_row),
+        m.d.comb += [first.eq((column == 1) & (row == 1)), last.eq(last_column & last_row),
                      self.job.ready.eq(go & last & last_word & last_iteration)]
 
         # One adder gives the offset of what follows.
@@ -130,17 +130,18 @@ class Gather(wiring.Component):
         with m.If(go):
             m.d.sync += [pixel.eq(following), column.eq(column + 1)]
             with m.If(last_column):
-                m.d.sync += [column.eq(0), row.eq(row + 1), line.eq(following)]
+                m.d.sync += [column.eq(1), row.eq(row + 1), line.eq(following)]
             with m.If(last):
-                m.d.sync += [row.eq(0), index.eq(index + 1), start.eq(following),
+                m.d.sync += [row.eq(1), index.eq(index + 1), start.eq(following),
                              part.eq(Mux(last_part, 0, part + 1))]
             with m.If(last & last_word):
-                m.d.sync += [index.eq(0), part.eq(0), iteration.eq(iteration + 1), x.eq(Mux(turn, 0, x + 1)),
+                m.d.sync += [index.eq(1), part.eq(0), iteration.eq(iteration + 1), x.eq(Mux(turn, 1, x + 1)),
                              along_x.eq(following)]
                 with m.If(turn):
                     m.d.sync += along_y.eq(following)
             with m.If(self.job.ready):
-                m.d.sync += [s.eq(0) for s in (pixel, line, start, along_x, along_y, iteration, x)]
+                m.d.sync += [offset.eq(0) for offset in (pixel, line, start, along_x, along_y)]
+                m.d.sync += [iteration.eq(1), x.eq(1)]
         return pixel
 
     def _output(self, m, go, first, last, part):

@@ -49,8 +49,8 @@ class Interlock(wiring.Component):
     written, does not wait. A writer waits, with its first word, for older readers and writers of its memories in other
     pipelines.
 
-    Chains that write VectorRf are compared one by one (`EntryHazards`), and so are the products that read it: a chain
-    that writes what such a product reads waits, with its first word, until the product's tiles are read.
+    Chains that write VectorRf are compared one by one (`EntryHazards`), and so are the products for MvmQ that read it:
+    a chain that writes what such a product reads waits, with its first word, until the product's tiles are read.
 
     Members:
         i: In(stream `chain`). Checked chains.
@@ -100,7 +100,7 @@ class Interlock(wiring.Component):
         matrix = {self.copy_write: ~c.matrix}  # a tile's rows go to the matrix quantiser
         jobs = [(q, uses[p] & matrix.get(q, 1)) for p, qs in queues.items() for q in qs]
         if self.config.vector_rf:
-            room &= self._entries(m, c, uses, sent)
+            room &= self._entries(m, c, sent)
             jobs += [(self.columns, c.product.from_entries), (self.gather, c.gather), (self.entries, c.entries.valid)]
         m.d.comb += sent.eq(held & room & Cat(queue.ready | ~used for queue, used in jobs).all())
         m.d.comb += [queue.valid.eq(sent & used) for queue, used in jobs]
@@ -119,10 +119,10 @@ class Interlock(wiring.Component):
         mfu = (c.mv_mul & ~c.push) | (~c.mv_mul & mfu)
         return {"fetch": fetch, "product": c.mv_mul, "mfu": mfu, "copy": ~c.mv_mul & ~mfu, "entries": entries}
 
-    def _entries(self, m, c, uses, sent):
+    def _entries(self, m, c, sent):
         """Track readers and writers of VectorRf, and fill its jobs. Returns whether there is room for the chain."""
         m.submodules.hazards = hazards = EntryHazards(self.config)
-        reads, writes = c.product.from_entries, c.entries.valid
+        reads, writes = c.product.from_entries & c.push, c.entries.valid
         m.d.comb += [
             hazards.read.eq(sent & reads), hazards.read_ticket.eq(self.following["product"]),
             hazards.read_lo.eq(c.source.lo), hazards.read_hi.eq(c.source.hi),

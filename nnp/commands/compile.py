@@ -7,6 +7,8 @@ import typer
 from concord.nnp.lib.options import Model, Preset
 from concord.nnp.lib.storage import file_name, read_model
 
+WIDEST = 400  #: Most characters of a line.
+
 
 def compile_model(
     model: Model,
@@ -35,6 +37,9 @@ def compile_model(
         typer.echo(compiled.firmware.text)
     console = Console()
     if explain:
-        console.print(explain_table(compiled))
+        table = explain_table(compiled)
+        # A name or an address that is cut off says nothing, so the lines may be longer than the terminal is wide.
+        width = Console(width=WIDEST).measure(table).maximum
+        Console(width=max(console.width, width)).print(table)
     console.print(usage_table(compiled), bound_table(compiled))
     console.print(f"{output}: {len(compiled.firmware.instruction_words)} instructions for {name}")

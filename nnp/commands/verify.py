@@ -27,6 +27,8 @@ def verify(
         bool, typer.Option(
             help="Write a waveform of the first difference, if any, which takes another build of the machine.")
     ] = True,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Print cycles, utilisation and waits of each layer, too.")] = False,
     jobs: Jobs = CORES,
 ):
     """Run quantised models on golden and on the simulated machine, and compare every bit.
@@ -38,7 +40,7 @@ def verify(
     from concord.nnp.verify.builds import Builds
     from concord.nnp.verify.inputs import Source
     from concord.nnp.verify.report import write_report
-    from concord.nnp.verify.tables import faults, verify_table
+    from concord.nnp.verify.tables import cost_table, faults, verify_table, without_costs
     from concord.nnp.verify.verification import Request, prepare, verify_model
     from rich.console import Console
 
@@ -62,6 +64,8 @@ def verify(
         with Builds(machine, [prepared.compiled.firmware.config for prepared in ready]) as builds:
             done = [verify_model(prepared, builds, console) for prepared in ready]
     console.print(verify_table(done))
+    for verified in done if layers else ():
+        console.print(cost_table(verified) if verified.costs else without_costs(verified))
     written = write_report(done, report)
     console.print("report: " + ", ".join(str(path) for path in written))
     for line in faults(done):

@@ -140,6 +140,8 @@ def _laid(config: Config, image: Image, before: np.ndarray, part: np.ndarray) ->
 
 def _check_end(config: Config, image: Image, end: int):
     available = depth(config, image.mem)
+    if not available:
+        raise ValueError(f"{image.path}: the machine has no {MEMORY_NAMES[image.mem]}: choose a preset that has one")
     if end > available:
         raise ValueError(f"{image.path}: it fills {MEMORY_NAMES[image.mem]} from {image.address} up to {end}, and it "
                          f"ends at {available}: take a smaller file, or a machine with more")

@@ -114,11 +114,20 @@ def _listed(rows: Sequence[int]) -> str:
 
 
 def _shaped(network: Firmware | Model, path: Path) -> np.ndarray:
-    """Read numbers [samples, inputs] or [samples, steps, inputs] from a file; the axes of an input are flattened."""
+    """Read numbers [samples, inputs] or [samples, steps, inputs] from a file; the axes of an input are flattened.
+
+    Raises:
+        ValueError: the numbers do not fit the network, or have several axes that are not those of its images.
+    """
     array, axes = read_numbers(path), 2 if network.recurrent else 1
     if array.ndim <= axes or np.prod(array.shape[axes:]) != network.inputs:
         shape = f"[samples, steps, {network.inputs}]" if network.recurrent else f"[samples, {network.inputs}]"
         raise ValueError(f"{path}: {network.name} takes numbers{shape}, not {array.dtype}{list(array.shape)}")
+    given, wanted = ([size for size in shape if size > 1] for shape in (array.shape[axes:], network.image or ()))
+    if len(given) > 1 and wanted and given != wanted:
+        takes, holds = (" x ".join(map(str, shape)) for shape in (network.image, array.shape[axes:]))
+        raise ValueError(f"{path}: {network.name} takes images of {takes} (channels, rows, columns), not {holds}: "
+                         "transpose or reshape the array")
     return array.reshape(*array.shape[:axes], network.inputs)
 
 

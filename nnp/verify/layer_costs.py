@@ -11,10 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.nnp.verify.session import Session
+from concord.sim.machines.host import machine
 from concord.spec.config import Config
 from concord.spec.isa import Instruction, Op, decode, encode
-from concord.spec.registers import Counter
+from concord.spec.registers import TIMES, Counter
 
+#: Counters of the cycles in which a pipeline waits.
+WAITS = tuple(counter for counter in TIMES if counter is not Counter.CYCLES and not counter.name.endswith("BUSY"))
 END = encode(Instruction(op=Op.END))
 
 
@@ -65,6 +68,11 @@ class LayerCost:
         return self.counters[Counter.BEATS] / (self.cycles * config.tile_engines) if self.cycles else 0.0
 
 
+def wait_title(counter: Counter) -> str:
+    """Name of one of `WAITS` in tables."""
+    return counter.name.lower().replace("_", " ")
+
+
 def parts(firmware: Firmware, words: Sequence[int]) -> list[Part]:
     """The parts of a program, without its `end`.
 
@@ -110,6 +118,12 @@ def layer_costs(session: Session, sample: np.ndarray) -> list[LayerCost]:
             share[counter] += count - before[counter]
         before = counters
     return [LayerCost(layers=layers, counters=share) for layers, share in found.items()]
+
+
+def measured_costs(kind: str, firmware: Firmware, sample: np.ndarray) -> tuple[LayerCost, ...]:
+    """`layer_costs` on a machine of its own, of this kind."""
+    with machine(kind, firmware.config) as made:
+        return tuple(layer_costs(Session(made, firmware), sample))
 
 
 def alone(session: Session, layer: str) -> LayerCost:

@@ -60,6 +60,25 @@ def cycles(verified: Verified) -> str:
     return _svg(figure)
 
 
+def layers(verified: Verified) -> str:
+    """A picture of the tile engines' cycles in each layer, for the first sample; empty without costs of layers."""
+    if not verified.costs:
+        return ""
+    figure, axes = _figure(7, 1.2 + 0.35 * len(verified.costs))
+    for row, cost in enumerate(verified.costs):
+        axes.barh(row, cost.cycles, 0.8, color="#dee2e6", label=None if row else "all cycles")
+        left = 0
+        for counter, (state, colour) in zip(UNITS["tile engines"], STATES.items(), strict=True):
+            width = max(0, cost.counters[counter])  # a difference of waits may be negative
+            axes.barh(row, width, 0.5, left, color=colour, label=None if row else state)
+            left += width
+    axes.set_yticks(range(len(verified.costs)), [cost.title for cost in verified.costs])
+    axes.invert_yaxis()
+    axes.set_xlabel("cycles of the tile engines in one sample")
+    axes.legend(fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(STATES) + 1, frameon=False)
+    return _svg(figure)
+
+
 def errors(verified: Verified) -> str:
     """A picture of each layer's distance from the FP32 network; empty if the model file has no FP32 network."""
     if not verified.errors:

@@ -12,8 +12,10 @@ from pathlib import Path
 from concord.golden.lib.atomic_files import write_all
 from concord.nnp.lib.environment import DISTRIBUTION
 from concord.nnp.verify import pictures, sample_results
-from concord.nnp.verify.tables import faults, verify_rows
+from concord.nnp.verify.layer_costs import WAITS, LayerCost
+from concord.nnp.verify.tables import cost_rows, faults, verify_rows, without_costs
 from concord.nnp.verify.verification import Verified
+from concord.spec.config import Config
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -90,6 +92,7 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
         "mvm_utilisation": verified.utilisation,
         "counters": {counter.name: value for counter, value in verified.other.counters.items()},
         "layer_error": dict(verified.errors),
+        "layer_costs": [cost_record(cost, firmware.config) for cost in verified.costs],
         "memories": {name: {"used": used, "of": of} for name, (used, of) in verified.compiled.usage.items()},
         "sums": [
             {"product": b.product, "bits": b.bits, "accumulator_bits": b.has, "proven": b.proven, "clamped": b.clamped}
@@ -97,6 +100,18 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
         ],
         "provenance": {name: getattr(model.provenance, name) for name in model.provenance.__slots__},
         "seconds": dict(verified.times),
+    }
+
+
+def cost_record(cost: LayerCost, config: Config) -> dict:
+    """The cost of some layers for the first sample, as JSON values."""
+    return {
+        "layers": list(cost.layers),
+        "cycles": cost.cycles,
+        "mvm_utilisation": cost.busy(config),
+        "products": cost.products(config),
+        "waits": {counter.name: cost.counters[counter] for counter in WAITS},
+        "counters": {counter.name: value for counter, value in cost.counters.items()},
     }
 
 
@@ -126,6 +141,9 @@ def page(done: list[Verified], tables: list[str], made: dict[str, str], folder: 
         equal=all(verified.equal for verified in done),
         accuracy=pictures.accuracy(done),
         cycles=[pictures.cycles(verified) for verified in done],
+        costs=[cost_rows(verified) for verified in done],
+        without_costs=[without_costs(verified) for verified in done],
+        layers=[pictures.layers(verified) for verified in done],
         errors=[pictures.errors(verified) for verified in done],
     )
 

@@ -2,6 +2,7 @@
 
 from concord.compiler.explain import explain
 from concord.compiler.network import Compiled
+from concord.nnp.verify.layer_costs import WAITS, LayerCost, wait_title
 from concord.nnp.verify.verification import Verified
 from concord.spec.registers import Counter
 from rich.table import Table
@@ -29,8 +30,9 @@ def bound_table(compiled: Compiled) -> Table:
 def explain_table(compiled: Compiled) -> Table:
     """A table of the chains of each layer, the memories that it reads and writes, its beats and estimated cycles."""
     table = Table(title="layers", box=None, title_justify="left")
-    for name in ("layer", "chains", "reads", "writes", "beats", "conflicts", "MFU words", "cycles, about"):
-        table.add_column(name, justify="left" if name in ("layer", "reads", "writes") else "right")
+    for name in ("layer", "chains", "reads", "writes", "beats", "conflicts", "MFU\nwords", "cycles,\nabout"):
+        text = name in ("layer", "reads", "writes")
+        table.add_column(name, justify="left" if text else "right", no_wrap=True, overflow="fold")
     works = explain(compiled.firmware)
     for work in works:
         table.add_row(work.layer or "input and output", str(work.chains), work.places(work.reads),
@@ -71,6 +73,44 @@ def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
         "overflows in total (partial, product, output)": _overflows,
     }
     return {name: [line(verified) for verified in done] for name, line in lines.items()}
+
+
+def cost_rows(verified: Verified) -> list[list[str]]:
+    """The cost of each layer and of all together, as cells of a table; its head comes first, empty without costs.
+
+    Columns of waits that are 0 for all layers are left out.
+    """
+    costs, config = verified.costs, verified.compiled.firmware.config
+    if not costs:
+        return []
+    counters = {counter: sum(cost.counters[counter] for cost in costs) for counter in costs[0].counters}
+    waits = [counter for counter in WAITS if any(cost.counters[counter] for cost in costs)]
+
+    def cells(title: str, cost: LayerCost) -> list[str]:
+        return [title, f"{cost.cycles:,}", _percent(cost.busy(config)),
+                *(f"{cost.counters[counter]:,}" for counter in waits)]
+
+    return [["layer", "cycles", "MVM utilisation", *map(wait_title, waits)],
+            *(cells(cost.title, cost) for cost in costs), cells("all", LayerCost(layers=(), counters=counters))]
+
+
+def cost_table(verified: Verified) -> Table:
+    """A table of `cost_rows`."""
+    head, *rows, total = cost_rows(verified)
+    table = Table(title=f"layers of {verified.request.path.stem}, sample {verified.first}", title_justify="left")
+    for name in head:
+        table.add_column(name, justify="left" if name == "layer" else "right")
+    for row in rows:
+        table.add_row(*row)
+    table.add_section()
+    table.add_row(*total)
+    return table
+
+
+def without_costs(verified: Verified) -> str:
+    """Why there are no costs of layers."""
+    reason = "bits of the machine differ from golden" if verified.bits else "the golden machine has no clock"
+    return f"{verified.request.path.stem}: layers have no cycles, for {reason}"
 
 
 def faults(done: list[Verified]) -> list[str]:

@@ -18,6 +18,7 @@ from concord.nnp.verify.batches import Outcome
 from concord.nnp.verify.builds import Builds
 from concord.nnp.verify.diagnosis import Difference, first_difference
 from concord.nnp.verify.inputs import Inputs, Source, read
+from concord.nnp.verify.layer_costs import LayerCost, measured_costs
 from concord.nnp.verify.session import Session
 from concord.nnp.verify.waveform import write_waveform
 from concord.sim.machines.host import machine
@@ -25,7 +26,7 @@ from concord.spec.registers import EVENTS, Counter
 from rich.console import Console
 from rich.progress import Progress
 
-STEPS = 6
+STEPS = 7
 ERROR_SAMPLES = 200  #: Most samples on which the errors of layers are measured.
 
 
@@ -103,6 +104,8 @@ class Verified:
         events:         Event counters that differ, with both values.
         fault:          Origin of the first difference, or None.
         errors:         RMS error of each layer relative to the FP32 network.
+        costs:          Cost of each layer for the first sample; empty on golden, which has no clock, and on a machine
+            whose bits differ.
         times:          Duration of each step in seconds.
     """
 
@@ -121,6 +124,7 @@ class Verified:
     events: Mapping[Counter, tuple[int, int]]
     fault: Fault | None
     errors: Mapping[str, float]
+    costs: tuple[LayerCost, ...]
     times: Mapping[str, float]
 
     @property
@@ -191,6 +195,10 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
         errors = quality.layer_errors(model, samples.first(ERROR_SAMPLES))
         accuracies = _accuracies(prepared, golden, other)
         note.text = f"accuracy {accuracies['golden']:.2%}" if accuracies else "no labels, so no accuracy"
+    with steps.step("measure layers") as note:
+        clocked = request.kind != MachineKind.GOLDEN and not bits
+        costs = measured_costs(request.kind, compiled.firmware, batches.one_sample(samples, 0)) if clocked else ()
+        note.text = f"{sum(cost.cycles for cost in costs):,} cycles of one sample" if costs else "nothing to measure"
     return Verified(
         request=request,
         model=model,
@@ -207,6 +215,7 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
         events=events,
         fault=fault,
         errors=errors,
+        costs=costs,
         times=steps.times,
     )
 

@@ -29,7 +29,6 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "total > self.config.mvmq_words", "new": "total >= self.config.mvmq_words"},
     {"file": "hw/decode/chain_builder.py", "old": "v.stride_out >= v.words", "new": "v.stride_out > v.words"},
     {"old": "(self.bases.address < builder.source_end)", "new": "(self.bases.address <= builder.source_end)"},
-    {"old": "nearer.eq(further)", "new": "nearer.eq(nearer)"},
     {"file": "hw/decode/base_registers.py", "old": "f.a.as_signed()", "new": "f.a"},
     {"old": "(window & ~v.fits)", "new": "(window & 0)"},
     {"old": "((window | pool) & v.no_pixels)", "new": "(window & v.no_pixels)"},

@@ -137,10 +137,11 @@ async def ranges(dut):
     """The last address that an instruction touches, and whether it lies in its memory."""
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     dut.outside.value = dut.place.value = dut.chain.value = 0
-    sizes = {Op.VV_ADD0: CONFIG.addsub_vrf, Op.VV_MUL1: CONFIG.multiply_vrf, Op.V_WR: CONFIG.vector_rf}
+    sizes = {Op.VV_ADD0: CONFIG.addsub_vrf, Op.VV_MUL1: CONFIG.multiply_vrf}
+    sizes |= {Op.V_WR: CONFIG.vector_rf} if CONFIG.vector_rf else {}
     counts = {Op.MV_MUL: "tiles", Op.M_WR: "iterations", Op.V_WR: "row_tiles"}
     for _ in range(2000):
-        op = (*sizes, Op.MV_MUL, Op.M_WR)[rng.integers(5)]
+        op = (*sizes, Op.MV_MUL, Op.M_WR)[rng.integers(len(sizes) + 2)]
         size = sizes.get(op, CONFIG.matrix_tiles)
         values = {name: int(rng.integers(1, size + 2)) for name in (
             "words", "iterations", "tiles", "row_tiles", "span_out", "span_vec")}

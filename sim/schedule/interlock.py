@@ -16,6 +16,8 @@ from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.reference.pipelines import Machine
 from concord.sim.stimulus.chains import chain_words, fields, pipelines, random_chains
 from concord.sim.stimulus.entry_chains import chains_of_entries
+from concord.spec.assembler import assemble
+from concord.spec.check import Sequencer
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "once & (write.lo <= read.lo)", "new": "write.lo <= read.lo"},
@@ -140,6 +142,20 @@ def mixed(first: list, second: list, rng: np.random.Generator) -> list:
     return [*chains, *rest]
 
 
+def overwritten(rng: np.random.Generator) -> list:
+    """Chains that write entries which products for MvmQ read."""
+    text = f"s_wr Rows, {CONFIG.native_dim}\ns_wr StrideX, 1\nset_iterations 2\n"
+    for _ in range(10):
+        pushes = rng.integers(0, 8, int(rng.integers(1, 4)))
+        writes = pushes[0], *rng.integers(0, 8, int(rng.integers(2)))
+        for address in pushes:
+            text += f"v_rd_inc VectorRf, {address}\nmv_mul 0\nv_wr MvmQ\nend_chain\n"
+        for address in writes:
+            text += f"v_rd InitialVrf, {address}\nv_wr_inc VectorRf, {address}\nend_chain\n"
+        text += "v_rd MvmQ\nv_wr NetQ\nend_chain\n" * len(pushes)
+    return list(Sequencer(CONFIG, assemble(text + "end"), [False] * CONFIG.matrix_tiles).walk())
+
+
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def keeps_the_order(dut, stall):
@@ -149,6 +165,8 @@ async def keeps_the_order(dut, stall):
     await start(dut)
     for _ in range(2):
         bench.put(mixed(random_chains(CONFIG, rng, 100), chains_of_entries(CONFIG, rng, 100), rng))
+        for _ in range(4):
+            bench.put(overwritten(rng))
         idle = 0
         while any(bench.waiting.values()) or idle < 3:
             under_way = await bench.cycle()

@@ -110,7 +110,7 @@ def _write(config, rng, name):
 
 def _address(config, rng, mem):
     """An address, often a low one or one with a base register; of words, often a multiple of a native vector."""
-    size = depth(config, mem)
+    size = max(1, depth(config, mem))  # a machine without VectorRf refuses the instruction itself
     address = int(rng.integers(size) if rng.random() < 0.5 else rng.integers(min(size, 8)))
     step = config.vector_words if mem != Mem.VECTOR_RF and rng.random() < 0.5 else 1
     base = f" + Base{rng.integers(1, 4)}" if rng.random() < 0.3 else ""

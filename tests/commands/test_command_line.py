@@ -28,7 +28,8 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner, Result
 
-MLP, LSTM = (DATA / "models" / f"{name}.safetensors" for name in ("fashion-mlp-w4a4", "vowels-lstm-w8"))
+MLP, LSTM, RESNET = (DATA / "models" / f"{name}.safetensors" for name in (
+    "fashion-mlp-w4a4", "vowels-lstm-w8", "fashion-resnet-w8"))
 
 
 def nnp(*words) -> Result:
@@ -84,14 +85,16 @@ def test_every_command_explains_itself(command):
 def test_verify_on_golden(tmp_path):
     result = nnp("verify", LSTM, "--machine", "golden", "--samples", 3, "--report", tmp_path / "out", "--jobs", 1)
     assert result.exit_code == 0, result.output
-    for word in ("1/6", "6/6", "mismatching bits", "accuracy, FP32", "MVM utilisation", "overflows"):
+    for word in ("1/7", "7/7", "mismatching bits", "accuracy, FP32", "MVM utilisation", "overflows"):
         assert word in result.output
     (record,) = json.loads((tmp_path / "out" / "verify.json").read_text())
     assert record["equal"]
     assert record["mismatching_bits"] == record["golden_network_bits"] == 0
     assert record["samples"] == 3
     page = (tmp_path / "out" / "verify.html").read_text()
-    assert page.count("<svg") == 2  # accuracy and layers; cycles need a clock
+    assert page.count("<svg") == 2  # accuracy and errors of layers; cycles need a clock
+    assert record["layer_costs"] == []
+    assert "layers have no cycles, for the golden machine has no clock" in page
     assert "http" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "https://matplotlib.org", ""
     ).replace("http://creativecommons.org", "")
@@ -149,17 +152,18 @@ def test_verify_exits_1_where_bits_differ(tmp_path, monkeypatch):
     assert "bits of the library machine differ from golden" in result.stderr
     assert "time step 0: the first difference is in chain" in result.stderr
     assert "of layer lstm1" in result.stderr
-    command = f"nnp verify {LSTM} --preset speech --machine library --first"
+    (record,) = json.loads((tmp_path / "verify.json").read_text())
+    command = f"nnp verify {LSTM} --preset {record['preset']} --machine library --first"
     number = re.search(re.escape(command) + r" (\d) --samples 1", result.stderr).group(1)
     assert (tmp_path / f"vowels-lstm-w8-{number}.vcd").exists()
     assert "building the machine again for a waveform of that chain" in result.stdout
     assert "--no-waves" in result.stdout
-    (record,) = json.loads((tmp_path / "verify.json").read_text())
     assert not record["equal"]
     assert record["faults"]
     page = (tmp_path / "verify.html").read_text()
     assert f'<a href="vowels-lstm-w8-{number}.vcd">' in page
     assert "No output differs; vector memories do." in page
+    assert "layers have no cycles, for bits of the machine differ from golden" in page
     result = nnp("verify", LSTM, "--samples", 2, "--report", tmp_path / "quiet", "--no-waves")
     assert "waveform: none" in result.stderr
     assert not list((tmp_path / "quiet").glob("*.vcd"))
@@ -352,6 +356,14 @@ def test_disasm_of_half_an_instruction(tmp_path):
     assert "12 bytes are not a whole number of 8-byte instructions" in refused("disasm", tmp_path / "a.bin")
 
 
+def test_the_explanation_of_a_program_is_not_cut_off(tmp_path):
+    result = CliRunner().invoke(app, ["compile", str(RESNET), "--explain", "-o", str(tmp_path / "a")],
+                                env={"COLUMNS": "60"})
+    assert result.exit_code == 0, result.output
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert all(sum(row[:1] == [name] and len(row) == 10 for row in rows) == 1 for name in ("1_body_0_0", "1_body_1_0"))
+
+
 def test_verilog_of_a_unit(tmp_path):
     result = nnp("verilog", "--unit", "quantizer", "--preset", "tiny", "-o", tmp_path)
     assert result.exit_code == 0, result.output
@@ -369,6 +381,9 @@ def test_verilog_of_a_unit(tmp_path):
 
 def test_verilog_of_an_unknown_unit(tmp_path):
     assert "there is no unit 'magic': choose one of" in refused("verilog", "--unit", "magic", "-o", tmp_path / "out")
+    for name, needs in ("vector_rf", "vector_rf is 0"), ("update_port", "lazy_update is False"):
+        assert f"the machine has no {name}, because its {needs}: choose a preset that has one" in refused(
+            "verilog", "--preset", "speech", "--unit", name, "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

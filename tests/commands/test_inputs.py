@@ -9,10 +9,12 @@ from concord.compiler.network import compile_network
 from concord.golden.host.firmware_file import save_firmware
 from concord.model import network
 from concord.model.dataset import DATA
+from concord.model.model import INPUT
 from concord.model.model_file import load_model, save_model
 from concord.nnp.main import app
 from concord.spec.config import preset
 from concord.tests import networks
+from concord.tests.image_networks import Images
 from typer.testing import CliRunner, Result
 
 MLP, LSTM = (DATA / "models" / f"{name}.safetensors" for name in ("fashion-mlp-w4a4", "vowels-lstm-w8"))
@@ -133,6 +135,24 @@ def test_numbers_that_no_machine_holds_are_counted(firmware):
     np.save("odd.npy", np.full((9, 6), np.nan))
     assert "samples 0, 1, 2, 3, 4 and 4 more mean nothing" in nnp("predict", "model.safetensors", "--inputs",
                                                                   "odd.npy").stderr
+
+
+def test_the_axes_of_images_are_those_of_the_network(folder):
+    rng = np.random.default_rng(3)
+    model = networks.mlp(rng, preset("vision"), [96, 4], block=False)
+    images = Images(rng, preset("vision"), (3, 4, 8), block=False)
+    images.dense(images.conv(INPUT, 4, (3, 3)), 2)
+    save_model(replace(images.model(), data="none", classes=()), folder / "images.safetensors")
+    save_model(replace(model, data="none", classes=()), folder / "vectors.safetensors")
+    done("compile", "images.safetensors", "--preset", "vision", "-o", "images.firmware")
+    for name, shape in (("flat", (2, 96)), ("image", (2, 3, 4, 8)), ("last", (2, 4, 8, 3)), ("one", (2, 1, 3, 4, 8))):
+        np.save(f"{name}.npy", rng.normal(size=shape))
+        done("predict", "vectors.safetensors", "--inputs", f"{name}.npy")
+    for words in ("predict", "images.safetensors"), ("run", "images.firmware"):
+        for name in "flat", "image", "one":
+            done(*words, "--inputs", f"{name}.npy")
+        assert "takes images of 3 x 4 x 8 (channels, rows, columns), not 4 x 8 x 3: transpose or reshape" in refused(
+            *words, "--inputs", "last.npy")
 
 
 def test_verify_on_inputs_without_labels(firmware, folder):

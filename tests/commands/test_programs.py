@@ -133,6 +133,8 @@ def test_images_of_entries(folder):
         *range(-8, 8), 0.5, -1, 0.25, 3, 0, 0, 0, 2, 100, *[0] * 7])
     assert "codes.npy: it fills VectorRf from 47 up to 49, and it ends at 48" in refused(
         "asm", "entries.txt", "--preset", "tiny", "--image", "VectorRf@47=codes.npy")
+    assert "codes.npy: the machine has no VectorRf: choose a preset that has one" in refused(
+        "asm", "entries.txt", "--preset", "speech", "--image", "VectorRf=codes.npy")
     np.save("codes.npy", np.full(8, 128))
     assert "codes.npy: integers lie in 128..128, mantissas of the machine in -128..127" in refused(
         "asm", "entries.txt", "--preset", "tiny", "--image", "VectorRf=codes.npy")
@@ -147,11 +149,13 @@ def test_words_alone_and_firmware_are_both_read_by_disasm():
 def test_legality_errors_name_the_line(folder):
     (folder / "bad.txt").write_text(
         "# one\n\nset_iterations 2, 1\nv_rd InitialVrf, 5000 # far\nv_wr NetQ\nend_chain\nend\n")
-    sentence = "bad.txt: line 4: instruction 2: it goes up to 5004 of InitialVrf, which has 64 (RANGE)"
+    sentence = ("bad.txt: line 4: instruction 2: it goes up to address 5003 of InitialVrf, whose last address is 63 "
+                "(RANGE)")
     for output in "bad.bin", "bad.firmware":
         assert sentence in refused("asm", "bad.txt", "--preset", "tiny", "-o", output)
     (folder / "open.txt").write_text("s_wr Rows, 8\n")
-    assert "open.txt: line 1: instruction 1:" in refused("asm", "open.txt", "--preset", "tiny")
+    assert "open.txt: line 1: instruction 1: the instruction word is 0, as in erased memory" in refused(
+        "asm", "open.txt", "--preset", "tiny")
     assert sorted(path.name for path in folder.glob("*.[bf]i*")) == []
 
 

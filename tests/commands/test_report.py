@@ -7,8 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 from concord.model.dataset import Samples
 from concord.nnp.verify import pictures, sample_results
-from concord.nnp.verify.report import table_names
+from concord.nnp.verify.layer_costs import WAITS, LayerCost
+from concord.nnp.verify.report import cost_record, table_names
+from concord.nnp.verify.tables import cost_rows, cost_table, without_costs
+from concord.spec.config import preset
 from concord.spec.registers import Counter
+from rich.console import Console
 
 
 def outputs(values) -> SimpleNamespace:
@@ -66,3 +70,59 @@ def test_the_legend_covers_no_bar(monkeypatch):
     figure.draw_without_rendering()
     (axes,) = figure.axes
     assert not axes.get_legend().get_window_extent().overlaps(axes.get_window_extent())
+
+
+CONFIG = preset("vision_large")
+
+
+def cost(*layers: str, **counters: int) -> LayerCost:
+    """The cost of layers with these counters; all others are 0."""
+    return LayerCost(layers=layers, counters={counter: counters.get(counter.name, 0) for counter in Counter})
+
+
+def with_costs(*costs: LayerCost, bits: int = 0) -> SimpleNamespace:
+    """A verification with these costs."""
+    return SimpleNamespace(costs=costs, bits=bits, first=6, compiled=SimpleNamespace(
+        firmware=SimpleNamespace(config=CONFIG)), request=SimpleNamespace(path=SimpleNamespace(stem="net")))
+
+
+COSTED = with_costs(cost(CYCLES=100, MFU_WAIT_OPERAND=20), cost("a", CYCLES=300, BEATS=300, MFU_WAIT_OPERAND=30),
+                    cost("lstm0", "lstm1", CYCLES=1600, BEATS=80, MVM_CONFLICT=7))
+
+
+def test_costs_of_layers_have_a_total_and_only_waits_that_occur():
+    assert CONFIG.tile_engines == 2
+    assert cost_rows(COSTED) == [
+        ["layer", "cycles", "MVM utilisation", "mfu wait operand", "mvm conflict"],
+        ["input, output", "100", "0.00%", "20", "0"],
+        ["a", "300", "50.00%", "30", "0"],
+        ["lstm0, lstm1", "1,600", "2.50%", "0", "7"],
+        ["all", "2,000", "9.50%", "50", "7"],
+    ]
+    console = Console(width=120)
+    with console.capture() as shown:
+        console.print(cost_table(COSTED))
+    assert "layers of net, sample 6" in shown.get()
+    assert all(cell in shown.get() for row in cost_rows(COSTED) for cell in row)
+
+
+def test_costs_of_layers_in_json():
+    made = cost_record(COSTED.costs[1], CONFIG)
+    assert made["layers"] == ["a"]
+    assert (made["cycles"], made["mvm_utilisation"]) == (300, 0.5)
+    assert made["products"] == 300 * CONFIG.native_dim * CONFIG.lanes
+    assert made["waits"] == {counter.name: made["counters"][counter.name] for counter in WAITS}
+    assert made["waits"]["MFU_WAIT_OPERAND"] == 30
+
+
+def test_without_costs_the_report_says_why():
+    for bits, reason in (0, "the golden machine has no clock"), (3, "bits of the machine differ from golden"):
+        bare = with_costs(bits=bits)
+        assert cost_rows(bare) == []
+        assert pictures.layers(bare) == ""
+        assert reason in without_costs(bare)
+
+
+def test_the_picture_names_every_layer():
+    text = pictures.layers(COSTED)
+    assert all(made.title in text for made in COSTED.costs)

@@ -20,4 +20,7 @@ def test_one_sample_through_cocotb(model, tmp_path):
     assert record["machine"] == "cocotb"
     assert record["mismatching_bits"] == record["golden_network_bits"] == 0
     assert record["counters"]["CYCLES"] > record["counters"]["BEATS"] > 0
-    assert (tmp_path / "verify.html").read_text().count("<svg") == 3
+    costs = record["layer_costs"]
+    assert sum(cost["counters"]["BEATS"] for cost in costs) == record["counters"]["BEATS"]
+    assert sum(cost["cycles"] for cost in costs) > record["counters"]["BEATS"]
+    assert (tmp_path / "verify.html").read_text().count("<svg") == 4

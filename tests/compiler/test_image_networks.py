@@ -12,6 +12,7 @@ from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.activation import Activation
 from concord.spec.config import PRESETS, Config
+from concord.spec.registers import EVENTS
 from concord.tests import networks
 from concord.tests.image_networks import Images, geometry
 
@@ -43,7 +44,7 @@ def shape_for(rng, config: Config) -> tuple[int, int, int]:
     return int(rng.integers(1, 2 * config.native_dim + 2)), *(int(n) for n in rng.integers(1, 8, 2))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_convolutions(name, block, seed):
@@ -149,16 +150,30 @@ def test_a_sum_of_a_tensor_with_itself_and_of_concatenations(block):
     agree(config, images.model())
 
 
-def tight(config: Config, model: Model, attribute: str, memory: str):
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("block", [False, True])
+def test_a_sum_of_a_concatenation_with_gaps_and_a_convolution(name, block):
+    rng = np.random.default_rng(1)
+    config = roomy(name)
+    images = Images(rng, config, (2, 6, 5), block=block)
+    joined = images.concat(*(images.conv(INPUT, count, (2, 2)) for count in (config.native_dim + 1, 3)))
+    image = images.conv(joined, config.native_dim + 4, (1, 1))
+    images.places[image] = images.places[joined]
+    at = images.sum(*((image, joined) if block else (joined, image)))
+    images.conv(images.sum(at, images.maximum(at, (1, 1), stride=(1, 1))), 5, (2, 2))
+    agree(config, images.model())
+
+
+def tight(config: Config, model: Model, attribute: str, memory: str, factor: float = 0.95) -> int:
     """Shrink a memory until the network no longer fits; assert that the results stay the same, and return the size."""
     size, smallest = compile_network(model, config).usage[memory][0], 0
-    while size := size * 19 // 20 // config.tile_engines * config.tile_engines:
+    while size := int(size * factor) // config.tile_engines * config.tile_engines:
         small = replace(config, **{attribute: size})
         try:
             compile_network(model, small)
         except ValueError:
             break
-        agree(small, model, samples=3)
+        agree(small, model)
         smallest = size
     with pytest.raises(ValueError, match="too few|left"):
         compile_network(model, replace(config, **{attribute: size}))
@@ -180,7 +195,25 @@ def test_maps_take_turns_in_a_small_vector_rf(name, seed):
         around = at
     images.dense(at, 10)
     whole = compile_network(images.model(), config).usage["VectorRf"][0]
-    assert tight(config, images.model(), "vector_rf", "VectorRf") <= 0.95 * whole
+    assert 0 < tight(config, images.model(), "vector_rf", "VectorRf") <= 0.95 * whole
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", ["vision", "vision_large", "tiny"])
+def test_strips_of_maps_that_are_too_large(name, block):
+    """An inverted bottleneck is wide inside: rows of the wide maps are held in strips, some computed twice."""
+    rng = np.random.default_rng(3)
+    config = roomy(name, instructions=4096, addsub_vrf=4096)
+    images = Images(rng, config, (9, 14, 6), block=block)
+    at = images.conv(INPUT, 8, (1, 1))
+    for stride in (1, 2):
+        wide = images.conv(at, 40, (1, 1))
+        inside = images.conv(wide, 40, (3, 3), groups=40, stride=(stride, stride), padding=(1, 2, 1, 0))
+        pooled = images.maximum(inside, (2, 3), stride=(1, 1), padding=(1, 0, 1, 1))
+        at = images.conv(pooled, 8, (1, 1), activation=Activation.NONE)
+    images.dense(at, 10)
+    whole = compile_network(images.model(), config).usage["VectorRf"][0]
+    assert 0 < tight(config, images.model(), "vector_rf", "VectorRf", factor=0.8) < 0.55 * whole
 
 
 @pytest.mark.parametrize("attribute", ["initial_vrf", "addsub_vrf"])
@@ -194,7 +227,46 @@ def test_numbers_share_small_vector_memories(attribute):
         at = images.sum(body, at, Activation.RELU)
     images.dense(images.maximum(at, (3, 3), stride=(2, 2), padding=(1, 0, 1, 0)), 10)
     memory = {"initial_vrf": "InitialVrf", "addsub_vrf": "AddSubVrf0"}[attribute]
-    tight(config, images.model(), attribute, memory)
+    tight(config, images.model(), attribute, memory, factor=0.9)
+
+
+@pytest.mark.parametrize("name", ["vision", "wide", "tiny"])
+def test_words_between_parts_are_zero_wherever_their_place_was_reused(name):
+    """Parts that fill no whole native vectors leave words between them, which count in a block's exponent."""
+    rng = np.random.default_rng(0)
+    config = roomy(name, initial_vrf=16, addsub_vrf=1536)
+    images = Images(rng, config, (2, 9, 8), block=True)
+    at = images.maximum(images.conv(INPUT, 30, (3, 3), padding=(1, 1, 1, 1)), (2, 2), stride=(1, 1))
+    for _ in range(2):
+        parts = [images.conv(at, count, (1, 1)) for count in (3, config.mfu_lanes + 1, config.native_dim + 1, 2)]
+        at = images.maximum(images.concat(*parts), (3, 3), stride=(1, 1), padding=(1, 1, 1, 1))
+    images.conv(at, 5, (1, 1))
+    agree(config, images.model(), samples=3)
+
+
+@pytest.mark.parametrize("name", ["tiny", "serial", "wide"])
+def test_hardware_agrees(name):
+    config = PRESETS[name]
+    with machine("golden", config) as golden, machine("library", config) as library:
+        for block in (False, True):
+            model = small(config, block)
+            firmware = compile_network(model, config).firmware
+            sessions = Session(golden, firmware), Session(library, firmware)
+            for sample in networks.inputs(np.random.default_rng(0), 3, model.inputs):
+                wanted, got = (session.infer(sample) for session in sessions)
+                np.testing.assert_array_equal(got, wanted)
+            wanted, got = (session.counters() for session in sessions)
+            assert {c: got[c] for c in EVENTS} == {c: wanted[c] for c in EVENTS}
+
+
+def small(config: Config, block: bool) -> Model:
+    """A network of every kind of layer that fits the presets for tests."""
+    images = Images(np.random.default_rng(0), config, (2, 3, 3), block=block)
+    at = images.conv(INPUT, 3, (2, 2), padding=(1, 0, 0, 1))
+    at = images.sum(images.conv(at, 3, (1, 1), groups=3), at)
+    at = images.maximum(at, (2, 2), stride=(1, 1), padding=(0, 0, 1, 1))
+    images.dense(images.concat(images.average(at, (2, 2), stride=(2, 2)), images.conv(at, 2, (1, 1), stride=(2, 2))), 2)
+    return images.model()
 
 
 @pytest.mark.parametrize("block", [False, True])
@@ -209,3 +281,10 @@ def test_images_go_to_the_host(block):
          "conv": lambda: images.conv(b, 40, (1, 1))}[last]()  # noqa: B023
         assert prod(images.shapes[images.layers[-1].name]) == images.layers[-1].outputs
         agree(config, images.model())
+
+
+def test_a_large_average_says_what_fills_the_matrix_memory():
+    images = Images(np.random.default_rng(5), PRESETS["tiny"], (4, 6, 6), block=False)
+    images.average(images.conv(INPUT, 4, (1, 1)), (6, 6))
+    with pytest.raises(ValueError, match="average1, one identity tile for each pixel of the average, 36"):
+        compile_network(images.model(), PRESETS["tiny"])

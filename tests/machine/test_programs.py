@@ -144,6 +144,16 @@ def test_whole_chains_mean_what_their_words_mean(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
+def test_long_products_are_computed_in_pieces(name, monkeypatch):
+    cases = [case(name, seed) for seed in SEEDS[:20]]
+    together = [state(finished(each)) for each in cases]
+    monkeypatch.setattr(golden_chain, "_ELEMENTS", 1)
+    monkeypatch.setattr(golden_chain, "_PLANS", 2)
+    for each, expected in zip(cases, together, strict=True):
+        assert state(finished(each)) == expected, each.text
+
+
+@pytest.mark.parametrize("name", CONFIGS)
 def test_waiting_changes_nothing(name):
     for seed in SEEDS[:30]:
         each = case(name, seed)

@@ -23,9 +23,12 @@ def test_unit(job, record_property):
         pytest.fail(failure, pytrace=False)
 
 
-@pytest.mark.parametrize("name", ["accumulator", "mvm"])
-def test_two_engines_count_sums_of_more_than_62_bits(name):
-    config = replace(preset("tiny"), tile_engines=2)
+@pytest.mark.parametrize(("name", "changes"), [
+    ("accumulator", {}),
+    ("mvm", {"lanes": 8, "matrix_tiles": 64}),  # a beat for each step
+])
+def test_two_engines_count_sums_of_more_than_62_bits(name, changes):
+    config = replace(preset("tiny"), tile_engines=2, **changes)
     unit = UNITS[name]
     dut = unit.driven(config)
     run(dut, unit.testbench, CONFIG=to_text(config), **unit.environment(dut))

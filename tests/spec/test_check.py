@@ -255,7 +255,7 @@ SENTENCES = {
     chain("v_rd VectorRf, 4", "v_wr VectorRf, 4"):
         "instruction 1: it writes 4 to 4 of VectorRf, and the chain reads 4 to 4 there (RANGE)",
     chain("v_rd VectorRf, 47", "mv_mul 0", "v_wr NetQ", before="s_wr Columns, 2\n"):
-        "instruction 1: it goes up to 49 of VectorRf, which has 48 (RANGE)",
+        "instruction 1: it goes up to address 48 of VectorRf, whose last address is 47 (RANGE)",
     chain("v_rd VectorRf, 0", "mv_mul 0, window", "v_wr NetQ", before="s_wr WindowX, 3\n"):
         "instruction 1: WindowVectors * WindowX * WindowY is 3, and Columns is 1: they must be equal (WINDOW)",
     chain("v_rd InitialVrf, 0", "v_pool_max", "v_wr NetQ", before="s_wr WindowY, 0\n"):

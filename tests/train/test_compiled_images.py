@@ -2,7 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from concord.compiler.network import compile_network
+from concord.model import dataset, network
+from concord.model.model_file import load_model
+from concord.nnp.lib import quantisation_options as options
+from concord.nnp.verify.session import Session
+from concord.sim.machines.host import machine
 from concord.spec.config import preset
 from concord.tests import networks
 from concord.tests.compiler.test_image_networks import ROOM, agree
@@ -10,11 +17,12 @@ from concord.tests.compiler.test_image_networks import ROOM, agree
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
 from concord.tests.train.test_image_networks import IN_BLOCKS, NETWORKS, made
-from concord.train.lib.block_recipe import BlockRecipe
+from concord.train.lib import data
 from concord.train.lib.methods import Recipe
 from concord.train.lib.networks import NETWORKS as OF_28
 from concord.train.qat.block import BlockNetwork
 from concord.train.qat.network import QuantisedNetwork
+from concord.train.runs.image import train_image
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
 
@@ -25,20 +33,27 @@ def _one_thread():
     torch.manual_seed(5)
 
 
-def recipe(config, block: bool):
-    """Quantise for a machine."""
-    widths = {"weights_bits": config.weights.bits, "input_bits": config.activations.bits}
+def recipe(name: str, block: bool):
+    """Quantise for a preset."""
+    widths = options.widths(name, None, None, None)
     if block:
-        return BlockRecipe(**widths, block=config.native_dim)
-    return Recipe(**widths, symmetric=(config.weights.symmetric, config.activations.symmetric))
+        return options.block_recipe(name, widths, {}, None)
+    return Recipe(weights_bits=widths.weights, input_bits=widths.inputs, symmetric=(True, widths.symmetric))
 
 
-def assert_compiled(config, net, x, block: bool):
-    layers, sources = (BlockNetwork if block else QuantisedNetwork)(net, x, recipe(config, block)).lower()
-    if block:  # the range of exponents is that of the machine
-        fmt = next(layer for layer in layers if hasattr(layer, "mantissas"))
-        config = replace(config, weights=fmt.weights_format, activations=fmt.input_format, acc_int=24, acc_frac=56)
-    return agree(config, networks.model(layers, sources=sources))
+def assert_compiled(name: str, net, x, block: bool, apart: bool = False, **changes):
+    """Quantise a network for a preset, and compare it on the golden machine of that preset with larger memories.
+
+    If `apart`, each quantiser has a range of its own, as after training, so layers share no codes of a tensor.
+    """
+    quantised = (BlockNetwork if block else QuantisedNetwork)(net, x, recipe(name, block))
+    if apart:
+        with torch.no_grad():
+            for layer in quantised.layers.values():
+                for value in layer.inputs.parameters() if layer.inputs else ():
+                    value.mul_(0.9 + 0.2 * torch.rand(value.shape))
+    layers, sources = quantised.lower()
+    return agree(replace(preset(name), **changes), networks.model(layers, sources=sources))
 
 
 @pytest.mark.parametrize("block", [False, True])
@@ -46,7 +61,7 @@ def assert_compiled(config, net, x, block: bool):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_small_networks(name, where, block):
     net, x = made(name, IN_BLOCKS if block else NETWORKS)
-    assert_compiled(replace(preset(where), **ROOM), net, x, block)
+    assert_compiled(where, net, x, block, **ROOM)
 
 
 @pytest.mark.parametrize("block", [False, True])
@@ -54,6 +69,33 @@ def test_small_networks(name, where, block):
 def test_networks_of_28_pixels(name, block):
     net, x = OF_28[name](), torch.rand(12, 1, 28, 28).half().float()
     net.train()(x * 2)
-    config = replace(preset("vision_large"), addsub_vrf=8192, instructions=2048)
-    compiled = assert_compiled(config, net.eval(), x, block)
-    assert compiled.usage["VectorRf"][0] <= config.vector_rf
+    compiled = assert_compiled("vision_large", net.eval(), x, block, addsub_vrf=8192, instructions=2048)
+    assert compiled.usage["VectorRf"][0] <= preset("vision_large").vector_rf
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("where", ["vision", "ulx3s"])
+@pytest.mark.parametrize("name", ["resnet-small", "mobilenet-small", "inception-small"])
+def test_small_networks_of_28_pixels_fit(name, where, block):
+    net, x = OF_28[name](), torch.rand(12, 1, 28, 28).half().float()
+    net.train()(x * 2)
+    assert_compiled(where, net.eval(), x, block, apart=True)
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("where", ["vision", "ulx3s"])
+@pytest.mark.parametrize("style", ["resnet", "mobilenet", "inception"])
+def test_trained_networks(style, where, block, tmp_path, monkeypatch):
+    """From images to the machine: what it answers to real images is what training recorded."""
+    few = dataset.load("fashion-mnist").first(20)
+    monkeypatch.setattr(data, "fashion_mnist", lambda folder: few)
+    monkeypatch.setattr(dataset, "load", lambda name: few)
+    path = tmp_path / "model.safetensors"
+    train_image(path, network=f"concord.benchmarks.matrix_networks:{style}", recipe=recipe(where, block),
+                epochs=(1, 1, 1), samples=20)
+    model = load_model(path)
+    session = Session(machine("golden", preset(where)), compile_network(model, preset(where)).firmware)
+    outputs = np.stack([session.infer(sample) for sample in few.inputs])
+    assert np.array_equal(outputs, network.forward(model, few.inputs)[-1].outputs)
+    right = network.classes(outputs) == few.labels
+    assert right.mean() == model.provenance.golden_accuracy

@@ -201,3 +201,21 @@ def test_a_given_offset_is_kept():
     samples = np.random.default_rng(1).normal(size=(4, 100)) + 3
     for method in ActivationMethod:
         assert ptq.activations(samples, 15, method, 0.5)[1] == 0.5
+
+
+@pytest.mark.parametrize("method", list(ActivationMethod))
+@pytest.mark.parametrize("mean", [-3.0, 0.5, 3.0])
+def test_the_range_of_padded_inputs_includes_zero(method, mean):
+    samples = np.random.default_rng(1).normal(mean, 0.5, size=(4, 100))
+    saturation, offset = ptq.activations(samples, 15, method, padded=True)
+    assert offset <= 0 <= saturation + offset
+    alone = ptq.activations(samples, 15, method)
+    if alone[1] > 0:
+        assert (saturation, offset) == ptq.activations(samples, 15, method, 0.0)
+    elif sum(alone) >= 0:
+        assert (saturation, offset) == alone
+
+
+def test_a_given_offset_must_leave_a_code_for_padding():
+    with pytest.raises(ValueError, match="offset 0.5 leaves no code for the zeros of the padding"):
+        ptq.activations(np.ones((1, 2)), 15, offset=0.5, padded=True)

@@ -101,6 +101,30 @@ def test_every_pair_equals_golden_before_and_after_training(of_weights, of_activ
         equal_to_golden(quantised, images)
 
 
+@pytest.mark.parametrize("start", list(Start))
+@pytest.mark.parametrize("of_activations", list(ActivationTraining))
+@pytest.mark.parametrize("shift", [0.5, 0.0, -0.1, -2.0])
+def test_the_codes_of_padding_are_near_zero(shift, of_activations, start, images):
+    """The range includes 0 after calibration and while gradients push both of its ends beyond 0."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.AvgPool2d(3, 1, 1), nn.Conv2d(1, 2, 3, padding=(0, 1)), nn.Flatten(), nn.Linear(96, 3))
+    recipe = Recipe(input_bits=4, activations=of_activations, start=start)
+    quantised = QuantisedNetwork(net, images + shift, recipe)
+    padded = [layer for layer in quantised.layers.values() if layer.geometry.padded]
+    assert len(padded) == 2
+    for pushed in 0.0, 1.0, -5.0:
+        for layer in padded:
+            inputs = layer.inputs
+            inputs.offset.data += pushed
+            inputs.saturation.data -= pushed
+        step(quantised, images + shift)
+        for layer in padded:
+            inputs = layer.inputs
+            assert inputs.offset <= 0 <= inputs.offset + inputs.saturation
+            assert abs(layer._border() * inputs.step + inputs.offset) <= 0.51 * inputs.step
+        equal_to_golden(quantised, (images + shift).half().float())
+
+
 @pytest.mark.parametrize(("of_weights", "input_bits"), [
     (WeightTraining.WRPN, 3), (WeightTraining.LSQ, 3), (WeightTraining.LSQ_ODD, 3), (WeightTraining.LSQ, None)])
 def test_normalisation_under_training_folds_into_rows(of_weights, input_bits, net, images):
@@ -308,7 +332,7 @@ def test_step_zero_is_the_ptq_network(net, images):
     quantised = QuantisedNetwork(net, images, Recipe())
     first, folded = quantised.layers["first"], quantised.layers["first"].fp32
     codes, scales = ptq.weights(folded["weights"].reshape(6, -1), Format(bits=4, symmetric=True))
-    saturation, offset = ptq.activations(images.flatten(1).numpy(), 15)
+    saturation, offset = ptq.activations(images.flatten(1).numpy(), 15, padded=True)
     want = lowering.dense(
         name="first", codes=codes, gain=scales, constant=folded["bias"], weights_format=Format(bits=4, symmetric=True),
         input_format=Format(bits=4), unsigned=True, s_in=np.float32(saturation).astype(float) / 15,

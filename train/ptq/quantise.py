@@ -40,7 +40,8 @@ def weights(
 
 
 def activations(
-    samples: np.ndarray, levels: int, method: ActivationMethod = ActivationMethod.SEARCH, offset: float | None = None
+    samples: np.ndarray, levels: int, method: ActivationMethod = ActivationMethod.SEARCH, offset: float | None = None,
+    *, padded: bool = False,
 ) -> tuple[float, float]:
     """Saturation b > 0 and offset m of Q(x) = round(clip(x - m, 0, b) * s) / s + m, s = levels / b.
 
@@ -49,8 +50,21 @@ def activations(
         levels:  Largest code of the quantiser.
         method:  How they are found.
         offset:  m where it is fixed, or None where the method finds it.
+        padded:  Whether zeros are put around the inputs. The range from m to m + b then includes 0: otherwise the code
+            of such a zero would mean another number.
+
+    Raises:
+        ValueError: the inputs are padded, and the given offset is above 0.
     """
-    return ActivationMethod(method).load()(samples, levels, offset)
+    find = ActivationMethod(method).load()
+    if not padded:
+        return find(samples, levels, offset)
+    if offset is not None and offset > 0:
+        raise ValueError(f"the offset {offset:g} leaves no code for the zeros of the padding: give one of at most 0")
+    saturation, found = find(samples, levels, offset)
+    if found > 0:
+        saturation, found = find(samples, levels, 0.0)
+    return max(saturation, -found), found
 
 
 def symmetric(values: np.ndarray, fmt: Format) -> tuple[np.ndarray, float]:

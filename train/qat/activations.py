@@ -18,6 +18,7 @@ class Activations(nn.Module):
         samples: Real[samples, elements], the inputs of the layer for a calibration set.
         bits:    Bits of a code.
         recipe:  How b and m are found. Where training starts from FP32, they are the ends of the range of the samples.
+        padded:  Whether zeros are put around the inputs.
 
     Attributes:
         learns_saturation: Whether b is trained.
@@ -30,6 +31,8 @@ class Activations(nn.Module):
         offset:            float32, m.
         positive:          Whether all samples are 0 or above. Then m stays at 0 or above, so that the clip at 0 is a
             relu.
+        padded:            Whether zeros are put around the inputs. Then the range from m to m + b includes 0, so that
+            the code of a zero means 0, up to its rounding.
         ceiling:           Largest value of the input, or None: the clip of the largest code stays at or below it, so
             that this clip is a relu6.
     """
@@ -37,14 +40,14 @@ class Activations(nn.Module):
     learns_saturation = learns_offset = learned_step = False
     damping = 1.0
 
-    def __init__(self, samples: np.ndarray, bits: int, recipe: Recipe):
+    def __init__(self, samples: np.ndarray, bits: int, recipe: Recipe, *, padded: bool = False):
         super().__init__()
         self.levels = (1 << bits) - 1 - recipe.symmetric[1]
-        self.positive = bool(samples.min() >= 0)
+        self.positive, self.padded = bool(samples.min() >= 0), padded
         self.ceiling: float | None = None
         method = recipe.methods.activations if recipe.start is Start.PTQ else ActivationMethod.UNIFORM
         fixed = 0.0 if self.positive and not self.learns_offset else None
-        saturation, offset = quantise.activations(samples, self.levels, method, fixed)
+        saturation, offset = quantise.activations(samples, self.levels, method, fixed, padded=padded)
         self.saturation = _parameter(saturation, self.learns_saturation)
         self.offset = _parameter(offset, self.learns_offset)
 
@@ -62,9 +65,13 @@ class Activations(nn.Module):
         with torch.no_grad():
             if self.positive:
                 self.offset.clamp_(min=0)
+            if self.padded:
+                self.offset.clamp_(max=0)
             self.saturation.clamp_(min=1e-3)
             if self.ceiling is not None:
                 self.saturation.copy_(torch.minimum(self.saturation, self.ceiling - self.offset))
+            if self.padded:
+                self.saturation.copy_(torch.maximum(self.saturation, -self.offset))
 
 
 class LearnedSaturation(Activations):
@@ -79,9 +86,9 @@ class LearnedSaturationAndOffset(LearnedSaturation):
     learns_offset = True
 
 
-def activations(samples: np.ndarray, bits: int, recipe: Recipe) -> Activations:
+def activations(samples: np.ndarray, bits: int, recipe: Recipe, *, padded: bool = False) -> Activations:
     """The quantiser that a recipe trains. Arguments are those of `Activations`."""
-    return recipe.activations.load()(samples, bits, recipe)
+    return recipe.activations.load()(samples, bits, recipe, padded=padded)
 
 
 def _parameter(value: float, learned: bool) -> nn.Parameter:

@@ -28,6 +28,11 @@ class Geometry:
             self.even = (above, left) if (above, left) == (below, right) else None
 
     @property
+    def padded(self) -> bool:
+        """Whether zeros are put around the input."""
+        return not self.dense and any(self.around)
+
+    @property
     def fields(self) -> dict:
         """Fields of a convolution of the model."""
         window = self.window
@@ -53,7 +58,7 @@ class Geometry:
 
     def _bordered(self, x, border):
         """The input, and the padding of zeros that is left to the convolution."""
-        if any(self.around) and (border or self.even is None):
+        if self.padded and (border or self.even is None):
             return functional.pad(x, self.around, value=border), (0, 0)
         return x, self.even
 

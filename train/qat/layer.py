@@ -67,7 +67,8 @@ class QuantisedLayer(nn.Module):
         weights_bits, input_bits = recipe.bits_of(name)
         rows, samples = real.flatten(1).numpy(), seen.flatten(1).numpy()
         self.weights = self._quantiser(rows, weights_bits, recipe, fold)
-        self.inputs = None if input_bits is None else activations(samples, input_bits, recipe)
+        self.inputs = None if input_bits is None else activations(
+            samples, input_bits, recipe, padded=self.geometry.padded)
         if self.weights is None:
             self.weight = nn.Parameter(real.float(), requires_grad=not recipe.frozen)
         self.constant = nn.Parameter(bias)
@@ -180,7 +181,7 @@ class QuantisedLayer(nn.Module):
 
     def _border(self) -> float:
         """The code of a real zero in the padding of the input."""
-        if self.geometry.dense or not any(self.geometry.around) or not self.inputs or self.inputs.offset == 0:
+        if not self.geometry.padded or not self.inputs or self.inputs.offset == 0:
             return 0.0
         with torch.no_grad():
             zero = binary16(-self.inputs.offset.double() / self.inputs.step)

@@ -42,8 +42,8 @@ class LearnedStepOfActivations(LearnedSaturation):
 
     learned_step = True
 
-    def __init__(self, samples, bits, recipe):
-        super().__init__(samples, bits, recipe)
+    def __init__(self, samples, bits, recipe, *, padded=False):
+        super().__init__(samples, bits, recipe, padded=padded)
         self.damping = self.levels**2 * (samples.shape[1] * self.levels) ** -0.5
 
     @property
