@@ -47,7 +47,7 @@ def _range(generator, product):
     overlaps = [f"v_rd VectorRf, 0\nmv_mul {product}\nv_wr NetQ\nv_wr VectorRf, 0\nend_chain",
                 f"v_rd VectorRf, {size - 1}{mode}\nv_wr VectorRf, {size - 1}\nend_chain",
                 (f"set_iterations 2\ns_wr StrideVec, 1\nv_rd VectorRf, {size - 1}\n"
-                 f"v_wr_inc VectorRf, {size - 2}\nend_chain"),
+                 f"v_wr_inc VectorRf, {max(size - 2, 0)}\nend_chain"),
                 f"s_wr WindowX, 2\ns_wr WindowStep, 3\nv_rd {name}, 0\nv_pool_max\nv_wr {name}, 2\nend_chain",
                 (f"s_wr WindowY, 2\ns_wr WindowPitch, 3\nv_rd VectorRf, 0\nv_pool_max\n"
                  f"v_wr VectorRf, 3{mode}\nend_chain")]
@@ -59,11 +59,13 @@ def _range(generator, product):
         f"s_wr Columns, 2\nv_rd VectorRf, {size - 1}\nmv_mul 0\n{_OUT}",
         f"s_wr Rows, {config.native_dim + 1}\nv_rd VectorRf, {size - 1}\n{_OUT}",
         f"s_wr Rows, {config.native_dim + 1}\nv_rd NetQ\nv_wr VectorRf, {size - 1}\nend_chain",
-        f"set_iterations 4, 2\ns_wr StrideVec, 1\ns_wr SkipVec, 2\nv_rd NetQ\nv_wr_inc VectorRf, {size - 5}\nend_chain",
-        f"{window}v_rd VectorRf, {size - 5}\nmv_mul 0, window\n{_OUT}",
-        f"{window}s_wr Columns, 1\nv_rd VectorRf, {size - 5}\nv_pool_max\n{_OUT}",
-        f"{window}s_wr Columns, 1\nv_rd {name}, {words - 5}\nv_pool_max\n{_OUT}",
-        f"s_wr Rows, {config.native_dim + 1}\ns_wr WindowGroup, 3\nv_rd VectorRf, {size - 3}\nmv_mul 0, window\n{_OUT}",
+        (f"set_iterations 4, 2\ns_wr StrideVec, 1\ns_wr SkipVec, 2\nv_rd NetQ\n"
+         f"v_wr_inc VectorRf, {max(size - 5, 0)}\nend_chain"),
+        f"{window}v_rd VectorRf, {max(size - 5, 0)}\nmv_mul 0, window\n{_OUT}",
+        f"{window}s_wr Columns, 1\nv_rd VectorRf, {max(size - 5, 0)}\nv_pool_max\n{_OUT}",
+        f"{window}s_wr Columns, 1\nv_rd {name}, {max(words - 5, 0)}\nv_pool_max\n{_OUT}",
+        (f"s_wr Rows, {config.native_dim + 1}\ns_wr WindowGroup, 3\nv_rd VectorRf, {max(size - 3, 0)}\n"
+         f"mv_mul 0, window\n{_OUT}"),
         *overlaps]
 
 
