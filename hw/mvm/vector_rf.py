@@ -74,10 +74,10 @@ class VectorRf(wiring.Component):
                      self.host_grant.eq(self.host.valid & ~self.gather.valid & free)]
         for j in range(banks):
             self._bank(m, j, index)
-        came_from = Signal.like(bank)
+        came_from = Signal(range(max(2, banks)))  # at least a bit: Verilog has no signals without bits
         m.d.sync += came_from.eq(bank)
         for single in (self.gather_entry, self.host_entry):
-            m.d.comb += single.eq(self.o.as_value().word_select(came_from, entry(self.config).size))
+            m.d.comb += single.eq(self.o.as_value().word_select(came_from[:len(bank)], entry(self.config).size))
         return m
 
     def _bank(self, m, j: int, index):

@@ -236,13 +236,13 @@ def test_compile_writes_firmware_and_tells_what_it_uses(firmware):
     assert "MatrixRf" in result.output
     assert "cannot wrap" in result.output
     assert "mv_mul" in result.output
-    assert load_firmware(firmware).config == preset("speech")
+    assert load_firmware(firmware).config == preset("vision")
 
 
 def test_firmware_for_another_machine(firmware):
     message = refused("run", firmware, "--preset", "tiny")
-    digests = [f"{PRESETS[name].digest:08x}" for name in ("speech", "tiny")]
-    assert f"is for machine speech ({digests[0]}), this one is tiny ({digests[1]})" in message
+    digests = [f"{PRESETS[name].digest:08x}" for name in ("vision", "tiny")]
+    assert f"is for machine vision ({digests[0]}), this one is tiny ({digests[1]})" in message
 
 
 def test_truncated_firmware(firmware):

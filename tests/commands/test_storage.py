@@ -59,7 +59,7 @@ def test_models_come_over_http(server, tmp_path, monkeypatch):
     assert nnp("predict", url, *options) == nnp("predict", LSTM, *options)
     assert nnp("overflow", url, *options) == nnp("overflow", LSTM, *options)
     nnp("compile", url)
-    assert [path.name for path in tmp_path.iterdir()] == ["vowels-lstm-w8.speech.safetensors"]
+    assert [path.name for path in tmp_path.iterdir()] == ["vowels-lstm-w8.vision.safetensors"]
     nnp("export", url, tmp_path / "new" / "copy.safetensors")
     assert (tmp_path / "new" / "copy.safetensors").read_bytes() == LSTM.read_bytes()
 

@@ -138,7 +138,8 @@ def test_an_error_behind_kept_states_has_its_own_address():
     session.infer(sample)
     before = session.firmware.loop
     session.firmware.instruction_words[before + 2] = 0  # this word is no instruction
-    with pytest.raises(RuntimeError, match=f"layer rnn0: the program stopped at instruction {before + 2}, .* opcode"):
+    stop = f"layer rnn0: the program stopped at instruction {before + 2}, .* erased memory"
+    with pytest.raises(RuntimeError, match=stop):
         session.infer(sample, keep_state=True)
 
 

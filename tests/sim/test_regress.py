@@ -21,7 +21,8 @@ def regress(*words) -> subprocess.CompletedProcess:
 
 def test_one_unit(tmp_path):
     """The run prints tables, and writes JUnit XML and line coverage."""
-    words = ["--unit", "crc", "--seed", "3", "--seed", "4", "--junitxml", str(tmp_path / "junit.xml")]
+    words = ["--unit", "crc", "--config", "tiny", "--seed", "3", "--seed", "4"]
+    words += ["--junitxml", str(tmp_path / "junit.xml")]
     done = regress("--regress", *words)
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
@@ -35,7 +36,7 @@ def test_one_unit(tmp_path):
 
 @pytest.mark.parametrize(("words", "sentence"), [
     (("--unit", "adder", "--config", "tinyy"), "adder has no configuration 'tinyy': choose one of tiny\n"),
-    (("--config", "tinyy"), "no unit has a configuration 'tinyy': choose one of tiny, serial, wide, trainer\n"),
+    (("--config", "tinyy"), "no unit has a configuration 'tinyy': choose one of tiny, serial, wide, trainer, vision\n"),
     (("--unit", "paper"), "there is no testbench of a unit 'paper': choose one of accumulator, activation"),
     (("--unit", "core"), "there is no testbench of a unit 'core': choose one of"),
     (("--unit", "adder", "--unit", "mvm", "--config", "wide"), "adder has no configuration wide: choose one of tiny\n"),
