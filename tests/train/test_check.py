@@ -34,6 +34,17 @@ def other():
 def few():
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 3))
 
+class Broadcast(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.mean = nn.Conv2d(1, 10, 28), nn.AdaptiveAvgPool2d(1)
+        self.wide = nn.Conv2d(1, 10, 3)
+    def forward(self, x):
+        return self.mean(self.wide(x) + self.conv(x)).flatten(1)
+
+def lines():
+    return nn.Sequential(nn.Linear(28, 2), nn.ReLU(), nn.Conv2d(1, 10, (28, 2)), nn.Flatten())
+
 def fails():
     raise KeyError("gone")
 
@@ -76,6 +87,8 @@ def nothing_slow(monkeypatch):
     ("own_nets:number", "it returns int, but a torch.nn.Module is needed"),
     ("own_nets:other", r"the network does not take inputs of shape \[1, 28, 28\]: mat1 and mat2 shapes"),
     ("own_nets:few", r"answers an input with \[3\], but one vector of 10 classes is needed"),
+    ("own_nets:Broadcast", r"'add': a sum of \[10, 26, 26\] and \[10, 1, 1\]; the terms of a sum need one shape"),
+    ("own_nets:lines", r"'0': a dense layer of 28 inputs sees samples of \[1, 28, 28\]; flatten them"),
     ("own_nets:Curved", r"'curve': there is no quantised form of GELU: use .*\n'sigmoid': there is no quantised form"),
 ])
 def test_networks_that_cannot_be_trained(network, sentence, nothing_slow, tmp_path):

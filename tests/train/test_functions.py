@@ -115,6 +115,9 @@ class Wrong(nn.Module):
     (lambda x: x[:, :2].reshape(x.shape[0], -1), "there is no quantised form of getitem"),
     (lambda x: x + x.size(0), "there is no quantised form of size"),
     (lambda x: x.mean(1), "there is no quantised form of mean"),
+    (lambda x: torch.add(x, torch.relu(x), alpha=2), "there is no quantised form of add"),
+    (lambda x: functional.pad(x, (0, x.size(2) % 2)), "there is no quantised form of pad"),
+    (lambda x: x.reshape(len(x), -1), "the network cannot be traced .*'len' is not supported"),
     (lambda x: torch.softmax(x.flatten(1), 1), "leave softmax out: it does not change the order of the classes"),
     (nn.Softmax(1), "leave Softmax out"),
 ])
@@ -173,6 +176,16 @@ def test_codes_clip_a_relu6(wide, images, method):
     with torch.no_grad():
         assert torch.allclose(quantised(images), wide(images), atol=0.2)
         assert np.array_equal(outputs(*quantised.lower(), images), patterns(quantised(images, True)))
+
+
+def test_codes_clip_a_relu6_behind_a_maximum(wide, images):
+    """The maximum is in steps of the codes there, in which 6 means nothing."""
+    torch.manual_seed(6)
+    net = nn.Sequential(wide.first, nn.MaxPool2d(2), nn.ReLU6(), nn.Conv2d(4, 3, 4), nn.Flatten()).eval()
+    quantised = QuantisedNetwork(net, images, RECIPE)
+    with torch.no_grad():
+        assert torch.allclose(quantised(images), net(images), atol=0.1)
+        assert torch.allclose(quantised(images), quantised(images, True), atol=0.1)
 
 
 def test_training_keeps_the_clip_of_a_relu6(wide, images):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.methods import Recipe, Start
+from concord.train.qat import operations
 from concord.train.qat.graph import Node, Unsupported, nodes, readers
 from concord.train.qat.modules import QUANTISED, Kind
 from torch import nn
@@ -48,13 +49,16 @@ def check(network: nn.Module, recipe: Recipe | BlockRecipe, shape: Sequence[int]
 
     Raises:
         Unsupported: an operation of the network cannot be quantised.
-        ValueError: the network does not take such inputs, it has another number of classes, the recipe names a layer
-            that is not there, or a method cannot do a width.
+        ValueError: the network does not take such inputs, it has another number of classes, a sum has terms of several
+            shapes, the recipe names a layer that is not there, or a method cannot do a width.
     """
-    found = layers(nodes(network), recipe)
-    for name, node in found.items() if isinstance(recipe, Recipe) else ():  # a BlockRecipe knows its own widths
+    found = nodes(network)
+    quantised = layers(found, recipe)
+    for name, node in quantised.items() if isinstance(recipe, Recipe) else ():  # a BlockRecipe knows its own widths
         _check_bits(name, node, recipe, machine)
     _check_shapes(network, shape, classes)
+    with torch.no_grad():
+        operations.results(found, torch.zeros(1, *shape))
 
 
 def _check_bits(name: str, node: Node, recipe: Recipe, machine: bool):

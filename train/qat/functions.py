@@ -4,6 +4,7 @@ import operator
 from collections.abc import Callable
 
 import torch
+from concord.train.qat.modules import Kind
 from torch import fx, nn
 from torch.nn import functional
 
@@ -18,6 +19,11 @@ MODULES: dict[object, Callable[..., nn.Module]] = {
     functional.adaptive_avg_pool1d: nn.AdaptiveAvgPool1d,
     functional.relu6: nn.ReLU6,
 }
+#: Operations of functions and methods that no module does.
+KINDS = {
+    functional.relu: Kind.RELU, torch.relu: Kind.RELU, torch.relu_: Kind.RELU, "relu": Kind.RELU, "relu_": Kind.RELU,
+    operator.add: Kind.ADD, operator.iadd: Kind.ADD, torch.add: Kind.ADD, "add": Kind.ADD, "add_": Kind.ADD,
+    torch.cat: Kind.CONCAT, torch.concat: Kind.CONCAT}
 MEANS = (torch.mean, "mean")
 #: Functions and methods whose result is their input in evaluation.
 DROPOUTS = (functional.dropout, functional.dropout2d, functional.alpha_dropout, "contiguous")
@@ -39,6 +45,16 @@ def module_of(node: fx.Node) -> nn.Module | None:
         if sorted(axes if isinstance(axes, tuple | list) else [axes]) in ([2, 3], [-2, -1]):
             return nn.AdaptiveAvgPool2d(1)
     return None
+
+
+def kind_of(node: fx.Node) -> Kind | None:
+    """The operation of a function or method for which there is no module, or None if it has no quantised form."""
+    kind = KINDS.get(node.target) if node.op in CALLS else None
+    if kind is Kind.ADD and (len(node.all_input_nodes) != 2 or node.kwargs.get("alpha", 1) != 1):
+        return None
+    if kind is Kind.CONCAT and node.kwargs.get("dim", (*node.args, 0)[1]) != 1:
+        return None
+    return kind
 
 
 def passes(node: fx.Node) -> bool:

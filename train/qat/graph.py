@@ -8,7 +8,6 @@ import torch
 from concord.model.arithmetic.windows import Window
 from concord.train.qat import functions
 from concord.train.qat.modules import (
-    FUNCTIONS,
     MODULES,
     NO_BORDER,
     PASSING,
@@ -78,7 +77,7 @@ def nodes(network: nn.Module) -> list[Node]:
     modules = dict(network.named_modules())
     try:
         graph = fx.Tracer().trace(network)
-    except (fx.proxy.TraceError, TypeError) as error:
+    except (fx.proxy.TraceError, TypeError, RuntimeError) as error:
         raise Unsupported(f"the network cannot be traced ({error}): no branches on values in its forward") from None
     found, passed, zeros, problems = [], {}, {}, []
     for node in graph.nodes:
@@ -104,7 +103,7 @@ def _take(
     if any(other.name == name for other in found) and not isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):
         name = node.name
     around = next((zeros[source.name] for source in node.all_input_nodes if source.name in zeros), NO_BORDER)
-    kind = MODULES.get(type(module)) if module is not None else _function(node)
+    kind = MODULES.get(type(module)) if module is not None else functions.kind_of(node)
     more, passing = border(node, module), isinstance(module, PASSING) or functions.passes(node)
     if around != NO_BORDER and not (more or passing or functions.asks(node) or _counts_zeros(kind, module)):
         return f"{name!r}: zeros can be put around the input of a convolution or average only; use a padding of its own"
@@ -139,16 +138,6 @@ def _unknown(node: fx.Node, module: nn.Module | None) -> str:
     if str(what).lower() in ("softmax", "logsoftmax", "log_softmax"):
         return f"leave {what} out: it does not change the order of the classes"
     return f"there is no quantised form of {what}: use " + ", ".join(sorted(kind.__name__ for kind in MODULES))
-
-
-def _function(node: fx.Node) -> Kind | None:
-    """The operation of a function or a method of tensors, or None if it has no quantised form."""
-    if node.op not in ("call_function", "call_method"):
-        return None
-    kind = FUNCTIONS.get(node.target)
-    tensors = len(node.all_input_nodes)
-    return None if kind is Kind.ADD and tensors != 2 or kind is Kind.CONCAT and node.kwargs.get(
-        "dim", (*node.args, 0)[1]) != 1 else kind
 
 
 def _fold(node: fx.Node, norm: nn.Module, source: str, found: list[Node], passed: dict[str, str]) -> str | None:

@@ -1,14 +1,12 @@
-"""The modules and functions of PyTorch that can be quantised, and the windows of those that see images.
+"""The modules of PyTorch that can be quantised, and the windows of those that see images.
 
 A one-dimensional module becomes a two-dimensional one for images of one row.
 """
 
-import operator
 from collections.abc import Sequence
 from copy import deepcopy
 from enum import StrEnum
 
-import torch
 from concord.model.arithmetic.windows import Window
 from torch import fx, nn
 from torch.nn import functional
@@ -37,10 +35,6 @@ PLANES = {
     nn.AdaptiveAvgPool1d: nn.AdaptiveAvgPool2d}
 #: Modules whose result is their input in evaluation.
 PASSING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.Flatten)
-FUNCTIONS = {
-    functional.relu: Kind.RELU, torch.relu: Kind.RELU, "relu": Kind.RELU, operator.add: Kind.ADD,
-    operator.iadd: Kind.ADD, torch.add: Kind.ADD, "add": Kind.ADD, torch.cat: Kind.CONCAT,
-    torch.concat: Kind.CONCAT, "relu_": Kind.RELU, torch.relu_: Kind.RELU, "add_": Kind.ADD}
 #: Modules that put a border around an image.
 BORDERS = (nn.ZeroPad1d, nn.ZeroPad2d, nn.ConstantPad1d, nn.ConstantPad2d)
 #: No zeros left, right, above and below.
@@ -57,7 +51,8 @@ def border(node: fx.Node, module: nn.Module | None) -> tuple[int, ...] | None:
         value = value if value is None else given.get("value") or 0
     else:
         return None
-    return (*zeros, 0, 0)[:4] if value == 0 and len(zeros) in (2, 4) and min(zeros) >= 0 else None
+    fixed = all(isinstance(count, int) and count >= 0 for count in zeros)  # others follow from the tensor's shape
+    return (*zeros, 0, 0)[:4] if value == 0 and len(zeros) in (2, 4) and fixed else None
 
 
 def plane(module: nn.Module) -> nn.Module:

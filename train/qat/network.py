@@ -45,10 +45,8 @@ class QuantisedNetwork(nn.Module):
         self.recipe = recipe
         self.nodes, self.layers = nodes(network), nn.ModuleDict()
         layers(self.nodes, recipe)
-        made = {INPUT: self._entering(images)}
         with torch.no_grad():
-            for node in self.nodes:
-                made[node.name] = operations.real(node, [made[name] for name in node.sources])
+            made = operations.results(self.nodes, images)
             self.shapes = {name: x.shape[1:] for name, x in made.items()}
             for node in self.nodes:
                 if node.kind in QUANTISED:
@@ -56,10 +54,6 @@ class QuantisedNetwork(nn.Module):
                     self.layers[node.name].relu = node.relu
         self._join()
         self._limit()
-
-    def _entering(self, x: torch.Tensor) -> torch.Tensor:
-        """The input of the network; sequences of vectors become images of one row."""
-        return x.unsqueeze(2) if x.dim() == 3 and any(node.line for node in self.nodes) else x
 
     def _layer(self, node: Node, x: torch.Tensor, recipe: Recipe) -> nn.Module:
         """The quantised layer of a convolution, dense layer or average, for its inputs x."""
@@ -106,7 +100,7 @@ class QuantisedNetwork(nn.Module):
             lowered: Whether to compute in the machine's arithmetic, rather than in real numbers.
             before:  Name of the node before which to stop; empty for all nodes.
         """
-        made = {INPUT: self._entering(x)}
+        made = {INPUT: operations.entering(self.nodes, x)}
         for node in self.nodes:
             if node.name == before:
                 break

@@ -10,7 +10,7 @@ from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
 from concord.spec.activation import Activation
 from concord.train.lib.straight_through import binary16
-from concord.train.qat.graph import Node
+from concord.train.qat.graph import INPUT, Node
 from concord.train.qat.modules import Kind
 from torch import nn
 from torch.nn import functional
@@ -40,7 +40,11 @@ class Product(Operation):
 
     def real(self, node, x):
         if isinstance(node.module, nn.Linear):
-            return node.module(x[0].flatten(1))
+            rows = x[0].flatten(1)
+            if rows.shape[1] != node.module.in_features:
+                raise ValueError(f"{node.name!r}: a dense layer of {node.module.in_features} inputs sees samples of "
+                                 f"{list(x[0].shape[1:])}; flatten them, so that it reads all of a sample")
+            return node.module(rows)
         return node.module(functional.pad(x[0], node.zeros) if any(node.zeros) else x[0])
 
 
@@ -49,6 +53,9 @@ class Sum(Operation):
 
     def real(self, node, x):
         left, right = x if x[0].dim() == x[1].dim() else (part.flatten(1) for part in x)
+        if left.shape != right.shape:
+            raise ValueError(f"{node.name!r}: a sum of {list(left.shape[1:])} and {list(right.shape[1:])}; "
+                             "the terms of a sum need one shape")
         return left + right
 
     def lowered(self, node, x):
@@ -88,10 +95,31 @@ OPERATIONS: dict[Kind, Operation] = {
 }
 
 
+def entering(nodes: Sequence[Node], x: torch.Tensor) -> torch.Tensor:
+    """The input of a network; sequences of vectors become images of one row."""
+    return x.unsqueeze(2) if x.dim() == 3 and any(node.line for node in nodes) else x
+
+
+def results(nodes: Sequence[Node], x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The result of every node of a network in FP32, by name, and the input.
+
+    Raises:
+        ValueError: the terms of a sum differ in shape, or a dense layer does not read all of a sample.
+    """
+    made = {INPUT: entering(nodes, x)}
+    for node in nodes:
+        y = real(node, [made[name] for name in node.sources])
+        made[node.name] = y if node.ceiling is None else y.clamp(max=node.ceiling)
+    return made
+
+
 def real(node: Node, x: list[torch.Tensor]) -> torch.Tensor:
-    """What a node makes of real numbers."""
+    """What a node makes of real numbers, or a maximum of numbers in steps.
+
+    Behind quantisers, the clip of a relu6 at 6 is that of its readers' codes, so that it is left to them.
+    """
     y = OPERATIONS[node.kind].real(node, x)
-    return y.clamp(0, node.ceiling) if node.relu else y
+    return y.clamp(min=0) if node.relu else y
 
 
 def lowered(node: Node, x: list[torch.Tensor]) -> torch.Tensor:
