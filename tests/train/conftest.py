@@ -5,6 +5,15 @@ import pytest
 from concord.model import dataset
 
 
+@pytest.fixture
+def seeded():
+    """PyTorch on one thread, with random numbers that are the same for each test."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(5)
+
+
 @pytest.fixture(scope="session")
 def vowels(tmp_path_factory):
     """Training data in their original form, made from the shipped test set."""

@@ -16,7 +16,7 @@ from concord.tests.compiler.test_image_networks import ROOM, agree
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
-from concord.tests.train.test_image_networks import IN_BLOCKS, NETWORKS, made
+from concord.tests.train.test_image_networks import IN_BLOCKS, NETWORKS, OF_IMAGES, made
 from concord.train.lib import data
 from concord.train.lib.methods import Recipe
 from concord.train.lib.networks import NETWORKS as OF_28
@@ -24,13 +24,7 @@ from concord.train.qat.block import BlockNetwork
 from concord.train.qat.network import QuantisedNetwork
 from concord.train.runs.image import train_image
 
-pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    torch.set_num_threads(1)
-    torch.manual_seed(5)
+pytestmark = OF_IMAGES
 
 
 def recipe(name: str, block: bool):

@@ -22,13 +22,8 @@ from torch import nn
 from torch.nn import functional
 
 #: PyTorch warns that its padding "same" of even kernels costs a copy.
-pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    torch.set_num_threads(1)
-    torch.manual_seed(5)
+OF_IMAGES = [pytest.mark.usefixtures("seeded"), pytest.mark.filterwarnings("ignore:Using padding='same'")]
+pytestmark = OF_IMAGES
 
 
 def head(channels: int) -> nn.Sequential:
