@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from concord.model.arithmetic.windows import Window
 from concord.model.layers.average import Average
-from concord.train.lib.methods import Recipe
 from concord.train.ptq.grid import Grid
 from concord.train.qat.layer import QuantisedLayer
 from concord.train.qat.weights import Weights
@@ -34,19 +33,12 @@ class Ones(Weights):
 
 
 class QuantisedAverage(QuantisedLayer):
-    """(1 / pixels) * (sum of the codes of a window).
-
-    Args:
-        window: Window of the average.
-        seen:   float32[samples, channels, rows, columns], its inputs for a calibration set.
-        recipe: How its input is quantised.
-        name:   Name of the layer, for its bits and for messages.
-    """
+    """(1 / pixels) * (sum of the codes of a window). Arguments are those of `QuantisedLayer`, for a `convolution`."""
 
     kind = Average
 
-    def __init__(self, window: Window, seen: torch.Tensor, recipe: Recipe, name: str):
-        super().__init__(convolution(seen.shape[1], window), seen, recipe, name, window=window)
+    def __init__(self, *given):
+        super().__init__(*given)
         self.constant.requires_grad_(False)
 
     def _quantiser(self, rows, bits, recipe, fold):

@@ -8,6 +8,7 @@ from concord.model import block_lowering
 from concord.model.layers.convolution import Along
 from concord.model.layers.layer import Layer
 from concord.train.lib.block_recipe import BlockRecipe
+from concord.train.qat.average import convolution
 from concord.train.qat.block_average import BlockAverageLayer
 from concord.train.qat.block_layer import BlockLayer
 from concord.train.qat.graph import INPUT, Node
@@ -26,7 +27,7 @@ class BlockNetwork(QuantisedNetwork):
     def _layer(self, node: Node, x: torch.Tensor, recipe: BlockRecipe) -> BlockLayer:
         window, places = node.window(x.shape[1:]), self._places[node.name]
         if node.kind is Kind.AVERAGE:
-            return BlockAverageLayer(window, x, recipe, node.name, places)
+            return BlockAverageLayer(convolution(x.shape[1], window), x, recipe, node.name, window, places)
         along = block_lowering.choose_along(x.shape[1], getattr(node.module, "groups", 1), recipe.block)
         # A sender makes patches of the network's input; images inside the network are stored pixel by pixel.
         patch = window is not None and INPUT in node.sources and along is Along.PATCH

@@ -5,31 +5,19 @@ from math import prod
 import numpy as np
 import torch
 from concord.model import block_lowering
-from concord.model.arithmetic.windows import Window, reciprocal
+from concord.model.arithmetic.windows import reciprocal
 from concord.model.layers.average import BlockAverage, identity
 from concord.spec.activation import Activation
-from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.straight_through import binary16
 from concord.train.ptq import quantise
-from concord.train.qat.average import convolution
 from concord.train.qat.block_layer import BlockLayer
 
 
 class BlockAverageLayer(BlockLayer):
-    """An average of windows behind its quantiser.
+    """An average of windows behind its quantiser. Arguments are those of `BlockLayer`, for an `average.convolution`."""
 
-    Args:
-        window:  Window of the average.
-        samples: float32[samples, channels, rows, columns], its inputs for a calibration set.
-        recipe:  How its input is quantised.
-        name:    Name of the layer, for its bits and for messages.
-        places:  Places of its channels in native vectors, see `model.layers.rows.BlockRows`.
-    """
-
-    def __init__(
-        self, window: Window, samples: torch.Tensor, recipe: BlockRecipe, name: str, places: np.ndarray | None = None
-    ):
-        super().__init__(convolution(samples.shape[1], window), samples, recipe, name, window, places)
+    def __init__(self, *given):
+        super().__init__(*given)
         self.requires_grad_(False)
 
     def _lost(self, samples):

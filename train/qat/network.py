@@ -11,7 +11,7 @@ from concord.model.layers.layer import Layer
 from concord.spec.activation import Activation
 from concord.train.lib.methods import Recipe
 from concord.train.qat import operations
-from concord.train.qat.average import QuantisedAverage
+from concord.train.qat.average import QuantisedAverage, convolution
 from concord.train.qat.check import layers
 from concord.train.qat.graph import INPUT, Node, nodes, readers, users
 from concord.train.qat.layer import QuantisedLayer
@@ -58,10 +58,10 @@ class QuantisedNetwork(nn.Module):
     def _layer(self, node: Node, x: torch.Tensor, recipe: Recipe) -> nn.Module:
         """The quantised layer of a convolution, dense layer or average, for its inputs x."""
         window = node.window(x.shape[1:])
+        kind, module = QuantisedLayer, node.module
         if node.kind is Kind.AVERAGE:
-            made = QuantisedAverage(window, x, recipe, node.name)
-        else:
-            made = QuantisedLayer(node.module, x, recipe, node.name, node.norm, node.fold, window)
+            kind, module = QuantisedAverage, convolution(x.shape[1], window)
+        made = kind(module, x, recipe, node.name, node.norm, node.fold, window)
         if recipe.input_kept and INPUT in node.sources:
             made.inputs.requires_grad_(False)
         return made
