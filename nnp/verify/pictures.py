@@ -14,6 +14,7 @@ UNITS = {
     "tile engines": (Counter.MVM_BUSY, Counter.MVM_WAIT_OPERAND, Counter.MVM_WAIT_OUTPUT),
     "MFUs": (Counter.MFU_BUSY, Counter.MFU_WAIT_OPERAND, Counter.MFU_WAIT_OUTPUT),
     "copies": (Counter.COPY_BUSY, Counter.COPY_WAIT, None),
+    "gather unit": (Counter.GATHER_BUSY, Counter.GATHER_WAIT, None),
 }
 
 
@@ -45,14 +46,17 @@ def cycles(verified: Verified) -> str:
         return ""
     figure, axes = _figure(7, 2.6)
     count = len(verified.samples)
-    for row, counters in enumerate(UNITS.values()):
+    units = dict(UNITS)
+    if not verified.compiled.firmware.config.vector_rf:
+        del units["gather unit"]  # it reads VectorRf, which this machine does not have
+    for row, counters in enumerate(units.values()):
         left = 0.0
         for counter, (state, colour) in zip(counters, STATES.items(), strict=True):
             width = verified.other.counters[counter] / count if counter is not None else 0
             axes.barh(row, width, 0.6, left, color=colour, label=state if row == 1 else None)
             left += width
     axes.axvline(verified.cycles, color="black", linewidth=0.8, linestyle=":")
-    axes.set_yticks(range(len(UNITS)), UNITS)
+    axes.set_yticks(range(len(units)), units)
     axes.invert_yaxis()
     axes.set_xlabel(f"cycles per inference (dotted: all {verified.cycles:,.0f})")
     # The legend stands above the axes: inside, it would cover bars.

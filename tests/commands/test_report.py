@@ -11,7 +11,7 @@ from concord.nnp.verify.layer_costs import WAITS, LayerCost
 from concord.nnp.verify.report import cost_record, table_names
 from concord.nnp.verify.tables import cost_rows, cost_table, without_costs
 from concord.spec.config import preset
-from concord.spec.registers import Counter
+from concord.spec.registers import TIMES, Counter
 from rich.console import Console
 
 
@@ -60,12 +60,31 @@ def test_models_of_one_name_have_tables_of_their_own():
     assert table_names(models) == ["a-1.csv", "b.csv", "a-2.csv"]
 
 
+def counted(name: str) -> SimpleNamespace:
+    """A verification on a preset whose counters are all 100."""
+    return SimpleNamespace(
+        cycles=300.0, samples=VERIFIED.samples, other=SimpleNamespace(counters=dict.fromkeys(Counter, 100)),
+        compiled=SimpleNamespace(firmware=SimpleNamespace(config=preset(name))))
+
+
+def test_the_picture_has_a_row_for_each_unit_of_the_machine():
+    for name, gathers in ("vision", True), ("speech", False):
+        text = pictures.cycles(counted(name))
+        shown = [unit for unit in pictures.UNITS if f"{unit}</text>" in text]
+        assert shown == [unit for unit in pictures.UNITS if gathers or unit != "gather unit"]
+
+
+def test_every_counter_of_cycles_of_a_unit_is_drawn():
+    """A conflict of banks is a reason for which tile engines wait, and no state of its own."""
+    drawn = {counter for counters in pictures.UNITS.values() for counter in counters if counter is not None}
+    assert drawn == {*TIMES} - {Counter.CYCLES, Counter.MVM_CONFLICT}
+
+
 def test_the_legend_covers_no_bar(monkeypatch):
     """The legend lies completely outside of the axes."""
     drawn = []
     monkeypatch.setattr(pictures, "_svg", lambda figure: drawn.append(figure) or "")
-    counters = dict.fromkeys(Counter, 100)
-    pictures.cycles(SimpleNamespace(cycles=300.0, samples=VERIFIED.samples, other=SimpleNamespace(counters=counters)))
+    pictures.cycles(counted("vision"))
     (figure,) = drawn
     figure.draw_without_rendering()
     (axes,) = figure.axes
