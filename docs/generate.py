@@ -1,5 +1,6 @@
 """Write the pages and tables that follow from definitions in the code: `python docs/generate.py`, or `nox -s docs`."""
 
+import inspect
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -32,6 +33,7 @@ def pages() -> dict[str, str]:
         "status": described(registers.Status),
         "counters": described(registers.Counter),
         "presets": _presets(),
+        "purposes": _purposes(),
     }
     made = {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}
     return made | {page: _with_methods((HERE / page).read_text()) for page in PAGES_WITH_METHODS}
@@ -83,6 +85,19 @@ def _presets() -> list[tuple]:
         rows.append((f"{attribute} ({text})", *(getattr(preset, attribute) for preset in config.PRESETS.values())))
     rows.append(("digest", *(f"{preset.digest:08x}" for preset in config.PRESETS.values())))
     return [("attribute", *tables), *rows]
+
+
+def _purposes() -> dict[str, str]:
+    """What each preset is for, by its name: the comment above it.
+
+    Raises:
+        ValueError: a preset has no comment.
+    """
+    above = re.findall(r'    # (.*)\n    "(\w+)": ', inspect.getsource(config))
+    found = {name: text for text, name in above}
+    if missing := set(config.PRESETS) - set(found):
+        raise ValueError(f"spec/config.py: there is no comment above the preset {min(missing)!r}")
+    return {name: found[name] for name in config.PRESETS}
 
 
 def _format(fmt: dict) -> str:

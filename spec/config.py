@@ -191,52 +191,53 @@ _VISION = Config(
     mvmq_words=256, matrix_tiles=384, bias_words=128, instructions=1024, accumulator_rows=1024, operand_columns=64,
     vector_rf=2560, message_bytes=16, clock_mhz=50)
 
+#: The comment above each preset says what it is for; docs/presets.md shows it.
 PRESETS = {
-    # Full formats and exponent ranges, every counter: for tests.
+    # For tests: full formats and ranges of exponents, every counter.
     "tiny": Config(
         native_dim=8, lanes=4, multipliers=20, mfu_lanes=2, weights=_FULL8, activations=_FULL8, acc_int=30, acc_frac=44,
         product_bits=14, output_bits=15, count_overflows=True, initial_vrf=64, addsub_vrf=64, multiply_vrf=64,
         net_in=256, net_out=256, mvmq_words=32, vector_rf=48, matrix_tiles=32, bias_words=32, instructions=512,
         accumulator_rows=64, operand_columns=8, clock_mhz=50, lazy_update=True),
-    # One product per row and cycle: the serial count of overflows; narrow accumulators, the ceil rule.
+    # For tests: one product per row and cycle, so that overflows count serially; narrow accumulators, the ceil rule.
     "serial": Config(
         native_dim=4, lanes=1, mfu_lanes=4, weights=Format(bits=5, symmetric=True, e_min=-3, e_max=4, rule=Rule.CEIL),
         activations=Format(bits=6, e_min=-4, e_max=3, rule=Rule.CEIL), acc_int=4, acc_frac=16, bias_bits=16,
         product_bits=9, output_bits=10, count_overflows=True, initial_vrf=48, addsub_vrf=40, multiply_vrf=36,
         net_in=64, net_out=64, mvmq_words=16, vector_rf=30, matrix_tiles=24, bias_words=20, instructions=300,
         accumulator_rows=24, operand_columns=5, chain_queue=2, message_bytes=8, clock_mhz=40),
-    # Several tile engines, no counters.
+    # For tests: four tile engines, no count of overflows.
     "wide": Config(
         native_dim=16, lanes=8, tile_engines=4, multipliers=64, mfu_lanes=4,
         weights=Format(bits=3, e_min=-6, e_max=9), activations=Format(bits=4, symmetric=True, e_min=-15, e_max=16),
         acc_int=34, acc_frac=40, bias_bits=24, initial_vrf=128, addsub_vrf=96, multiply_vrf=80, net_in=512, net_out=512,
         mvmq_words=64, vector_rf=64, matrix_tiles=64, bias_words=48, instructions=400, accumulator_rows=128,
         operand_columns=16, chain_queue=8, message_bytes=16, clock_mhz=100),
-    # Fills a Lattice ECP5-85F: 1,024 products of 4 x 4 bits a cycle.
+    # For perceptrons and image networks of 4 bits on a Lattice ECP5-85F: 1,024 products of 4 x 4 bits a cycle.
     "ulx3s": Config(
         native_dim=32, lanes=32, multipliers=128, mfu_lanes=4,
         weights=Format(bits=4, symmetric=True, e_min=-7, e_max=0),
         activations=Format(bits=4, symmetric=True, e_min=-5, e_max=2), acc_int=14, acc_frac=18, bias_bits=18,
         initial_vrf=1024, addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512, mvmq_words=512, vector_rf=1024,
         matrix_tiles=512, bias_words=512, instructions=512, accumulator_rows=4096, operand_columns=64, clock_mhz=50),
-    # Eight-bit operands for convolutional networks: one engine and wide words, on a Lattice ECP5-85F.
+    # For image networks of 8 bits on a Lattice ECP5-85F: one tile engine and wide words.
     "vision": _VISION,
-    # Eight-bit operands for recurrent networks.
+    # For recurrent networks and perceptrons of 8 bits.
     "speech": Config(
         native_dim=16, lanes=16, tile_engines=2, multipliers=128, mfu_lanes=4, weights=_SYMMETRIC8,
         activations=_SYMMETRIC8, acc_int=12, acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=512,
         multiply_vrf=512, net_in=512, net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256, instructions=512,
         accumulator_rows=2048, operand_columns=64, clock_mhz=50),
-    # Two engines and memories for larger networks, for simulation and larger devices.
+    # For larger image networks of 8 bits, in simulation and on larger devices: two tile engines, larger memories.
     "vision_large": replace(_VISION, tile_engines=2, matrix_tiles=1536, addsub_vrf=4096, multiply_vrf=512,
                             bias_words=512, vector_rf=5120),
-    # Eight-bit operands as training makes them, and the unit that trains.
+    # For networks trained by lazy update: operands of 8 bits as that training makes them, and the unit that trains.
     "trainer": Config(
         native_dim=16, lanes=16, tile_engines=2, mfu_lanes=4, weights=Format(bits=8, e_min=-11, e_max=4),
         activations=Format(bits=8, e_min=-11, e_max=4), acc_int=13, acc_frac=36, bias_bits=32, initial_vrf=512,
         addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256,
         instructions=512, accumulator_rows=2048, operand_columns=64, clock_mhz=50, lazy_update=True),
-    # The published large shape, for golden.
+    # For golden only: the published large shape.
     "brainwave_s10": Config(
         native_dim=400, lanes=40, tile_engines=6, mfu_lanes=40, weights=Format(bits=3), activations=Format(bits=3),
         acc_int=34, acc_frac=40, initial_vrf=512, addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512,
