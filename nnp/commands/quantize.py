@@ -69,6 +69,9 @@ def loss_table(quantised: "QuantisedNetwork") -> "Table":
                   title="signal to quantisation noise", title_justify="left")
     for name, layer in quantised.layers.items():
         loss = layer.loss
-        table.add_row(name, f"{layer.weights_format.bits} bits", f"{layer.input_format.bits} bits",
-                      f"{loss.weights:.1f}", f"{loss.inputs:.1f}", f"{loss.clipped:.2%}")
+        # An average has no weights of its own.
+        bits, decibels = ("-", "-") if loss.weights is None else (
+            f"{layer.weights_format.bits} bits", f"{loss.weights:.1f}")
+        table.add_row(name, bits, f"{layer.input_format.bits} bits", decibels, f"{loss.inputs:.1f}",
+                      f"{loss.clipped:.2%}")
     return table

@@ -1,5 +1,6 @@
 """Averages of windows behind a quantiser of their input: sums of codes, whose weights are 1 and are not trained."""
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -44,3 +45,6 @@ class QuantisedAverage(QuantisedLayer):
     def _quantiser(self, rows, bits, recipe, fold):
         count, pixels = rows.shape
         return Ones(np.ones(rows.shape), np.full(count, 1 / pixels), ONES, 0.0, 1.0).requires_grad_(False)
+
+    def _loss(self, rows, samples):
+        return replace(super()._loss(rows, samples), weights=None)  # ones lose nothing

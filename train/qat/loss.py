@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loss:
-    """Signal to quantisation noise in decibels, None for what stays in FP32.
+    """Signal to quantisation noise in decibels, None for what stays in FP32 and for the ones of an average.
 
     Attributes:
         weights: Signal to noise of the weights.
