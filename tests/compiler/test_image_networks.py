@@ -15,6 +15,7 @@ from concord.spec.config import PRESETS, Config
 from concord.spec.registers import EVENTS
 from concord.tests import networks
 from concord.tests.image_networks import Images, geometry
+from concord.tests.machines import bits
 
 #: Memories large enough for small networks; formats, dimensions and banks are those of the presets.
 ROOM = {"initial_vrf": 512, "addsub_vrf": 1024, "multiply_vrf": 512, "matrix_tiles": 4096, "bias_words": 512,
@@ -196,6 +197,22 @@ def test_maps_take_turns_in_a_small_vector_rf(name, seed):
     images.dense(at, 10)
     whole = compile_network(images.model(), config).usage["VectorRf"][0]
     assert 0 < tight(config, images.model(), "vector_rf", "VectorRf") <= 0.95 * whole
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", ["tiny", "serial", "vision"])
+def test_borders_that_differ_from_channel_to_channel_take_turns(name, seed):
+    """Borders with equal first channels are different all the same, also where a pixel is one native vector."""
+    rng = np.random.default_rng(seed)
+    config = roomy(name)
+    images = Images(rng, config, (3, 9, 8), block=False)
+    at = INPUT
+    for channels in (-1, -1, -2, -1, -1):
+        at = images.conv(at, config.native_dim + channels, (3, 3), padding=(1, 1, 1, 1), offset=-0.5,
+                         activation=Activation.NONE)
+    images.layers[:] = [replace(layer, quant_offset=bits([1, *rng.integers(0, 3, layer.shape[0] - 1)]))
+                        for layer in images.layers]
+    tight(config, images.model(), "vector_rf", "VectorRf")
 
 
 @pytest.mark.parametrize("block", [False, True])
