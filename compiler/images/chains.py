@@ -102,12 +102,8 @@ class Chain:
 
 
 def _memory(step: Step) -> Mem:
-    match step.at:
-        case NumbersView():
-            return step.at.numbers.buffer.mem
-        case CodesView():
-            return Mem.VECTOR_RF
-    return Mem.NET_Q
+    """The memory that a write goes to."""
+    return Mem.NET_Q if step.at is None else step.at.buffer.mem
 
 
 def _instruction(config: Config, step: Step, region: Region, part: Part) -> Instruction:

@@ -134,7 +134,7 @@ class Demands:
     def _numbers_of(self, value: Value, mem: Mem | None) -> NumbersView:
         """The numbers of a tensor in a memory, or in any one."""
         for view in self.sinks[value.name].numbers:
-            if view.numbers.value is value and view.numbers.buffer.mem == mem:
+            if view.numbers.value is value and view.buffer.mem == mem:
                 return view
         words = self.config.words_of(value.lanes)
         buffer = Buffer(mem=mem, name=f"{value.name or 'network input'}, numbers", size=value.pixels * words)
@@ -203,7 +203,7 @@ class Demands:
         for numbers in [numbers for numbers in self.numbers if numbers.buffer.mem is None]:
             views = self.sinks[numbers.value.name].numbers
             other = next((view.numbers for view in views if view.numbers.value is numbers.value
-                          and view.numbers.buffer.mem is not None), None)
+                          and view.buffer.mem is not None), None)
             if other is not None:
                 numbers.buffer = other.buffer
                 self.numbers.remove(numbers)

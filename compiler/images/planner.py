@@ -54,7 +54,7 @@ class Planner:
             first[node.name] = min([order[node.name], *(first[part.name] for part in parts)])
         for numbers in sorted(self._demands.numbers, key=lambda one: (one.buffer.mem is None, -one.buffer.size)):
             name, buffer = numbers.value.name, numbers.buffer
-            taken = {view.numbers.buffer.mem for view in self._demands.sinks[name].numbers}
+            taken = {view.buffer.mem for view in self._demands.sinks[name].numbers}
             last = max((order[node.name] for node, _ in network.consumers(numbers.value)), default=order[name])
             trials = {}
             for mem in [buffer.mem] if buffer.mem else [mem for mem in ANY if mem not in taken]:
@@ -226,7 +226,7 @@ def _write_numbers(chain: Chain, views: list[NumbersView]) -> list[NumbersView]:
     """Write numbers to the memories that one chain can write; returns those that it writes."""
     written = []
     for view in views:
-        if chain.takes(view) and chain.may_write(view.numbers.buffer.mem):
+        if chain.takes(view) and chain.may_write(view.buffer.mem):
             chain.write(view)
             written.append(view)
     return written
