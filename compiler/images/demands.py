@@ -145,7 +145,11 @@ class Demands:
         return view
 
     def _demand_parts(self, node: Node):
-        """Pass the demands of a concatenation on to its parts."""
+        """Pass the demands of a concatenation on to its parts.
+
+        Raises:
+            ValueError: a demand of a flattened part has another scale for each pixel.
+        """
         config, sinks, first = self.config, self.sinks[node.name], 0
         flat = node.value.pixels == 1
         for source in node.sources:
@@ -156,6 +160,10 @@ class Demands:
                 codes = view.codes.part(channels)
                 if apart:
                     codes = codes.of_channels(source.shape[0])
+                    if codes is None:
+                        raise ValueError(
+                            f"layer {node.name!r} ({node.layer.title}): a layer behind it scales the pixels of a "
+                            f"channel of {source.name!r} by different factors: give all pixels of a channel one scale")
                 step = config.vectors_of(source.lanes) if apart else view.step
                 self.sinks[source.name].codes.append(
                     CodesView(codes=codes, map=view.map, vector=view.vector + vector, step=step))

@@ -91,19 +91,14 @@ class Codes:
                for name in ("scale", "offset", "border")}
         return replace(self, **cut)
 
-    def of_channels(self, channels: int) -> "Codes":
-        """The codes of an image whose flattened elements have these codes.
-
-        Raises:
-            ValueError: the pixels of a channel have different scales.
-        """
+    def of_channels(self, channels: int) -> "Codes | None":
+        """The codes of an image whose flattened elements have these codes; None if pixels of a channel differ."""
         cut = {"border": None}
         for name in ("scale", "offset"):
             values = getattr(self, name)
             apart = None if values is None else values.reshape(channels, -1)
             if apart is not None and (apart != apart[:, :1]).any():
-                raise ValueError("a layer behind a concatenation of flattened images scales the pixels of a channel by "
-                                 "different factors: give all pixels of a channel one scale")
+                return None
             cut[name] = None if apart is None else apart[:, 0]
         return replace(self, **cut)
 
