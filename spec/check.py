@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from concord.spec.chain import NO_BASES, Chain, Registers
+from concord.spec.chain_rules import check_chain, check_state
 from concord.spec.config import Config
 from concord.spec.isa import BASES, LOOP_DEPTH, Error, Instruction, Op, base_number
 from concord.spec.loops import Movement, Passes, Step, chain_step, moved_by, sum_step
-from concord.spec.rules import SOURCES, Violation, check_chain, check_order, check_state, check_sum, check_word
+from concord.spec.rules import SOURCES, Violation, check_order, check_sum, check_word
 
 KEPT = 1024  #: Most chains that are kept for another pass, which bounds memory where loops move base registers.
 

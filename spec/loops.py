@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from concord.spec.chain import NO_BASES, Chain
+from concord.spec.chain_rules import check_chain, ends, overwriting
 from concord.spec.config import Config
 from concord.spec.isa import REGISTER_BITS, Instruction, base_number
 from concord.spec.memories import depth
-from concord.spec.rules import check_chain, check_sum, ends, overwriting
+from concord.spec.rules import check_sum
 
 Movement = tuple[int, ...]
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 from math import prod
 
 import numpy as np
-from concord.model import block_lowering, image_lowering, lowering
+from concord.compiler.network import Compiled
+from concord.model import block_lowering, image_lowering, lowering, network
 from concord.model.arithmetic.places import adjacent, flattened, joined
 from concord.model.arithmetic.windows import Window
 from concord.model.layers.add import Add
@@ -16,9 +17,11 @@ from concord.model.layers.pool import MaxPool
 from concord.model.model import INPUT, Model
 from concord.spec.activation import Activation
 from concord.spec.config import Config
-from concord.tests import networks
+from concord.tests import compiled, networks
 
-RELUS = (Activation.NONE, Activation.RELU)
+#: Memories large enough for small networks; formats, dimensions and banks are those of the presets.
+ROOM = {"initial_vrf": 512, "addsub_vrf": 1024, "multiply_vrf": 512, "matrix_tiles": 4096, "bias_words": 512,
+        "instructions": 2048, "net_in": 4096, "vector_rf": 4096, "accumulator_rows": 256, "acc_int": 30}
 
 
 class Images:
@@ -142,6 +145,14 @@ def geometry(rng: np.random.Generator, shape: tuple[int, int, int], largest: int
                         padding=tuple(int(n) for n in rng.integers(0, 3, 4)))
         if min(window.counts(*shape[1:])) >= 1:
             return size, {"stride": window.stride, "padding": window.padding, "dilation": window.dilation}
+
+
+def agree(config: Config, model: Model, samples: int = 2, seed: int = 0) -> Compiled:
+    """Assert that the golden machine gives the bits of the network, which are not all equal, for random samples."""
+    inputs = networks.inputs(np.random.default_rng(seed), samples, model.inputs)
+    wanted = network.forward(model, inputs)[-1].outputs
+    assert len(np.unique(wanted)) > 1 or wanted.size < 8
+    return compiled.agree(config, model, inputs)
 
 
 def _pair(rng, low, high):

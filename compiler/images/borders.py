@@ -18,6 +18,8 @@ from concord.spec.config import Config
 from concord.spec.isa import Instruction, Op, Reg
 from concord.spec.memories import Mem
 
+_APART = 1 << 16  #: Distance between the numbers of different borders: more than the entries of a pixel.
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
@@ -85,13 +87,11 @@ class Borders:
     """
 
     def __init__(self, config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass], over: set[CodeMap]):
-        self._over = over
+        self._config, self._over = config, over
         self._first: dict[int, list[CodeMap]] = {}
-        for made in passes:
-            for one in maps:
-                if one.buffer.first == made.time:
-                    self._first.setdefault(made.time, []).append(one)
-        self._kinds: dict[tuple, int] = {}
+        for one in maps:
+            self._first.setdefault(one.buffer.first, []).append(one)
+        self._kinds: dict[tuple[bool, bool, bytes], int] = {}
         size = max((one.buffer.end for one in maps), default=0)
         content = np.full(size, -1)
         self.written: list[CodeMap] = [one for one in maps if one in over and runs(one)]
@@ -123,9 +123,8 @@ class Borders:
     def _kind(self, one: CodeMap, run: Run) -> np.ndarray:
         """A number for the content of each entry of a run."""
         unit = unit_of(one)
-        base = self._kinds.setdefault(
-            (one.codes.integer, one.codes.unsigned, one.codes.border.tobytes() if unit > 1 else one.codes.border[0]),
-            1 + 1000 * len(self._kinds))
+        codes, words = one.codes, border_words(self._config, one)
+        base = self._kinds.setdefault((codes.integer, codes.unsigned, words.tobytes()), 1 + len(self._kinds) * _APART)
         return np.tile(base + np.arange(unit), run.across * run.rows)
 
 

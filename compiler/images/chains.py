@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from concord.compiler.images.sources import Part, Region, Source
+from concord.compiler.images.stages import next_mfu, position
 from concord.compiler.images.storage import CodesView, NumbersView
 from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.program import ACTIVATIONS, Program
@@ -10,7 +11,7 @@ from concord.spec.activation import Activation
 from concord.spec.config import Config
 from concord.spec.isa import Instruction, Op, Reg, opcode
 from concord.spec.memories import Mem
-from concord.spec.operations import MFUS, Operation, Stage
+from concord.spec.operations import Operation, Stage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,14 +43,13 @@ class Chain:
     position: int = -1
     stride: int | None = None
 
-    def stage(self, stage: Stage, after: int | None = None) -> int | None:
+    def stage(self, stage: Stage) -> int | None:
         """The MFU of the next free stage of this kind, or None where there is none."""
-        behind = self.position if after is None else after
-        return next((mfu for mfu in range(MFUS) if mfu * len(Stage) + stage > behind), None)
+        return next_mfu(stage, self.position)
 
     def apply(self, operation: Operation, mfu: int, at: Place | NumbersView | None = None):
         """Add an operation."""
-        self.position = mfu * len(Stage) + operation.stage
+        self.position = position(operation.stage, mfu)
         self.steps.append(Step(op=opcode(operation, mfu), at=at))
         if isinstance(at, NumbersView):
             self.stride = at.stride
@@ -102,12 +102,8 @@ class Chain:
 
 
 def _memory(step: Step) -> Mem:
-    match step.at:
-        case NumbersView():
-            return step.at.numbers.buffer.mem
-        case CodesView():
-            return Mem.VECTOR_RF
-    return Mem.NET_Q
+    """The memory that a write goes to."""
+    return Mem.NET_Q if step.at is None else step.at.buffer.mem
 
 
 def _instruction(config: Config, step: Step, region: Region, part: Part) -> Instruction:

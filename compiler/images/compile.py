@@ -46,8 +46,8 @@ class Images:
         self._constants = {
             one: build.allocator.constant(Mem.INITIAL_VRF, borders.border_words(config, one), "borders")
             for one in maps if one in around.written or (one.held and one.codes.border is not None)}
-        if zeros := gaps.longest(config, self._demands.numbers):
-            zeros = build.allocator.constant(Mem.INITIAL_VRF, np.zeros(zeros * config.mfu_lanes, np.uint16), "zeros")
+        if longest := gaps.longest(config, self._demands.numbers):
+            zeros = build.allocator.constant(Mem.INITIAL_VRF, np.zeros(longest * config.mfu_lanes, np.uint16), "zeros")
         build.shortages += layouts.place_numbers(config, build.allocator, self._demands, passes)
         build.allocator.take(Mem.VECTOR_RF, max((one.buffer.end for one in maps), default=0), "maps")
         if build.shortages:

@@ -9,20 +9,17 @@ import numpy as np
 from concord.compiler.images.buffers import Buffer
 from concord.compiler.images.kernels import Kernel
 from concord.compiler.images.network import Network, Node
+from concord.compiler.images.stages import Stages
 from concord.compiler.images.storage import CodeMap, CodesView, Numbers, NumbersView
 from concord.compiler.images.values import Codes, Value
-from concord.golden.lib import float16
 from concord.model.arithmetic.windows import Window
 from concord.model.layers.add import Add
-from concord.model.layers.average import BlockAverage
 from concord.model.layers.concat import Concat
-from concord.model.layers.convolution import BlockConv, Conv
-from concord.model.layers.dense import Dense
 from concord.model.layers.pool import MaxPool
 from concord.spec.activation import Activation
 from concord.spec.config import Config
 from concord.spec.memories import OPERAND_MEMORIES, Mem
-from concord.spec.operations import MFUS, Stage
+from concord.spec.operations import Stage
 
 #: Integers up to it are binary16 numbers.
 _EXACT = 2048
@@ -74,6 +71,7 @@ class Demands:
         network: The network.
 
     Attributes:
+        stages:   The stages that the chains of layers use.
         sinks:    Where each tensor is to be written, by its name.
         readings: How each layer reads its source, by its name.
         maps:     All maps in VectorRf.
@@ -81,7 +79,7 @@ class Demands:
     """
 
     def __init__(self, config: Config, network: Network):
-        self.config, self.network = config, network
+        self.config, self.network, self.stages = config, network, Stages(network)
         self.sinks = {node.name: Sinks() for node in network.nodes}
         self.readings: dict[str, Reading] = {}
         self.maps: list[CodeMap] = []
@@ -106,17 +104,6 @@ class Demands:
         return [node for node, index in self.network.consumers(value)
                 if isinstance(node.layer, Add) and not self.unused(node) and self.readings[node.name].anchor is value
                 and index == node.sources.index(value)]
-
-    def adds_nothing(self, node: Node) -> bool:
-        """Whether an integer layer need not add T: it is zero, and no one sees the sign of a zero."""
-        if node.layer.offset.any():
-            return False
-        if node.activation is Activation.RELU:
-            return True
-        adds = self.network.consumers(node.value)
-        return len(adds) == 1 and isinstance(adds[0][0].layer, Add) and (
-            adds[0][0].activation is Activation.RELU or not any(
-                self._minus_zero(other) for other in adds[0][0].sources if other is not node.value))
 
     def _demand(self, node: Node):
         match node.layer:
@@ -147,7 +134,7 @@ class Demands:
     def _numbers_of(self, value: Value, mem: Mem | None) -> NumbersView:
         """The numbers of a tensor in a memory, or in any one."""
         for view in self.sinks[value.name].numbers:
-            if view.numbers.value is value and view.numbers.buffer.mem == mem:
+            if view.numbers.value is value and view.buffer.mem == mem:
                 return view
         words = self.config.words_of(value.lanes)
         buffer = Buffer(mem=mem, name=f"{value.name or 'network input'}, numbers", size=value.pixels * words)
@@ -158,7 +145,11 @@ class Demands:
         return view
 
     def _demand_parts(self, node: Node):
-        """Pass the demands of a concatenation on to its parts."""
+        """Pass the demands of a concatenation on to its parts.
+
+        Raises:
+            ValueError: a demand of a flattened part has another scale for each pixel.
+        """
         config, sinks, first = self.config, self.sinks[node.name], 0
         flat = node.value.pixels == 1
         for source in node.sources:
@@ -169,6 +160,10 @@ class Demands:
                 codes = view.codes.part(channels)
                 if apart:
                     codes = codes.of_channels(source.shape[0])
+                    if codes is None:
+                        raise ValueError(
+                            f"layer {node.name!r} ({node.layer.title}): a layer behind it scales the pixels of a "
+                            f"channel of {source.name!r} by different factors: give all pixels of a channel one scale")
                 step = config.vectors_of(source.lanes) if apart else view.step
                 self.sinks[source.name].codes.append(
                     CodesView(codes=codes, map=view.map, vector=view.vector + vector, step=step))
@@ -180,50 +175,14 @@ class Demands:
 
     def _reading_of_sum(self, node: Node) -> Reading:
         """One term is computed last, and the sum follows in its pass; the other one waits in a vector memory."""
-        anchor, other = self._terms(node)
-        if isinstance(self.network.by_name[anchor.name].layer, Concat) or anchor is other:
+        anchor, other = self.stages.terms(node)
+        if self.stages.apart(anchor, other):
             self._numbers_of(anchor, None)
             return Reading(view=self._numbers_of(other, OPERAND_MEMORIES[Stage.ADD][0]), anchor=anchor)
-        fused = self._fused(node, anchor)
+        fused = self.stages.fused(node, anchor)
         self.sinks[anchor.name].added = True
         mem = OPERAND_MEMORIES[Stage.ADD][fused or 0]
         return Reading(view=self._numbers_of(other, mem), anchor=anchor, fused=fused)
-
-    def _terms(self, node: Node) -> tuple[Value, Value]:
-        """The term of a sum that is computed last, and the other one."""
-        order = [self.network.nodes.index(self.network.by_name[source.name]) for source in node.sources]
-        last = int(order[1] > order[0])
-        return node.sources[last], node.sources[1 - last]
-
-    def _fused(self, node: Node, anchor: Value) -> int | None:
-        """The MFU that can add to a tensor in the chain that computes it, or None."""
-        if len(self.network.consumers(anchor)) > 1:
-            return None
-        position = self._position(self.network.by_name[anchor.name])
-        mfu = _next(Stage.ADD, position)
-        if mfu is None or (node.activation is not Activation.NONE
-                           and _next(Stage.ACT, mfu * len(Stage) + Stage.ADD) is None):
-            return None
-        return mfu
-
-    def _position(self, node: Node) -> int:
-        """Position of the last stage of the chain that computes a tensor."""
-        match node.layer:
-            case Dense() | Conv():
-                position = 2 if self.adds_nothing(node) else 3
-            case BlockAverage():
-                position = 2
-            case Add():
-                anchor, other = self._terms(node)
-                apart = anchor is other or isinstance(self.network.by_name[anchor.name].layer, Concat)
-                position = (0 if apart else self._fused(node, anchor) or 0) * len(Stage)
-            case None | MaxPool():
-                position = -1
-            case _:
-                position = 0
-        if node.activation is not Activation.NONE:
-            position = _next(Stage.ACT, position) * len(Stage) + Stage.ACT
-        return position
 
     def _reading_of_pool(self, node: Node) -> Reading:
         """Codes if all consumers take integer codes, which rise with the numbers; otherwise numbers."""
@@ -247,30 +206,13 @@ class Demands:
         return node.activation is Activation.NONE or (
             node.activation is Activation.RELU and codes.unsigned and codes.offset is None)
 
-    def _minus_zero(self, value: Value) -> bool:
-        """Whether a tensor may hold -0."""
-        node = self.network.by_name[value.name]
-        match node.layer:
-            case BlockConv() if not isinstance(node.layer, BlockAverage):
-                return bool((node.layer.bias == float16.SIGN).any())
-            case Dense() | Conv():
-                return bool((node.layer.offset == float16.SIGN).any())
-            case Add():
-                return any(self._minus_zero(source) for source in node.sources)
-        return True
-
     def _merge(self):
         """Let numbers that may lie in any memory lie in one that holds the same tensor anyway."""
         for numbers in [numbers for numbers in self.numbers if numbers.buffer.mem is None]:
             views = self.sinks[numbers.value.name].numbers
             other = next((view.numbers for view in views if view.numbers.value is numbers.value
-                          and view.numbers.buffer.mem is not None), None)
+                          and view.buffer.mem is not None), None)
             if other is not None:
                 numbers.buffer = other.buffer
                 self.numbers.remove(numbers)
                 views[:] = [view for view in views if view.numbers is not numbers]
-
-
-def _next(stage: Stage, position: int) -> int | None:
-    """The MFU of the next stage of a kind behind a position, or None."""
-    return next((mfu for mfu in range(MFUS) if mfu * len(Stage) + stage > position), None)

@@ -20,9 +20,8 @@ STRIPS = 4
 def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> tuple[set[CodeMap], list[Stream]]:
     """Arrange all maps in VectorRf: without conflicts of banks where VectorRf is large enough, else in the least space.
 
-    Where that is still too much, a pass writes its rows over those of its source that it has read.
-
-    Where even that is too much, several passes run strip by strip together.
+    If the maps need more entries than VectorRf has even then, passes write their rows over those of their source that
+    they have read. If that does not suffice either, several passes run strip by strip together.
 
     Returns:
         The maps that are written over others, whose borders must be written after the pass; and the streams.

@@ -90,7 +90,7 @@ class Network:
         self._index()
 
     def _index(self):
-        self.by_name = {node.name: node for node in self.nodes}
+        self._by_name = {node.name: node for node in self.nodes}
         self._consumers: dict[str, list[tuple[Node, int]]] = {}
         for node in self.nodes:
             for index, source in enumerate(node.sources):
@@ -104,7 +104,7 @@ class Network:
         for node in self.nodes:
             if isinstance(node.layer, Add) and node.sources[0].shape == node.sources[1].shape:
                 for term, other in (node.sources, node.sources[::-1]):
-                    maker = self.by_name[term.name]
+                    maker = self.maker(term)
                     free = maker.multiplies and len(self.consumers(term)) == 1 and term.name not in self._moved
                     if free and not _alone(maker.layer, maker.sources[0]) and other.lanes > term.lanes:
                         return {term.name: other.places}
@@ -116,6 +116,10 @@ class Network:
         if source.name == INPUT:
             return kernel_of(self.sender, node.layer, node.value)
         return kernels.kernel_of(node.layer, source, node.value)
+
+    def maker(self, value: Value) -> Node:
+        """The node that makes a tensor."""
+        return self._by_name[value.name]
 
     def consumers(self, value: Value) -> list[tuple[Node, int]]:
         """The nodes that read a tensor, each with the index at which it enters."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from concord.compiler.images.buffers import Buffer
 from concord.compiler.images.chains import Chain
-from concord.compiler.images.sources import FromNumbers, FromPool, FromProduct, Part, Region, inside
+from concord.compiler.images.sources import FromNumbers, FromPool, FromProduct, Part, Region, Windowed, inside
 from concord.compiler.images.storage import CodeMap, CodesView, Numbers, NumbersView
 from concord.compiler.images.values import Value
 from concord.compiler.lib.program import Program
@@ -83,22 +83,18 @@ class Pass:
         """All buffers that the pass reads or writes."""
         found = []
         for planned in self.chains:
-            source = planned.chain.source
-            match source:
-                case FromNumbers():
-                    found.append(source.view.numbers.buffer)
-                case FromProduct():
-                    found.append(source.map.buffer)
-                case FromPool():
-                    found.append(source.source.buffer if isinstance(source.source, CodeMap)
-                                 else source.source.numbers.buffer)
-            for step in planned.chain.steps:
-                match step.at:
-                    case NumbersView():
-                        found.append(step.at.numbers.buffer)
-                    case CodesView():
-                        found.append(step.at.map.buffer)
+            match planned.chain.source:
+                case FromNumbers(view=view):
+                    found.append(view.buffer)
+                case FromProduct(map=one) | FromPool(source=one):
+                    found.append(one.buffer)
+            found += [step.at.buffer for step in planned.chain.steps if isinstance(step.at, NumbersView | CodesView)]
         return found
+
+    def windowed(self) -> list[Windowed]:
+        """The sources that read windows."""
+        sources = [planned.chain.source for planned in self.chains]
+        return [source for source in sources if isinstance(source, Windowed)]
 
     def targets(self) -> list[NumbersView | CodesView | None]:
         """All that the pass writes; None stands for NetQ."""
@@ -106,8 +102,7 @@ class Pass:
 
     def written(self) -> list[CodeMap]:
         """The maps that the pass writes."""
-        steps = [step for planned in self.chains for step in planned.chain.steps]
-        return [step.at.map for step in steps if isinstance(step.at, CodesView)]
+        return [target.map for target in self.targets() if isinstance(target, CodesView)]
 
     def emit(self, config: Config, program: Program):
         """Add the chains to a program."""

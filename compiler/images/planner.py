@@ -9,6 +9,7 @@ from concord.compiler.images.network import Node
 from concord.compiler.images.passes import Pass, Planned
 from concord.compiler.images.products import bound_of, source_of
 from concord.compiler.images.sources import FromNet, FromNumbers, FromPool, Part
+from concord.compiler.images.stages import next_mfu, position
 from concord.compiler.images.storage import ANY, CodesView, Numbers, NumbersView
 from concord.compiler.images.streams import set_lifetimes
 from concord.compiler.images.values import Value
@@ -53,7 +54,7 @@ class Planner:
             first[node.name] = min([order[node.name], *(first[part.name] for part in parts)])
         for numbers in sorted(self._demands.numbers, key=lambda one: (one.buffer.mem is None, -one.buffer.size)):
             name, buffer = numbers.value.name, numbers.buffer
-            taken = {view.numbers.buffer.mem for view in self._demands.sinks[name].numbers}
+            taken = {view.buffer.mem for view in self._demands.sinks[name].numbers}
             last = max((order[node.name] for node, _ in network.consumers(numbers.value)), default=order[name])
             trials = {}
             for mem in [buffer.mem] if buffer.mem else [mem for mem in ANY if mem not in taken]:
@@ -72,7 +73,7 @@ class Planner:
             case None:
                 self._begin(node.value, Chain(source=FromNet()), node)
             case Add():
-                if isinstance(self._demands.network.by_name[reading.anchor.name].layer, Concat):
+                if isinstance(self._demands.network.maker(reading.anchor).layer, Concat):
                     self._begin_pass(node.value)
                     self._add(node, self._numbers_view(reading.anchor))
             case Concat():
@@ -100,7 +101,7 @@ class Planner:
         chain = Chain(source=source)
         if kernel.codes.integer:
             self._operate(chain, Operation.VV_MUL, node, layer.scale, "scale")
-            if not self._demands.adds_nothing(node):
+            if not self._demands.stages.adds_nothing(node):
                 self._operate(chain, Operation.VV_ADD, node, layer.offset, "offset")
         elif isinstance(layer, BlockAverage):
             self._operate(chain, Operation.VV_MUL, node, layer.scale, "scale")
@@ -200,7 +201,7 @@ class Planner:
         if view.codes.scale is None:
             return True
         return mul is not None and (
-            view.codes.offset is None or chain.stage(Stage.ADD, mul * len(Stage) + Stage.MUL) is not None)
+            view.codes.offset is None or next_mfu(Stage.ADD, position(Stage.MUL, mul)) is not None)
 
     def _encode(self, node: Node, chain: Chain, view: CodesView):
         """Scale numbers as a map needs them, and write their codes."""
@@ -225,7 +226,7 @@ def _write_numbers(chain: Chain, views: list[NumbersView]) -> list[NumbersView]:
     """Write numbers to the memories that one chain can write; returns those that it writes."""
     written = []
     for view in views:
-        if chain.takes(view) and chain.may_write(view.numbers.buffer.mem):
+        if chain.takes(view) and chain.may_write(view.buffer.mem):
             chain.write(view)
             written.append(view)
     return written

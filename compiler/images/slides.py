@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from concord.compiler.images.buffers import Tie
 from concord.compiler.images.passes import Pass
-from concord.compiler.images.sources import FromPool, FromProduct
 from concord.compiler.images.storage import CodeMap, CodesView
+from concord.model.arithmetic.windows import Window
 
 #: Number of strips of such a pass: more of them save more space, and need more instructions.
 _STRIPS = 8
@@ -43,15 +43,10 @@ def slides_of(passes: Sequence[Pass]) -> list[Slide]:
 
 def _slide(made: Pass, passes: Sequence[Pass]) -> Slide | None:
     """How a pass may write over its source, or None if it cannot."""
-    chains = [planned.chain for planned in made.chains]
-    sources = [chain.source for chain in chains if isinstance(chain.source, FromProduct | FromPool)]
-    if len(sources) != 1:
+    sources, views = made.windowed(), [target for target in made.targets() if isinstance(target, CodesView)]
+    if len(sources) != 1 or sources[0].map is None or len(views) != 1 or views[0].step is not None:
         return None
-    source = sources[0].map if isinstance(sources[0], FromProduct) else sources[0].source
-    views = [step.at for chain in chains for step in chain.steps if isinstance(step.at, CodesView)]
-    if not isinstance(source, CodeMap) or len(views) != 1 or views[0].step is not None:
-        return None
-    target = views[0].map
+    source, target = sources[0].map, views[0].map
     writers = [other for other in passes if target in other.written()]
     if source.buffer.last != made.time or target.buffer.first != made.time or len(writers) > 1:
         return None
@@ -65,7 +60,7 @@ def _slide(made: Pass, passes: Sequence[Pass]) -> Slide | None:
                  tie=Tie(low=target.buffer, high=source.buffer, distance=distance))
 
 
-def _begin(source: CodeMap, window, row: int) -> int:
+def _begin(source: CodeMap, window: Window, row: int) -> int:
     """The first entry of the source that the places from a row on read."""
     first = row * window.stride[0] - window.padding[0]
     return (source.around[0] + first) * source.pitch + (source.around[2] - window.padding[2]) * source.step

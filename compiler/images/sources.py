@@ -78,7 +78,7 @@ class FromNumbers:
     def read(self, config, region, part):
         address = self.view.address(region.pixel(self.view.numbers)) + part.lane // config.mfu_lanes
         registers = {Reg.STRIDE_X: self.view.stride, Reg.STRIDE_Y: self.view.stride * region.width}
-        return [Instruction(op=Op.V_RD, mem=self.view.numbers.buffer.mem, a=address, inc=region.inc)], _moving(
+        return [Instruction(op=Op.V_RD, mem=self.view.buffer.mem, a=address, inc=region.inc)], _moving(
             region, registers)
 
 
@@ -138,6 +138,11 @@ class FromPool:
     window: Window
     codes: Codes | None = None
 
+    @property
+    def map(self) -> CodeMap | None:
+        """The map that it reads, if it does not read numbers."""
+        return self.source if isinstance(self.source, CodeMap) else None
+
     def read(self, config, region, part):
         window, (down, across) = self.window, self.window.stride
         row, column = region.row * down - window.padding[0], region.column * across - window.padding[2]
@@ -155,7 +160,7 @@ class FromPool:
                 inside(at, size, between, length) for at, size, between, length in (
                     (row, rows, every, value.shape[1]), (column, columns, apart, value.shape[2])))
             pixel = (row + above * every) * value.shape[2] + column + left * apart
-            first = Instruction(op=Op.V_RD, mem=self.source.numbers.buffer.mem, inc=region.inc,
+            first = Instruction(op=Op.V_RD, mem=self.source.buffer.mem, inc=region.inc,
                                 a=self.source.address(pixel) + part.lane // config.mfu_lanes)
         registers = {Reg.WINDOW_X: columns, Reg.WINDOW_Y: rows, **_window_steps(window, step, pitch)}
         moving = {Reg.STRIDE_X: across * step, Reg.STRIDE_Y: down * pitch}
@@ -185,3 +190,4 @@ def _moving(region: Region, registers: dict[Reg, int]) -> dict[Reg, int]:
 
 
 Source = FromNet | FromNumbers | FromProduct | FromPool
+Windowed = FromProduct | FromPool  #: Sources that read windows.

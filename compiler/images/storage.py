@@ -97,6 +97,11 @@ class CodesView:
     vector: int = 0
     step: int | None = None
 
+    @property
+    def buffer(self) -> Buffer:
+        """The entries of the map."""
+        return self.map.buffer
+
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Numbers:
@@ -130,6 +135,11 @@ class NumbersView:
     numbers: Numbers
     word: int = 0
     words: int | None = None
+
+    @property
+    def buffer(self) -> Buffer:
+        """The words of the numbers."""
+        return self.numbers.buffer
 
     @property
     def stride(self) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from concord.compiler.images.buffers import Buffer
 from concord.compiler.images.passes import Pass
-from concord.compiler.images.sources import FromNet, FromPool, FromProduct
+from concord.compiler.images.sources import FromNet
 from concord.compiler.images.storage import CodeMap
 from concord.model.arithmetic.windows import Window
 
@@ -56,7 +56,7 @@ class Stream:
 
 def window_of(made: Pass, one: CodeMap) -> Window:
     """The window by which a pass reads a map."""
-    return next(source.window for source in _sources(made) if _map_of(source) is one)
+    return next(source.window for source in made.windowed() if source.map is one)
 
 
 def rows_read(window: Window, first: int, stop: int) -> tuple[int, int]:
@@ -70,7 +70,7 @@ def candidates(passes: Sequence[Pass]) -> list[CodeMap]:
     """
     found = []
     for made, after in zip(passes, passes[1:], strict=False):
-        written, read = made.written(), [_map_of(source) for source in _sources(after)]
+        written, read = made.written(), [source.map for source in after.windowed()]
         if len(made.chains) == 1 and len(written) == len(made.targets()) == 1 and read.count(written[0]) == 1:
             one = written[0]
             if one.value is made.value and one.buffer.last <= after.time and sum(
@@ -105,14 +105,3 @@ def set_lifetimes(passes: Sequence[Pass], streams: Sequence[Stream]):
         stream = next((stream for stream in streams if made in stream.passes), None)
         for time in (made.time,) if stream is None else (stream.passes[0].time, stream.passes[-1].time):
             buffer.use(time)
-
-
-def _sources(made: Pass) -> list[FromProduct | FromPool]:
-    """The sources of a pass that read windows."""
-    return [planned.chain.source for planned in made.chains if isinstance(planned.chain.source, FromProduct | FromPool)]
-
-
-def _map_of(source: FromProduct | FromPool) -> CodeMap | None:
-    """The map that a source reads, if it reads one."""
-    one = source.map if isinstance(source, FromProduct) else source.source
-    return one if isinstance(one, CodeMap) else None

@@ -5,7 +5,7 @@ by pixel, and each pixel begins a native vector. `places` says in which lane of 
 follow each other, except that each part of a concatenation begins a native vector.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -83,29 +83,24 @@ class Codes:
 
     def with_border(self, border: np.ndarray | None) -> "Codes":
         """The same codes with another border."""
-        return Codes(integer=self.integer, unsigned=self.unsigned, scale=self.scale, offset=self.offset, border=border)
+        return replace(self, border=border)
 
     def part(self, channels: slice) -> "Codes":
         """The codes of some channels."""
         cut = {name: None if getattr(self, name) is None else getattr(self, name)[channels]
                for name in ("scale", "offset", "border")}
-        return Codes(integer=self.integer, unsigned=self.unsigned, **cut)
+        return replace(self, **cut)
 
-    def of_channels(self, channels: int) -> "Codes":
-        """The codes of an image whose flattened elements have these codes.
-
-        Raises:
-            ValueError: the pixels of a channel have different scales.
-        """
-        cut = {}
+    def of_channels(self, channels: int) -> "Codes | None":
+        """The codes of an image whose flattened elements have these codes; None if pixels of a channel differ."""
+        cut = {"border": None}
         for name in ("scale", "offset"):
             values = getattr(self, name)
             apart = None if values is None else values.reshape(channels, -1)
             if apart is not None and (apart != apart[:, :1]).any():
-                raise ValueError("a layer behind a concatenation of flattened images scales the pixels of a channel by "
-                                 "different factors: give all pixels of a channel one scale")
+                return None
             cut[name] = None if apart is None else apart[:, 0]
-        return Codes(integer=self.integer, unsigned=self.unsigned, **cut)
+        return replace(self, **cut)
 
 
 def entered(border: int, scale: np.ndarray | None, offset: np.ndarray | None, channels: int) -> np.ndarray:

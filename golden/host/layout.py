@@ -23,7 +23,8 @@ class Layout:
         padding:  Rows and columns of zeros above, below, left and right of the image.
 
     Raises:
-        ValueError: a number is negative or zero where none may be, or no window fits into the image.
+        ValueError: an attribute has too few or too many numbers, a number is negative or zero where none may be, or no
+            window fits into the image.
     """
 
     channels: int
@@ -37,10 +38,12 @@ class Layout:
 
     def __post_init__(self):
         for field in fields(self):
-            value = getattr(self, field.name)
-            lowest, numbers = int(field.name != "padding"), value if isinstance(value, tuple) else (value,)
-            if not all(type(each) is int and each >= lowest for each in numbers):
-                raise ValueError(f"layout: {field.name} is {value}, whole numbers from {lowest} on are needed")
+            value, lowest = getattr(self, field.name), int(field.name != "padding")
+            count = len(field.default) if isinstance(field.default, tuple) else 1
+            numbers = value if isinstance(value, tuple) and count > 1 else (value,)
+            if len(numbers) != count or not all(type(each) is int and each >= lowest for each in numbers):
+                raise ValueError(f"layout: {field.name} is {value}, whole numbers from {lowest} on are needed"
+                                 + f", {count} of them" * (count > 1))
         if min(self.places) < 1:
             raise ValueError(f"layout: a window of {self.window[0]} x {self.window[1]} pixels does not fit into an "
                              f"image of {self.rows} x {self.columns}")

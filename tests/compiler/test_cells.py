@@ -16,6 +16,7 @@ from concord.sim.machines.host import KINDS, machine
 from concord.spec.config import PRESETS, Config
 from concord.spec.registers import EVENTS
 from concord.tests import networks
+from concord.tests.compiled import agree
 
 #: Memory sizes larger than those of the presets.
 ROOM = {"initial_vrf": 512, "addsub_vrf": 512, "multiply_vrf": 1024, "matrix_tiles": 1024, "instructions": 2048}
@@ -36,13 +37,6 @@ def random_network(name: str, seed: int, config: Config) -> tuple[Model, np.ndar
     outputs = int(rng.integers(1, 12)) if rng.integers(2) else None
     made = networks.recurrent(rng, config, sizes, block=block, outputs=outputs, cell=CELLS[name])
     return made, networks.inputs(rng, 2, 4, sizes[0])
-
-
-def agree(config: Config, model: Model, samples: np.ndarray):
-    """Assert that the golden machine gives the bits of the network in golden arithmetic, for every sample."""
-    session = Session(machine("golden", config), compile_network(model, config).firmware)
-    for sample, outputs in zip(samples, network.forward(model, samples)[-1].outputs, strict=True):
-        np.testing.assert_array_equal(session.infer(sample), outputs)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -12,8 +12,8 @@ from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.config import PRESETS, Config, preset
 from concord.spec.formats import Format
-from concord.spec.registers import EVENTS
 from concord.tests import networks
+from concord.tests.compiled import agree, machines_agree
 
 #: Memory sizes larger than those of the presets; formats, dimensions and limits are those of the presets.
 ROOM = {
@@ -31,16 +31,6 @@ NAMES = ("tiny", "wide", "serial", "speech", "ulx3s")
 def roomy(name: str, **changes) -> Config:
     """The preset with larger memories."""
     return replace(PRESETS[name], **ROOM | changes)
-
-
-def agree(config: Config, model: Model, samples: np.ndarray):
-    """Assert that the golden machine gives the bits of the network in golden arithmetic, for every sample."""
-    compiled = compile_network(model, config)
-    session = Session(machine("golden", config), compiled.firmware)
-    wanted = network.forward(model, samples)[-1].outputs
-    for sample, outputs in zip(samples, wanted, strict=True):
-        np.testing.assert_array_equal(session.infer(sample), outputs)
-    return compiled
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -115,13 +105,7 @@ def test_hardware_agrees(name):
                 (networks.recurrent(rng, config, [3, 4], block=[block], outputs=3), (3, 5, 3)),
                 (networks.branches(rng, config, 4, block=block), (3, 5)),
             ):
-                firmware = compile_network(model, config).firmware
-                sessions = Session(golden, firmware), Session(library, firmware)
-                for sample in networks.inputs(rng, *shape):
-                    wanted, got = (session.infer(sample) for session in sessions)
-                    np.testing.assert_array_equal(got, wanted)
-                wanted, got = (session.counters() for session in sessions)
-                assert {c: got[c] for c in EVENTS} == {c: wanted[c] for c in EVENTS}
+                machines_agree(golden, library, config, model, networks.inputs(rng, *shape))
 
 
 def refused(model: Model, config: Config) -> str:

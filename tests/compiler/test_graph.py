@@ -14,7 +14,8 @@ from concord.model.model import INPUT, Model
 from concord.spec.activation import Activation
 from concord.spec.config import preset
 from concord.tests import networks
-from concord.tests.compiler.test_compiler import agree, refused, roomy
+from concord.tests.compiled import agree
+from concord.tests.compiler.test_compiler import refused, roomy
 
 NAMES = ("tiny", "wide", "serial", "speech", "ulx3s", "trainer")
 

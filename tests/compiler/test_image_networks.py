@@ -6,37 +6,21 @@ from math import prod
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network
-from concord.model import network
 from concord.model.model import INPUT, Model
-from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.activation import Activation
 from concord.spec.config import PRESETS, Config
-from concord.spec.registers import EVENTS
 from concord.tests import networks
-from concord.tests.image_networks import Images, geometry
+from concord.tests.compiled import machines_agree
+from concord.tests.image_networks import ROOM, Images, agree, geometry, without_scale
+from concord.tests.machines import bits
 
-#: Memories large enough for small networks; formats, dimensions and banks are those of the presets.
-ROOM = {"initial_vrf": 512, "addsub_vrf": 1024, "multiply_vrf": 512, "matrix_tiles": 4096, "bias_words": 512,
-        "instructions": 2048, "net_in": 4096, "vector_rf": 4096, "accumulator_rows": 256, "acc_int": 30}
 NAMES = ("tiny", "serial", "wide", "ulx3s", "vision", "vision_large")
 
 
 def roomy(name: str, **changes) -> Config:
     """The preset with larger memories."""
     return replace(PRESETS[name], **ROOM | changes)
-
-
-def agree(config: Config, model: Model, samples: int = 2, seed: int = 0):
-    """Assert that the golden machine gives the bits of the network in golden arithmetic, for every sample."""
-    inputs = networks.inputs(np.random.default_rng(seed), samples, model.inputs)
-    compiled = compile_network(model, config)
-    session = Session(machine("golden", config), compiled.firmware)
-    wanted = network.forward(model, inputs)[-1].outputs
-    assert len(np.unique(wanted)) > 1 or wanted.size < 8
-    for sample, outputs in zip(inputs, wanted, strict=True):
-        np.testing.assert_array_equal(session.infer(sample), outputs)
-    return compiled
 
 
 def shape_for(rng, config: Config) -> tuple[int, int, int]:
@@ -198,6 +182,35 @@ def test_maps_take_turns_in_a_small_vector_rf(name, seed):
     assert 0 < tight(config, images.model(), "vector_rf", "VectorRf") <= 0.95 * whole
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_that_are_codes_already(name, seed):
+    rng = np.random.default_rng(seed)
+    config = roomy(name)
+    images = Images(rng, config, (int(rng.integers(1, 20)), 6, 7), block=False)
+    at = images.conv(INPUT, 9, (3, 3), padding=(1, 1, 1, 1), activation=Activation.NONE)
+    at = images.maximum(at, (2, 2), stride=(1, 1), padding=(1, 0, 1, 0))
+    at = images.sum(images.conv(at, 9, (1, 1), activation=Activation.NONE), at)
+    images.dense(images.average(at, (2, 3), stride=(2, 3)), 10)
+    agree(config, without_scale(images.model()), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", ["tiny", "serial", "vision"])
+def test_borders_that_differ_from_channel_to_channel_take_turns(name, seed):
+    """Borders with equal first channels are different all the same, also where a pixel is one native vector."""
+    rng = np.random.default_rng(seed)
+    config = roomy(name)
+    images = Images(rng, config, (3, 9, 8), block=False)
+    at = INPUT
+    for channels in (-1, -1, -2, -1, -1):
+        at = images.conv(at, config.native_dim + channels, (3, 3), padding=(1, 1, 1, 1), offset=-0.5,
+                         activation=Activation.NONE)
+    images.layers[:] = [replace(layer, quant_offset=bits([1, *rng.integers(0, 3, layer.shape[0] - 1)]))
+                        for layer in images.layers]
+    tight(config, images.model(), "vector_rf", "VectorRf")
+
+
 @pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("name", ["vision", "vision_large", "tiny"])
 def test_strips_of_maps_that_are_too_large(name, block):
@@ -250,13 +263,8 @@ def test_hardware_agrees(name):
     with machine("golden", config) as golden, machine("library", config) as library:
         for block in (False, True):
             model = small(config, block)
-            firmware = compile_network(model, config).firmware
-            sessions = Session(golden, firmware), Session(library, firmware)
-            for sample in networks.inputs(np.random.default_rng(0), 3, model.inputs):
-                wanted, got = (session.infer(sample) for session in sessions)
-                np.testing.assert_array_equal(got, wanted)
-            wanted, got = (session.counters() for session in sessions)
-            assert {c: got[c] for c in EVENTS} == {c: wanted[c] for c in EVENTS}
+            samples = networks.inputs(np.random.default_rng(0), 3, model.inputs)
+            machines_agree(golden, library, config, model, samples)
 
 
 def small(config: Config, block: bool) -> Model:

@@ -85,6 +85,17 @@ def test_sums_of_images_in_different_order():
     assert "lie in different order: add images of one shape" in refused(made.model())
 
 
+def test_pixels_of_a_flattened_part_with_scales_of_their_own():
+    made = images()
+    a = made.conv(INPUT, 4)
+    made.dense(made.concat(made.dense(a, 5), made.conv(a, 3, (2, 2))), 2)
+    scales = made.layers[-1].quant_scale.copy()
+    scales[-1] += 1
+    made.layers[-1] = replace(made.layers[-1], quant_scale=scales)
+    assert ("layer 'concat3' (concatenation): a layer behind it scales the pixels of a channel of 'conv2' by different "
+            "factors") in refused(made.model())
+
+
 def test_a_ragged_result():
     made = images()
     made.concat(made.conv(INPUT, 5), made.conv(INPUT, 7))

@@ -12,7 +12,7 @@ from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.config import preset
 from concord.tests import networks
-from concord.tests.compiler.test_image_networks import ROOM, agree
+from concord.tests.image_networks import ROOM, agree
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
