@@ -16,9 +16,9 @@ from concord.hw.lib.payloads import (
     entry,
     entry_job,
     entry_progress,
+    entry_word,
     entry_writers,
 )
-from concord.hw.mvm.entry_writer import entry_word
 from concord.hw.mvm.mvm import events
 from concord.hw.mvm.vector_rf import entry_read
 from concord.sim.drivers.comparison import assert_equal
