@@ -1,4 +1,4 @@
-"""Program text to instruction words and back.
+"""Program text to instruction words.
 
 One instruction a line, `#` starts a comment, upper and lower case are the same. A mnemonic is the opcode's name, with
 `_inc` behind it for addresses that move with the iterations, and a plus sign before the base register of an address:
@@ -13,8 +13,7 @@ One instruction a line, `#` starts a comment, upper and lower case are the same.
     s_add Base1, -16
 
 `set_iterations n, x` is short for `s_wr Iterations, n` and `s_wr IterationsX, x`; without x, x is n.
-`.word 0x…` stands for a word that is no legal instruction. The disassembler writes canonical text: assembling it gives
-the same words, and disassembling these gives the same text.
+`.word 0x…` stands for a word that is no legal instruction.
 """
 
 from concord.spec.isa import (
@@ -28,10 +27,7 @@ from concord.spec.isa import (
     Kind,
     Op,
     Reg,
-    decode,
     encode,
-    increment,
-    out_scale,
 )
 from concord.spec.memories import MEMORY_NAMES, QUEUES, Mem
 
@@ -62,19 +58,6 @@ def numbered(text: str) -> list[tuple[int, int]]:
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
     return words
-
-
-def disassemble(words: list[int]) -> str:
-    """Canonical text of instruction words, one line each."""
-    return "".join(f"{disassemble_word(word)}\n" for word in words)
-
-
-def disassemble_word(word: int) -> str:
-    """Canonical text of one instruction word."""
-    instruction = decode(word)
-    text = instruction and _text(instruction)
-    # A word that text cannot express, such as one with bits that its opcode does not take, stays a number.
-    return text if text and _line(text.lower()) == [word] else f".word 0x{word:0{WORD // 4}x}"
 
 
 def _line(line: str) -> list[int]:
@@ -227,59 +210,3 @@ def _number(text, lowest, highest):
     if not lowest <= value <= highest:
         raise ValueError(f"{value} does not lie in {lowest}..{highest}")
     return value
-
-
-def _text(instruction: Instruction) -> str | None:
-    """Text of an instruction, or None where its memory or register is unknown."""
-    operands = _WRITERS[SPECS[instruction.op].kind](instruction)
-    if operands is None:
-        return None
-    mnemonic = instruction.op.name.lower() + "_inc" * instruction.inc
-    return f"{mnemonic} {', '.join(operands)}".rstrip()
-
-
-def _memory_text(instruction, *rest):
-    name = MEMORY_NAMES.get(instruction.mem)
-    return None if name is None else [name, *rest]
-
-
-def _vector_text(instruction):
-    if instruction.mem not in QUEUES:
-        modes = ["integer"] * instruction.integer + ["unsigned"] * instruction.unsigned
-        return None if modes and instruction.mem != Mem.VECTOR_RF else _memory_text(
-            instruction, _address_text(instruction), *modes)
-    return None if instruction.a or instruction.inc or instruction.base else _memory_text(instruction)
-
-
-def _address_text(instruction):
-    base = instruction.base
-    return f"{instruction.a} + {REGISTER_NAMES[BASES[base - 1]]}" if base else str(instruction.a)
-
-
-def _matrix_target_text(instruction):
-    return _memory_text(instruction, str(instruction.a), *["integer"] * instruction.integer)
-
-
-def _product_text(instruction):
-    modes = (("integer", instruction.integer), (f"bias {instruction.b}", instruction.bias),
-             ("unsigned", instruction.unsigned), ("window", instruction.window))
-    return [str(instruction.a), *(text for text, chosen in modes if chosen)]
-
-
-def _register_text(instruction):
-    name = REGISTER_NAMES.get(instruction.mem)
-    value = out_scale(instruction.a) if instruction.mem == Reg.OUT_SCALE else instruction.a
-    return None if name is None else [name, str(value)]
-
-
-def _increment_text(instruction):
-    known = instruction.mem in BASES
-    return [REGISTER_NAMES[Reg(instruction.mem)], str(increment(instruction))] if known else None
-
-
-#: Functions that write the operands of each kind.
-_WRITERS = {
-    Kind.NONE: lambda _: [], Kind.VECTOR: _vector_text, Kind.MATRIX_SOURCE: _memory_text,
-    Kind.MATRIX_TARGET: _matrix_target_text, Kind.PRODUCT: _product_text, Kind.OPERAND: lambda i: [_address_text(i)],
-    Kind.REGISTER: _register_text, Kind.INCREMENT: _increment_text, Kind.COUNT: lambda i: [str(i.a)],
-}

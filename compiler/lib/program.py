@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from concord.compiler.lib.allocation import Place
 from concord.golden.host.firmware import Section
 from concord.spec.activation import Activation
-from concord.spec.assembler import disassemble_word
+from concord.spec.disassembler import disassemble_word
 from concord.spec.isa import FIELDS, Instruction, Op, Reg, encode, opcode
 from concord.spec.operations import Operation
 

@@ -1,8 +1,8 @@
 """Explains in a sentence why a program stopped; a machine only gives an error code and an address."""
 
 from concord.golden.host.firmware import Firmware
-from concord.spec.assembler import disassemble_word
 from concord.spec.check import check
+from concord.spec.disassembler import disassemble_word
 from concord.spec.isa import Error
 
 

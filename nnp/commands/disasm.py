@@ -13,7 +13,7 @@ def disasm(
         "--addresses", help="Print address, instruction word and layer beside each line.")] = False,
 ):
     """Print a program as canonical text, which `nnp asm` takes."""
-    from concord.spec.assembler import disassemble_word
+    from concord.spec.disassembler import disassemble_word
 
     words, layer_at = _words(source)
     for address, word in enumerate(words):

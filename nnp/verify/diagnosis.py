@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.nnp.verify.session import Session
-from concord.spec.assembler import disassemble_word
+from concord.spec.disassembler import disassemble_word
 from concord.spec.isa import Instruction, Op, decode, encode
 from concord.spec.memories import MEMORY_NAMES, Mem
 

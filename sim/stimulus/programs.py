@@ -7,9 +7,10 @@ from concord.golden.host.messages import input_message, program_message, read_me
 from concord.sim.stimulus import memory_stimulus
 from concord.sim.stimulus.faults import fault
 from concord.sim.stimulus.program_generator import ProgramGenerator
-from concord.spec.assembler import assemble, disassemble
+from concord.spec.assembler import assemble
 from concord.spec.check import Sequencer, check
 from concord.spec.config import Config
+from concord.spec.disassembler import disassemble
 from concord.spec.isa import Error
 from concord.spec.memories import ADDRESSED, Mem, depth
 from concord.spec.rules import Violation

@@ -3,7 +3,8 @@
 import random
 
 import pytest
-from concord.spec.assembler import assemble, disassemble
+from concord.spec.assembler import assemble
+from concord.spec.disassembler import disassemble
 from concord.spec.isa import BASES, FIELDS, SPECS, Instruction, Kind, Op, Reg, encode
 from concord.spec.memories import Mem
 
