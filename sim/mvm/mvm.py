@@ -18,6 +18,7 @@ from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 from concord.sim.reference.entry_traffic import EntryTraffic
 from concord.sim.stimulus import windows
+from concord.sim.stimulus.entry_addresses import columns
 from concord.spec.chain import Chain, Registers
 from concord.spec.config import Config
 
@@ -192,7 +193,7 @@ class Run:
         self.expected["entries_read"] += mantissas.shape[0] * len(chain.tiles)
         self.expected["conflict"] += sum(windows.duration(CONFIG, step) - 1 for step in windows.steps(CONFIG, chain))
         return bits, {"integer": integer, "out_scale": out_scale, "bias": bias, "tile": where.start, "rows": rows,
-                      "columns": registers.columns, "addresses": windows.columns(chain).reshape(len(bits), 1, -1)}
+                      "columns": registers.columns, "addresses": columns(chain).reshape(len(bits), 1, -1)}
 
     def _queue(self, **fields):
         """Queue a product with these fields; those that are left out are 0."""

@@ -26,6 +26,7 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source
 from concord.sim.reference.hazards import ahead
 from concord.sim.stimulus import windows
+from concord.sim.stimulus.entry_addresses import columns
 from concord.sim.stimulus.memory_stimulus import random_words
 from concord.spec.chain import Chain
 from concord.spec.config import Config
@@ -86,7 +87,7 @@ class EntryTraffic:
         self.reads.append((number, span.start, span.stop))
         self.plan.append(("columns", self.record["columns"].join(
             windows.job(self.config, chain, self.planned % (1 << TICKET)))))
-        at = windows.columns(chain)
+        at = columns(chain)
         return self.golden.mantissas[at].astype(np.int64), self.golden.exponents[at]
 
     def write(self):
