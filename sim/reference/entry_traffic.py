@@ -86,7 +86,7 @@ class EntryTraffic:
         span = chain.source_span()
         self.reads.append((number, span.start, span.stop))
         self.plan.append(("columns", self.record["columns"].join(
-            windows.job(self.config, chain, self.planned % (1 << TICKET)))))
+            windows.job(chain, self.planned % (1 << TICKET)))))
         at = columns(chain)
         return self.golden.mantissas[at].astype(np.int64), self.golden.exponents[at]
 
