@@ -5,14 +5,12 @@ from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 from concord.hw.host.crc import CRC32
+from concord.hw.host.message_header import refused, store
 from concord.hw.host.message_items import MessageItems
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import word
 from concord.spec.config import Config
-from concord.spec.isa import ADDRESS_BITS, END_BITS
-from concord.spec.memories import ADDRESSED, depth
 from concord.spec.messages import HEADER, MessageKind
-from concord.spec.training import LazyFormat
 
 __all__ = ["MessageInput"]
 
@@ -80,83 +78,111 @@ class MessageInput(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-
         # Payload and padding are checked unit by unit, header and CRC by whole beats. `take` says that the state
         # accepts the present unit, and `wrong` that the unit makes the message illegal. `drop` then discards the
         # message up to its end, outside the state machine.
-        state, drop = Signal(State), Signal()
-        beats = max(1, HEADER.size // self.config.message_bytes)
-        place = Signal(range(max(2, beats)))  # number of the beat in the header
-        take, wrong = Signal(), Signal()
-        accept, wide = Signal(), Signal()
-        whole = (state == State.HEADER) | (state == State.CRC)
-        unit, unit_valid, unit_ready = self._units(m, wide, whole)
-        m.d.comb += [
-            unit_ready.eq(drop | take & ~wrong),
-            accept.eq(unit_valid & take & ~wrong),
-        ]
-        with m.If(drop & unit_valid & unit.last):
-            m.d.sync += drop.eq(0)
-
-        m.submodules.crc = crc = CRC32(8 * self.config.message_bytes)
-        m.d.comb += [
-            crc.data.eq(self.i.p.data),
-            crc.valid.eq(accept & unit.end),
-            crc.start.eq((state == State.HEADER) & (place == 0)),
-        ]
-
-        header = Signal(message_payloads.Header)
-        m.submodules.items = items = MessageItems(self.config)
-        for name in ("net", "write", "entry_write", "program", "bias", "packed", "update"):
-            wiring.connect(m, getattr(items, name), wiring.flipped(getattr(self, name)))
-        m.d.comb += [
-            items.header.eq(header), items.i.p.eq(unit.data), items.i.valid.eq(accept & (state == State.PAYLOAD)),
-            items.restart.eq(wrong), items.reset.eq(self.reset), wide.eq(items.wide & (state == State.PAYLOAD)),
-        ]
-
-        with m.If(~drop & ~self.reset):
-            with m.Switch(state):
+        self.state, self.take, self.accept = Signal(State), Signal(), Signal()
+        self.wrong = Signal()
+        self.drop = Signal()
+        self.wide = Signal()  # the present unit is wide
+        self.beats = max(1, HEADER.size // self.config.message_bytes)
+        self.place = Signal(range(max(2, self.beats)))  # number of the beat in the header
+        self.header = Signal(message_payloads.Header)
+        self._accept(m)
+        self._connect(m)
+        with m.If(~self.drop & ~self.reset):
+            with m.Switch(self.state):
                 with m.Case(State.HEADER):
-                    m.d.comb += [take.eq(1), wrong.eq(unit_valid & unit.last)]
-                    with m.If(accept):
-                        m.d.sync += place.eq(place + 1)
-                        self._header(m, header, place)
-                        with m.If(place == beats - 1):
-                            m.d.sync += [place.eq(0), state.eq(State.CHECK)]
+                    self._take_header(m)
                 with m.Case(State.CHECK):
-                    m.d.comb += wrong.eq(header.wrong | self._refused(m, header))
-                    with m.If((self.idle | (header.kind == MessageKind.INPUT)) & ~items.waiting):
-                        m.d.comb += items.start.eq(1)
-                        m.d.sync += state.eq(Mux(header.kind == MessageKind.READ, State.CRC, State.PAYLOAD))
+                    self._check(m)
                 with m.Case(State.PAYLOAD):
-                    m.d.comb += [take.eq(items.i.ready), wrong.eq(take & unit_valid & unit.last)]
-                    with m.If(accept & items.last):
-                        m.d.sync += state.eq(Mux(unit.end, State.CRC, State.PADDING))
+                    self._take_payload(m)
                 with m.Case(State.PADDING):
-                    filled = unit.data[:message_payloads.UNIT].any()
-                    m.d.comb += [take.eq(1), wrong.eq(unit_valid & (unit.last | filled))]
-                    with m.If(accept & unit.end):
-                        m.d.sync += state.eq(State.CRC)
+                    self._take_padding(m)
                 with m.Case(State.CRC):
-                    m.d.comb += [take.eq(1), wrong.eq(unit_valid & (~unit.last | (self.i.p.data != crc.crc)))]
-                    with m.If(accept):
-                        m.d.sync += state.eq(Mux(header.kind == MessageKind.READ, State.READ, State.HEADER))
+                    self._take_crc(m)
                 with m.Case(State.READ):
                     m.d.comb += self.read.valid.eq(1)
                     with m.If(self.read.ready):
-                        m.d.sync += state.eq(State.HEADER)
+                        m.d.sync += self.state.eq(State.HEADER)
+        self._report(m)
+        return m
 
-        ended = (state == State.READ) | (state == State.HEADER) & (place == 0)
-        m.d.comb += self.error.eq(wrong)
-        with m.If(wrong | self.reset):
-            m.d.sync += [state.eq(State.HEADER), place.eq(0), drop.eq(drop | ~ended | wrong)]
+    def _accept(self, m):
+        """Accept a unit that the state takes, and discard the units of a refused message."""
+        whole = (self.state == State.HEADER) | (self.state == State.CRC)
+        self.unit, self.unit_valid, unit_ready = self._units(m, self.wide, whole)
+        m.d.comb += [
+            unit_ready.eq(self.drop | self.take & ~self.wrong),
+            self.accept.eq(self.unit_valid & self.take & ~self.wrong),
+        ]
+        with m.If(self.drop & self.unit_valid & self.unit.last):
+            m.d.sync += self.drop.eq(0)
+
+    def _connect(self, m):
+        """Connect the CRC and the items to the present unit."""
+        m.submodules.crc = self.crc = crc = CRC32(8 * self.config.message_bytes)
+        m.d.comb += [
+            crc.data.eq(self.i.p.data),
+            crc.valid.eq(self.accept & self.unit.end),
+            crc.start.eq((self.state == State.HEADER) & (self.place == 0)),
+        ]
+        m.submodules.items = self.items = items = MessageItems(self.config)
+        for name in ("net", "write", "entry_write", "program", "bias", "packed", "update"):
+            wiring.connect(m, getattr(items, name), wiring.flipped(getattr(self, name)))
+        payload = self.state == State.PAYLOAD
+        m.d.comb += [
+            items.header.eq(self.header), items.i.p.eq(self.unit.data), items.i.valid.eq(self.accept & payload),
+            items.restart.eq(self.wrong), items.reset.eq(self.reset), self.wide.eq(items.wide & payload),
+        ]
+
+    def _take_header(self, m):
+        m.d.comb += [self.take.eq(1), self.wrong.eq(self.unit_valid & self.unit.last)]
+        with m.If(self.accept):
+            m.d.sync += self.place.eq(self.place + 1)
+            store(m, self.config, self.header, self.i.p.data, self.place)
+            with m.If(self.place == self.beats - 1):
+                m.d.sync += [self.place.eq(0), self.state.eq(State.CHECK)]
+
+    def _check(self, m):
+        """Refuse an illegal header, or wait for the machine and start the items."""
+        kind = self.header.kind
+        m.d.comb += self.wrong.eq(self.header.wrong | refused(m, self.config, self.header))
+        with m.If((self.idle | (kind == MessageKind.INPUT)) & ~self.items.waiting):
+            m.d.comb += self.items.start.eq(1)
+            m.d.sync += self.state.eq(Mux(kind == MessageKind.READ, State.CRC, State.PAYLOAD))
+
+    def _take_payload(self, m):
+        m.d.comb += [self.take.eq(self.items.i.ready), self.wrong.eq(self.take & self.unit_valid & self.unit.last)]
+        with m.If(self.accept & self.items.last):
+            m.d.sync += self.state.eq(Mux(self.unit.end, State.CRC, State.PADDING))
+
+    def _take_padding(self, m):
+        filled = self.unit.data[:message_payloads.UNIT].any()
+        m.d.comb += [self.take.eq(1), self.wrong.eq(self.unit_valid & (self.unit.last | filled))]
+        with m.If(self.accept & self.unit.end):
+            m.d.sync += self.state.eq(State.CRC)
+
+    def _take_crc(self, m):
+        different = self.i.p.data != self.crc.crc
+        m.d.comb += [self.take.eq(1), self.wrong.eq(self.unit_valid & (~self.unit.last | different))]
+        with m.If(self.accept):
+            m.d.sync += self.state.eq(Mux(self.header.kind == MessageKind.READ, State.READ, State.HEADER))
+
+    def _report(self, m):
+        """Report errors, READs and whether the machine is in use; return to the header after an error or a reset."""
+        header, state = self.header, self.state
+        ended = (state == State.READ) | (state == State.HEADER) & (self.place == 0)
+        m.d.comb += self.error.eq(self.wrong)
+        with m.If(self.wrong | self.reset):
+            m.d.sync += [state.eq(State.HEADER), self.place.eq(0), self.drop.eq(self.drop | ~ended | self.wrong)]
         m.d.comb += [
             self.read.p.memory.eq(header.memory), self.read.p.address.eq(header.address),
             self.read.p.count.eq(header.count),
-            self.busy.eq(items.busy | (header.kind != MessageKind.INPUT)
+            self.busy.eq(self.items.busy | (header.kind != MessageKind.INPUT)
                          & (state != State.HEADER) & (state != State.CHECK)),
         ]
-        return m
 
     def _units(self, m, wide, whole):
         """Divide beats into units.
@@ -184,48 +210,3 @@ class MessageInput(wiring.Component):
         with m.If(valid & ready):
             m.d.sync += index.eq(Mux(unit.end, 0, index + Mux(wide, step, 1)))
         return unit, valid, ready
-
-    def _header(self, m, header, place):
-        """Store the fields of one beat of the header, and whether they alone make the message illegal."""
-        beat, fields = self.i.p.data, HEADER.size // 4
-        share = min(fields, len(beat) // 32)  # number of 32-bit fields in a beat
-        parts = [beat.word_select(k % share, 32) for k in range(fields)]
-        kind, memory, flags, zero = (parts[0].word_select(k, 8) for k in range(4))
-        stores = ([header.kind.eq(kind), header.memory.eq(memory), header.integer.eq(flags)],
-                  [header.address.eq(parts[1])], [header.count.eq(parts[2])], [])
-        faults = (kind[4:].any() | memory[4:].any() | flags[1:].any() | zero.any(), parts[1][ADDRESS_BITS:].any(),
-                  Const(0), parts[3] != self.config.digest)
-        with m.Switch(place):
-            for first in range(0, fields, share):
-                with m.Case(first // share):
-                    m.d.sync += header.wrong.eq(
-                        (header.wrong if first else 0) | Cat(faults[first:first + share]).any())
-                    m.d.sync += stores[first:first + share]
-
-    def _refused(self, m, header):
-        """Whether the fields contradict each other by the rules of `spec.messages.check`."""
-        config = self.config
-        sizes = {mem: depth(config, mem) for mem in ADDRESSED}
-        others = {MessageKind.PACKED: config.matrix_tiles, MessageKind.BIAS: config.bias_words,
-                  MessageKind.PROGRAM: config.instructions}
-        limit = Signal(range(max(*sizes.values(), *others.values()) + 1))
-        known = Signal()
-        with m.Switch(header.kind):
-            with m.Case(MessageKind.WRITE, MessageKind.READ):
-                with m.Switch(header.memory):
-                    for mem, size in sizes.items():
-                        with m.Case(mem):
-                            m.d.comb += [known.eq(1), limit.eq(size)]
-            for kind, size in others.items():
-                with m.Case(kind):
-                    m.d.comb += [known.eq(header.memory == 0), limit.eq(size)]
-            if config.lazy_update:
-                with m.Case(MessageKind.UPDATE):
-                    m.d.comb += known.eq((header.memory < LazyFormat().changes[-1] + 2) & ~header.address[:8].all()
-                                         & ~header.address[8:].all())
-            with m.Case(MessageKind.INPUT):
-                m.d.comb += known.eq((header.memory == 0) & (header.address == 0))
-        beyond = header.count[END_BITS:].any() | (header.address + header.count[:END_BITS] > limit)
-        return (~known | (header.count == 0)
-                | header.integer & (header.kind != MessageKind.PACKED)
-                | beyond & (header.kind != MessageKind.INPUT) & (header.kind != MessageKind.UPDATE))

@@ -173,6 +173,11 @@ def entry_job(config: Config) -> data.StructLayout:
         "write": entry_write(config), **dict.fromkeys(("words", "iterations", "iterations_x"), REGISTER_BITS)})
 
 
+def entry_word(config: Config) -> data.StructLayout:
+    """A word of results for VectorRf; `last` marks the last word of an iteration, whose last entry may lack words."""
+    return data.StructLayout({"valid": 1, "word": word(config), "last": 1})
+
+
 def entry_writers(config: Config) -> data.ArrayLayout:
     """The last chains that write VectorRf; the one with ticket t has the index t mod ENTRY_WRITERS."""
     bits = address_bits(config)

@@ -4,19 +4,14 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import ENTRY_WRITERS, Mode, address_bits, entry_job, entry_progress, word
+from concord.hw.lib.payloads import ENTRY_WRITERS, Mode, address_bits, entry_job, entry_progress, entry_word
 from concord.hw.lib.queue import Queue
 from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.vector_rf import entry_words
 from concord.spec.config import Config
 from concord.spec.isa import REGISTER_BITS
 
-__all__ = ["EntryWriter", "entry_word"]
-
-
-def entry_word(config: Config) -> data.StructLayout:
-    """A word of results for VectorRf; `last` marks the last word of an iteration, whose last entry may lack words."""
-    return data.StructLayout({"valid": 1, "word": word(config), "last": 1})
+__all__ = ["EntryWriter"]
 
 
 class EntryWriter(wiring.Component):

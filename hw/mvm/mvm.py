@@ -13,6 +13,7 @@ from concord.hw.lib.payloads import (
     entry,
     entry_job,
     entry_progress,
+    entry_word,
     entry_writers,
     operand_word,
     word,
@@ -25,7 +26,7 @@ from concord.hw.mvm.bias_rf import BiasRf
 from concord.hw.mvm.column_walker import ColumnWalker
 from concord.hw.mvm.converter import Converter
 from concord.hw.mvm.entry_reader import EntryReader
-from concord.hw.mvm.entry_writer import EntryWriter, entry_word
+from concord.hw.mvm.entry_writer import EntryWriter
 from concord.hw.mvm.matrix_loader import MatrixLoader
 from concord.hw.mvm.matrix_rf import MatrixRf
 from concord.hw.mvm.operand_buffer import OperandBuffer

@@ -4,14 +4,14 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import address_bits, progress, word
+from concord.hw.lib.payloads import address_bits, entry_word, progress, word
 from concord.hw.schedule.jobs import write_job
 from concord.spec.config import Config
 from concord.spec.isa import REGISTER_BITS
 from concord.spec.memories import VRFS
 from concord.spec.mfu import TAPS
 
-__all__ = ["Writeback", "entry_word", "results", "write_request"]
+__all__ = ["Writeback", "results", "write_request"]
 
 
 def results(config: Config) -> data.StructLayout:
@@ -22,11 +22,6 @@ def results(config: Config) -> data.StructLayout:
 def write_request(config: Config) -> data.StructLayout:
     """Write request to one vector memory."""
     return data.StructLayout({"valid": 1, "address": address_bits(config), "word": word(config)})
-
-
-def entry_word(config: Config) -> data.StructLayout:
-    """One word for VectorRf; `last` marks the last word of an iteration."""
-    return data.StructLayout({"valid": 1, "word": word(config), "last": 1})
 
 
 class Writeback(wiring.Component):

@@ -32,7 +32,7 @@ async def walks_in_order(dut, stall):
     source, sink = Source(dut, "job", seed=seed, stall=stall), Sink(dut, "o", seed=seed, stall=stall)
     await start(dut)
     jobs = list(zip(chains, older.tolist(), strict=True))
-    source.put(*(JOB.join(windows.job(CONFIG, chain, ticket)) for chain, ticket in jobs))
+    source.put(*(JOB.join(windows.job(chain, ticket)) for chain, ticket in jobs))
     walk = [(step, ticket) for chain, ticket in jobs for step in windows.steps(CONFIG, chain)]
 
     cycles = 0

@@ -9,8 +9,7 @@ import numpy as np
 from cocotb.triggers import RisingEdge
 from concord.golden.mvm.quantizer import invalid, quantize, split
 from concord.hw.lib import message_payloads
-from concord.hw.lib.payloads import ENTRY_WRITERS, entry_job, entry_progress
-from concord.hw.mvm.entry_writer import entry_word
+from concord.hw.lib.payloads import ENTRY_WRITERS, entry_job, entry_progress, entry_word
 from concord.hw.mvm.vector_rf import entry_words
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text

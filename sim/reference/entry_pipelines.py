@@ -59,7 +59,8 @@ class EntryWriter:
 
 def column_steps(chain: Chain) -> list[tuple[int, tuple[int, int], bool]]:
     """(iteration, place, whether it is the last one of its iteration) of each column."""
-    return _with_ends([(iteration, (ENTRIES, address)) for iteration, address in columns(chain)])
+    return _with_ends([(iteration, (ENTRIES, address)) for iteration, part in enumerate(columns(chain))
+                       for address in part.ravel().tolist()])
 
 
 def pixel_steps(chain: Chain, vector_words: int) -> list[tuple[int, tuple[int, int], bool]]:

@@ -16,9 +16,9 @@ from concord.hw.lib.payloads import (
     entry,
     entry_job,
     entry_progress,
+    entry_word,
     entry_writers,
 )
-from concord.hw.mvm.entry_writer import entry_word
 from concord.hw.mvm.mvm import events
 from concord.hw.mvm.vector_rf import entry_read
 from concord.sim.drivers.comparison import assert_equal
@@ -26,6 +26,7 @@ from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Source
 from concord.sim.reference.hazards import ahead
 from concord.sim.stimulus import windows
+from concord.sim.stimulus.entry_addresses import columns
 from concord.sim.stimulus.memory_stimulus import random_words
 from concord.spec.chain import Chain
 from concord.spec.config import Config
@@ -85,8 +86,8 @@ class EntryTraffic:
         span = chain.source_span()
         self.reads.append((number, span.start, span.stop))
         self.plan.append(("columns", self.record["columns"].join(
-            windows.job(self.config, chain, self.planned % (1 << TICKET)))))
-        at = windows.columns(chain)
+            windows.job(chain, self.planned % (1 << TICKET)))))
+        at = columns(chain)
         return self.golden.mantissas[at].astype(np.int64), self.golden.exponents[at]
 
     def write(self):

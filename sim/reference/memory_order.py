@@ -50,7 +50,7 @@ def _sources(number, chain, iteration, vector_words):
         first = source.a + chain.source_offset(iteration)
         operands = [NET_IN] if net else [(INDEX[source.mem], first + k) for k in range(chain.source_words)]
         if source.mem == Mem.VECTOR_RF:
-            operands = [(ENTRIES, address) for turn, address in columns(chain) if turn == iteration]
+            operands = [(ENTRIES, address) for address in columns(chain)[iteration].ravel().tolist()]
         yield (number, iteration, "operands"), operands, [NET_IN] * net
         yield (number, iteration, "tiles"), [("tile", tile) for tile in chain.tiles], []
 

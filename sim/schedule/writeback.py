@@ -6,9 +6,9 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
-from concord.hw.lib.payloads import progress
+from concord.hw.lib.payloads import entry_word, progress
 from concord.hw.schedule.jobs import write_job
-from concord.hw.schedule.writeback import entry_word, results, write_request
+from concord.hw.schedule.writeback import results, write_request
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.record import Record
 from concord.sim.drivers.stream import Sink, Source, start

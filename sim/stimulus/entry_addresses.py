@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
+import numpy as np
 from concord.spec.chain import Chain
 from concord.spec.isa import Op
 from concord.spec.memories import Mem
@@ -40,11 +41,12 @@ def pixels(chain: Chain, vector_words: int) -> Iterator[Pixel]:
             yield Pixel(iteration, word, address, part, number == 0, number == len(window) - 1)
 
 
-def columns(chain: Chain) -> Iterator[tuple[int, int]]:
-    """Yield (iteration, address) of each column of each row of tiles of a product from VectorRf."""
+def columns(chain: Chain) -> np.ndarray:
+    """Addresses int64[iterations, row_tiles, columns] of the columns of a product from VectorRf."""
     r = chain.registers
-    for iteration, row_tile, column in product(range(r.iterations), range(chain.row_tiles), range(r.columns)):
-        yield iteration, chain.source.a + chain.source_offset(iteration) + chain.column_offset(row_tile, column)
+    return np.array([[[
+        chain.source.a + chain.source_offset(iteration) + chain.column_offset(row_tile, column)
+        for column in range(r.columns)] for row_tile in range(chain.row_tiles)] for iteration in range(r.iterations)])
 
 
 def written_entries(chain: Chain, vector_words: int) -> dict[tuple[int, int], int]:

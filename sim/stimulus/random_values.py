@@ -21,3 +21,10 @@ def mantissas(rng: np.random.Generator, fmt: Format, shape) -> np.ndarray:
     values = rng.integers(fmt.lowest, fmt.highest + 1, shape)
     values = np.where(rng.random(shape) < 0.2, rng.choice((fmt.lowest, fmt.highest), shape), values)
     return np.where(rng.random(shape) < 0.1, 0, values)
+
+
+def numbers(rng: np.random.Generator, shape, span: int) -> np.ndarray:
+    """Bit patterns of binary16 numbers of magnitudes of about 2**-span to 2**span, some of them not finite."""
+    value = np.ldexp(rng.normal(size=shape), rng.integers(-span, span + 1, shape))
+    bits = np.clip(value, -60000, 60000).astype(np.float16).view(np.uint16)
+    return np.where(rng.random(shape) < 0.002, rng.choice(np.array([0x7C00, 0xFC00, 0x7E01], np.uint16), shape), bits)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+from concord.sim.stimulus.entry_addresses import columns
 from concord.spec.chain import Chain, Registers
 from concord.spec.config import Config
 from concord.spec.isa import Instruction, Op
@@ -45,7 +46,7 @@ def chain(config: Config, address: int, tile: int, *, window: bool, integer: boo
     return Chain.resolve(config, 0, instructions, registers)
 
 
-def job(config: Config, chain: Chain, older: int) -> dict:
+def job(chain: Chain, older: int) -> dict:
     """The `hw.lib.payloads.column_job` of a chain."""
     registers, inc = chain.registers, chain.source.inc
     window = {"vectors": registers.columns, "x": 1, "y": 1, "step": 0, "pitch": 0, "group": 0}
@@ -54,15 +55,6 @@ def job(config: Config, chain: Chain, older: int) -> dict:
     return {"lo": chain.source.a, "stride_x": inc * registers.stride_x, "stride_y": inc * registers.stride_y,
             "iterations": registers.iterations, "iterations_x": registers.iterations_x, "row_tiles": chain.row_tiles,
             "columns": registers.columns, "window": window, "older": older}
-
-
-def columns(chain: Chain) -> np.ndarray:
-    """Addresses int64[iterations, row_tiles, columns] of the columns of a chain."""
-    registers = chain.registers
-    return np.array([[[
-        chain.source.a + chain.source_offset(iteration) + chain.column_offset(row_tile, column)
-        for column in range(registers.columns)] for row_tile in range(chain.row_tiles)]
-        for iteration in range(registers.iterations)])
 
 
 def steps(config: Config, chain: Chain) -> Iterator[list[int]]:

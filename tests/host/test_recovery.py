@@ -5,12 +5,23 @@ import pytest
 from concord.sim.machines.host import QUIET, HardwareMachine, machine
 from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.message_cases import malformed
-from concord.sim.stimulus.programs import random_program
+from concord.sim.stimulus.programs import random_program, written_program
 from concord.spec.config import preset
 from concord.spec.isa import Error
-from concord.spec.registers import Status
+from concord.spec.registers import Counter, Status
+from concord.tests.machine.test_entries_on_gates import PROGRAMS
 
 CONFIGS = ("tiny", "serial")
+
+
+def reset(nnp):
+    """Reset a machine, which forgets its error, and drop the input of the program that ran."""
+    nnp.reset()
+    assert nnp.error() == (Error.NONE, 0)
+    # INPUT that was not taken before the reset still goes into NetQ as far as there is room: it is dropped.
+    while nnp.link.queued:
+        nnp.settle(QUIET)
+        nnp.reset()
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -25,14 +36,34 @@ def test_reset_in_the_middle_of_a_program(name):
             nnp.start()
             nnp.link.step(int(rng.integers(1, 1500)))
             interrupted += Status.RUNNING in nnp.status()
-            nnp.reset()
-            assert nnp.error() == (Error.NONE, 0)
-            # INPUT that was not taken before the reset still goes into NetQ as far as there is room: it is dropped.
-            while nnp.link.queued:
-                nnp.settle(QUIET)
-                nnp.reset()
+            reset(nnp)
             assert compare(random_program(config, rng), nnp) is None
     assert interrupted > 10
+
+
+def convolution(config, rng, *, integer):
+    """A program that writes an image to VectorRf and multiplies its windows, on random numbers."""
+    text = PROGRAMS["convolution"].format(
+        n=config.native_dim, short=2 * config.native_dim - 1, mode=", integer" * integer)
+    return written_program(config, rng, text + "end\n", integer=integer)
+
+
+def test_reset_in_the_middle_of_a_convolution():
+    """Resets strike throughout a program whose product reads windows of VectorRf while its entries are written."""
+    config, rng, columns = preset("tiny"), np.random.default_rng(3), Counter.READ_VECTOR_RF
+    with machine("library", config) as nnp:
+        assert compare(convolution(config, rng, integer=False), nnp) is None
+        total, cycles, interrupted = nnp.counter(columns), nnp.counter(Counter.CYCLES), 0
+        for turn in range(0, cycles, 5):
+            case = convolution(config, rng, integer=bool(rng.integers(2)))
+            nnp.clear()
+            nnp.send(*case.setup, *case.inputs)
+            nnp.start()
+            nnp.link.step(turn)
+            interrupted += 0 < nnp.counter(columns) < total and Status.RUNNING in nnp.status()
+            reset(nnp)
+            assert compare(convolution(config, rng, integer=bool(rng.integers(2))), nnp) is None, turn
+    assert interrupted > 40
 
 
 @pytest.mark.parametrize("name", CONFIGS)
