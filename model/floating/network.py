@@ -17,7 +17,8 @@ INPUT = ""
 class Op(StrEnum):
     """What a node computes. Its attributes and tensors follow each name; tensors are float32.
 
-    A window has the attributes size, stride and dilation, (down, across) each, and padding: zeros (above, below, left, right).
+    A window has the attributes size, stride and dilation, (down, across) each, and padding, which are zeros (above,
+    below, left, right).
     """
 
     CONV = "conv"  #: window without size, groups; weight [outputs, channels / groups, rows, columns], bias [outputs]
@@ -36,7 +37,7 @@ class Op(StrEnum):
     CONCAT = "concat"  #: along channels, or elements of vectors
     FLATTEN = "flatten"  #: an image becomes a vector, channel by channel
     LAST = "last"  #: the last vector of a sequence, forward and backward one each at their own end
-    LSTM = "lstm"  #: recurrent: weight_ih [gates * hidden, inputs], weight_hh, bias_ih, bias_hh as `torch.nn.LSTM` orders
+    LSTM = "lstm"  #: recurrent: weight_ih [gates * hidden, inputs], weight_hh, bias_ih, bias_hh as `torch.nn.LSTM` has
     GRU = "gru"  #: recurrent; as `torch.nn.GRU`, whose reset gate comes behind the product (linear_before_reset)
     GRU_BEFORE = "gru_before"  #: recurrent; the reset gate comes before the product
     RNN_TANH = "rnn_tanh"  #: recurrent
