@@ -1,7 +1,7 @@
 """A network in float32 as it was trained elsewhere: operations in order, each with its numbers.
 
-Images lie channels first: [channels, rows, columns], of one row where the network has one-dimensional layers. Sequences are
-[time, features].
+Images lie channels first: [channels, rows, columns], of one row where the network has one-dimensional layers.
+Sequences are [time, features].
 """
 
 from collections.abc import Mapping
