@@ -103,8 +103,8 @@ def _converted(model: onnx.ModelProto, entry: Entry, axes: Axes, build: Builder)
 
 def _ended(path: Path, model: onnx.ModelProto, made: Conversion, output: str | None) -> Conversion:
     view = choose(path, {one.name: made.values.get(one.name) for one in model.graph.output}, output)
-    # A classifier has scores of its own before its softmax.
-    tensor = next(name for name, value in made.values.items() if value is view)
+    tensor = next((name for name, value in made.values.items() if value is view), None)
+    tensor = tensor or made.build.tensors[view.source.name]
     try:
         return replace(made, ending=end(made.build, view, tensor))
     except Refused as error:
