@@ -42,7 +42,7 @@ class Model:
 
     Attributes:
         name:             Name of the model.
-        data:             Name of its test set in `model.dataset`, or "none".
+        data:             Name of its test set in `model.data.dataset`, or "none".
         preprocessing:    Sentence on how raw data become the binary16 input vector.
         classes:          Names of the outputs.
         layers:           Layers in order.

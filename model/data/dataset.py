@@ -2,49 +2,19 @@
 
 import gzip
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from concord.model.data.samples import Samples
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 #: Where the repository keeps its data.
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 
 FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 UTTERANCES = "JapaneseVowels_TEST.ts"  #: Test utterances as they are published.
 _VOWELS = tuple(f"speaker {number}" for number in range(1, 10))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Samples:
-    """A data set.
-
-    Attributes:
-        inputs:  uint16[samples, inputs], binary16 patterns; for sequences [samples, time, inputs], padded with +0.
-        lengths: int64[samples], time steps of each sequence; None if all are equal, or the data are vectors.
-        labels:  uint8[samples], class of each sample, or None if unknown.
-        classes: Names of the classes; may be empty.
-    """
-
-    inputs: np.ndarray
-    lengths: np.ndarray | None
-    labels: np.ndarray | None
-    classes: tuple[str, ...]
-
-    def __len__(self) -> int:
-        """Number of samples."""
-        return len(self.inputs)
-
-    def first(self, count: int) -> "Samples":
-        """The first `count` samples."""
-        return self.part(slice(count))
-
-    def part(self, chosen: slice | np.ndarray) -> "Samples":
-        """The samples of a slice, or those that a bool[samples] chooses."""
-        lengths, labels = (None if a is None else a[chosen] for a in (self.lengths, self.labels))
-        return Samples(inputs=self.inputs[chosen], lengths=lengths, labels=labels, classes=self.classes)
 
 
 def load(name: str, folder: Path = DATA) -> Samples:
