@@ -22,6 +22,27 @@ def measure(task: Task, outputs: np.ndarray, samples: Samples) -> dict[str, floa
     return MEASURES[task](np.asarray(outputs, np.float64), samples)
 
 
+def predictions(task: Task, outputs: np.ndarray) -> np.ndarray:
+    """What a model keeps of the outputs of a float network, see `Model.fp32_predictions`.
+
+    Args:
+        task:    What the network does.
+        outputs: Real[samples, outputs].
+    """
+    if task is Task.CLASSIFICATION:
+        return classified(outputs).astype(np.uint8 if outputs.shape[1] <= 256 else np.int32)
+    return np.asarray(outputs, np.float32)
+
+
+def measure_predictions(task: Task, kept: np.ndarray, samples: Samples) -> dict[str, float]:
+    """The measures of what `predictions` keeps; empty if there are no labels or no predictions."""
+    if samples.labels is None or not len(kept):
+        return {}
+    if task is Task.CLASSIFICATION:
+        return {"accuracy": float((kept == samples.labels).mean())}
+    return measure(task, kept, samples)
+
+
 def classified(outputs: np.ndarray) -> np.ndarray:
     """int[samples]: the first of the largest outputs of each sample."""
     return np.asarray(outputs).argmax(axis=1)
