@@ -65,7 +65,7 @@ def _described(place: str, like: str) -> Description:
         return Description(data=place)
     description = parse(like, "the model's description of its data", Path())
     same = Path(description.data).name == path.name
-    return replace(description, data=place, name=description.name if same else "",
+    return replace(description, borrowed=True, data=place, name=description.name if same else "",
                    test=description.test if same else None if isinstance(description.test, str) else 1.0,
                    calibration=description.calibration if same else None)
 
@@ -169,7 +169,8 @@ def _split(parts: dict[str, Raw], description: Description) -> tuple[dict[str, R
 
 def _data_set(parts: dict[str, Raw], found: Found, description: Description) -> DataSet:
     """Samples of every part, in binary16."""
-    task = description.task or labels.task_of(parts)
+    usual = labels.task_of(parts)
+    task = Task.NONE if description.borrowed and usual is Task.NONE else description.task or usual
     made, names = labels.labelled(parts, task, description.classes or found.classes, bool(description.classes))
     shapes, samples = {}, {}
     for part, raw in parts.items():
@@ -178,6 +179,8 @@ def _data_set(parts: dict[str, Raw], found: Found, description: Description) -> 
     shape = _equal(parts, shapes, made if task is Task.REGRESSION else {})
     samples = _calibrated(samples, description)
     scale = description.preprocessing.scale or ((found.scale,) if found.scale != 1 else None)
+    if task is Task.CLASSIFICATION and names != dataset.names(len(names)):
+        description = replace(description, classes=names)
     written = record(replace(description, task=task, preprocessing=replace(description.preprocessing, scale=scale)))
     origin = {name: len(samples[name]) for name in PARTS if name in samples}
     if "test" in samples:
