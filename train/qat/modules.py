@@ -8,6 +8,7 @@ from copy import deepcopy
 from enum import StrEnum
 
 from concord.model.arithmetic.windows import Window
+from concord.spec.activation import Activation
 from torch import fx, nn
 from torch.nn import functional
 
@@ -16,7 +17,7 @@ class Kind(StrEnum):
     """Operation of a node."""
 
     LAYER = "layer"  #: a convolution or dense layer
-    RELU = "relu"
+    ACTIVATION = "activation"  #: see `ACTIVATIONS`
     MAX = "max"  #: pooling
     AVERAGE = "average"  #: pooling
     ADD = "add"
@@ -26,9 +27,14 @@ class Kind(StrEnum):
 #: Kinds that have quantisers.
 QUANTISED = Kind.LAYER, Kind.AVERAGE
 MODULES = {
-    nn.Conv2d: Kind.LAYER, nn.Conv1d: Kind.LAYER, nn.Linear: Kind.LAYER, nn.ReLU: Kind.RELU, nn.ReLU6: Kind.RELU,
+    nn.Conv2d: Kind.LAYER, nn.Conv1d: Kind.LAYER, nn.Linear: Kind.LAYER, nn.ReLU: Kind.ACTIVATION,
+    nn.ReLU6: Kind.ACTIVATION, nn.Hardtanh: Kind.ACTIVATION, nn.Sigmoid: Kind.ACTIVATION, nn.Tanh: Kind.ACTIVATION,
     nn.MaxPool2d: Kind.MAX, nn.MaxPool1d: Kind.MAX, nn.AvgPool2d: Kind.AVERAGE, nn.AvgPool1d: Kind.AVERAGE,
     nn.AdaptiveAvgPool2d: Kind.AVERAGE, nn.AdaptiveAvgPool1d: Kind.AVERAGE}
+#: The activation function of each of these modules. The upper end of a Hardtanh or ReLU6 is the ceiling of a node.
+ACTIVATIONS = {
+    nn.ReLU: Activation.RELU, nn.ReLU6: Activation.RELU, nn.Hardtanh: Activation.RELU,
+    nn.Sigmoid: Activation.SIGMOID, nn.Tanh: Activation.TANH}
 #: Modules for vectors, and those for images that take their place.
 PLANES = {
     nn.Conv1d: nn.Conv2d, nn.MaxPool1d: nn.MaxPool2d, nn.AvgPool1d: nn.AvgPool2d,
@@ -86,6 +92,9 @@ def unsupported(module: nn.Module | None) -> str | None:
         case nn.Conv2d() | nn.Conv1d():
             if module.padding_mode != "zeros":
                 return "use a padding of zeros"
+        case nn.Hardtanh():
+            if module.min_val != 0 or module.max_val <= 0:
+                return f"a clip to {module.min_val}..{module.max_val}: only one from 0 to a number above it is a relu"
         case nn.MaxPool2d() | nn.MaxPool1d():
             if module.ceil_mode or module.return_indices:
                 return "use no ceil_mode and no return_indices"
