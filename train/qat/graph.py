@@ -66,11 +66,11 @@ class Unsupported(ValueError):
 
 
 def nodes(network: nn.Module) -> list[Node]:
-    """The operations of a network: batch normalisation is folded into the layer before it, and activation functions become
-    part of their node.
+    """The operations of a network: batch normalisation is folded, and activation functions are part of their node.
 
     Args:
-        network: Network whose forward takes one tensor. It is not changed.
+        network: Network whose forward takes one tensor. It is not changed. Where a traced operation of it has an
+            entry "name" in `meta`, that is the name of its node.
 
     Raises:
         Unsupported: some operations cannot be quantised; there is a sentence for each, before any slow work starts.
@@ -78,7 +78,7 @@ def nodes(network: nn.Module) -> list[Node]:
     network = deepcopy(network).eval()
     modules = dict(network.named_modules())
     try:
-        graph = fx.Tracer().trace(network)
+        graph = network.graph if isinstance(network, fx.GraphModule) else fx.Tracer().trace(network)
     except (fx.proxy.TraceError, TypeError, RuntimeError) as error:
         raise Unsupported(f"the network cannot be traced ({error}): no branches on values in its forward") from None
     found, passed, zeros, problems = [], {}, {}, []
@@ -101,7 +101,8 @@ def _take(
     """
     sources = tuple(passed[source.name] for source in node.all_input_nodes)
     module = modules.get(node.target) if node.op == "call_module" else functions.module_of(node)
-    name = str(node.target).replace(".", "_") if node.op == "call_module" else node.name
+    name = str(node.target).replace(".", "_") if node.op == "call_module" else node.meta.get(
+        "name", node.name)
     if any(other.name == name for other in found) and not isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):
         name = node.name
     around = next((zeros[source.name] for source in node.all_input_nodes if source.name in zeros), NO_BORDER)
@@ -139,7 +140,8 @@ def _unknown(node: fx.Node, module: nn.Module | None) -> str:
     what = getattr(node.target, "__name__", node.target) if module is None else type(module).__name__
     if str(what).lower() in ("softmax", "logsoftmax", "log_softmax"):
         return f"leave {what} out: it does not change the order of the classes"
-    return f"there is no quantised form of {what}: use " + ", ".join(sorted(kind.__name__ for kind in MODULES))
+    return f"there is no quantised form of {what}: use " + ", ".join(
+        sorted(kind.__name__ for kind in MODULES if kind.__module__.startswith("torch.")))
 
 
 def _fold(node: fx.Node, norm: nn.Module, source: str, found: list[Node], passed: dict[str, str]) -> str | None:
