@@ -18,8 +18,8 @@ import numpy as np
 import torch
 import typer
 from concord.benchmarks.side_by_side import side_by_side
-from concord.model import dataset
 from concord.model.cells.registry import CELLS
+from concord.model.data import dataset
 from concord.spec.formats import Format
 from concord.train.lib import data
 from concord.train.lib.export import finish

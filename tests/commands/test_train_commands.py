@@ -6,7 +6,8 @@ import sys
 
 import numpy as np
 import pytest
-from concord.model import dataset, network
+from concord.model import network
+from concord.model.data import dataset
 from concord.model.model_file import load_model
 from concord.nnp.main import app
 from typer.testing import CliRunner, Result

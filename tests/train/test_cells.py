@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from concord.model import dataset, network, reference
+from concord.model import network, reference
 from concord.model.cells.cell import Cell
 from concord.model.cells.registry import CELLS
+from concord.model.data import dataset
 from concord.model.layers.recurrent import BlockRecurrent
 from concord.model.model_file import load_model, save_model
 from concord.nnp.main import app

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from concord.model import network
-from concord.model.dataset import Samples
+from concord.model.data.samples import Samples
 from concord.model.layers.layer import Layer
 from concord.model.model import Model, Provenance
 from concord.model.model_file import save_model

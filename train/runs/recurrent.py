@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from concord.model import dataset
 from concord.model.cells.cell import Cell
 from concord.model.cells.registry import CELLS
+from concord.model.data import dataset
 from concord.model.model import Model
 from concord.spec.formats import Format
 from concord.train.lib import data
