@@ -10,6 +10,7 @@ from concord.model.layers.dense import Dense
 from concord.model.layers.layer import Layer
 from concord.spec.activation import Activation
 from concord.train.lib.methods import Recipe
+from concord.train.lib.observer import Progress, silent
 from concord.train.qat import operations
 from concord.train.qat.average import QuantisedAverage, convolution
 from concord.train.qat.check import layers
@@ -28,9 +29,10 @@ class QuantisedNetwork(nn.Module):
     """A network whose layers are behind quantisers.
 
     Args:
-        network: Network of supported layers, trained in FP32. It is not changed.
-        images:  float32[samples, ...], the calibration set.
-        recipe:  How layers are quantised.
+        network:  Network of supported layers, trained in FP32. It is not changed.
+        images:   float32[samples, ...], the calibration set.
+        recipe:   How layers are quantised.
+        progress: Shows each layer that has been quantised.
 
     Attributes:
         nodes:  Operations of the network.
@@ -42,7 +44,7 @@ class QuantisedNetwork(nn.Module):
         ValueError: a method cannot do a width.
     """
 
-    def __init__(self, network: nn.Module, images: torch.Tensor, recipe: Recipe):
+    def __init__(self, network: nn.Module, images: torch.Tensor, recipe: Recipe, progress: Progress = silent):
         super().__init__()
         self.recipe = recipe
         self.nodes, self.layers = nodes(network), nn.ModuleDict()
@@ -50,10 +52,11 @@ class QuantisedNetwork(nn.Module):
         with torch.no_grad():
             made = operations.results(self.nodes, images)
             self.shapes = {name: x.shape[1:] for name, x in made.items()}
-            for node in self.nodes:
-                if node.kind in QUANTISED:
-                    self.layers[node.name] = self._layer(node, made[node.sources[0]], recipe)
-                    self.layers[node.name].activation = node.activation
+            quantised = [node for node in self.nodes if node.kind in QUANTISED]
+            for done, node in enumerate(quantised, 1):
+                layer = self.layers[node.name] = self._layer(node, made[node.sources[0]], recipe)
+                layer.activation = node.activation
+                progress("PTQ", done, len(quantised), f"{node.name}: {layer.lost}")
         self._join()
         self._limit()
 

@@ -9,6 +9,7 @@ import torch
 from concord.spec.activation import Activation
 from concord.spec.formats import Format
 from concord.train.lib.methods import Gates, Recipe
+from concord.train.lib.observer import Progress, silent
 from concord.train.ptq import quantise as ptq
 from concord.train.qat.block_layer import BlockLayer
 from concord.train.qat.network import QuantisedNetwork
@@ -35,28 +36,30 @@ class QuantisedClassifier(nn.Module):
         weights_format: Format of the weights.
         input_format:   Format of the signed codes.
         gates:          How the weights of gates become integers.
+        progress:       Shows each layer that has been quantised.
     """
 
     def __init__(
         self, net: FloatSequenceNetwork, x, weights_format: Format, input_format: Format, gates: Gates = SYMMETRIC,
-        lengths: torch.Tensor | None = None,
+        lengths: torch.Tensor | None = None, progress: Progress = silent,
     ):
         super().__init__()
         lengths = torch.full((len(x),), x.shape[1]) if lengths is None else lengths
         steps = [ptq.symmetric(x.numpy(), input_format)[1], *_hidden_steps(net, x, lengths, input_format)]
         self.names = net.names
-        self.layers = nn.ModuleList(
-            mapped(layer, partial(QuantisedRecurrent, s_in=s_in, weights_format=weights_format,
-                                  input_format=input_format, gates=gates, s_hidden=s_hidden))
-            for layer, s_in, s_hidden in zip(net.layers, steps, steps[1:], strict=False)
-        )
+        self.layers = nn.ModuleList()
+        for name, layer, s_in, s_hidden in zip(net.names, net.layers, steps, steps[1:], strict=False):
+            self.layers.append(mapped(layer, partial(
+                QuantisedRecurrent, s_in=s_in, weights_format=weights_format, input_format=input_format, gates=gates,
+                s_hidden=s_hidden)))
+            progress("PTQ", len(self.layers), len(net.layers), f"{name}: {lost(self.layers[-1])}")
         first, *rest = net.dense
         self.head = SignedLinear(first.layer, weights_format, input_format, steps[-1], first.activation)
         self.head_name, self.rest = first.name, None
         if rest:
             recipe = Recipe(weights_bits=weights_format.bits, input_bits=input_format.bits,
                             symmetric=(True, input_format.symmetric))
-            self.rest = QuantisedNetwork(_sequential(rest), net.dense_inputs(x, lengths)[1], recipe)
+            self.rest = QuantisedNetwork(_sequential(rest), net.dense_inputs(x, lengths)[1], recipe, progress)
 
     def forward(self, x, lengths, lowered: bool = False):
         for layer in self.layers:
@@ -89,6 +92,12 @@ class QuantisedClassifier(nn.Module):
             widen(ranges, "output", self.head(made.last, True))
         rest = self.rest.lower()[0] if self.rest else ()
         return (*made.layers, self.head.lower(self.head_name, ranges), *rest), made.sources
+
+
+def lost(layer: nn.Module) -> str:
+    """Loss of the weights of recurrent layers by quantisation, in words."""
+    parts = [part for part in layer.modules() if hasattr(part, "decibels")]
+    return "weights " + ", ".join(f"{part.decibels():.1f}" for part in parts) + " dB"
 
 
 def _sequential(dense: Sequence[Dense]) -> nn.Sequential:
@@ -133,19 +142,23 @@ class BlockClassifier(nn.Module):
     """The network in block floating point: in real numbers behind its quantisers, or in the machine's arithmetic.
 
     Args:
-        net:     The FP32 network.
-        x:       Real[samples, time, inputs], calibration set.
-        lengths: int[samples], time steps of each sample of the calibration set.
-        formats: Formats of all layers.
+        net:      The FP32 network.
+        x:        Real[samples, time, inputs], calibration set.
+        lengths:  int[samples], time steps of each sample of the calibration set.
+        formats:  Formats of all layers.
+        progress: Shows each layer that has been quantised.
     """
 
-    def __init__(self, net: FloatSequenceNetwork, x, lengths, formats: BlockFormats):
+    def __init__(
+        self, net: FloatSequenceNetwork, x, lengths, formats: BlockFormats, progress: Progress = silent,
+    ):
         super().__init__()
         self.names = net.names
-        self.layers = nn.ModuleList(
-            mapped(layer, lambda one: BlockQuantisedRecurrent(one, formats.weights, formats.inputs, formats.block))
-            for layer in net.layers
-        )
+        self.layers = nn.ModuleList()
+        for name, layer in zip(net.names, net.layers, strict=True):
+            self.layers.append(mapped(
+                layer, lambda one: BlockQuantisedRecurrent(one, formats.weights, formats.inputs, formats.block)))
+            progress("PTQ", len(self.layers), len(net.layers), f"{name}: {lost(self.layers[-1])}")
         self.head = nn.ModuleList(
             BlockLayer(dense.layer, samples, formats, dense.name)
             for dense, samples in zip(net.dense, net.dense_inputs(x, lengths), strict=True))
