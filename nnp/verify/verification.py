@@ -38,7 +38,7 @@ class Request:
         path:    Path of the model file.
         place:   Path or URL that the user gave.
         source:  The options that choose inputs.
-        preset:  Name of the preset; empty for the first one that fits.
+        preset:  Name of a preset, or a TOML file of a machine; empty for the first preset that fits.
         kind:    Kind of the machine that is compared with golden.
         jobs:    Number of worker processes.
         folder:  Folder for reports and waveforms.
@@ -63,7 +63,7 @@ class Prepared:
         request:  Options of the verification.
         model:    The model.
         inputs:   Samples to run.
-        preset:   Name of the machine's preset.
+        preset:   Name of the machine: that of a preset, or the stem of a TOML file.
         compiled: Firmware and the compiler's findings.
         steps:    The printed steps, some of which are already done.
     """
@@ -92,7 +92,7 @@ class Verified:
     Attributes:
         request:        Options of the verification.
         model:          The model.
-        preset:         Name of the machine's preset.
+        preset:         Name of the machine: that of a preset, or the stem of a TOML file.
         samples:        The samples that were run.
         source:         Name of their source, for messages.
         first:          Index of the first sample.
@@ -268,7 +268,8 @@ def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
         request.folder.mkdir(parents=True, exist_ok=True)
         waves = request.folder / f"{request.path.stem}-{number}.vcd"
         write_waveform(request.kind, firmware, sample, difference, waves)
-    words = ["nnp", "verify", request.place, "--preset", prepared.preset, "--machine", str(request.kind)]
+    preset = request.preset or prepared.preset
+    words = ["nnp", "verify", request.place, "--preset", preset, "--machine", str(request.kind)]
     for option, place in (("--inputs", request.source.inputs), ("--data", request.source.data)):
         words += [option, str(place)] if place else []
     return Fault(
