@@ -43,7 +43,8 @@ class Config:
         initial_vrf:      Number of words of InitialVrf.
         addsub_vrf:       Number of words of each AddSubVrf.
         multiply_vrf:     Number of words of each MultiplyVrf.
-        net_in, net_out:  Number of words of the queue from the host and of the queue to the host.
+        net_in:           Number of words of the queue from the host.
+        net_out:          Number of words of the queue to the host.
         mvmq_words:       Number of words of MvmQ.
         vector_rf:        Number of entries of VectorRf, native vectors behind the quantiser; 0 for a machine that has
                           neither VectorRf nor windows nor the pooling unit.
