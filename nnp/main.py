@@ -12,6 +12,7 @@ from concord.nnp.commands.doctor import doctor
 from concord.nnp.commands.export import export
 from concord.nnp.commands.overflow import overflow
 from concord.nnp.commands.predict import predict
+from concord.nnp.commands.presets import presets
 from concord.nnp.commands.quantize import quantize
 from concord.nnp.commands.run import run
 from concord.nnp.commands.train import app as train
@@ -36,6 +37,7 @@ for name, command in (
     ("verilog", verilog),
     ("asm", asm),
     ("disasm", disasm),
+    ("presets", presets),
     ("doctor", doctor),
 ):
     app.command(name)(sentences(command))

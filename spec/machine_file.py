@@ -62,14 +62,26 @@ def read_config(path: Path) -> Config:
                          "most")
     try:
         text = path.read_bytes().decode()
+        return config_from_text(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def config_from_text(text: str) -> Config:
+    """The configuration that TOML text describes.
+
+    Raises:
+        ValueError: it is no TOML, or describes no machine.
+    """
+    try:
         given = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not a TOML file: {error}") from error
+        raise ValueError(f"no TOML: {error}") from error
     try:
         return _made(given)
     except ValueError as error:
         line = _line(text, str(error))
-        raise ValueError(f"{path}: {f'line {line}: ' if line else ''}{error}") from error
+        raise ValueError(f"{f'line {line}: ' if line else ''}{error}") from error
 
 
 def _is_file(place: str) -> bool:

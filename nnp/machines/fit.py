@@ -1,4 +1,4 @@
-"""Fits a machine to a model: memories that are too small grow, memories that are idle shrink, formats follow the model."""
+"""Fits a machine to a model: memories that are too small grow, idle ones shrink, formats become those of the model."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -10,15 +10,17 @@ from concord.model.model import Model
 from concord.spec.config import Config
 from concord.spec.formats import Format
 
-#: Depths that grow and shrink, each with the smallest proposal. Memories of fewer words save nothing on an FPGA.
-DEPTHS = {
-    "matrix_tiles": 16, "bias_words": 16, "vector_rf": 16, "initial_vrf": 16, "addsub_vrf": 16, "multiply_vrf": 16,
-    "mvmq_words": 16, "net_in": 16, "net_out": 16, "instructions": 64, "operand_columns": 8,
-}
+#: Depths that grow and shrink.
+DEPTHS = ("matrix_tiles", "bias_words", "vector_rf", "initial_vrf", "addsub_vrf", "multiply_vrf", "mvmq_words",
+          "net_in", "net_out", "instructions")
+#: Depths of memories that have a bank for each tile engine.
+BANKED = ("matrix_tiles", "vector_rf")
 #: Queues between units that work at the same time, which hold two of what the program moves at once.
 DOUBLED = ("net_in", "net_out", "mvmq_words")
-#: Other attributes that grow, or become what the model needs; no memory follows from them.
-OTHERS = ("accumulator_rows", "bias_bits", "weights", "activations")
+#: Other attributes that grow, or become what the model needs. Less of them saves little.
+OTHERS = ("operand_columns", "accumulator_rows", "bias_bits", "weights", "activations")
+#: Words of a block RAM at its widest: a bank with fewer takes as many block RAMs.
+SHALLOW = 512
 MOST = 65_536  #: Largest depth of a machine.
 ROUNDS = 12  #: Compilations after which a machine that still lacks something is given up.
 SLOWER = 1.05  #: A VectorRf that is smaller than before must not raise the estimated cycles by more than this factor.
@@ -60,11 +62,16 @@ def fit(model: Model, base: Config) -> Fitted:
 
 
 def shrunk(config: Config, uses: dict[str, int]) -> Config:
-    """A machine whose depths are those that a program uses, rounded up; none is larger than before."""
+    """A machine whose depths are those that a program uses, rounded up; none is larger than before.
+
+    A memory shrinks where that saves block RAM. VectorRf and its units are left out where nothing uses them.
+    """
     depths = {}
-    for name, least in DEPTHS.items():
+    for name in DEPTHS:
         used = uses.get(name, 0) * (2 if name in DOUBLED else 1)
-        depths[name] = min(_rounded(config, name, max(used, least)), getattr(config, name))
+        shallow = SHALLOW * (config.tile_engines if name in BANKED else 1) // (
+            config.groups if name == "matrix_tiles" else 1)
+        depths[name] = min(_rounded(config, name, max(used, shallow)), getattr(config, name))
     if not uses.get("vector_rf"):
         depths["vector_rf"] = 0
     return replace(config, **depths)
@@ -90,9 +97,9 @@ def _with(config: Config, reason: Reason) -> Config:
     if isinstance(needed, Format):
         return _with_format(config, name, needed)
     needed = max(needed, value)  # another reason may have raised it already
+    if needed > MOST:
+        raise ValueError(f"{reason}: the most that {name} can be is {MOST:,}; make the network smaller")
     if name in DEPTHS:
-        if needed > MOST:
-            raise ValueError(f"{reason}: the most that {name} can be is {MOST:,}; make the network smaller")
         needed = min(_rounded(config, name, needed), MOST)
     return replace(config, **{name: needed})
 
@@ -107,8 +114,8 @@ def _with_format(config: Config, name: str, needed: Format) -> Config:
 def _rounded(config: Config, name: str, count: int) -> int:
     """A depth of at least `count`, an eighth larger at most, of equal banks."""
     step = max(8, 1 << max(0, (count - 1).bit_length() - 3))
-    if name in ("matrix_tiles", "vector_rf"):
-        step = max(step, config.tile_engines) // config.tile_engines * config.tile_engines
+    if name in BANKED:
+        step = max(step // config.tile_engines, 1) * config.tile_engines
     return -(-count // step) * step
 
 

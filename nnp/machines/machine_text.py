@@ -16,7 +16,8 @@ def full_text(config: Config, name: str) -> str:
         name: Name of the machine.
     """
     base = nearest(config)
-    document = _begun(f"A machine that begins as {name}. Change what you like, and delete what stays as in {base}.", base)
+    title = f"A machine that begins as {name}. Change what you like, and delete what stays as in {base}."
+    document = _begun(title, base)
     for attribute, meaning in meanings().items():
         document.add(tomlkit.nl())
         document.add(tomlkit.comment(meaning))

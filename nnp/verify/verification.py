@@ -163,7 +163,7 @@ def prepare(request: Request, console: Console) -> Prepared:
         _check_predictions(model, inputs)
         note.text = f"{len(model.layers)} layers, {len(inputs.samples)} samples of {inputs.name}"
     with steps.step("compile") as note:
-        preset, compiled = compile_for(model, request.preset)
+        preset, compiled = compile_for(model, request.preset, request.place)
         note.text = _describe(preset, compiled)
     return Prepared(request=request, model=model, inputs=inputs, preset=preset, compiled=compiled, steps=steps)
 
