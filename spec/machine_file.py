@@ -156,7 +156,10 @@ def _shown(value) -> str:
     """A value as TOML writes it, short enough for a sentence."""
     if isinstance(value, bool):
         return str(value).lower()
-    text = f'"{value}"' if isinstance(value, str) else str(value)
+    if isinstance(value, dict):
+        text = f"{{ {', '.join(f'{key} = {_shown(item)}' for key, item in value.items())} }}"
+    else:
+        text = f'"{value}"' if isinstance(value, str) else str(value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 

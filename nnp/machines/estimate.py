@@ -68,7 +68,8 @@ def estimate(config: Config) -> dict[str, int]:
     rams = list(memories(config))
     lut4 = sum(ram.lut4 for ram in rams) + sum(
         unit_lut4(name, config) for name in UNITS if getattr(config, NEEDS.get(name, "native_dim")))
-    return {"LUT4": round(lut4 / 100) * 100, "DSP": multipliers(config), "block RAM": sum(ram.block_ram for ram in rams)}
+    block_ram = sum(ram.block_ram for ram in rams)
+    return {"LUT4": round(lut4 / 100) * 100, "DSP": multipliers(config), "block RAM": block_ram}
 
 
 def unit_lut4(name: str, config: Config) -> int:
