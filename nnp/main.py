@@ -10,6 +10,7 @@ from concord.nnp.commands.compile import compile_model
 from concord.nnp.commands.disasm import disasm
 from concord.nnp.commands.doctor import doctor
 from concord.nnp.commands.export import export
+from concord.nnp.commands.handover import handover
 from concord.nnp.commands.overflow import overflow
 from concord.nnp.commands.predict import predict
 from concord.nnp.commands.quantize import quantize
@@ -34,6 +35,7 @@ for name, command in (
     ("overflow", overflow),
     ("export", export),
     ("verilog", verilog),
+    ("handover", handover),
     ("asm", asm),
     ("disasm", disasm),
     ("doctor", doctor),
