@@ -4,12 +4,11 @@ from concord.compiler.layers import dense
 from concord.compiler.layers.add import AddCompiler
 from concord.compiler.layers.concat import ConcatCompiler
 from concord.compiler.lib.layer_compiler import LayerCompiler
-from concord.compiler.recurrent import block, integer
+from concord.compiler.recurrent.registry import RECURRENT
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat, SequenceConcat
 from concord.model.layers.dense import BlockDense, Dense
 from concord.model.layers.layer import Layer
-from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.spec.config import Config
 
 COMPILERS: dict[type[Layer], LayerCompiler] = {
@@ -17,8 +16,7 @@ COMPILERS: dict[type[Layer], LayerCompiler] = {
     BlockDense: dense.BLOCK,
     Add: AddCompiler(),
     Concat: ConcatCompiler(),
-    IntegerRecurrent: integer.IntegerRecurrentCompiler(),
-    BlockRecurrent: block.BlockRecurrentCompiler(),
+    **RECURRENT,
 }
 #: Reasons why the machine cannot run layers of other classes.
 _SEQUENCES = (

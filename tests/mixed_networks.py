@@ -1,0 +1,69 @@
+"""Random small networks of images and recurrent layers in the formats of a machine, for tests."""
+
+from dataclasses import replace
+
+import numpy as np
+from concord.compiler.network import Compiled
+from concord.model import network
+from concord.model.arithmetic.places import adjacent
+from concord.model.cells.cell import Cell
+from concord.model.cells.lstm import LSTM
+from concord.model.layers.concat import SequenceConcat
+from concord.model.layers.sequences import ImageToSequence, SequenceToImage, TimeAxis
+from concord.model.model import INPUT, Model
+from concord.spec.config import Config
+from concord.tests import compiled, networks
+from concord.tests.image_networks import Images
+
+
+class Mixed(Images):
+    """Builds a random network, layer by layer, whose input is an image, or sequences of `steps` vectors.
+
+    Args:
+        steps: Number of time steps of the input; 0 for an image of `shape`. Of sequences, a vector has `shape[0]`
+            elements.
+    """
+
+    def __init__(self, rng: np.random.Generator, config: Config, shape, *, block: bool, steps: int = 0):
+        super().__init__(rng, config, shape, block=block)
+        self.steps = steps
+
+    def sequence(self, source: str, time: TimeAxis = TimeAxis.COLUMNS) -> str:
+        """Read an image as a sequence; returns the name of the layer."""
+        layer = ImageToSequence(name=f"sequence{len(self.layers)}", shape=self.shapes[source], time=time)
+        return self._add(layer, (source,), (layer.outputs, 1, 1))
+
+    def image(self, source: str, steps: int) -> str:
+        """Read a sequence as an image; returns the name of the layer."""
+        layer = SequenceToImage(name=f"image{len(self.layers)}", inputs=self.shapes[source][0], steps=steps)
+        return self._add(layer, (source,), layer.made)
+
+    def recurrent(self, source: str, outputs: int, cell: Cell = LSTM, *, reverse: bool = False) -> str:
+        """Add a recurrent layer; returns its name."""
+        make = networks.block_recurrent if self.block else networks.recurrent_layer
+        layer = make(self.rng, self.config, cell, f"{cell.name}{len(self.layers)}", self.shapes[source][0], outputs)
+        return self._add(replace(layer, reverse=reverse), (source,), (outputs, 1, 1))
+
+    def both(self, a: str, b: str) -> str:
+        """Join the vectors of two sequences at each time step; returns the name of the layer."""
+        layer = SequenceConcat(name=f"both{len(self.layers)}", sizes=(self.shapes[a][0], self.shapes[b][0]))
+        return self._add(layer, (a, b), (layer.outputs, 1, 1), adjacent(layer.outputs))
+
+
+def agree(config: Config, model: Model, samples: int = 2, seed: int = 0) -> Compiled:
+    """Assert that the golden machine gives the bits of the network, which are not all equal, for random samples."""
+    rng = np.random.default_rng(seed)
+    inputs = networks.inputs(rng, samples, *[model.steps] * model.recurrent, model.inputs)
+    wanted = network.forward(model, inputs)[-1].outputs
+    assert len(np.unique(wanted)) > 1 or wanted.size < 8
+    return compiled.agree(config, model, inputs)
+
+
+def keyword_spotter(rng: np.random.Generator, config: Config, *, block: bool, steps: int = 9, cell: Cell = LSTM,
+                    sizes=(5, 12, 9, 4)) -> Model:
+    """Convolution over time, recurrent layer, and dense layer on its last hidden vector."""
+    inputs, channels, hidden, classes = sizes
+    made = Mixed(rng, config, (inputs, 1, steps), block=block)
+    at = made.conv(made.image(INPUT, steps), channels, (1, 3), padding=(0, 0, 1, 1))
+    made.dense(made.recurrent(made.sequence(at), hidden, cell), classes)
+    return made.model()
