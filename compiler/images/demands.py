@@ -17,7 +17,7 @@ from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.pool import MaxPool
 from concord.model.layers.recurrent import Recurrent
-from concord.model.layers.sequences import SequenceToImage
+from concord.model.layers.sequences import SequenceToImage, TimeAxis
 from concord.spec.activation import Activation
 from concord.spec.config import Config
 from concord.spec.memories import OPERAND_MEMORIES, Mem
@@ -155,12 +155,24 @@ class Demands:
         return self.numbers[-1]
 
     def _demand_sequence(self, node: Node):
-        """A loop over time steps reads numbers; in the loop, a layer reads the hidden vector of the one before it."""
+        """A loop over time steps reads numbers; in the loop, a layer reads the hidden vector of the one before it.
+
+        The host sends time steps in order, so a loop that begins with the first one needs no copy of them.
+        """
         source = node.sources[0]
-        if self.network.begins_loop(node):
-            self.readings[node.name] = Reading(view=self._numbers_of(source, None))
-        else:
+        if not self.network.begins_loop(node):
             self.sinks[source.name].followed = True
+        elif self.network.maker(source).layer is None and len(self.network.consumers(source)) == 1 and self._in_order(
+                node):
+            self.readings[node.name] = Reading()
+        else:
+            self.readings[node.name] = Reading(view=self._numbers_of(source, None))
+
+    def _in_order(self, node: Node) -> bool:
+        """Whether a loop reads the pixels of its source from the first one to the last one."""
+        loop, source = self.network.loop(node), node.sources[0]
+        by_row = source.shape[1] == 1 or loop.entry.time is TimeAxis.ROWS
+        return by_row and not node.layer.reverse
 
     def _demand_parts(self, node: Node):
         """Pass the demands of a concatenation on to its parts.

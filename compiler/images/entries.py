@@ -48,9 +48,9 @@ class Entry:
     def problems(self, layer: Recurrent) -> list[str]:
         """Sentences on why a layer cannot read the vectors of time steps as the machine stores them."""
         if isinstance(layer, BlockRecurrent) and not np.array_equal(self._places, adjacent(layer.inputs)):
-            return [f"its blocks of {layer.block} elements do not follow the pixels of its input, each of which begins "
-                    f"a native vector: give the image a multiple of {layer.block} channels, or one pixel for each time "
-                    "step"]
+            reason = (f"its blocks of {layer.block} elements do not follow the pixels of its input, each of which "
+                      "begins a native vector")
+            return [f"{reason}: give the image a multiple of {layer.block} channels, or one pixel for each time step"]
         return []
 
     def spread(self, layer: Recurrent) -> Recurrent:

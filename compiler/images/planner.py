@@ -51,6 +51,9 @@ class Planner:
         """Choose memories for numbers that may lie in any one, the largest first."""
         network, placed = self._demands.network, {mem: [] for mem in ANY}
         order = {node.name: time for time, node in enumerate(network.nodes)}
+        for node in network.nodes:
+            if loop := network.loop(node):
+                order[node.name] = order[loop.layers[0].name]
         first = {}
         for node in network.nodes:
             parts = node.sources if isinstance(node.layer, Concat) else ()
@@ -101,11 +104,11 @@ class Planner:
             case _:
                 self._plan_product(node, reading.kernel)
 
-    def _plan_loop(self, first: Node, view: NumbersView):
+    def _plan_loop(self, first: Node, view: NumbersView | None):
         """Plan a loop over time steps, what follows it in each step, and what follows the last step."""
         network = self._demands.network
         loop = network.loop(first)
-        made = TimeLoop.begin(self._build, len(self.passes), first.value, loop, view)
+        made = TimeLoop.begin(self._build, len(self.passes), first.value, loop, first.sources[0], view)
         self.passes.append(made)
         images = [network.node(layer.name) for layer in loop.images]
         for node in images:

@@ -29,7 +29,7 @@ class TimeLoop(Pass):
     Attributes:
         loop:    The layers.
         entry:   The time steps of the image.
-        view:    The numbers of the image.
+        view:    The numbers of the image; None where the host sends one time step after the other.
         x:       Place of the vector of the present time step.
         scale:   Place of what this vector is multiplied by, or None.
         hidden:  Place of the hidden vector of each layer, by its name.
@@ -39,7 +39,7 @@ class TimeLoop(Pass):
 
     loop: Loop
     entry: Entry
-    view: NumbersView
+    view: NumbersView | None
     x: Place
     scale: Place | None
     hidden: dict[str, Place] = field(default_factory=dict)
@@ -47,14 +47,17 @@ class TimeLoop(Pass):
     step: Program
 
     @classmethod
-    def begin(cls, build: Build, time: int, value: Value, loop: Loop, view: NumbersView) -> "TimeLoop":
+    def begin(
+        cls, build: Build, time: int, value: Value, loop: Loop, image: Value, view: NumbersView | None,
+    ) -> "TimeLoop":
         """Make the chains of the recurrent layers, and take the places that they need.
 
         Args:
             value: Hidden vector of the first layer.
-            view:  The numbers of the image that it reads.
+            image: The image that it reads.
+            view:  The numbers of the image, or None.
         """
-        entry = Entry(config=build.config, entry=loop.entry, value=view.numbers.value)
+        entry = Entry(config=build.config, entry=loop.entry, value=image)
         first = entry.spread(loop.layers[0])
         scale = entry.scale(first)
         if scale is not None:
@@ -77,7 +80,7 @@ class TimeLoop(Pass):
                    opening=opening, step=step)
 
     def buffers(self) -> list[Buffer]:
-        return [self.view.buffer, *Pass.buffers(self)]
+        return [*([self.view.buffer] if self.view else []), *Pass.buffers(self)]
 
     def emit(self, config: Config, program: Program):
         first, bases = self.loop.layers[0], self._bases()
@@ -105,7 +108,7 @@ class TimeLoop(Pass):
         Raises:
             ValueError: there are more distances than base registers.
         """
-        distances = [self._strides[0]]
+        distances = [self._strides[0]] if self.view else []
         for planned in self.chains:
             views = [step.at for step in planned.chain.steps]
             views += [planned.chain.source.view] if isinstance(planned.chain.source, FromNumbers) else []
@@ -129,12 +132,15 @@ class TimeLoop(Pass):
 
     def _take(self, program: Program, bases: dict[int, int]):
         """Bring the vector of the present time step to the place where the first layer reads it."""
-        step, between = self._strides
         count, inc = self.entry.pixels, int(self.entry.pixels > 1)
-        chain = [Instruction(op=Op.V_RD, mem=self.view.buffer.mem, a=self.view.address(0), inc=inc, base=bases[step])]
+        chain, between = [Instruction(op=Op.V_RD, mem=Mem.NET_Q)], 0
+        if self.view:
+            step, between = self._strides
+            chain = [Instruction(
+                op=Op.V_RD, mem=self.view.buffer.mem, a=self.view.address(0), inc=inc, base=bases[step])]
         if self.scale is not None:
             chain.append(Instruction(op=Op.VV_MUL0, a=self.scale.address, inc=inc))
         chain.append(Instruction(op=Op.V_WR, mem=self.x.mem, a=self.x.address, inc=inc))
         moving = {Reg.STRIDE_X: between, Reg.STRIDE_OUT: self.entry.apart} if inc else {}
-        program.chain(*chain, rows=self.view.numbers.value.lanes,
+        program.chain(*chain, rows=self.entry.value.lanes,
                       registers={Reg.ITERATIONS: count, Reg.ITERATIONS_X: count, **moving})

@@ -146,7 +146,8 @@ class _Wires:
         loop, layer = self._loops[source], self._layers[source]
         found = next((one for one in loop.images if self._sources[one.name] == (source,)), None)
         if found is None:
-            name = reader.name if isinstance(reader, SequenceToImage) else f"{source}, all steps"
+            named = isinstance(reader, SequenceToImage) and self._model.sources_of(reader) == (source,)
+            name = reader.name if named else f"{source}, all steps"
             found = SequenceToImage(name=name, inputs=layer.outputs, steps=steps)
             loop.images.append(found)
             self._loops[found.name] = loop

@@ -21,7 +21,8 @@ COMPILERS: dict[type[Layer], LayerCompiler] = {
 #: Reasons why the machine cannot run layers of other classes.
 _SEQUENCES = (
     "the machine keeps no whole sequences, which a layer behind two directions needs: use one recurrent layer in both "
-    "directions, or run it on the host"
+    "directions, fix the number of time steps by a SequenceToImage and an ImageToSequence in front, or run it on the "
+    "host"
 )
 REFUSED: dict[type[Layer], str] = {SequenceConcat: _SEQUENCES}
 _UNKNOWN = "there is no such layer on this machine: use dense or recurrent layers, or run it on the host"

@@ -55,3 +55,51 @@ def test_rows_and_columns_of_an_image_as_time_steps(name, block, time):
     at = made.recurrent(at, 7, CELLS["gru"])
     made.dense(at, 3)
     agree(config, made.model())
+
+
+@BLOCK
+@pytest.mark.parametrize("name", NAMES)
+def test_two_directions_twice(name, block):
+    rng = np.random.default_rng(2)
+    config, steps = roomy(name), 5
+    made = Mixed(rng, config, (3, 1, steps), block=block)
+    at = made.sequence(made.conv(made.image(INPUT, steps), config.native_dim, (1, 2)))
+    for _ in range(2):
+        size = config.native_dim if block else 5
+        at = made.both(made.recurrent(at, size), made.recurrent(at, size, reverse=True))
+    made.conv(made.image(at, steps - 1), 4, (1, 2), stride=(1, 2))
+    agree(config, made.model())
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@BLOCK
+@pytest.mark.parametrize("name", NAMES)
+def test_hidden_vectors_of_all_steps_go_to_the_host(name, block, reverse):
+    rng = np.random.default_rng(3)
+    config, steps = roomy(name), 4
+    made = Mixed(rng, config, (6, 1, 1), block=block, steps=steps)
+    a = made.recurrent(INPUT, 6, reverse=reverse)
+    b = made.recurrent(a, 6, reverse=reverse)
+    made.sum(made.image(a, steps), made.image(b, steps))
+    agree(config, made.model())
+    assert made.shapes[made.layers[-1].name] == (6, 1, steps)
+
+
+@BLOCK
+def test_directions_may_change_from_layer_to_layer(block):
+    config, steps = roomy("vision"), 6
+    made = Mixed(np.random.default_rng(4), config, (5, 1, 1), block=block, steps=steps)
+    a = made.recurrent(INPUT, 7)
+    b = made.recurrent(made.recurrent(a, 7, reverse=True), 6)
+    made.dense(made.concat(b, made.dense(made.image(b, steps), 16), a), 4)
+    agree(config, made.model())
+
+
+@BLOCK
+def test_a_layer_reads_both_all_steps_and_the_last_one(block):
+    config, steps = roomy("vision"), 6
+    made = Mixed(np.random.default_rng(4), config, (5, 1, 1), block=block, steps=steps)
+    a = made.recurrent(INPUT, 16)
+    b = made.maximum(made.conv(made.image(a, steps), 16, (1, 3)), (1, 4), stride=(1, 1))
+    made.dense(made.concat(a, b), 4)
+    agree(config, made.model())
