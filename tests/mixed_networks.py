@@ -8,6 +8,7 @@ from concord.model import network
 from concord.model.arithmetic.places import adjacent
 from concord.model.cells.cell import Cell
 from concord.model.cells.lstm import LSTM
+from concord.model.cells.registry import CELLS
 from concord.model.layers.concat import SequenceConcat
 from concord.model.layers.sequences import ImageToSequence, SequenceToImage, TimeAxis
 from concord.model.model import INPUT, Model
@@ -66,4 +67,15 @@ def keyword_spotter(rng: np.random.Generator, config: Config, *, block: bool, st
     made = Mixed(rng, config, (inputs, 1, steps), block=block)
     at = made.conv(made.image(INPUT, steps), channels, (1, 3), padding=(0, 0, 1, 1))
     made.dense(made.recurrent(made.sequence(at), hidden, cell), classes)
+    return made.model()
+
+
+def small(rng: np.random.Generator, config: Config, *, block: bool, steps: int = 4) -> Model:
+    """A network of every way between images and sequences that fits the presets for tests."""
+    made = Mixed(rng, config, (2, 1, steps), block=block)
+    at = made.sequence(made.conv(made.image(INPUT, steps), 3, (1, 2), padding=(0, 0, 1, 0)))
+    at = made.recurrent(at, 3, CELLS["rnn"], reverse=True)
+    at = made.sequence(made.maximum(made.image(at, steps), (1, 2), stride=(1, 1)))
+    at = made.recurrent(at, 2, CELLS["rnn"])
+    made.dense(made.concat(made.conv(made.image(at, steps - 1), 3, (1, 2)), at), 2)
     return made.model()

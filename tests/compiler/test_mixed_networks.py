@@ -5,10 +5,13 @@ import pytest
 from concord.model.cells.registry import CELLS
 from concord.model.layers.sequences import TimeAxis
 from concord.model.model import INPUT
-from concord.spec.config import Config
+from concord.sim.machines.host import machine
+from concord.spec.config import PRESETS, Config
+from concord.tests import networks
+from concord.tests.compiled import machines_agree
 from concord.tests.compiler import test_image_networks
 from concord.tests.compiler.test_image_networks import NAMES
-from concord.tests.mixed_networks import Mixed, agree, keyword_spotter
+from concord.tests.mixed_networks import Mixed, agree, keyword_spotter, small
 
 BLOCK = pytest.mark.parametrize("block", [False, True])
 
@@ -103,3 +106,13 @@ def test_a_layer_reads_both_all_steps_and_the_last_one(block):
     b = made.maximum(made.conv(made.image(a, steps), 16, (1, 3)), (1, 4), stride=(1, 1))
     made.dense(made.concat(a, b), 4)
     agree(config, made.model())
+
+
+@pytest.mark.parametrize("name", ["tiny", "serial", "wide"])
+def test_hardware_agrees(name):
+    config = PRESETS[name]
+    with machine("golden", config) as golden, machine("library", config) as library:
+        for block in (False, True):
+            model = small(np.random.default_rng(0), config, block=block)
+            samples = networks.inputs(np.random.default_rng(1), 3, model.steps, model.inputs)
+            machines_agree(golden, library, config, model, samples)
