@@ -14,7 +14,7 @@ from concord.model.layers.sequences import ImageToSequence, SequenceToImage, Tim
 from concord.model.model import INPUT, Model
 from concord.spec.config import Config
 from concord.tests import compiled, networks
-from concord.tests.image_networks import Images
+from concord.tests.image_networks import Images, geometry
 
 
 class Mixed(Images):
@@ -78,4 +78,49 @@ def small(rng: np.random.Generator, config: Config, *, block: bool, steps: int =
     at = made.sequence(made.maximum(made.image(at, steps), (1, 2), stride=(1, 1)))
     at = made.recurrent(at, 2, CELLS["rnn"])
     made.dense(made.concat(made.conv(made.image(at, steps - 1), 3, (1, 2)), at), 2)
+    return made.model()
+
+
+def anything(rng: np.random.Generator, config: Config, *, block: bool, layers: int = 10) -> Model:
+    """A random graph of layers of images and recurrent layers, whose channels are such that blocks fit."""
+    steps, sizes = int(rng.integers(2, 8)), [config.native_dim, 2 * config.native_dim] if block else [3, 5, 9, 20]
+    made = Mixed(rng, config, (int(rng.choice(sizes)), 1, 1), block=block, steps=steps)
+    if rng.integers(2):
+        images, sequences = [made.image(INPUT, steps)], {INPUT: steps}
+    else:
+        made = Mixed(rng, config, (3, int(rng.integers(2, 7)), int(rng.integers(2, 7))), block=block)
+        images, sequences = [made.conv(INPUT, int(rng.choice(sizes)), (2, 2))], {}
+    vectors = []
+    for _ in range(layers):
+        at, size = str(rng.choice(images)), int(rng.choice(sizes))
+        shape = made.shapes[at]
+        match int(rng.integers(8)):
+            case 0:
+                window, geometry_of = geometry(rng, shape, 2)
+                images.append(made.conv(at, size, window, **geometry_of))
+            case 1:
+                window = tuple(int(rng.integers(1, min(3, side) + 1)) for side in shape[1:])
+                images.append(made.maximum(at, window, stride=(1, 1)) if rng.integers(2) else made.average(at, window))
+            case 2:
+                time = TimeAxis(rng.choice(list(TimeAxis)))
+                name = made.sequence(at, time)
+                sequences[name] = made.layers[-1].steps
+            case 3 | 4 if sequences:
+                source = str(rng.choice(list(sequences)))
+                name = made.recurrent(source, size, CELLS[rng.choice(["rnn", "gru"])], reverse=bool(rng.integers(2)))
+                sequences[name] = sequences[source]
+                vectors.append(name)
+            case 5 if vectors:
+                source = str(rng.choice(vectors))
+                images.append(made.image(source, sequences[source]))
+            case 6:
+                same = [one for one in images if made.shapes[one] == shape]
+                images.append(made.sum(at, str(rng.choice(same))))
+            case 7:
+                same = [one for one in images if made.shapes[one][1:] == shape[1:]]
+                images.append(made.concat(at, str(rng.choice(same))))
+    if vectors and rng.integers(2):
+        made.dense(str(rng.choice(vectors)), 3)
+    else:
+        made.dense(images[-1], 3)
     return made.model()

@@ -11,7 +11,7 @@ from concord.tests import networks
 from concord.tests.compiled import machines_agree
 from concord.tests.compiler import test_image_networks
 from concord.tests.compiler.test_image_networks import NAMES
-from concord.tests.mixed_networks import Mixed, agree, keyword_spotter, small
+from concord.tests.mixed_networks import Mixed, agree, anything, keyword_spotter, small
 
 BLOCK = pytest.mark.parametrize("block", [False, True])
 
@@ -106,6 +106,15 @@ def test_a_layer_reads_both_all_steps_and_the_last_one(block):
     b = made.maximum(made.conv(made.image(a, steps), 16, (1, 3)), (1, 4), stride=(1, 1))
     made.dense(made.concat(a, b), 4)
     agree(config, made.model())
+
+
+@pytest.mark.parametrize("seed", range(12))
+@BLOCK
+def test_random_graphs(block, seed):
+    rng = np.random.default_rng(seed)
+    config = roomy(["tiny", "serial", "wide", "vision", "vision_large"][seed % 5], initial_vrf=4096, addsub_vrf=4096,
+                   multiply_vrf=4096, bias_words=2048, vector_rf=16384, matrix_tiles=16384, instructions=8192)
+    agree(config, anything(rng, config, block=block), samples=1)
 
 
 @pytest.mark.parametrize("name", ["tiny", "serial", "wide"])
