@@ -103,7 +103,7 @@ def test_estimates_are_near_what_was_measured():
 
 
 def test_a_machine_of_ones_own_on_gates(small):
-    """A network too large for a machine: the advice of the error is followed, and the result verified on the library."""
+    """A network too large for a machine: the advice of the error is followed, and its result verified on gates."""
     (small / "few.toml").write_text(
         'based_on = "serial"\nmfu_lanes = 2\nmessage_bytes = 4\ncount_overflows = false\nvector_rf = 0\n')
     message = refused("compile", "model.safetensors", "--preset", "few.toml")
