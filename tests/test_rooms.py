@@ -32,7 +32,7 @@ for _place, _used in table(r"(\w+)/(\w+)").items():
 PACKAGES = {
     "spec": set(),
     "golden": {"numpy", "safetensors"},
-    "model": {"numpy", "safetensors"},
+    "model": {"numpy", "safetensors", "PIL", "tomli_w"},
     "compiler": {"numpy", "onnx"},
     "front": {"numpy", "onnx", "onnxruntime", "google"},
 }
