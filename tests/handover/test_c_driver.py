@@ -169,6 +169,9 @@ def test_inputs_that_nobody_took_are_dropped_by_a_reset(mended, patient):
     assert mended.call("reset") == "OK"
     mended.nnp.polls = mended.polls = before
     mended.patient = True
+    assert mended.send(mended.firmware.program_message()) == "OK"
+    name, result = mended.infer(mended.sample)
+    assert (name, result.tolist()) == ("OK", mended.wanted.tolist())
 
 
 @pytest.mark.parametrize(("arguments", "result"), [
