@@ -40,7 +40,7 @@ def quantize(
     layer: options.Layer = None,
     symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
-    ptq_activations: options.PtqActivations = ActivationMethod.SEARCH,
+    ptq_activations: imports.PtqActivations = None,
     rows: options.Rows = 1,
     weights: options.Weights = WeightTraining.WRPN,
     activations: options.Activations = ActivationTraining.UNIFORM,
@@ -54,7 +54,8 @@ def quantize(
     gates, is_file = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits), imports.is_file(network)
     given = imports.widths(machine, weights_bits, input_bits, symmetric, weights, gates) if is_file else (
         options.widths(machine, weights_bits, input_bits, symmetric, weights))
-    recipe = options.recipe(given, layer, ptq_weights, ptq_activations, rows, weights, activations)
+    method = ptq_activations or (imports.activation_method(arithmetic) if is_file else ActivationMethod.SEARCH)
+    recipe = options.recipe(given, layer, ptq_weights, method, rows, weights, activations)
     check_writable(out)
     if is_file:
         if parameters is not None:
