@@ -62,7 +62,7 @@ def quantize(
             raise ValueError(f"{network}: it holds its parameters, so leave {parameters} out; name the model file with "
                              "--out")
         chosen = imports.choices(machine, recipe, given, gates, arithmetic, block, symmetric)
-        _imported(network, data, calibration, out, chosen)
+        _imported(network, data, calibration, out, chosen, machine)
         return
     if parameters is None:
         raise ValueError(f"{network}: name a file behind it that holds its FP32 parameters, or an ONNX file in its "
@@ -73,7 +73,7 @@ def quantize(
     _built_in(network, parameters, out, calibration, data, recipe)
 
 
-def _imported(file: str, data: str | None, calibration: Path | None, out: Path, choices: "Choices"):
+def _imported(file: str, data: str | None, calibration: Path | None, out: Path, choices: "Choices", machine: str):
     """Quantise the network of a file."""
     from concord.model.data.read import read_data
     from concord.nnp.lib.progress import shown
@@ -87,6 +87,7 @@ def _imported(file: str, data: str | None, calibration: Path | None, out: Path, 
         model = train.quantize(out, source, choices, command=_command(), progress=show)
     figures = (("FP32", "fp32_accuracy"), ("quantised", "golden_accuracy"))
     Console().print(f"{out}: {imports.result(model, figures)}", soft_wrap=True, highlight=False)
+    typer.echo(imports.unfit(model, machine), nl=False)
 
 
 def _built_in(network: str, parameters: Path, out: Path, calibration: Path | None, data: str | None, recipe):

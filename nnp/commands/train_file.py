@@ -90,4 +90,5 @@ def train_file(
                 path, network=network, data=samples, choices=chosen, seed=seed, epochs=numbers, rate=rate,
                 accumulator=accumulator, command=shlex.join(["nnp", *sys.argv[1:]]), progress=progress)
     figures = (("FP32", "fp32_accuracy"), ("QAT", "qat_accuracy"), ("golden", "golden_accuracy"))
-    Console().print(f"{out}: {imports.result(model, figures)}")
+    Console().print(f"{out}: {imports.result(model, figures)}", soft_wrap=True, highlight=False)
+    typer.echo(imports.unfit(model, machine), nl=False)

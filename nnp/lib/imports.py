@@ -106,6 +106,17 @@ def widths(
     return options.Widths(weights=found.weights - 1, inputs=found.inputs, symmetric=found.symmetric)
 
 
+def unfit(model: "Model", machine: str) -> str:
+    """Why a machine cannot run a model, in sentences with their line ends; empty if it can, or if there is none."""
+    if not machine:
+        return ""
+    from concord.compiler.support import problems
+    from concord.spec.machine_file import find_config
+
+    found = problems(model, find_config(machine))
+    return "".join(f"{machine} cannot run it: {problem}\n" for problem in found)
+
+
 def result(model: "Model", measures: tuple[tuple[str, str], ...]) -> str:
     """The measures of a model in a line.
 
