@@ -25,7 +25,7 @@ def fitting(network: Firmware | Model, place: str | None) -> DataSet:
         has = "no test set" if network.data == "none" else f"the test set of {network.data}, which is not shipped"
         raise ValueError(f"{network.name} has {has}: give inputs with --inputs FILE.npy, or a test set with --data "
                          "PLACE")
-    data = read_data(place or network.data, getattr(network, "description", "") if place else "")
+    data = read_data(network.data) if place is None else read_data(place, getattr(network, "description", ""))
     if data.test is None:
         raise ValueError(f"{place}: it holds no test set; with `test = 1` in a TOML file all samples are one")
     if network.recurrent:
