@@ -8,7 +8,7 @@ import numpy as np
 from concord.model.data.samples import Samples, Task
 from concord.nnp.verify import pictures, sample_results, tables
 from concord.nnp.verify.layer_costs import WAITS, LayerCost
-from concord.nnp.verify.report import cost_record, table_names
+from concord.nnp.verify.report import _shown, cost_record, table_names
 from concord.nnp.verify.tables import cost_rows, cost_table, without_costs
 from concord.spec.config import preset
 from concord.spec.registers import TIMES, Counter
@@ -94,6 +94,13 @@ def test_a_confusion_matrix_of_very_many_classes_is_left_out():
     many = with_labels(Task.CLASSIFICATION, [0, 1, 100], np.zeros((3, 101)))
     assert len(sample_results.confusion(many)) == 0
     assert sample_results.class_names(many) == []
+
+
+def test_formats_of_a_configuration_are_text():
+    shown = _shown(CONFIG)
+    assert shown["weights"].startswith(f"bits {CONFIG.weights.bits}, symmetric True, e_min ")
+    assert shown["native_dim"] == str(CONFIG.native_dim)
+    assert not any(mark in text for text in shown.values() for mark in "{<")
 
 
 def test_models_of_one_name_have_tables_of_their_own():
