@@ -82,7 +82,8 @@ def handover(firmware: Firmware, samples: Iterable[np.ndarray], machine: bytes |
     values = _values(firmware, runs, streams)
     files |= {name: rendered(f"{name}.j2", values) for name in RENDERED} | {name: copied(name) for name in COPIED}
     files |= register_files(config, machine_name(firmware)) | ({"nnp.so": machine} if machine else {})
-    files["README.md"] = rendered("README.md.j2", values | {"files": {n: FILES[n] for n in FILES if n in files}})
+    files["README.md"] = rendered("README.md.j2", values | {"files": {
+        name: what for name, what in FILES.items() if name in files or name in ("README.md", "manifest.json")}})
     return files | {"manifest.json": _manifest(firmware, runs, files)}
 
 
