@@ -11,6 +11,7 @@ from concord.compiler.images.planner import Planner
 from concord.compiler.images.sources import FromNet
 from concord.compiler.images.storage import CodeMap
 from concord.compiler.images.streams import Stream
+from concord.compiler.images.wiring import wired
 from concord.compiler.lib.build import Build
 from concord.golden.host.firmware import Direction, Entries
 from concord.golden.host.layout import Layout
@@ -33,9 +34,9 @@ class Images:
 
     def __init__(self, build: Build, model: Model):
         self._build, self._config = build, build.config
-        self._network = Network(model, build.config)
+        self._network, self._steps = Network(wired(model), build.config), model.steps
         self._demands = Demands(build.config, self._network)
-        self.host: dict[str, Layout | tuple[Entries, ...]] = {}
+        self.host: dict[str, Layout | tuple[Entries, ...] | int | None] = {}
 
     def emit(self):
         """Emit the chains of all layers; the result goes to the host."""
@@ -71,7 +72,8 @@ class Images:
         self.host = {
             "input_layout": self._network.sender.layout(config.mfu_lanes),
             "output_layout": Layout(channels=channels, rows=rows, columns=columns, align=config.mfu_lanes),
-            "entries": borders.entries(config, around.brought)}
+            "entries": borders.entries(config, around.brought),
+            "steps": self._steps}
 
     def _emit_border(self, one: CodeMap, made: Pass, runs: Sequence[borders.Run]):
         """Emit the chains that write runs of the border of a map."""

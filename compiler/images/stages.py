@@ -13,6 +13,8 @@ from concord.model.layers.concat import Concat
 from concord.model.layers.convolution import BlockConv, Conv
 from concord.model.layers.dense import Dense
 from concord.model.layers.pool import MaxPool
+from concord.model.layers.recurrent import Recurrent
+from concord.model.layers.sequences import SequenceToImage
 from concord.spec.activation import Activation
 from concord.spec.operations import MFUS, Stage
 
@@ -78,7 +80,7 @@ class Stages:
             case Add():
                 anchor, other = self.terms(node)
                 last = position(Stage.ADD, 0 if self.apart(anchor, other) else self.fused(node, anchor) or 0)
-            case None | MaxPool():
+            case None | MaxPool() | Recurrent() | SequenceToImage():
                 last = -1
             case _:
                 last = position(Stage.ADD, 0)

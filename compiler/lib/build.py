@@ -1,9 +1,13 @@
 """The firmware under construction: program, places, matrices, biases and bounds."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 from concord.compiler.lib import bounds, tiling
 from concord.compiler.lib.allocation import NET, Allocator, Place
 from concord.compiler.lib.program import Program, operate, read, write
+from concord.compiler.lib.reason import Reason
 from concord.golden.host.firmware import Tiles
 from concord.spec.config import Config
 from concord.spec.isa import Op
@@ -22,9 +26,16 @@ class Build:
         self.program = Program()
         self.allocator = Allocator(config)
         self.bounds: list[bounds.Bound] = []
-        self.shortages: list[str] = []  #: Sentences about what has no room, beside those of the allocator.
+        self.shortages: list[Reason] = []  #: What has no room, beside those of the allocator.
         self._matrices: list[tuple[int, np.ndarray, np.ndarray | None]] = []
         self._biases: list[tuple[int, np.ndarray]] = []
+
+    @contextmanager
+    def part(self) -> Iterator[Program]:
+        """A context whose chains go to a part of the program, which is spliced into it later."""
+        whole, self.program = self.program, Program.apart()
+        yield self.program
+        self.program = whole
 
     def integer_matrix(self, name: str, weights: np.ndarray) -> int:
         """Store integer weights[rows, columns], and return the address of their first tile."""

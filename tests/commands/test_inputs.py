@@ -8,13 +8,14 @@ import pytest
 from concord.compiler.network import compile_network
 from concord.golden.host.firmware_file import save_firmware
 from concord.model import network
-from concord.model.dataset import DATA
+from concord.model.data.dataset import DATA
 from concord.model.model import INPUT
 from concord.model.model_file import load_model, save_model
 from concord.nnp.main import app
 from concord.spec.config import preset
 from concord.tests import networks
 from concord.tests.image_networks import Images
+from concord.tests.mixed_networks import small
 from typer.testing import CliRunner, Result
 
 MLP, LSTM = (DATA / "models" / f"{name}.safetensors" for name in ("fashion-mlp-w4a4", "vowels-lstm-w8"))
@@ -167,7 +168,7 @@ def test_verify_on_inputs_without_labels(firmware, folder):
 
 def test_a_model_without_test_set_says_how_to_give_inputs(firmware):
     for words in ("predict", "model.safetensors"), ("verify", "model.safetensors"), ("overflow", "model.safetensors"):
-        assert "no test set: give inputs with --inputs FILE.npy, or a test set with --data FOLDER" in refused(*words)
+        assert "no test set: give inputs with --inputs FILE.npy, or a test set with --data PLACE" in refused(*words)
     assert "has no test set" in refused("run", "firmware.safetensors")
     save_model(replace(firmware, data="folder digits"), "model.safetensors")
     assert "has the test set of folder digits, which is not shipped: give" in refused("verify", "model.safetensors")
@@ -177,8 +178,8 @@ def test_a_model_without_test_set_says_how_to_give_inputs(firmware):
 def test_a_test_set_of_another_shape_is_refused(firmware, folder):
     assert "takes vectors of 6 numbers, the test set holds 784" in refused(
         "predict", "model.safetensors", "--data", DATA / "fashion-mnist")
-    assert "none: there is no such folder" in refused("predict", MLP, "--data", "none")
-    assert f"{folder}: it holds no test set" in refused("predict", MLP, "--data", folder)
+    assert "none: there is no such file or folder" in refused("predict", MLP, "--data", "none")
+    assert f"{folder}: it holds no data: neither" in refused("predict", MLP, "--data", folder)
     assert done("predict", MLP, "--data", DATA / "fashion-mnist") == done("predict", MLP)
 
 
@@ -196,7 +197,7 @@ def no_build(monkeypatch):
     (("--report", "file/deep"), "file: it is a file, so file/deep cannot be written into it"),
     (("--first", 10_000), "--first 10000 is not one of the samples 0..9999"),
     (("--inputs", "file"), "file: not a whole .npy file"),
-    (("--data", "none"), "none: there is no such folder"),
+    (("--data", "none"), "none: there is no such file or folder"),
 ])
 def test_verify_checks_everything_before_it_builds(words, sentence, folder, no_build):
     (folder / "file").write_text("")
@@ -247,3 +248,17 @@ def test_slow_steps_are_announced(firmware, monkeypatch):
     assert nnp("run", "firmware.safetensors", "--inputs", "in.npy").stderr == ""
     result = nnp("verilog", "--unit", "crc", "--preset", "tiny", "-o", "out")
     assert "1/1 generate Verilog ...  crc of tiny" in result.stderr
+
+
+def test_sequences_of_a_fixed_length(folder):
+    model = replace(small(np.random.default_rng(0), preset("tiny"), block=False), data="none")
+    save_model(model, folder / "model.safetensors")
+    done("compile", "model.safetensors", "--preset", "tiny", "-o", "firmware.safetensors")
+    np.save("right.npy", RNG.normal(size=(3, 4, 2)))
+    np.save("wrong.npy", RNG.normal(size=(3, 5, 2)))
+    np.save("flat.npy", RNG.normal(size=(3, 8)))
+    for command in (["predict", "model.safetensors"], ["run", "firmware.safetensors"]):
+        assert done(*command, "--inputs", "right.npy")
+        message = refused(*command, "--inputs", "wrong.npy")
+        assert "wrong.npy: random takes sequences of 4 time steps, not of 5: cut or pad them" in message
+        assert "random takes numbers[samples, 4, 2], not float64[3, 8]" in refused(*command, "--inputs", "flat.npy")

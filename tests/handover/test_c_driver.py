@@ -161,7 +161,7 @@ def test_inputs_that_nobody_took_are_dropped_by_a_reset(mended, patient):
     """A program that ends at once leaves its input in NetQ and behind it, and two more messages behind that."""
     mended.send(program_message(TINY, assemble("end")))
     mended.call("settle")
-    long, short = (mended.firmware.input_message(np.resize(mended.sample, (steps, 3))) for steps in (200, 5))
+    long, short = (mended.firmware.input_message(np.resize(mended.sample[::-1], (steps, 3))) for steps in (200, 5))
     mended.nnp.polls, before, mended.polls, mended.patient = 100, mended.polls, 100, patient
     assert mended.infer(np.resize(mended.sample, (200, 3)))[0] == ("TRANSFER" if patient else "TIMEOUT")
     for message in (long, short):
@@ -192,7 +192,7 @@ def test_layouts_are_goldens(driver):
         sample = rng.integers(1, 1 << 16, layout.size).astype(np.uint16)
         wanted = input_message(TINY, layout.laid(sample).reshape(-1, TINY.mfu_lanes))
         given = CLayout(**asdict(layout))
-        made = Network(b"", layout.size, 1, 0, 0, -1, 1, (c_uint8 * 1)(0), pointer(given), None)
+        made = Network(b"", layout.size, 1, 0, 0, -1, 0, 1, (c_uint8 * 1)(0), pointer(given), None)
         got, size = (c_uint8 * len(wanted))(), c_size_t()
         assert driver.c.nnp_input(byref(made), sample.ctypes.data_as(POINTER(c_uint16)), 1, got, c_size_t(len(got)),
                                   byref(size)) == 0

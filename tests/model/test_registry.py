@@ -13,6 +13,7 @@ from concord.model.layers.layer import Layer, Unknown
 from concord.model.layers.pool import MaxPool
 from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.model.layers.registry import KINDS, kind_of
+from concord.model.layers.sequences import ImageToSequence, SequenceToImage, TimeAxis
 from concord.model.model import INPUT, Model
 from concord.model.model_file import load_model, save_model
 from concord.spec.config import preset
@@ -34,6 +35,8 @@ MAKERS = {
     "Add": lambda rng: Add(name="layer", inputs=6),
     "Concat": lambda rng: Concat(name="layer", sizes=(6, 6)),
     "SequenceConcat": lambda rng: SequenceConcat(name="layer", sizes=(6, 6)),
+    "ImageToSequence": lambda rng: ImageToSequence(name="layer", shape=(2, 3, 4), time=TimeAxis.ROWS),
+    "SequenceToImage": lambda rng: SequenceToImage(name="layer", inputs=6, steps=4),
 }
 
 
@@ -75,7 +78,7 @@ def test_every_kind_has_a_title_and_becomes_chains_or_is_refused(kind):
 
 def test_what_no_registry_knows():
     unknown = Unknown(name="layer", kind="Attention")
-    assert "there is no such layer on this machine" in problems(unknown, CONFIG)[0]
+    assert "there is no such layer on this machine" in str(problems(unknown, CONFIG)[0])
     with pytest.raises(ValueError, match="layer 'layer' is of the unknown kind 'Attention' and cannot be written"):
         kind_of(unknown)
     with pytest.raises(ValueError, match="layer 'layer' is of the unknown kind 'Attention'; golden cannot run it"):

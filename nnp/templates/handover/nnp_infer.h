@@ -20,14 +20,15 @@ struct nnp_network {
     uint32_t inputs, outputs;        /* elements of one input vector, and of the result */
     uint32_t input_words;            /* words of one input vector; 0 with a layout */
     uint32_t output_words;           /* words of the result */
-    int32_t loop;                    /* address of the loop over time steps, or -1 where an input is one vector */
+    int32_t loop;                    /* address of the loop over time steps; -1: one vector, or fixed time steps */
+    uint32_t steps;                  /* time steps of every sample if they are fixed, otherwise 0 */
     uint32_t directions;             /* vectors that each time step takes */
     const uint8_t *backward;         /* whether each of them comes from the end of the sequence */
     const struct nnp_layout *input;  /* NULL for the order of the sample */
     const struct nnp_layout *output; /* NULL for the order of the result */
 };
 
-/* Bytes of the buffer that nnp_infer needs for a sample of so many time steps, 1 where an input is one vector. */
+/* Bytes of the buffer that nnp_infer needs for a sample of so many time steps; 1 where a sample is one vector. */
 size_t nnp_buffer_bytes(const struct nnp_network *network, uint32_t steps);
 
 /* Make the INPUT message of a sample: binary16 patterns [inputs], or [steps][inputs] of a recurrent network. */
