@@ -45,6 +45,9 @@ def board(tmp_path_factory):
             elif words[0] == "nnp":
                 result = nnp(*words[1:])
                 assert result.exit_code == 0, result.output
+                if words[1] == "verilog":
+                    assert {"nnp.v", "registers.md", "nnp.rdl", "nnp.xml", "nnp_machine.h"} <= {
+                        path.name for path in (folder / "board").iterdir()}
             else:
                 done = subprocess.run(words, capture_output=True, text=True, check=True)
                 printed.append((line, done.stdout))

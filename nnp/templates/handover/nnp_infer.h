@@ -4,6 +4,10 @@
 
 #include "nnp.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* How the elements of an image lie in words. A sample holds them by channel, row and column; the machine takes or gives
  * place after place, at each place the pixels of a window, row by row, and all channels of each pixel. Zeros fill each
  * place up to a multiple of `align` elements. */
@@ -43,5 +47,9 @@ int nnp_infer(struct nnp *nnp, const struct nnp_network *network, const uint16_t
 /* Conversion to and from binary16; to the nearest, ties to even. */
 uint16_t nnp_from_float(float value);
 float nnp_to_float(uint16_t bits);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
