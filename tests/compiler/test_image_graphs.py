@@ -33,7 +33,7 @@ def graph(rng: np.random.Generator, config: Config, *, block: bool) -> Model:
                 made.append(images.sum(a, b, Activation(rng.choice(["none", "relu"]))))
             case 5:
                 made.append(images.conv(images.concat(a, b), size, (1, 1)))
-    images.conv(images.concat(*made[-3:]), 3, (1, 1))
+    images.conv(images.concat(*made[-3:]), 3, (1, 1), activation=Activation.NONE)
     return images.model()
 
 
