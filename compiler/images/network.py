@@ -8,6 +8,7 @@ from concord.compiler.images.entries import Entry
 from concord.compiler.images.sender import cheapest, kernel_of
 from concord.compiler.images.values import Value
 from concord.compiler.images.wiring import Loop, Wiring
+from concord.compiler.lib.reason import Reason
 from concord.compiler.recurrent.registry import RECURRENT
 from concord.model.arithmetic.places import flattened, joined
 from concord.model.layers.add import Add
@@ -60,7 +61,7 @@ class Network:
     Attributes:
         nodes:    The nodes; the first one is the network's input, as the host sends it.
         sender:   How the host sends the network's input.
-        problems: Sentences on layers whose shapes or blocks do not fit the machine, by the layer's name.
+        problems: Reasons about layers whose shapes or blocks do not fit the machine, by the layer's name.
     """
 
     def __init__(self, wiring: Wiring, config: Config):
@@ -84,7 +85,7 @@ class Network:
 
     def _build(self, wiring: Wiring):
         """Make the nodes, with the network's input as the model has it."""
-        self.problems: dict[str, list[str]] = {}
+        self.problems: dict[str, list[Reason]] = {}
         values = {INPUT: self.sender.image}
         self.nodes = [Node(layer=None, sources=(), value=values[INPUT])]
         for layer in wiring.layers:
@@ -208,7 +209,7 @@ class Network:
         return Value(name=layer.name, shape=(layer.outputs, 1, 1), places=joined(parts, self._block))
 
     def _problem(self, layer: Layer, sentence: str):
-        self.problems.setdefault(layer.name, []).append(sentence)
+        self.problems.setdefault(layer.name, []).append(Reason(sentence=sentence))
 
 
 def _alone(layer: Layer, source: Value) -> bool:

@@ -6,6 +6,7 @@ Layers that only read an image as a sequence, or a sequence as an image, disappe
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from concord.compiler.lib.reason import Reason
 from concord.model.layers.concat import Concat, SequenceConcat
 from concord.model.layers.layer import Layer
 from concord.model.layers.recurrent import Recurrent
@@ -39,14 +40,14 @@ class Wiring:
         layers:   The layers in the order in which they are compiled; the last one makes the network's result.
         sources:  Names of the tensors that enter each layer, INPUT for the network's input.
         loops:    The loop of each recurrent layer and of each image of its hidden vectors, by the name of the layer.
-        problems: Sentences on layers that the machine cannot run, by the name of the layer.
+        problems: Reasons about layers that the machine cannot run, by the name of the layer.
     """
 
     entering: tuple[int, int, int]
     layers: list[Layer]
     sources: Mapping[str, tuple[str, ...]]
     loops: Mapping[str, Loop]
-    problems: Mapping[str, list[str]]
+    problems: Mapping[str, list[Reason]]
 
     def sources_of(self, layer: Layer) -> tuple[str, ...]:
         """Names of the sources of a layer."""
@@ -73,7 +74,7 @@ class _Wires:
         self._entries: dict[str, tuple[str, ImageToSequence]] = {}  # The images that are read as sequences.
         self._joined: dict[str, tuple[str, ...]] = {}
         self._loops: dict[str, Loop] = {}
-        self._problems: dict[str, list[str]] = {}
+        self._problems: dict[str, list[Reason]] = {}
         for layer in needed(model):
             self._follow(layer)
 
@@ -178,7 +179,7 @@ class _Wires:
         self._images[layer.name] = layer.name
 
     def _problem(self, layer: Layer, sentence: str):
-        self._problems.setdefault(layer.name, []).append(sentence)
+        self._problems.setdefault(layer.name, []).append(Reason(sentence=sentence))
 
 
 def needed(model: Model) -> list[Layer]:
