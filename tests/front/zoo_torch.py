@@ -23,7 +23,7 @@ def export(path: Path, make: Callable, shape: tuple[int, ...], *, dynamo: bool, 
     example = torch.randn(3, *([] if time is None else [time]), *shape)
     names = {0: "batch"} | ({} if time is None else {1: "time"})
     if dynamo:
-        open_axes = {"dynamic_shapes": ({axis: torch.export.Dim.AUTO for axis in names},)}
+        open_axes = {"dynamic_shapes": (dict.fromkeys(names, torch.export.Dim.AUTO),)}
     else:
         open_axes = {"dynamic_axes": {"x": names}, "input_names": ["x"]}
     logging.disable()
