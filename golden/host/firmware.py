@@ -96,6 +96,7 @@ class Firmware:
         output_layout:     Order in which the elements of the result come; None for the order of the result.
         steps:             Number of time steps of every input, which is sent as an image of one row; None for vectors,
             images, and sequences of any length.
+        description:       Text that says how the network's data are read, as its model has it; may be empty.
 
     Raises:
         ValueError: parts do not fit the machine or each other, or the program is illegal.
@@ -120,6 +121,7 @@ class Firmware:
     input_layout: Layout | None = None
     output_layout: Layout | None = None
     steps: int | None = None
+    description: str = ""
 
     def __post_init__(self):
         check_shapes(self)

@@ -14,6 +14,8 @@ def check_shapes(firmware):
         ValueError: a sentence that names the content.
     """
     config = firmware.config
+    if not isinstance(firmware.description, str):
+        raise ValueError(f"description: a text is needed, not {firmware.description!r}; compile again")
     size, lanes, tiles = config.native_dim, config.mfu_lanes, firmware.tiles
     count = len(tiles.mantissas)
     wanted = {

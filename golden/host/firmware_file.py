@@ -31,6 +31,8 @@ def save_firmware(firmware: Firmware, path: Path):
     if firmware.steps is not None:
         header["steps"] = firmware.steps
     header |= {"directions": list(firmware.directions)}
+    if firmware.description:
+        header["description"] = firmware.description
     if firmware.entries:
         header["entries"] = [part.address for part in firmware.entries]
     header |= {name: layout.record() for name in _LAYOUTS if (layout := getattr(firmware, name))}
@@ -80,6 +82,7 @@ def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         biases=arrays["biases"],
         input_words=header.get("input_words"),
         steps=header.get("steps"),
+        description=header.get("description", ""),
         **{name: Layout.from_record(header[name]) for name in _LAYOUTS if name in header},
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},
     )

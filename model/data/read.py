@@ -33,6 +33,8 @@ def read_data(place: str, like: str = "") -> DataSet:
     if isinstance(found, DataSet):
         return found
     parts, notes = _parted(found, description)
+    if notes:
+        description = replace(description, test=SHARE)
     return _data_set(parts, replace(found, notes=(*found.notes, *notes)), description)
 
 
@@ -47,6 +49,8 @@ def digest(samples: Samples) -> str:
 
 def _described(place: str, like: str) -> Description:
     """The description of a place: its TOML text, or that of its model, or none but the place itself."""
+    if not place or "://" in place or "\0" in place:
+        raise ValueError(f"{place!r} is no place of data: a URL must be downloaded first; data are {FORMS}")
     path = Path(place)
     if path.suffix == ".toml":
         if not path.is_file():

@@ -15,7 +15,7 @@ def fitting(network: Firmware | Model, place: str | None) -> DataSet:
     """A data set with test samples that fit a network.
 
     Args:
-        network: The network. The description of a model says how a place is read that has none of its own.
+        network: The network. Its description says how a place is read that has none of its own.
         place:   Place as `read_data` takes it; None for the shipped set that the network names.
 
     Raises:
@@ -25,7 +25,7 @@ def fitting(network: Firmware | Model, place: str | None) -> DataSet:
         has = "no test set" if network.data == "none" else f"the test set of {network.data}, which is not shipped"
         raise ValueError(f"{network.name} has {has}: give inputs with --inputs FILE.npy, or a test set with --data "
                          "PLACE")
-    data = read_data(place or network.data, getattr(network, "description", "") if place else "")
+    data = read_data(network.data) if place is None else read_data(place, network.description)
     if data.test is None:
         raise ValueError(f"{place}: it holds no test set; with `test = 1` in a TOML file all samples are one")
     if network.recurrent:

@@ -39,7 +39,7 @@ class Source:
     default: int
 
     def __post_init__(self):
-        if self.inputs and self.data:
+        if self.inputs and self.data is not None:
             raise ValueError("--inputs and --data are two places that inputs come from: name one of them")
 
     @property
@@ -95,8 +95,8 @@ def read(network: Firmware | Model, source: Source) -> Inputs:
         numbers = _shaped(network, source.inputs)
         with np.errstate(over="ignore"):
             found = Samples(inputs=numbers.astype(np.float16).view(np.uint16), lengths=None, labels=None, classes=())
-    elif source.data or network.inputs:
-        name, data = source.data or network.data, fitting(network, source.data)
+    elif source.data is not None or network.inputs:
+        name, data = network.data if source.data is None else source.data, fitting(network, source.data)
         found, task = data.test, task if data.test.labels is None else data.task
     else:
         name, found = "nothing", Samples(inputs=np.zeros((1, 0), np.uint16), lengths=None, labels=None, classes=())

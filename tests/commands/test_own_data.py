@@ -167,6 +167,8 @@ def test_other_samples_are_measured_without_float_networks(folder):
         done("predict", "m", "--data", name, "-o", "b.npy")
         done("predict", "m", "--data", "new.npz", "-o", "a.npy")
         assert np.array_equal(np.load("a.npy"), np.load("b.npy")) == equal
+        done("run", "f", "--data", "new.npz", "-o", "c.npy")
+        assert np.array_equal(np.load("a.npy"), np.load("c.npy"))
 
 
 def test_every_form_gives_the_same_outputs(folder, monkeypatch):
