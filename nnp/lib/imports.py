@@ -60,17 +60,9 @@ def float_network(path: str) -> "FloatNetwork":
     Raises:
         ValueError: there is no such file, it cannot be read, or a package is missing.
     """
-    if not Path(path).is_file():
-        raise ValueError(f"{path}: there is no such file")
-    if Path(path).suffix.lower() != ".onnx":
-        from concord.model.floating import file
+    from concord.nnp.lib.front import read_float
 
-        return file.load(Path(path))
-    try:
-        from concord.front.read import read_network
-    except ModuleNotFoundError as error:
-        raise ValueError(f"{path}: reading ONNX files needs {error.name}: pip install concord-nnp[front]") from error
-    return read_network(Path(path))
+    return read_float(Path(path))
 
 
 def choices(
