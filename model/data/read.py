@@ -88,15 +88,22 @@ def _found(description: Description) -> Found | DataSet:
         return _shipped(name)
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file or folder; data are {FORMS}")
-    match path.suffix.lower():
-        case ".npz":
-            return arrays.found(arrays.npz(path), description)
-        case ".npy":
-            archive = arrays.Archive(str(path), ["x"], lambda _: arrays.npy(path))
-            return arrays.found(archive, replace(description, inputs="x", labels=None))
-        case ".csv" | ".tsv":
-            return table.found(path, description)
-    raise ValueError(f"{path}: this kind of file is not read; data are {FORMS}")
+    if path.suffix.lower() not in FILES:
+        raise ValueError(f"{path}: this kind of file is not read; data are {FORMS}")
+    return FILES[path.suffix.lower()](path, description)
+
+
+def _npz(path: Path, description: Description) -> Found:
+    return arrays.found(arrays.npz(path), description)
+
+
+def _npy(path: Path, description: Description) -> Found:
+    archive = arrays.Archive(str(path), ["x"], lambda _: arrays.npy(path))
+    return arrays.found(archive, replace(description, inputs="x", labels=None))
+
+
+#: Reader of each kind of file, by its suffix.
+FILES = {".npz": _npz, ".npy": _npy, ".csv": table.found, ".tsv": table.found}
 
 
 def _npy_files(description: Description) -> Found:
