@@ -3,6 +3,7 @@
 import numpy as np
 import onnx
 from concord.front.read import Imported
+from concord.model.floating.network import INPUT, Op
 from concord.model.floating.run import run
 from onnx import helper
 
@@ -37,10 +38,12 @@ def difference(imported: Imported, seed: int = 0) -> float:
     worst = largest = 0.0
     dtype = helper.tensor_dtype_to_np_dtype(imported.entry.kind)
     for _ in range(max(1, SAMPLES // imported.samples)):
-        x = random.normal(size=imported.numbers.shape).astype(dtype)
-        theirs = session.run([imported.tensor], {imported.entry.name: x})[0].astype(np.float64)
-        ours = run(imported.network, imported.samples_of(x))
-        worst = max(worst, float(np.abs(ours.reshape(-1)[imported.places] - theirs).max()))
+        x = _inputs(imported, random).astype(dtype)
+        theirs = session.run([imported.tensor], {imported.entry.name: imported.tensor_of(x)})[0].astype(np.float64)
+        ours = run(imported.network, x).reshape(-1)[imported.places]
+        if not np.isfinite(theirs).all() or not np.isfinite(ours).all():
+            raise ValueError("outputs for random inputs are infinite, or not numbers")
+        worst = max(worst, float(np.abs(ours - theirs).max()))
         largest = max(largest, float(np.abs(theirs).max()))
     return worst / largest if largest else worst
 
@@ -50,3 +53,16 @@ def _leave_softmax(node: onnx.NodeProto):
     for attribute in node.attribute:
         if attribute.name == "post_transform" and attribute.s == b"SOFTMAX":
             attribute.s = b"NONE"
+
+
+def _inputs(imported: Imported, random: np.random.Generator) -> np.ndarray:
+    """Random samples as the network takes them, of mean 0 and variance 1 behind a scale and offset of its inputs."""
+    network = imported.network
+    times = (imported.time,) if network.sequence else ()
+    x = random.normal(size=(imported.samples, *times, *network.shape))
+    first = network.nodes[0]
+    if first.op is Op.AFFINE and first.sources == (INPUT,) and first.tensors["scale"].all():
+        beside = [1] * (len(network.shape) - 1)
+        scale, offset = (first.tensors[key].reshape(-1, *beside) for key in ("scale", "offset"))
+        x = (x - offset) / scale
+    return x

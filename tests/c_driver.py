@@ -39,8 +39,9 @@ class Network(ctypes.Structure):
     """`struct nnp_network`."""
 
     _fields_ = [("name", c_char_p), *((name, c_uint32) for name in (
-        "inputs", "outputs", "input_words", "output_words")), ("loop", ctypes.c_int32), ("directions", c_uint32),
-        ("backward", POINTER(c_uint8)), ("input", POINTER(CLayout)), ("output", POINTER(CLayout))]
+        "inputs", "outputs", "input_words", "output_words")), ("loop", ctypes.c_int32), ("steps", c_uint32),
+        ("directions", c_uint32), ("backward", POINTER(c_uint8)), ("input", POINTER(CLayout)),
+        ("output", POINTER(CLayout))]
 
 
 class Nnp(ctypes.Structure):

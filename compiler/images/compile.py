@@ -8,7 +8,6 @@ from concord.compiler.images.demands import Demands
 from concord.compiler.images.network import Network
 from concord.compiler.images.passes import Pass
 from concord.compiler.images.planner import Planner
-from concord.compiler.images.sources import FromNet
 from concord.compiler.images.storage import CodeMap
 from concord.compiler.images.streams import Stream
 from concord.compiler.images.wiring import wired
@@ -83,13 +82,11 @@ class Images:
 
     def _emit_stream(self, stream: Stream):
         """Emit passes strip by strip."""
-        taken = 0
         for number, ranges in enumerate(stream.strips()):
             for made, one, (low, high) in zip(stream.passes, (*stream.maps, None), ranges, strict=True):
                 first, stop = max(low, 0), min(high, made.value.shape[1])
-                if one:
+                if one and (low < high or number == 0):
                     one.origin = low
                     self._emit_border(one, made, borders.runs_of_strip(one, high - low, number == 0))
-                if isinstance(made.chains[0].chain.source, FromNet):  # the host sends every row
-                    first, taken = taken, stop
-                made.emit_strip(self._config, self._build.program, first, stop - first)
+                if first < stop:
+                    made.emit_strip(self._config, self._build.program, first, stop - first)

@@ -38,6 +38,6 @@ def verilog(
     with Steps(Console(stderr=True), 1).step("generate Verilog", f"{unit} of {machine}; a large machine takes minutes"):
         files = package(made, unit, machine, chosen)
         if unit == "nnp":
-            files |= register_files(chosen, f"preset {machine}")
+            files |= register_files(chosen)
     write_all(output, files)
     typer.echo(f"{output}: {', '.join(files)}")

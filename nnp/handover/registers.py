@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from concord.nnp.handover.templates import rendered
-from concord.spec.config import Config
+from concord.spec.config import PRESETS, Config
 from concord.spec.enum_docs import described
 from concord.spec.isa import FIELDS, Error, Op
 from concord.spec.memories import ADDRESSED
@@ -15,14 +15,9 @@ from concord.spec.registers import Control, Counter, Register, Status
 VERSION = "1.0"
 
 
-def register_files(config: Config, machine: str) -> dict[str, str]:
-    """The text of each description, by the name of its file.
-
-    Args:
-        config:  Configuration of the machine; some registers hold its values.
-        machine: Name of the machine.
-    """
-    values = _values(config, machine)
+def register_files(config: Config) -> dict[str, str]:
+    """The text of each description, by the name of its file. Some registers hold values of the configuration."""
+    values = _values(config)
     systemrdl = rendered("nnp.rdl.j2", values)
     return {"nnp.rdl": systemrdl, "nnp.xml": _ipxact(systemrdl), "nnp_machine.h": rendered("nnp_machine.h.j2", values)}
 
@@ -36,11 +31,17 @@ def constants(config: Config) -> dict[str, int]:
     }
 
 
-def _values(config: Config, machine: str) -> dict:
+def machine_name(config: Config) -> str:
+    """Name of a machine: its preset, or that it is none, and its digest."""
+    names = [name for name, preset in PRESETS.items() if preset == config]
+    return f"{f'preset {names[0]}' if names else 'a machine of its own'}, digest {config.digest:08x}"
+
+
+def _values(config: Config) -> dict:
     """What the templates show. Counters of SystemRDL have addresses; those of C are numbers."""
     return {
         "config": config,
-        "machine": f"{machine}, digest {config.digest:08x}",
+        "machine": machine_name(config),
         "registers": _rows(Register),
         "constants": constants(config),
         "control": _rows(Control),

@@ -16,12 +16,11 @@ def machines_table(machines: Mapping[str, Config]) -> Table:
     table = Table(title="machines; LUT4, DSP and block RAM are estimated", title_justify="left")
     table.add_column("machine", no_wrap=True)
     for name in ("weights, inputs", "products a cycle", "MatrixRf, KiB", "VectorRf, KiB", "vector memories, KiB",
-                 "instructions", "MHz", *RESOURCES):
+                 *RESOURCES):
         table.add_column(name, justify="right")
     for name, config in machines.items():
         table.add_row(name, f"{config.weights.bits} x {config.activations.bits} bits", f"{products(config):,}",
-                      *(f"{size:,.0f}" for size in _kibibytes(config)), f"{config.instructions:,}",
-                      f"{config.clock_mhz}", *_estimated(config))
+                      *(f"{size:,.1f}" for size in _kibibytes(config)), *_estimated(config))
     return table
 
 

@@ -21,28 +21,32 @@ from concord.spec.memories import Mem
 from concord.spec.registers import Counter, Register, Status
 from concord.tests import networks
 from concord.tests.c_driver import CLayout, Driver, Network
+from concord.tests.compiler.test_mixed_networks import small
 from concord.tests.image_networks import Images, geometry
 
 TINY = preset("tiny")
 
 
 def models(rng):
-    """Networks of every form of input and output: vectors, sequences from both ends, images, maps."""
+    """Networks of every form of input and output: vectors, sequences from both ends or of fixed steps, images."""
     yield networks.mlp(rng, TINY, [13, 9, 5], block=True)
     yield networks.both_directions(rng, TINY, block=False, cell=CELLS["gru"])
     images = Images(rng, TINY, (2, 4, 3), block=False)
     images.conv(images.conv(INPUT, 3, (2, 2), padding=(1, 0, 0, 1)), 3, (2, 2), stride=(2, 1), padding=(0, 1, 1, 0))
     yield images.model()
+    yield small(np.random.default_rng(0), TINY, block=False)
 
 
 def samples_of(rng, firmware):
     """Three samples, sequences of different lengths if the network is recurrent, one of them longer than NetQ."""
+    if firmware.steps:
+        return list(networks.inputs(rng, 3, firmware.steps, firmware.inputs))
     if firmware.recurrent:
         return [networks.inputs(rng, steps, firmware.inputs) for steps in (3, 1, 5, TINY.net_in // 8 + 3)]
     return list(networks.inputs(rng, 3, firmware.inputs))
 
 
-@pytest.mark.parametrize("number", range(3), ids=["vectors", "both directions", "images"])
+@pytest.mark.parametrize("number", range(4), ids=["vectors", "both directions", "images", "fixed steps"])
 def test_results_are_goldens(number, tmp_path):
     rng = np.random.default_rng(number)
     model = list(models(rng))[number]
@@ -161,7 +165,7 @@ def test_inputs_that_nobody_took_are_dropped_by_a_reset(mended, patient):
     """A program that ends at once leaves its input in NetQ and behind it, and two more messages behind that."""
     mended.send(program_message(TINY, assemble("end")))
     mended.call("settle")
-    long, short = (mended.firmware.input_message(np.resize(mended.sample, (steps, 3))) for steps in (200, 5))
+    long, short = (mended.firmware.input_message(np.resize(mended.sample[::-1], (steps, 3))) for steps in (200, 5))
     mended.nnp.polls, before, mended.polls, mended.patient = 100, mended.polls, 100, patient
     assert mended.infer(np.resize(mended.sample, (200, 3)))[0] == ("TRANSFER" if patient else "TIMEOUT")
     for message in (long, short):
@@ -192,7 +196,7 @@ def test_layouts_are_goldens(driver):
         sample = rng.integers(1, 1 << 16, layout.size).astype(np.uint16)
         wanted = input_message(TINY, layout.laid(sample).reshape(-1, TINY.mfu_lanes))
         given = CLayout(**asdict(layout))
-        made = Network(b"", layout.size, 1, 0, 0, -1, 1, (c_uint8 * 1)(0), pointer(given), None)
+        made = Network(b"", layout.size, 1, 0, 0, -1, 0, 1, (c_uint8 * 1)(0), pointer(given), None)
         got, size = (c_uint8 * len(wanted))(), c_size_t()
         assert driver.c.nnp_input(byref(made), sample.ctypes.data_as(POINTER(c_uint16)), 1, got, c_size_t(len(got)),
                                   byref(size)) == 0

@@ -45,6 +45,9 @@ def board(tmp_path_factory):
             elif words[0] == "nnp":
                 result = nnp(*words[1:])
                 assert result.exit_code == 0, result.output
+                if words[1] == "verilog":
+                    assert {"nnp.v", "registers.md", "nnp.rdl", "nnp.xml", "nnp_machine.h"} <= {
+                        path.name for path in (folder / "board").iterdir()}
             else:
                 done = subprocess.run(words, capture_output=True, text=True, check=True)
                 printed.append((line, done.stdout))
@@ -122,7 +125,7 @@ def firmware(tmp_path_factory):
     (["--first", "9999"], "--first 9999 is not one of the samples"),
     (["--inputs", "missing.npy"], "missing.npy"),
     (["-o", "{firmware}"], "it is a file; name another place"),
-    (["--data", "/nowhere"], "/nowhere: there is no such folder"),
+    (["--data", "/nowhere"], "/nowhere: there is no such file or folder"),
 ])
 def test_bad_input_is_a_sentence_and_leaves_nothing(firmware, tmp_path, monkeypatch, words, said):
     monkeypatch.chdir(tmp_path)

@@ -20,7 +20,7 @@ ADDRESSES = {register.name: int(register) for register in Register if register !
 
 @pytest.fixture(scope="module")
 def files():
-    return register_files(TINY, "preset tiny")
+    return register_files(TINY)
 
 
 @pytest.fixture(scope="module")

@@ -82,4 +82,4 @@ def test_a_missing_tlast(folder):
 
 def test_a_damaged_message(folder):
     """The machine refuses it: error 10, MESSAGE."""
-    assert changed(folder, "load.hex", 9, 11).startswith("FAILED: the machine stopped with error 10 ")
+    assert changed(folder, "load.hex", 9, 11).startswith("FAILED: the program stopped with error 10 ")

@@ -197,7 +197,7 @@ def test_labels_that_do_not_fit_are_refused():
 
 def test_choices_of_another_kind_are_refused():
     found = prepared(float_networks.sequences())
-    with pytest.raises(ValueError, match="recurrent networks take widths alone"):
+    with pytest.raises(ValueError, match="recurrent networks have one way of training"):
         check(found, Choices(recipe=Recipe(weights=WeightTraining.LSQ)))
     with pytest.raises(ValueError, match="has no bound, and must keep its bits"):
         check(prepared(float_networks.sequences(Op.RNN_RELU)), Choices(gates=Gates(outputs=4)))
