@@ -9,6 +9,7 @@ from concord.nnp.lib.training import needing_torch
 from concord.train.lib.methods import ActivationMethod, Gates, Recipe, WeightTraining
 
 if TYPE_CHECKING:
+    from concord.model.data.samples import DataSet
     from concord.model.floating.network import FloatNetwork
     from concord.model.model import Model
     from concord.train.imported.quantised import Choices
@@ -52,6 +53,20 @@ def activation_method(arithmetic: options.NetworkArithmetic) -> ActivationMethod
 def is_file(name: str) -> bool:
     """Whether a command's first word is a file of a network, rather than the name of a network or command."""
     return Path(name).suffix.lower() in ENDINGS or Path(name).is_file()
+
+
+def data_set(place: str) -> "DataSet":
+    """The data set at a place; what was chosen by default is said on stderr.
+
+    Raises:
+        ValueError: there are no such data, or they are damaged.
+    """
+    from concord.model.data.read import read_data
+
+    data = read_data(place)
+    for note in data.notes:
+        typer.echo(f"nnp: {note}", err=True)
+    return data
 
 
 def float_network(path: str) -> "FloatNetwork":

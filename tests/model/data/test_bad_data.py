@@ -223,7 +223,8 @@ def reads_or_refuses(place: str):
         assert isinstance(read_data(place), DataSet)
 
 
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[
+    HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def test_a_header_that_python_cannot_parse(folder):
