@@ -10,6 +10,7 @@ from concord.nnp.commands.compile import compile_model
 from concord.nnp.commands.disasm import disasm
 from concord.nnp.commands.doctor import doctor
 from concord.nnp.commands.export import export
+from concord.nnp.commands.import_network import import_network
 from concord.nnp.commands.overflow import overflow
 from concord.nnp.commands.predict import predict
 from concord.nnp.commands.quantize import quantize
@@ -25,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for name, command in (
+    ("import", import_network),
     ("verify", verify),
     ("compile", compile_model),
     ("run", run),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import onnx
-from concord.front.lib.problems import Refused
+from concord.front.lib.problems import Misplaced
 from concord.front.lib.step import Step
 from concord.front.lib.views import check_size
 from onnx import helper, numpy_helper, shape_inference
@@ -29,7 +29,7 @@ def evaluate(step: Step, values: tuple[np.ndarray | None, ...]) -> list[np.ndarr
         with np.errstate(all="ignore"):
             found = ReferenceEvaluator(model).run(None, fed)
     except Exception as error:  # the evaluator raises what numpy raises
-        raise Refused(f"it cannot be evaluated ({_first_line(error)})", "simplify the file, for example with "
+        raise Misplaced(f"it cannot be evaluated ({_first_line(error)})", "simplify the file, for example with "
                       "onnxsim, or export it again") from error
     return [np.asarray(value) for value in found]
 
@@ -49,11 +49,11 @@ def _check_results(model: onnx.ModelProto):
     try:
         inferred = shape_inference.infer_shapes(model, data_prop=True)
     except Exception as error:  # it has exceptions of its own
-        raise Refused(f"its inputs do not fit ({_first_line(error)})", "export the network again") from error
+        raise Misplaced(f"its inputs do not fit ({_first_line(error)})", "export the network again") from error
     for output in inferred.graph.output:
         kind = output.type.tensor_type
         if not kind.HasField("shape") or not all(size.HasField("dim_value") for size in kind.shape.dim):
-            raise Refused("the size of its result is not known before it is computed", "export the network with "
+            raise Misplaced("the size of its result is not known before it is computed", "export the network with "
                           "constant shapes")
         check_size(tuple(size.dim_value for size in kind.shape.dim))
 

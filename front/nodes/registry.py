@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from concord.front.lib.builder import Builder
 from concord.front.lib.step import Step, Value
-from concord.front.nodes import activation, arithmetic, convolution, dense, join, layout, pooling
+from concord.front.nodes import activation, arithmetic, convolution, dense, join, layout, pooling, recurrent, scikit
 
 #: What makes nodes of an operator: from its step and where nodes go, to its results.
 Handler = Callable[[Step, Builder], list[Value]]
@@ -20,12 +20,14 @@ HANDLERS: dict[str, Handler] = {
     "Div": arithmetic.div,
     "Dropout": layout.same,
     "Flatten": layout.move,
+    "GRU": recurrent.recurrent,
     "Gather": layout.move,
     "Gemm": dense.gemm,
     "GlobalAveragePool": pooling.global_average,
     "HardSigmoid": activation.hard_sigmoid,
     "HardSwish": activation.hard_swish,
     "Identity": layout.same,
+    "LSTM": recurrent.recurrent,
     "MatMul": dense.matmul,
     "Max": activation.extreme,
     "MaxPool": pooling.max_pool,
@@ -34,6 +36,7 @@ HANDLERS: dict[str, Handler] = {
     "Neg": arithmetic.neg,
     "PRelu": activation.prelu,
     "Pad": layout.pad,
+    "RNN": recurrent.recurrent,
     "ReduceMean": pooling.reduce_mean,
     "Relu": activation.relu,
     "Reshape": layout.move,
@@ -48,6 +51,9 @@ HANDLERS: dict[str, Handler] = {
     "Tanh": activation.tanh,
     "Transpose": layout.move,
     "Unsqueeze": layout.move,
+    "ai.onnx.ml.LinearClassifier": scikit.linear_classifier,
+    "ai.onnx.ml.LinearRegressor": scikit.linear_regressor,
+    "ai.onnx.ml.Scaler": scikit.scaler,
 }
 
 #: Operators that are refused, each with the reason and the advice of its own.
