@@ -189,7 +189,7 @@ _VISION = Config(
     native_dim=16, lanes=16, multipliers=112, mfu_lanes=8, weights=_SYMMETRIC8, activations=_SYMMETRIC8, acc_int=12,
     acc_frac=36, bias_bits=32, initial_vrf=512, addsub_vrf=2048, multiply_vrf=256, net_in=512, net_out=512,
     mvmq_words=256, matrix_tiles=384, bias_words=128, instructions=1024, accumulator_rows=1024, operand_columns=64,
-    vector_rf=2560, message_bytes=16, clock_mhz=50)
+    vector_rf=2048, message_bytes=16, clock_mhz=50)
 
 #: The comment above each preset says what it is for; docs/presets.md shows it.
 PRESETS = {

@@ -139,8 +139,9 @@ def found(archive: Archive, description: Description) -> Found:
     """
     parts, used = {}, []
     for part in ("all", *PARTS):
-        names = [_name(archive, wanted, standard, part) for wanted, standard in (
-            (description.inputs, INPUTS), (description.labels, LABELS), (description.lengths, LENGTHS))]
+        names = [_name(archive, wanted, standard, part, needed) for wanted, standard, needed in (
+            (description.inputs, INPUTS, True), (description.labels, LABELS, not description.borrowed),
+            (description.lengths, LENGTHS, True))]
         if names[0] is not None:
             arrays = [None if name is None else archive.read(name) for name in names]
             parts[part] = _raw(*arrays, f"{archive.place}, {names[0]}", description)
@@ -167,8 +168,15 @@ def _raw(inputs: np.ndarray, labels, lengths, place: str, description: Descripti
     return Raw(inputs=inputs, labels=labels, lengths=lengths, place=place)
 
 
-def _name(archive: Archive, wanted, standard: tuple[str, ...], part: str) -> str | None:
+def _name(archive: Archive, wanted, standard: tuple[str, ...], part: str, needed: bool) -> str | None:
     """The name of an array of a part in an archive; None if the archive has none.
+
+    Args:
+        archive:  The arrays.
+        wanted:   What the description names.
+        standard: The usual names.
+        part:     The part, or "all".
+        needed:   Whether what the description names must be there.
 
     Raises:
         ValueError: the description names one that is not there.
@@ -178,12 +186,12 @@ def _name(archive: Archive, wanted, standard: tuple[str, ...], part: str) -> str
                          "of arrays for train, test and calibration")
     if isinstance(wanted, Mapping):
         name = wanted.get(part)
-        if name is not None and name not in archive.names:
+        if name is not None and name not in archive.names and needed:
             raise ValueError(f"{archive.place}: there is no {name}; there are {', '.join(archive.names)}")
-        return name
+        return name if name in archive.names else None
     behind = "" if part == "all" else f"_{part}"
     if wanted is None:
         return next(filter(None, (archive.usual(f"{name}{behind}") for name in standard)), None)
-    if not any(f"{wanted}{end}" in archive.names for end in ("", *(f"_{name}" for name in PARTS))):
+    if needed and not any(f"{wanted}{end}" in archive.names for end in ("", *(f"_{name}" for name in PARTS))):
         raise ValueError(f"{archive.place}: there is no {wanted}; there are {', '.join(archive.names)}")
     return f"{wanted}{behind}" if f"{wanted}{behind}" in archive.names else None

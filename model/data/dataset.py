@@ -120,6 +120,8 @@ def transcript(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             continue
         try:
             *channels, label = line.split(":")
+            if not channels:
+                raise ValueError("it has no channels")
             frames.append(np.array([channel.split(",") for channel in channels], np.float32).T)
             labels.append(int(label) - 1)
             if frames[-1].shape[1:] != frames[0].shape[1:] or not 0 <= labels[-1] < 256:

@@ -62,6 +62,7 @@ class Description:
         calibration: File of the calibration set, or its number of samples; None for none.
         seed:        Seed of the split.
         sequence:    Whether the first axis of a sample is time.
+        borrowed:    Whether it is a model's, used for other data: the labels that it names may be missing there.
         delimiter:   Character between the columns of a CSV file; empty to tell from its first line.
         preprocessing: How raw numbers become inputs.
     """
@@ -78,6 +79,7 @@ class Description:
     calibration: str | int | None = None
     seed: int = 0
     sequence: bool = False
+    borrowed: bool = False
     delimiter: str = ""
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
 
@@ -116,6 +118,7 @@ def record(description: Description) -> dict:
     """The values of a description that are not those by default, as TOML has them."""
     found, inner = _changed(description), _changed(description.preprocessing)
     del found["folder"], found["preprocessing"]
+    found.pop("borrowed", None)
     return found | ({"preprocessing": inner} if inner else {})
 
 

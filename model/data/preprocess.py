@@ -59,7 +59,8 @@ def prepared(raw: Raw, description: Description, scale: float) -> tuple[np.ndarr
 def _shape(raw: Raw, axes: int, wanted: tuple[int, ...] | None) -> tuple[int, ...]:
     """Shape of one sample or time step, before the layout is applied."""
     if raw.inputs.ndim < axes:
-        raise ValueError(f"{raw.place}: sequences are numbers [samples, time, ...], not {list(raw.inputs.shape)}")
+        raise ValueError(f"{raw.place}: sequences are numbers [samples, time, ...], and one sample is "
+                         f"{list(raw.inputs.shape[1:])}")
     own = raw.inputs.shape[axes:] or (1,)
     if wanted and math.prod(wanted) != math.prod(own):
         raise ValueError(f"{raw.place}: shape = {list(wanted)} has {math.prod(wanted):,} numbers, but one "

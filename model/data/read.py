@@ -65,7 +65,7 @@ def _described(place: str, like: str) -> Description:
         return Description(data=place)
     description = parse(like, "the model's description of its data", Path())
     same = Path(description.data).name == path.name
-    return replace(description, data=place, name=description.name if same else "",
+    return replace(description, borrowed=True, data=place, name=description.name if same else "",
                    test=description.test if same else None if isinstance(description.test, str) else 1.0,
                    calibration=description.calibration if same else None)
 
@@ -81,7 +81,7 @@ def _found(description: Description) -> Found | DataSet:
     if path.is_dir():
         return _folder(path, description)
     if name in dataset.SHIPPED and not path.exists():
-        return _folder(dataset.DATA / name, description) if name == "fashion-mnist" else _shipped(name)
+        return _shipped(name)
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file or folder; data are {FORMS}")
     match path.suffix.lower():
@@ -114,7 +114,8 @@ def _folder(folder: Path, description: Description) -> Found:
 
 def _shipped(name: str) -> DataSet:
     samples = dataset.load(name)
-    return DataSet(name=name, task=Task.CLASSIFICATION, shape=samples.inputs.shape[2:], train=None, test=samples,
+    shape = (1, 28, 28) if name == "fashion-mnist" else samples.inputs.shape[2:]
+    return DataSet(name=name, task=Task.CLASSIFICATION, shape=shape, train=None, test=samples,
                    calibration=None, description=tomli_w.dumps({"data": name}))
 
 
@@ -169,7 +170,8 @@ def _split(parts: dict[str, Raw], description: Description) -> tuple[dict[str, R
 
 def _data_set(parts: dict[str, Raw], found: Found, description: Description) -> DataSet:
     """Samples of every part, in binary16."""
-    task = description.task or labels.task_of(parts)
+    usual = labels.task_of(parts)
+    task = Task.NONE if description.borrowed and usual is Task.NONE else description.task or usual
     made, names = labels.labelled(parts, task, description.classes or found.classes, bool(description.classes))
     shapes, samples = {}, {}
     for part, raw in parts.items():
@@ -178,6 +180,8 @@ def _data_set(parts: dict[str, Raw], found: Found, description: Description) -> 
     shape = _equal(parts, shapes, made if task is Task.REGRESSION else {})
     samples = _calibrated(samples, description)
     scale = description.preprocessing.scale or ((found.scale,) if found.scale != 1 else None)
+    if task is Task.CLASSIFICATION and names != dataset.names(len(names)):
+        description = replace(description, classes=names)
     written = record(replace(description, task=task, preprocessing=replace(description.preprocessing, scale=scale)))
     origin = {name: len(samples[name]) for name in PARTS if name in samples}
     if "test" in samples:

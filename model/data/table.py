@@ -85,6 +85,8 @@ def _labels(columns: list[str], path: Path, description: Description) -> tuple[l
         return ([usual] if usual else []), (
             f"{path}: column {usual!r} holds the labels" if usual else
             f"{path}: without labels, as no column is called {', '.join(LABELS)}; `labels` in a TOML file names one",)
+    if description.borrowed and not {wanted, *([] if isinstance(wanted, str) else wanted)} & {*columns}:
+        return [], (f"{path}: without labels, as it has no column {wanted!r}",)
     return _present(wanted, columns, path, "labels"), ()
 
 

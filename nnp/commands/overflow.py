@@ -24,8 +24,10 @@ def overflow(
 ):
     """Count overflows of a model's integer sums on its test set, and print the width that is proved to be enough."""
     from concord.model import network
+    from concord.model.data.measures import measure
     from concord.model.layer_overflow import Widths
     from concord.model.model_overflow import dry_run, wrapped
+    from concord.nnp.lib.results import described, real
     from concord.nnp.verify.inputs import Source, read
     from rich.console import Console
 
@@ -40,15 +42,15 @@ def overflow(
     uses = dry_run(loaded, samples.inputs, samples.lengths, widths)
     console = Console()
     console.print(overflow_table(uses, widths))
-    if given.odd:
-        typer.echo(f"nnp: {given.odd}", err=True)
+    for words in given.remarks:
+        typer.echo(f"nnp: {words}", err=True)
     console.print(f"{loaded.name}, {len(samples)} samples of {given.name}: {verdict(uses, accumulator)}")
     if samples.labels is None:
         return
-    exact = network.predict(loaded, samples.inputs, samples.lengths)
-    line = f"accuracy: {(exact == samples.labels).mean():.2%}"
-    narrow = network.classes(wrapped(loaded, samples.inputs, accumulator, samples.lengths))
-    console.print(f"{line}; with sums that wrap at {accumulator} bits {(narrow == samples.labels).mean():.2%}")
+    exact, narrow = (described(measure(given.task, real(outputs), samples)) for outputs in (
+        network.outputs(loaded, samples.inputs, samples.lengths),
+        wrapped(loaded, samples.inputs, accumulator, samples.lengths)))
+    console.print(f"{exact}; with sums that wrap at {accumulator} bits {narrow}")
 
 
 def overflow_table(uses, widths):

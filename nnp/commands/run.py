@@ -51,8 +51,8 @@ def run(
     loaded = load_firmware(firmware, config.preset(preset) if preset else None)
     loaded.program(keep_state=keep_state)  # this refuses bad options before anything runs
     given = read(loaded, source)
-    if given.odd:
-        typer.echo(f"nnp: {given.odd}", err=True)
+    for words in given.remarks:
+        typer.echo(f"nnp: {words}", err=True)
     # Only results go to stdout; golden starts at once, so that no steps are printed for it.
     steps = Steps(Console(stderr=True, quiet=machine == MachineKind.GOLDEN), STEPS)
     results = []
@@ -63,10 +63,10 @@ def run(
         for place, (index, sample) in enumerate(given):
             results.append(session.infer(sample, keep_state=keep_state and bool(results)))
             if not quiet:
-                said = line(index, results[-1], loaded.classes, given.samples, place)
+                said = line(index, results[-1], loaded.classes, given.samples, place, given.task)
                 typer.echo(f"{said}: {values(results[-1])}")
         invalid = session.invalid
-    typer.echo(summary(np.stack(results), given.samples))
+    typer.echo(summary(np.stack(results), given.samples, given.task))
     if invalid:
         typer.echo(f"nnp: {' and '.join(invalid)}: a quantiser met a NaN, which counts as 0, or an infinity, which "
                    "counts as the largest number; results of such samples mean nothing", err=True)
