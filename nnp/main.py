@@ -13,6 +13,7 @@ from concord.nnp.commands.export import export
 from concord.nnp.commands.import_network import import_network
 from concord.nnp.commands.overflow import overflow
 from concord.nnp.commands.predict import predict
+from concord.nnp.commands.presets import presets
 from concord.nnp.commands.quantize import quantize
 from concord.nnp.commands.run import run
 from concord.nnp.commands.train import app as train
@@ -38,6 +39,7 @@ for name, command in (
     ("verilog", verilog),
     ("asm", asm),
     ("disasm", disasm),
+    ("presets", presets),
     ("doctor", doctor),
 ):
     app.command(name)(sentences(command))

@@ -27,7 +27,8 @@ def run(
             help="Samples are parts of one sequence: each starts from the state that the last one left.")
     ] = False,
     preset: Annotated[str, typer.Option(
-        "--preset", help="Machine configuration; that of the firmware if not given.")] = "",
+        "--preset", "--config", metavar="MACHINE", show_default=False,
+        help="Name of a preset, or TOML file of a machine; that of the firmware if not given.")] = "",
     quiet: Quiet = False,
 ):
     """Run firmware on inputs and print its outputs."""
@@ -39,7 +40,7 @@ def run(
     from concord.nnp.verify.inputs import Source, read
     from concord.nnp.verify.session import Session
     from concord.sim.machines import host
-    from concord.spec import config
+    from concord.spec.machine_file import find_config
     from rich.console import Console
 
     if waves and machine == MachineKind.GOLDEN:
@@ -48,7 +49,7 @@ def run(
     for path in output, waves:
         if path:
             check_writable(path)
-    loaded = load_firmware(firmware, config.preset(preset) if preset else None)
+    loaded = load_firmware(firmware, find_config(preset) if preset else None)
     loaded.program(keep_state=keep_state)  # this refuses bad options before anything runs
     given = read(loaded, source)
     for words in given.remarks:

@@ -14,8 +14,8 @@ from concord.nnp.lib.errors import sentences
 from concord.nnp.lib.files import check_writable
 from concord.nnp.lib.storage import written
 from concord.nnp.lib.training import Checkpoint, Log, followed, needing_torch, settings
-from concord.spec import config
 from concord.spec.formats import Format
+from concord.spec.machine_file import find_config
 from concord.train.lib.methods import (
     ActivationMethod,
     ActivationTraining,
@@ -167,7 +167,7 @@ def _formats(
     if preset:
         if bits is not None or block is not None:
             raise ValueError(f"--preset {preset} decides --bits and --block: leave them out")
-        machine = config.preset(preset)
+        machine = find_config(preset)
         if blocks:
             return {"weights_format": machine.weights, "input_format": machine.activations, "block": machine.native_dim}
         weights, inputs = options.formats(preset, asymmetric)
@@ -246,7 +246,7 @@ def _lazy_formats(preset: str) -> dict:
     """
     if not preset:
         return {}
-    machine = config.preset(preset)
+    machine = find_config(preset)
     if (machine.weights.bits, machine.weights.symmetric) != (8, False):
         raise ValueError(f"--preset {preset}: lazy training leaves mantissas of 8 bits in the full range, which this "
                          "machine does not take; trainer does")

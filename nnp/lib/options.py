@@ -21,7 +21,8 @@ Machine = Annotated[MachineKind, typer.Option(
     help="Machine that runs the firmware: the numpy model (golden), or Verilated hardware as a library or under "
          "cocotb.")]
 Preset = Annotated[str, typer.Option(
-    "--preset", help="Machine configuration; if not given, the first one that fits the model.")]
+    "--preset", "--config", metavar="MACHINE", show_default=False,
+    help="Name of a preset, or TOML file of a machine; if not given, the first preset that fits the model.")]
 Samples = Annotated[str | None, typer.Option(
     "--samples", help="Number of samples, or 'all'.", show_default="10, or as many as there are")]
 ManySamples = Annotated[str | None, typer.Option(

@@ -1,25 +1,48 @@
-"""Choose the machine configuration for a model."""
+"""Choose the machine for a model, and compile the model for it."""
 
+from concord.compiler.lib.reason import Refused
 from concord.compiler.network import Compiled, compile_network
 from concord.compiler.support import problems
 from concord.model.model import Model
-from concord.spec.config import PRESETS, preset
+from concord.nnp.machines.fit import fittable
+from concord.spec.config import PRESETS
+from concord.spec.machine_file import find_config, machine_name
 
 
-def compile_for(model: Model, name: str) -> tuple[str, Compiled]:
-    """Compile for the preset called `name`; if `name` is empty, for the first preset that can run the model.
+def compile_for(model: Model, preset: str, place: str = "") -> tuple[str, Compiled]:
+    """Compile for the machine called `preset`; if that is empty, for the first preset that can run the model.
+
+    Args:
+        preset: Name of a preset, or a TOML file of a machine.
+        place:  Path or URL of the model, for the advice in an error.
+
+    Returns:
+        The name of the machine in reports, and what is compiled.
 
     Raises:
-        ValueError: there is no such preset, or the model cannot be compiled for it, or for any preset.
+        ValueError: there is no such machine, or the model cannot be compiled for it, or for any preset. Where another
+            machine of that kind could hold the model, the message ends with the command that makes it.
     """
-    if name:
-        return name, compile_network(model, preset(name))
-    reasons = {}
+    if preset:
+        try:
+            return machine_name(preset), compile_network(model, find_config(preset))
+        except Refused as error:
+            raise ValueError(f"{error}{_advice(error, preset, place)}") from error
+    reasons: dict[str, ValueError] = {}
     # The presets made for a purpose come before the small ones made for tests.
     for candidate in sorted(PRESETS, key=lambda p: p in ("tiny", "serial", "wide")):
         try:
             return candidate, compile_network(model, PRESETS[candidate])
         except ValueError as error:
-            reasons[candidate] = str(error)
+            reasons[candidate] = error
     nearest = min(reasons, key=lambda p: len(problems(model, PRESETS[p])))
-    raise ValueError(f"no preset takes the model; the nearest is {nearest}: {reasons[nearest]}")
+    raise ValueError(f"no preset takes the model; the nearest is {nearest}: {reasons[nearest]}"
+                     f"{_advice(reasons[nearest], nearest, place)}")
+
+
+def _advice(error: ValueError, preset: str, place: str) -> str:
+    """The line with the command that makes a machine which holds the model, if there is such a machine."""
+    if not place or not isinstance(error, Refused) or not fittable(error.reasons):
+        return ""
+    return (f"\nA machine that holds it: `nnp presets --fit {place} --preset {preset} -o my.toml`, and then "
+            "`--preset my.toml`")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.spec import config
 from concord.spec.formats import Format
+from concord.spec.machine_file import find_config
 from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.methods import (
     ActivationMethod,
@@ -23,7 +23,9 @@ Network = Annotated[str, typer.Argument(
     help="mlp, resnet, resnet-small, mobilenet, mobilenet-small, inception, inception-small, or module:callable, "
          "which makes a torch.nn.Module.")]
 Preset = Annotated[str, typer.Option(
-    "--preset", help="Quantise for this machine, which sets the bits of weights and inputs, and --symmetric.",
+    "--preset", "--config", metavar="MACHINE",
+    help="Quantise for this machine, a preset or a TOML file, which sets the bits of weights and inputs, "
+         "and --symmetric.",
     show_default=False)]
 WeightsBits = Annotated[
     int | None, typer.Option(
@@ -74,7 +76,7 @@ def widths(
     """The widths that the options choose, 4 bits by default; or the widths of a machine.
 
     Args:
-        preset:   Name of the machine; empty if the other options decide.
+        preset:   Name of a preset, or a TOML file of a machine; empty if the other options decide.
         weights_bits, input_bits, symmetric: Values of these options; None if they are not given.
         training: Training method of weights; one that gives odd integers needs one more bit.
 
@@ -84,7 +86,7 @@ def widths(
     if not preset:
         weights, inputs = (4 if bits is None else bits for bits in (weights_bits, input_bits))
         return Widths(weights=weights, inputs=inputs, symmetric=bool(symmetric))
-    machine = config.preset(preset)
+    machine = find_config(preset)
     if (weights_bits, input_bits, symmetric) != (None, None, None):
         raise ValueError(f"--preset {preset} decides --weights-bits, --input-bits and --symmetric: leave those out")
     return Widths(weights=machine.weights.bits - training.odd, inputs=machine.activations.bits,
@@ -97,7 +99,7 @@ def formats(preset: str, asymmetric: bool = False) -> tuple[Format, Format]:
     Args:
         asymmetric: Whether weights have zero points, which cost one bit.
     """
-    machine = config.preset(preset)
+    machine = find_config(preset)
     return (Format(bits=machine.weights.bits - asymmetric, symmetric=True),
             Format(bits=machine.activations.bits, symmetric=machine.activations.symmetric))
 
@@ -111,7 +113,7 @@ def block_recipe(preset: str, given: Widths, bits: Mapping[str, tuple[int, int]]
     if not preset:
         return BlockRecipe(weights_bits=given.weights, input_bits=given.inputs, bits=bits,
                            **({} if block is None else {"block": block}))
-    machine = config.preset(preset)
+    machine = find_config(preset)
     if block is not None:
         raise ValueError(f"--preset {preset} decides --block: leave it out")
     made = BlockRecipe(weights_bits=given.weights, input_bits=given.inputs, bits=bits, block=machine.native_dim,

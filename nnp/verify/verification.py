@@ -39,7 +39,7 @@ class Request:
         path:    Path of the model file.
         place:   Path or URL that the user gave.
         source:  The options that choose inputs.
-        preset:  Name of the preset; empty for the first one that fits.
+        preset:  Name of a preset, or a TOML file of a machine; empty for the first preset that fits.
         kind:    Kind of the machine that is compared with golden.
         jobs:    Number of worker processes.
         folder:  Folder for reports and waveforms.
@@ -64,7 +64,7 @@ class Prepared:
         request:  Options of the verification.
         model:    The model.
         inputs:   Samples to run.
-        preset:   Name of the machine's preset.
+        preset:   Name of the machine: that of a preset, or the stem of a TOML file.
         compiled: Firmware and the compiler's findings.
         steps:    The printed steps, some of which are already done.
     """
@@ -93,7 +93,7 @@ class Verified:
     Attributes:
         request:        Options of the verification.
         model:          The model.
-        preset:         Name of the machine's preset.
+        preset:         Name of the machine: that of a preset, or the stem of a TOML file.
         samples:        The samples that were run.
         source:         Name of their source, for messages.
         first:          Index of the first sample.
@@ -169,7 +169,7 @@ def prepare(request: Request, console: Console) -> Prepared:
         _check_predictions(model, inputs)
         note.text = f"{len(model.layers)} layers, {len(inputs.samples)} samples of {inputs.name}"
     with steps.step("compile") as note:
-        preset, compiled = compile_for(model, request.preset)
+        preset, compiled = compile_for(model, request.preset, request.place)
         note.text = _describe(preset, compiled)
     return Prepared(request=request, model=model, inputs=inputs, preset=preset, compiled=compiled, steps=steps)
 
@@ -278,8 +278,8 @@ def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
         request.folder.mkdir(parents=True, exist_ok=True)
         waves = request.folder / f"{request.path.stem}-{number}.vcd"
         write_waveform(request.kind, firmware, sample, difference, waves)
-    words = ["nnp", "verify", request.place, "--preset", prepared.preset, "--machine", str(request.kind),
-             *request.source.words]
+    words = ["nnp", "verify", request.place, "--preset", request.preset or prepared.preset, "--machine",
+             str(request.kind), *request.source.words]
     return Fault(
         difference=difference, waves=waves, command=shlex.join([*words, "--first", str(number), "--samples", "1"])
     )
