@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from concord.nnp.machines.attributes import ATTRIBUTES, differing, meanings, shown
+from concord.nnp.machines.attributes import ATTRIBUTES, differing, meanings, products, shown
 from concord.nnp.machines.block_ram import memories
 from concord.nnp.machines.estimate import DEVICE, MACHINE, RESOURCES, UNITS, estimate, unit_lut4
 from concord.nnp.machines.fit import Fitted
@@ -23,11 +23,6 @@ def machines_table(machines: Mapping[str, Config]) -> Table:
                       *(f"{size:,.0f}" for size in _kibibytes(config)), f"{config.instructions:,}",
                       f"{config.clock_mhz}", *_estimated(config))
     return table
-
-
-def products(config: Config) -> int:
-    """Largest number of products of a weight and an activation in one cycle."""
-    return config.tile_engines * config.native_dim * config.lanes
 
 
 def comparison_table(machines: Mapping[str, Config]) -> Table:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
-from concord.model.data.samples import Samples, Task
+from concord.model.data.samples import DataSet, Samples, Task
 from concord.model.model import Model
 from concord.model.npy_file import read_numbers
 from concord.nnp.lib.options import sample_range
@@ -27,6 +27,7 @@ class Source:
         samples: Text of `--samples`; None for `default` samples, or for all if there are fewer.
         first:   Index of the first sample.
         default: Number of samples if `samples` is None.
+        read:    The data set at the place `data`, if it was read already.
 
     Raises:
         ValueError: both `inputs` and `data` are given.
@@ -37,6 +38,7 @@ class Source:
     samples: str | None
     first: int
     default: int
+    read: DataSet | None = None
 
     def __post_init__(self):
         if self.inputs and self.data:
@@ -96,7 +98,7 @@ def read(network: Firmware | Model, source: Source) -> Inputs:
         with np.errstate(over="ignore"):
             found = Samples(inputs=numbers.astype(np.float16).view(np.uint16), lengths=None, labels=None, classes=())
     elif source.data or network.inputs:
-        name, data = source.data or network.data, fitting(network, source.data)
+        name, data = source.data or network.data, fitting(network, source.data, source.read)
         found, task = data.test, task if data.test.labels is None else data.task
     else:
         name, found = "nothing", Samples(inputs=np.zeros((1, 0), np.uint16), lengths=None, labels=None, classes=())

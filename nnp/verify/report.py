@@ -113,7 +113,7 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
 
 def commands(verified: Verified) -> list[str]:
     """The command lines that lead from training to this report."""
-    request, preset = verified.request, ("--preset", verified.preset)
+    request, preset = verified.request, ("--preset", verified.request.preset or verified.preset)
     verify = ["nnp", "verify", request.place, *preset, "--machine", str(request.kind), *request.source.words]
     shown = verified.first, len(verified.samples)
     return [*filter(None, [verified.model.provenance.command]),
