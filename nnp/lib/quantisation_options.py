@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -58,6 +59,13 @@ KeepInput = Annotated[bool, typer.Option(
 Data = Annotated[Path | None, typer.Option(
     "--data", help="Folder of training and test data, with the file names of Fashion-MNIST or JapaneseVowels.",
     show_default="the published data")]
+
+
+class NetworkArithmetic(StrEnum):
+    """The arithmetic of an image network, a recurrent network or an imported one."""
+
+    INTEGER = "integer"
+    BFP = "bfp"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,18 +133,49 @@ def block_recipe(preset: str, given: Widths, bits: Mapping[str, tuple[int, int]]
     return made
 
 
-def epochs(text: str) -> tuple[int, int, int]:
-    """The three numbers of epochs in the value of `--epochs`.
+def in_arithmetic(
+    arithmetic: NetworkArithmetic, preset: str, recipe: Recipe, given: Widths, block: int | None,
+    symmetric: bool | None, accumulator: int | None,
+) -> Recipe | BlockRecipe:
+    """The recipe for integers, or the one for block floating point in its place.
+
+    Args:
+        arithmetic: Integers or block floating point.
+        preset:     Name of the machine; empty if the other options decide.
+        recipe:     The recipe that all other options describe.
+        given:      Widths that the options choose.
+        block, symmetric, accumulator: Values of these options; None if they are not given.
 
     Raises:
-        ValueError: the value is not three numbers.
+        ValueError: options contradict each other.
     """
-    parts = text.split(",")
+    if arithmetic is NetworkArithmetic.INTEGER:
+        if block is not None:
+            raise ValueError("--block is for --arithmetic bfp")
+        return recipe
+    plain = Recipe(weights_bits=given.weights, input_bits=given.inputs, bits=recipe.bits,
+                   symmetric=(True, given.symmetric))
+    if recipe != plain or symmetric is not None or accumulator is not None:
+        raise ValueError(
+            "bfp finds its own exponents: --symmetric, --ptq-weights, --ptq-activations, --rows, --weights, "
+            "--activations, --start, --batch-norm, --keep-input and --accumulator are for integer")
+    return block_recipe(preset, given, recipe.bits, block)
+
+
+def epochs(text: str, example: str = "8,4,1") -> tuple[int, ...]:
+    """The numbers of epochs in the value of `--epochs`, as many as the example has.
+
+    Raises:
+        ValueError: the value is not as many numbers.
+    """
     try:
-        first, second, third = map(int, parts)
-    except ValueError as error:
-        raise ValueError(f"--epochs {text}: three numbers parted by commas are needed, such as 8,4,1") from error
-    return first, second, third
+        found = tuple(map(int, text.split(",")))
+    except ValueError:
+        found = ()
+    if len(found) != len(example.split(",")):
+        count = {2: "two", 3: "three"}[len(example.split(","))]
+        raise ValueError(f"--epochs {text}: {count} numbers parted by commas are needed, such as {example}")
+    return found
 
 
 def recipe(
