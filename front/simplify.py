@@ -129,6 +129,26 @@ def _last_first(nodes: list[Node]) -> list[Node] | None:
     return None
 
 
+def _two_classes(nodes: list[Node]) -> list[Node] | None:
+    """[1 - sigmoid(z), sigmoid(z)], as scikit-learn writes two classes, is sigmoid([-z, z])."""
+    by_name = {node.name: node for node in nodes}
+    for node in nodes:
+        chain = [by_name.get(name) for name in node.sources[:1]]
+        while chain[-1] is not None and len(chain) < 3:
+            chain.append(by_name.get(chain[-1].sources[0]))
+        if node.op is not Op.CONCAT or None in chain:
+            continue
+        rest, curve, dense = chain
+        alone = len(_readers(nodes, curve.name)) == 2 and len(_readers(nodes, dense.name)) == 1
+        if (rest.op, curve.op, dense.op) != (Op.AFFINE, Op.SIGMOID, Op.DENSE) or not alone or node.sources != (
+                rest.name, curve.name) or (rest.tensors["scale"] != -1).any() or (rest.tensors["offset"] != 1).any():
+            continue
+        both = {key: np.concatenate([-value, value]) for key, value in dense.tensors.items()}
+        made = {dense.name: replace(dense, tensors=both), node.name: replace(curve, name=node.name)}
+        return [made.get(one.name, one) for one in nodes if one is not rest and one is not curve]
+    return None
+
+
 def _width(by_name: dict[str, Node], name: str) -> int:
     """Number of elements of a vector, or of a time step; 0 where it is not known from nodes alone."""
     node = by_name.get(name)
@@ -164,4 +184,4 @@ def _unread(nodes: list[Node]) -> list[Node] | None:
     return None
 
 
-RULES = (_unread, _nothing, _join(_affine_behind), _join(_affine_ahead), _join(_two_relus), _last_first)
+RULES = (_two_classes, _unread, _nothing, _join(_affine_behind), _join(_affine_ahead), _join(_two_relus), _last_first)

@@ -6,8 +6,8 @@ _TF = "python -m tf2onnx.convert"
 _TORCH = "write an ONNX file in PyTorch: torch.onnx.export(network.eval(), (example,), 'network.onnx', dynamo=True)"
 #: What to do with a file that is no ONNX file.
 ADVICE = {
-    ".pt2": "a program of torch.export, which PyTorch reads with pickle, so it is not opened here; write an ONNX file in "
-            "PyTorch: torch.onnx.export(torch.export.load('{name}'), (), 'network.onnx', dynamo=True)",
+    ".pt2": "a program of torch.export, which PyTorch reads with pickle, so it is not opened here; write an ONNX file "
+            "in PyTorch: torch.onnx.export(torch.export.load('{name}'), (), 'network.onnx', dynamo=True)",
     **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin"),
                     f"a file of PyTorch, which may hold pickled code, so it is not opened here; {_TORCH}"),
     **dict.fromkeys((".h5", ".hdf5", ".keras"),

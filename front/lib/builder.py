@@ -41,6 +41,8 @@ class Builder:
         self.input = source
         self.nodes: list[Node] = []
         self.notes: list[str] = []
+        #: Names of tensors that hold results of nodes, where a node of the file gives more than these.
+        self.tensors: dict[str, str] = {}
         self._names: set[str] = set()
         self._derived: dict[tuple[str, Op], Source] = {}
         self._touched = False

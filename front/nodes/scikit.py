@@ -37,6 +37,7 @@ def linear_classifier(step: Step, build: Builder) -> list[Value]:
     build.note(f"{step.name}: the class of the largest score is left to the host; classes are "
                f"{', '.join(str(label) for label in labels)}")
     if transform == "SOFTMAX":
+        build.tensors[scores.source.name] = step.outputs[1]
         build.note(f"{step.name}: a softmax (SOFTMAX) is left to the host")
         return [HostValue(view=scores), HostValue(view=scores)]
     if transform == "LOGISTIC":
