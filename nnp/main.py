@@ -10,6 +10,7 @@ from concord.nnp.commands.compile import compile_model
 from concord.nnp.commands.disasm import disasm
 from concord.nnp.commands.doctor import doctor
 from concord.nnp.commands.export import export
+from concord.nnp.commands.handover import handover
 from concord.nnp.commands.import_network import import_network
 from concord.nnp.commands.overflow import overflow
 from concord.nnp.commands.predict import predict
@@ -37,6 +38,7 @@ for name, command in (
     ("overflow", overflow),
     ("export", export),
     ("verilog", verilog),
+    ("handover", handover),
     ("asm", asm),
     ("disasm", disasm),
     ("presets", presets),

@@ -55,8 +55,9 @@ def read_config(path: Path) -> Config:
             attribute with its line where one is at fault.
     """
     if not path.is_file():
-        raise ValueError(f"{path}: there is no such file; a machine is the name of a preset ({', '.join(PRESETS)}) "
-                         f"or a TOML file, and `nnp presets vision --toml` prints one to start from")
+        missing = "it is a folder" if path.is_dir() else "there is no such file"
+        raise ValueError(f"{path}: {missing}; a machine is the name of a preset ({', '.join(PRESETS)}) or a TOML file, "
+                         "and `nnp presets vision --toml` prints one to start from")
     if path.stat().st_size > LARGEST:
         raise ValueError(f"{path}: a file of {path.stat().st_size:,} bytes describes no machine: {LARGEST:,} are the "
                          "most")
@@ -156,7 +157,10 @@ def _shown(value) -> str:
     """A value as TOML writes it, short enough for a sentence."""
     if isinstance(value, bool):
         return str(value).lower()
-    text = f'"{value}"' if isinstance(value, str) else str(value)
+    if isinstance(value, dict):
+        text = f"{{ {', '.join(f'{key} = {_shown(item)}' for key, item in value.items())} }}"
+    else:
+        text = f'"{value}"' if isinstance(value, str) else str(value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 

@@ -103,7 +103,8 @@ class Program(Shown):
 
     @property
     def summary(self) -> str:
-        return f"firmware of {self.firmware.name} for {self.machine}, {len(self.firmware.instruction_words)} instructions"
+        count = len(self.firmware.instruction_words)
+        return f"firmware of {self.firmware.name} for {self.machine}, {count} instructions"
 
     def tables(self) -> Iterator[RenderableType]:
         if self.usage:

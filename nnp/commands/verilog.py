@@ -17,9 +17,10 @@ def verilog(
     """Write Verilog, and the files that an integrator needs beside it.
 
     These are a page of ports, an instantiation template, a FuseSoC core, waivers for `verilator --lint-only`, and the
-    machine's register map.
+    machine's register map as a page, in SystemRDL, in IP-XACT and as a C header.
     """
     from concord.golden.lib.atomic_files import write_all
+    from concord.nnp.handover.registers import register_files
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.integration import package
     from concord.nnp.lib.steps import Steps
@@ -36,5 +37,7 @@ def verilog(
     made = component(unit, chosen)
     with Steps(Console(stderr=True), 1).step("generate Verilog", f"{unit} of {machine}; a large machine takes minutes"):
         files = package(made, unit, machine, chosen)
+        if unit == "nnp":
+            files |= register_files(chosen, f"preset {machine}")
     write_all(output, files)
     typer.echo(f"{output}: {', '.join(files)}")

@@ -1,6 +1,6 @@
 """How an imported network is quantised for a machine, and which machine is the smallest that takes it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from concord.nnp.lib import imports
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from concord.model.model import Model
     from concord.train.imported.quantised import Choices
 
+#: Gates of recurrent layers by default.
+GATES = Gates()
+
 
 def choices_for(
     machine: str,
@@ -24,7 +27,7 @@ def choices_for(
     symmetric: bool | None = None,
     layers: Mapping[str, tuple[int, int]] | None = None,
     block: int | None = None,
-    gates: Gates = Gates(),
+    gates: Gates = GATES,
     ptq_weights: str = WeightMethod.MMSE,
     ptq_activations: str = ActivationMethod.SEARCH,
     rows: int = 1,
@@ -70,7 +73,8 @@ def smallest(
         ValueError: no preset takes it; the message has the reason of each, and the command that makes such a machine.
     """
     refused: dict[str, ValueError] = {}
-    made: dict[tuple, Model | ValueError] = {}
+    made: dict[tuple, Model] = {}
+    models: dict[str, Model] = {}
     for name in smallest_first(hardware):
         config = PRESETS[name]
         formats = _formats(name, arithmetic)
@@ -79,6 +83,7 @@ def smallest(
             if formats not in made:
                 made.clear()  # only the latest model is in the file
                 made[formats] = quantise(name)
+            models[name] = made[formats]
             compile_for(made[formats], name)
         except ValueError as error:
             refused[name] = error
@@ -86,7 +91,7 @@ def smallest(
         return name, (f"{name} is the smallest machine of {config.weights.bits} bits that takes it"
                       + "".join(f"; {other}: {_first(error)}" for other, error in refused.items()))
     raise ValueError(f"{network.name}: no preset takes it\n" + "\n".join(
-        f"{name}: {_first(error)}" for name, error in refused.items()) + _larger(refused, made, place))
+        f"{name}: {_first(error)}" for name, error in refused.items()) + _larger(models, place))
 
 
 def _formats(name: str, arithmetic: str) -> tuple:
@@ -111,10 +116,10 @@ def _first(error: ValueError) -> str:
     return " ".join(str(error).splitlines()[:2])
 
 
-def _larger(refused: Mapping[str, ValueError], made: Iterable, place: str) -> str:
-    """Advice on a machine that would take the network."""
-    for name, error in refused.items():
-        if words := advice(error, name, place):
+def _larger(models: "Mapping[str, Model]", place: str) -> str:
+    """Advice on a machine that would take a network, of which there are models for some presets."""
+    for name, model in reversed(models.items()):  # the file holds the last one
+        if words := advice(model, name, place):
             return words
     return ("\nMake it smaller; or quantise it by `nnp quantize FILE --for vision --data DATA -o model.safetensors`, "
             "make a machine that holds it by `nnp presets --fit model.safetensors -o my.toml`, and then `nnp verify "

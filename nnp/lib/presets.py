@@ -1,11 +1,13 @@
 """Choose the machine for a model, and compile the model for it."""
 
+import shlex
+
 from concord.compiler.lib.reason import Refused
 from concord.compiler.network import Compiled, compile_network
 from concord.compiler.support import problems
 from concord.model.model import Model
 from concord.nnp.machines.attributes import products
-from concord.nnp.machines.fit import fittable
+from concord.nnp.machines.fit import fit
 from concord.spec.config import PRESETS, Config
 from concord.spec.machine_file import find_config, machine_name
 
@@ -51,16 +53,16 @@ def compile_for(model: Model, preset: str, place: str = "") -> tuple[str, Compil
         try:
             return machine_name(preset), compile_network(model, find_config(preset))
         except Refused as error:
-            raise ValueError(f"{error}{advice(error, preset, place)}") from error
-    reasons: dict[str, ValueError] = {}
+            raise ValueError(f"{error}{advice(model, preset, place)}") from error
+    reasons = {}
     for candidate in smallest_first():
         try:
             return candidate, compile_network(model, PRESETS[candidate])
         except ValueError as error:
-            reasons[candidate] = error
+            reasons[candidate] = str(error)
     nearest = min(reasons, key=lambda p: len(problems(model, PRESETS[p])))
     raise ValueError(f"no preset takes the model; the nearest is {nearest}: {reasons[nearest]}"
-                     f"{advice(reasons[nearest], nearest, place)}")
+                     f"{advice(model, nearest, place)}")
 
 
 def _is_hardware(config: Config) -> bool:
@@ -71,9 +73,13 @@ def _is_hardware(config: Config) -> bool:
     return True
 
 
-def advice(error: ValueError, preset: str, place: str) -> str:
+def advice(model: Model, preset: str, place: str) -> str:
     """The line with the command that makes a machine which holds the model, if there is such a machine."""
-    if not place or not isinstance(error, Refused) or not fittable(error.reasons):
+    if not place:
         return ""
-    return (f"\nA machine that holds it: `nnp presets --fit {place} --preset {preset} -o my.toml`, and then "
-            "`--preset my.toml`")
+    try:
+        fit(model, find_config(preset))
+    except ValueError:
+        return ""
+    command = shlex.join(["nnp", "presets", "--fit", place, "--preset", preset, "-o", "my.toml"])
+    return f"\nA machine that holds it: `{command}`, and then `--preset my.toml`"

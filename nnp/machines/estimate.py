@@ -13,7 +13,7 @@ from concord.hw.mvm import bit_planes
 from concord.hw.mvm.shared_products import groups
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.nnp.machines.block_ram import memories
-from concord.nnp.machines.measured import read_measured
+from concord.nnp.machines.measured import Measured, read_measured
 from concord.spec.config import Config
 
 RESOURCES = ("LUT4", "DSP", "block RAM")
@@ -67,14 +67,25 @@ def estimate(config: Config) -> dict[str, int]:
     """Estimated number of cells of a machine by the name of the resource: those of all units, each on its own."""
     rams = list(memories(config))
     lut4 = sum(ram.lut4 for ram in rams) + sum(
-        unit_lut4(name, config) for name in UNITS if getattr(config, NEEDS.get(name, "native_dim")))
-    return {"LUT4": round(lut4 / 100) * 100, "DSP": multipliers(config), "block RAM": sum(ram.block_ram for ram in rams)}
+        unit_lut4(name, config) * (config.tile_engines if name == "tile_engine" else 1)
+        for name in UNITS if getattr(config, NEEDS.get(name, "native_dim")))
+    block_ram = sum(ram.block_ram for ram in rams)
+    return {"LUT4": round(lut4 / 100) * 100, "DSP": multipliers(config), "block RAM": block_ram}
 
 
-def unit_lut4(name: str, config: Config) -> int:
-    """Estimated number of LUT4 of a unit's logic, of all instances together."""
-    count = config.tile_engines if name == "tile_engine" else 1
-    return round(count * float(np.dot(_coefficients()[name], UNITS[name](config))))
+def unit_lut4(name: str, config: Config) -> float:
+    """Estimated number of LUT4 of one instance of a unit, without its memories."""
+    return float(np.dot(_coefficients()[name], UNITS[name](config)))
+
+
+def whole_unit_lut4(name: str, config: Config) -> float:
+    """Estimated number of LUT4 of one instance of a unit, with its memories in distributed RAM."""
+    return unit_lut4(name, config) + sum(ram.lut4 for ram in memories(config) if ram.unit == name)
+
+
+def unit_error(row: Measured) -> float:
+    """Relative error of the estimated LUT4 of a unit that was measured."""
+    return whole_unit_lut4(row.unit, row.config) / row.cells["LUT4"] - 1
 
 
 def multipliers(config: Config) -> int:

@@ -1,6 +1,5 @@
 """Fits a machine to a model: memories that are too small grow, idle ones shrink, formats become those of the model."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from concord.compiler.explain import explain
@@ -41,11 +40,6 @@ class Fitted:
     compiled: Compiled
 
 
-def fittable(reasons: Iterable[Reason]) -> bool:
-    """Whether other depths or formats remove all these reasons."""
-    return all(reason.attribute in (*DEPTHS, *OTHERS) for reason in reasons)
-
-
 def fit(model: Model, base: Config) -> Fitted:
     """The machine nearest to `base` that holds a model, which is compiled for it.
 
@@ -84,7 +78,7 @@ def _grow(model: Model, config: Config) -> tuple[Config, Compiled]:
             return config, compile_network(model, config)
         except Refused as error:
             refused = error
-            if not fittable(error.reasons):
+            if any(reason.attribute not in (*DEPTHS, *OTHERS) for reason in error.reasons):
                 raise
             for reason in error.reasons:
                 config = _with(config, reason)
@@ -113,7 +107,7 @@ def _with_format(config: Config, name: str, needed: Format) -> Config:
 
 def _rounded(config: Config, name: str, count: int) -> int:
     """A depth of at least `count`, an eighth larger at most, of equal banks."""
-    step = max(8, 1 << max(0, (count - 1).bit_length() - 3))
+    step = max(8, 1 << max(0, (count - 1).bit_length() - 4))
     if name in BANKED:
         step = max(step // config.tile_engines, 1) * config.tile_engines
     return -(-count // step) * step

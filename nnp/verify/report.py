@@ -113,7 +113,8 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
 
 def commands(verified: Verified) -> list[str]:
     """The command lines that lead from training to this report."""
-    request, preset = verified.request, ("--preset", verified.request.preset or verified.preset)
+    request = verified.request
+    preset = "--preset", request.preset or verified.preset  # the path of a TOML file, not its name
     verify = ["nnp", "verify", request.place, *preset, "--machine", str(request.kind), *request.source.words]
     shown = verified.first, len(verified.samples)
     return [*filter(None, [verified.model.provenance.command]),

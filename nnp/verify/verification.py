@@ -286,8 +286,8 @@ def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
         request.folder.mkdir(parents=True, exist_ok=True)
         waves = request.folder / f"{request.path.stem}-{number}.vcd"
         write_waveform(request.kind, firmware, sample, difference, waves)
-    words = ["nnp", "verify", request.place, "--preset", request.preset or prepared.preset, "--machine",
-             str(request.kind), *request.source.words]
+    preset = request.preset or prepared.preset
+    words = ["nnp", "verify", request.place, "--preset", preset, "--machine", str(request.kind), *request.source.words]
     return Fault(
         difference=difference, waves=waves, command=shlex.join([*words, "--first", str(number), "--samples", "1"])
     )
