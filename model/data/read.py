@@ -30,10 +30,22 @@ def read_data(place: str, like: str = "") -> DataSet:
     """
     description = _described(str(place), like)
     found = _found(description)
-    if isinstance(found, DataSet):
-        return found
-    parts, notes = _parted(found, description)
-    return _data_set(parts, replace(found, notes=(*found.notes, *notes)), description)
+    return found if isinstance(found, DataSet) else _whole(found, description)
+
+
+def data_of(values, name: str = "arrays", like: str = "") -> DataSet:
+    """The data set in arrays.
+
+    Args:
+        values: Arrays by name: x_train, y_train, x_test and y_test, or x and y; or a tuple of them in this order.
+        name:   Name of the data set.
+        like:   TOML text that describes them, as that of a file does; empty for the usual.
+
+    Raises:
+        ValueError: these are no arrays, or they do not fit their description.
+    """
+    description = replace(parse(like, "the description", Path()), data=name, name=name)
+    return _whole(arrays.found(function.archive(name, values), description), description)
 
 
 def digest(samples: Samples) -> str:
@@ -43,6 +55,12 @@ def digest(samples: Samples) -> str:
         if array is not None:
             made.update(np.ascontiguousarray(array.astype(np.int64) if array.dtype.kind in "iu" else array))
     return made.hexdigest()[:32]
+
+
+def _whole(found: Found, description: Description) -> DataSet:
+    """The data set of what a reader found."""
+    parts, notes = _parted(found, description)
+    return _data_set(parts, replace(found, notes=(*found.notes, *notes)), description)
 
 
 def _described(place: str, like: str) -> Description:

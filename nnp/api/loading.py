@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from concord.nnp.api.objects import Model, Network, Program
+from concord.nnp.api.shown import Shown
 
 if TYPE_CHECKING:
     import torch
@@ -66,3 +67,29 @@ def _program(path: Path) -> Program:
     firmware = load_firmware(path)
     names = [name for name, config in PRESETS.items() if config == firmware.config]
     return Program(firmware=firmware, machine=names[0] if names else f"machine {firmware.config.digest:08x}", usage={})
+
+
+def network_of(given: "Network | str | os.PathLike") -> Network:
+    """The network in float32 that an argument means.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found = load(given) if isinstance(given, str | os.PathLike) else given
+    if not isinstance(found, Network):
+        what = f"a {type(found).__name__}" if not isinstance(found, Shown) else found.summary
+        raise ValueError(f"a network in float32 is needed, as concord.load gives it of an ONNX file, not {what}")
+    return found
+
+
+def model_of(given: "Model | str | os.PathLike") -> Model:
+    """The quantised model that an argument means.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found = load(given) if isinstance(given, str | os.PathLike) else given
+    if not isinstance(found, Model):
+        what = f"a {type(found).__name__}" if not isinstance(found, Shown) else found.summary
+        raise ValueError(f"a quantised model is needed, as concord.quantize gives it, not {what}")
+    return found

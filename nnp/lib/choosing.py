@@ -1,6 +1,7 @@
 """How an imported network is quantised for a machine, and which machine is the smallest that takes it."""
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from concord.nnp.lib import imports
@@ -48,13 +49,24 @@ def choices_for(
     Raises:
         ValueError: there is no such machine or method, or arguments contradict each other.
     """
-    kind, weights = options.NetworkArithmetic(arithmetic), WeightTraining(weights)
+    kind, weights = _named(options.NetworkArithmetic, arithmetic), _named(WeightTraining, weights)
     given = imports.widths(machine, weights_bits, input_bits, symmetric, weights, gates)
+    bits = [f"{name}={weight},{entering}" for name, (weight, entering) in (layers or {}).items()]
     recipe = options.recipe(
-        given, [f"{name}={bits[0]},{bits[1]}" for name, bits in (layers or {}).items()], WeightMethod(ptq_weights),
-        ActivationMethod(ptq_activations), rows, weights, ActivationTraining(activations), Start(start), batch_norm,
-        keep_input)
+        given, bits, _named(WeightMethod, ptq_weights), _named(ActivationMethod, ptq_activations), rows, weights,
+        _named(ActivationTraining, activations), _named(Start, start), batch_norm, keep_input)
     return imports.choices(machine, recipe, given, gates, kind, block, symmetric, accumulator)
+
+
+def _named(kind: type[StrEnum], name: str) -> StrEnum:
+    """The member of a table of names.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    if name not in list(kind):
+        raise ValueError(f"{name!r}: choose one of {', '.join(kind)}")
+    return kind(name)
 
 
 def smallest(

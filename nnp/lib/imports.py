@@ -40,25 +40,6 @@ def is_file(name: str) -> bool:
     return Path(name).suffix.lower() in ENDINGS or Path(name).is_file()
 
 
-def float_network(path: str) -> "FloatNetwork":
-    """The network of a file.
-
-    Raises:
-        ValueError: there is no such file, it cannot be read, or a package is missing.
-    """
-    if not Path(path).is_file():
-        raise ValueError(f"{path}: there is no such file")
-    if Path(path).suffix.lower() != ".onnx":
-        from concord.model.floating import file
-
-        return file.load(Path(path))
-    try:
-        from concord.front.read import read_network
-    except ModuleNotFoundError as error:
-        raise ValueError(f"{path}: reading ONNX files needs {error.name}: pip install concord-nnp[front]") from error
-    return read_network(Path(path))
-
-
 def choices(
     machine: str, recipe: Recipe, given: options.Widths, gates: Gates, arithmetic: options.NetworkArithmetic,
     block: int | None, symmetric: bool | None, accumulator: int | None = None,

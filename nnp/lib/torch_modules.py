@@ -36,6 +36,7 @@ def exported(
     """
     import torch
     from concord.nnp.lib.front import read_float
+    from concord.nnp.lib.storage import legal
 
     if not isinstance(module, torch.nn.Module):
         raise ValueError(f"a path or a torch.nn.Module is needed, not {type(module).__name__}")
@@ -43,7 +44,7 @@ def exported(
     if len(inputs) != 1 or not isinstance(inputs[0], torch.Tensor):
         raise ValueError(f"{type(module).__name__}: give an example of its one input, such as "
                          "concord.load(network, torch.zeros(1, 64))")
-    called = name or type(module).__name__.lower()
+    called = legal(name or type(module).__name__.lower())
     with tempfile.TemporaryDirectory(prefix="concord-") as folder:
         path = Path(folder, f"{called}.onnx")
         _export(module, inputs, path)

@@ -93,14 +93,20 @@ def quantised(opening: Opened, console: Console) -> Prepared:
 
 def _quantise(opening: Opened, machine: str, console: Console):
     """Write the model of a network for a machine, as `nnp quantize` does."""
-    request, train = opening.request, needing_torch("concord.train.runs.imported")
+    request, inputs = opening.request, opening.request.source.inputs
+    train = needing_torch("concord.train.runs.imported")
     choices = choices_for(machine, request.arithmetic)
-    source = train.prepared(opening.source.network, opening.source.data if request.source.inputs is None else None,
-                            choices, request.source.inputs)
-    bfp = [] if request.arithmetic == "integer" else ["--arithmetic", request.arithmetic]
-    places = (("--calibration", request.source.inputs), ("--data", request.source.data))
-    words = ["nnp", "quantize", request.place, "--for", machine, *bfp,
-             *(str(word) for pair in places if pair[1] for word in pair), "-o", str(opening.kept)]
+    source = train.prepared(opening.source.network, None if inputs else opening.source.data, choices, inputs)
     opening.kept.parent.mkdir(parents=True, exist_ok=True)
     with shown(console) as progress:
-        return train.quantize(opening.kept, source, choices, command=shlex.join(words), progress=progress)
+        return train.quantize(opening.kept, source, choices, progress=progress,
+                              command=request.command or _command(opening, machine))
+
+
+def _command(opening: Opened, machine: str) -> str:
+    """The command line that makes the same model."""
+    request = opening.request
+    bfp = ["--arithmetic", request.arithmetic] if request.arithmetic != "integer" else []
+    places = (("--calibration", request.source.inputs), ("--data", request.source.data))
+    words = [str(word) for option, place in places if place for word in (option, place)]
+    return shlex.join(["nnp", "quantize", request.place, "--for", machine, *bfp, *words, "-o", str(opening.kept)])

@@ -94,7 +94,7 @@ def read(network: Firmware | Model, source: Source) -> Inputs:
     task = network.task if isinstance(network, Model) else Task.CLASSIFICATION
     if source.inputs:
         name = str(source.inputs)
-        numbers = _shaped(network, source.inputs)
+        numbers = shaped(network, read_numbers(source.inputs), name)
         with np.errstate(over="ignore"):
             found = Samples(inputs=numbers.astype(np.float16).view(np.uint16), lengths=None, labels=None, classes=())
     elif source.data or network.inputs:
@@ -135,19 +135,24 @@ def _listed(rows: Sequence[int]) -> str:
     return f"sample{'s' * (len(rows) > 1)} {text}" + f" and {len(rows) - NAMED:,} more" * (len(rows) > NAMED)
 
 
-def _shaped(network: Firmware | Model, path: Path) -> np.ndarray:
-    """Read numbers [samples, inputs] or [samples, steps, inputs] from a file; the axes of an input are flattened.
+def shaped(network: Firmware | Model, array: np.ndarray, place: str) -> np.ndarray:
+    """Numbers [samples, inputs] or [samples, steps, inputs], where the axes of an input are flattened.
+
+    Args:
+        network: The network that takes them.
+        array:   The numbers, with the axes of an input.
+        place:   Where they come from, for messages.
 
     Raises:
         ValueError: the numbers do not fit the network, or have several axes that are not those of its images.
     """
-    array, axes = read_numbers(path), 2 if network.recurrent else 1
+    axes = 2 if network.recurrent else 1
     if array.ndim <= axes or np.prod(array.shape[axes:]) != network.inputs:
         shape = f"[samples, steps, {network.inputs}]" if network.recurrent else f"[samples, {network.inputs}]"
-        raise ValueError(f"{path}: {network.name} takes numbers{shape}, not {array.dtype}{list(array.shape)}")
+        raise ValueError(f"{place}: {network.name} takes numbers{shape}, not {array.dtype}{list(array.shape)}")
     given, wanted = ([size for size in shape if size > 1] for shape in (array.shape[axes:], network.image or ()))
     if len(given) > 1 and wanted and given != wanted:
         takes, holds = (" x ".join(map(str, shape)) for shape in (network.image, array.shape[axes:]))
-        raise ValueError(f"{path}: {network.name} takes images of {takes} (channels, rows, columns), not {holds}: "
+        raise ValueError(f"{place}: {network.name} takes images of {takes} (channels, rows, columns), not {holds}: "
                          "transpose or reshape the array")
     return array.reshape(*array.shape[:axes], network.inputs)

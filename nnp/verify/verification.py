@@ -45,6 +45,7 @@ class Request:
         folder:  Folder for reports and waveforms.
         waves:   Whether to write a waveform of the first difference.
         arithmetic: Arithmetic in which a network in float32 is quantised, "integer" or "bfp".
+        command: Command that makes the quantised model of a network in float32; empty for `nnp quantize`.
     """
 
     path: Path
@@ -56,6 +57,7 @@ class Request:
     folder: Path
     waves: bool
     arithmetic: str = "integer"
+    command: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
