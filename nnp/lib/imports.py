@@ -9,7 +9,6 @@ from concord.nnp.lib.training import needing_torch
 from concord.train.lib.methods import Gates, Recipe, WeightTraining
 
 if TYPE_CHECKING:
-    from concord.model.floating.network import FloatNetwork
     from concord.model.model import Model
     from concord.train.imported.quantised import Choices
 
