@@ -74,10 +74,10 @@ def run(
         ValueError:   the inputs do not fit.
         RuntimeError: the machine stopped with an error, or could not be built.
     """
-    from concord.nnp.lib.options import MachineKind
+    from concord.nnp.lib.options import MachineKind, named
 
     given = load(network) if isinstance(network, str | os.PathLike) else network
-    kind = MachineKind(machine)
+    kind = named(MachineKind, machine)
     if kind is not MachineKind.GOLDEN and not isinstance(given, Program):
         raise ValueError(f"machine {machine} runs firmware: compile the model first, as in "
                          "concord.run(concord.compile(model), inputs, machine=\"library\")")
@@ -157,4 +157,4 @@ def _outputs(
 
 def _is_array(inputs) -> bool:
     """Whether inputs are an array, or what becomes one, rather than a data set."""
-    return isinstance(inputs, np.ndarray | list) or type(inputs).__module__.partition(".")[0] == "torch"
+    return isinstance(inputs, np.ndarray | np.generic | list) or type(inputs).__module__.partition(".")[0] == "torch"

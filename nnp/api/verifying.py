@@ -103,7 +103,8 @@ def verify(
         RuntimeError: a machine stopped with an error, or could not be built.
     """
     from concord.nnp.lib.files import check_writable
-    from concord.nnp.lib.options import CORES, MachineKind
+    from concord.nnp.lib.options import CORES, MachineKind, named
+    from concord.nnp.lib.quantisation_options import NetworkArithmetic
     from concord.nnp.verify.inputs import Source
     from concord.nnp.verify.verification import Request
     from concord.nnp.verify.whole import ready, verify_all
@@ -120,8 +121,8 @@ def verify(
                     default=200, read=read)
     place = os.fspath(network) if isinstance(network, str | os.PathLike) else ""
     request = Request(
-        path=Path(place), place=place, source=source, preset=preset, kind=MachineKind(machine), jobs=jobs or CORES,
-        folder=Path(report), waves=waves, arithmetic=arithmetic,
+        path=Path(place), place=place, source=source, preset=preset, kind=named(MachineKind, machine),
+        jobs=jobs or CORES, folder=Path(report), waves=waves, arithmetic=named(NetworkArithmetic, arithmetic),
         command="concord.verify")
     console = Console(quiet=quiet)
     prepared = ready([_job(given, request)], console)

@@ -1,11 +1,11 @@
 """How an imported network is quantised for a machine, and which machine is the smallest that takes it."""
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from concord.nnp.lib import imports
 from concord.nnp.lib import quantisation_options as options
+from concord.nnp.lib.options import named
 from concord.nnp.lib.presets import advice, compile_for, smallest_first, stored_weights
 from concord.spec.config import PRESETS
 from concord.train.lib.methods import ActivationMethod, ActivationTraining, Gates, Start, WeightMethod, WeightTraining
@@ -49,24 +49,13 @@ def choices_for(
     Raises:
         ValueError: there is no such machine or method, or arguments contradict each other.
     """
-    kind, weights = _named(options.NetworkArithmetic, arithmetic), _named(WeightTraining, weights)
+    kind, weights = named(options.NetworkArithmetic, arithmetic), named(WeightTraining, weights)
     given = imports.widths(machine, weights_bits, input_bits, symmetric, weights, gates)
     bits = [f"{name}={weight},{entering}" for name, (weight, entering) in (layers or {}).items()]
     recipe = options.recipe(
-        given, bits, _named(WeightMethod, ptq_weights), _named(ActivationMethod, ptq_activations), rows, weights,
-        _named(ActivationTraining, activations), _named(Start, start), batch_norm, keep_input)
+        given, bits, named(WeightMethod, ptq_weights), named(ActivationMethod, ptq_activations), rows, weights,
+        named(ActivationTraining, activations), named(Start, start), batch_norm, keep_input)
     return imports.choices(machine, recipe, given, gates, kind, block, symmetric, accumulator)
-
-
-def _named(kind: type[StrEnum], name: str) -> StrEnum:
-    """The member of a table of names.
-
-    Raises:
-        ValueError: there is none of this name.
-    """
-    if name not in list(kind):
-        raise ValueError(f"{name!r}: choose one of {', '.join(kind)}")
-    return kind(name)
 
 
 def smallest(

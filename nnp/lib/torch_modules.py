@@ -55,24 +55,33 @@ def exported(
 
 
 def _export(module: "torch.nn.Module", inputs: tuple, path: Path):
-    """Write an ONNX file, by the exporter of `torch.export` where onnxscript is installed, else by tracing.
+    """Write an ONNX file by tracing; if that fails and onnxscript is installed, by the exporter of `torch.export`.
 
-    Recurrent layers are traced, because the other exporter writes some of them as many operations for each time step.
+    Tracing takes a tenth of the time, and writes a recurrent layer as one node.
     """
-    import torch
-
-    training = module.training
-    recurrent = any(isinstance(part, torch.nn.RNNBase) for part in module.modules())
-    dynamo = not recurrent and importlib.util.find_spec("onnxscript") is not None
+    training, error = module.training, None
+    ways = [False, True] if importlib.util.find_spec("onnxscript") is not None else [False]
     try:
-        with _silent(), torch.no_grad():
-            torch.onnx.export(module.eval(), inputs, str(path), dynamo=dynamo, external_data=False)
-    except Exception as error:
-        reason = str(error).strip().splitlines()
-        raise ValueError(f"{type(module).__name__}: PyTorch cannot export it to ONNX with this example: "
-                         f"{reason[0] if reason else type(error).__name__}") from error
+        for dynamo in ways:
+            if (error := _failure(module.eval(), inputs, path, dynamo)) is None:
+                return
     finally:
         module.train(training)
+    reason = str(error).strip().splitlines()
+    raise ValueError(f"{type(module).__name__}: PyTorch cannot export it to ONNX with this example: "
+                     f"{reason[0] if reason else type(error).__name__}") from error
+
+
+def _failure(module: "torch.nn.Module", inputs: tuple, path: Path, dynamo: bool) -> Exception | None:
+    """Export a module; the error if that fails, which is of any class."""
+    import torch
+
+    try:
+        with _silent(), torch.no_grad():
+            torch.onnx.export(module, inputs, str(path), dynamo=dynamo, external_data=False)
+    except Exception as error:
+        return error
+    return None
 
 
 @contextmanager
