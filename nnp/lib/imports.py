@@ -10,7 +10,6 @@ from concord.train.lib.methods import ActivationMethod, Gates, Recipe, WeightTra
 
 if TYPE_CHECKING:
     from concord.model.data.samples import DataSet
-    from concord.model.floating.network import FloatNetwork
     from concord.model.model import Model
     from concord.train.imported.quantised import Choices
 
@@ -67,17 +66,6 @@ def data_set(place: str) -> "DataSet":
     for note in data.notes:
         typer.echo(f"nnp: {note}", err=True)
     return data
-
-
-def float_network(path: str) -> "FloatNetwork":
-    """The network of a file.
-
-    Raises:
-        ValueError: there is no such file, it cannot be read, or a package is missing.
-    """
-    from concord.nnp.lib.front import read_float
-
-    return read_float(Path(path))
 
 
 def choices(
