@@ -101,6 +101,15 @@ def widths(
     return options.Widths(weights=found.weights - 1, inputs=found.inputs, symmetric=found.symmetric)
 
 
+def requantised(network: "FloatNetwork") -> str:
+    """A line that says that a network is quantised already; empty for others."""
+    from concord.model.floating.network import Op
+
+    if not any(node.op is Op.QUANTIZE or "weight_scale" in node.tensors for node in network.nodes):
+        return ""
+    return f"{network.name} is quantised already: its weights are kept as numbers, integers and ranges are found anew\n"
+
+
 def unfit(model: "Model", machine: str) -> str:
     """Why a machine cannot run a model, in sentences with their line ends; empty if it can, or if there is none."""
     if not machine:
