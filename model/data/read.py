@@ -2,11 +2,12 @@
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import tomli_w
-from concord.model.data import dataset, labels, preprocess, published
-from concord.model.data.description import ORIGIN, PARTS, Description, record
+from concord.model.data import arrays, dataset, function, labels, preprocess, published
+from concord.model.data.description import ORIGIN, PARTS, Description, parse, record
 from concord.model.data.find import described, find
 from concord.model.data.raw import Found, Raw
 from concord.model.data.samples import DataSet, Samples, Task
@@ -27,12 +28,22 @@ def read_data(place: str, like: str = "") -> DataSet:
     """
     description = described(str(place), like)
     found = find(description)
-    if isinstance(found, DataSet):
-        return found
-    parts, notes = _parted(found, description)
-    if notes:
-        description = replace(description, test=SHARE)
-    return _data_set(parts, replace(found, notes=(*found.notes, *notes)), description)
+    return found if isinstance(found, DataSet) else _whole(found, description)
+
+
+def data_of(values, name: str = "arrays", like: str = "") -> DataSet:
+    """The data set in arrays.
+
+    Args:
+        values: Arrays by name: x_train, y_train, x_test and y_test, or x and y; or a tuple of them in this order.
+        name:   Name of the data set.
+        like:   TOML text that describes them, as that of a file does; empty for the usual.
+
+    Raises:
+        ValueError: these are no arrays, or they do not fit their description.
+    """
+    description = replace(parse(like, "the description", Path()), data=name, name=name)
+    return _whole(arrays.found(function.archive(name, values), description), description)
 
 
 def digest(samples: Samples) -> str:
@@ -42,6 +53,14 @@ def digest(samples: Samples) -> str:
         if array is not None:
             made.update(np.ascontiguousarray(array.astype(np.int64) if array.dtype.kind in "iu" else array))
     return made.hexdigest()[:32]
+
+
+def _whole(found: Found, description: Description) -> DataSet:
+    """The data set of what a reader found."""
+    parts, notes = _parted(found, description)
+    if notes:
+        description = replace(description, test=SHARE)
+    return _data_set(parts, replace(found, notes=(*found.notes, *notes)), description)
 
 
 def _parted(found: Found, description: Description) -> tuple[dict[str, Raw], tuple[str, ...]]:

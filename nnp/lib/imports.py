@@ -10,7 +10,6 @@ from concord.train.lib.methods import ActivationMethod, Gates, Recipe, WeightTra
 
 if TYPE_CHECKING:
     from concord.model.data.samples import DataSet
-    from concord.model.floating.network import FloatNetwork
     from concord.model.model import Model
     from concord.train.imported.quantised import Choices
 
@@ -67,25 +66,6 @@ def data_set(place: str) -> "DataSet":
     for note in data.notes:
         typer.echo(f"nnp: {note}", err=True)
     return data
-
-
-def float_network(path: str) -> "FloatNetwork":
-    """The network of a file.
-
-    Raises:
-        ValueError: there is no such file, it cannot be read, or a package is missing.
-    """
-    if not Path(path).is_file():
-        raise ValueError(f"{path}: there is no such file")
-    if Path(path).suffix.lower() != ".onnx":
-        from concord.model.floating import file
-
-        return file.load(Path(path))
-    try:
-        from concord.front.read import read_network
-    except ModuleNotFoundError as error:
-        raise ValueError(f"{path}: reading ONNX files needs {error.name}: pip install concord-nnp[front]") from error
-    return read_network(Path(path))
 
 
 def choices(
