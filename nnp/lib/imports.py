@@ -9,7 +9,7 @@ from concord.nnp.lib.training import needing_torch
 from concord.train.lib.methods import ActivationMethod, Gates, Recipe, WeightTraining
 
 if TYPE_CHECKING:
-    from concord.model.floating.network import FloatNetwork
+    from concord.model.data.samples import DataSet
     from concord.model.model import Model
     from concord.train.imported.quantised import Choices
 
@@ -54,23 +54,18 @@ def is_file(name: str) -> bool:
     return Path(name).suffix.lower() in ENDINGS or Path(name).is_file()
 
 
-def float_network(path: str) -> "FloatNetwork":
-    """The network of a file.
+def data_set(place: str) -> "DataSet":
+    """The data set at a place; what was chosen by default is said on stderr.
 
     Raises:
-        ValueError: there is no such file, it cannot be read, or a package is missing.
+        ValueError: there are no such data, or they are damaged.
     """
-    if not Path(path).is_file():
-        raise ValueError(f"{path}: there is no such file")
-    if Path(path).suffix.lower() != ".onnx":
-        from concord.model.floating import file
+    from concord.model.data.read import read_data
 
-        return file.load(Path(path))
-    try:
-        from concord.front.read import read_network
-    except ModuleNotFoundError as error:
-        raise ValueError(f"{path}: reading ONNX files needs {error.name}: pip install concord-nnp[front]") from error
-    return read_network(Path(path))
+    data = read_data(place)
+    for note in data.notes:
+        typer.echo(f"nnp: {note}", err=True)
+    return data
 
 
 def choices(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from concord.nnp.machines.attributes import ATTRIBUTES, differing, meanings, shown
+from concord.nnp.machines.attributes import ATTRIBUTES, differing, meanings, products, shown
 from concord.nnp.machines.block_ram import memories
 from concord.nnp.machines.estimate import DEVICE, MACHINE, RESOURCES, UNITS, estimate, whole_unit_lut4
 from concord.nnp.machines.fit import Fitted
@@ -22,11 +22,6 @@ def machines_table(machines: Mapping[str, Config]) -> Table:
         table.add_row(name, f"{config.weights.bits} x {config.activations.bits} bits", f"{products(config):,}",
                       *(f"{size:,.1f}" for size in _kibibytes(config)), *_estimated(config))
     return table
-
-
-def products(config: Config) -> int:
-    """Largest number of products of a weight and an activation in one cycle."""
-    return config.tile_engines * config.native_dim * config.lanes
 
 
 def comparison_table(machines: Mapping[str, Config]) -> Table:

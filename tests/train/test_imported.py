@@ -26,6 +26,7 @@ from concord.train.qat.graph import Unsupported
 
 pytestmark = pytest.mark.usefixtures("seeded")
 FEED_FORWARD = {"images": float_networks.images, "residual": float_networks.residual, "line": float_networks.line,
+                "before": float_networks.before_layers,
                 "perceptron": float_networks.perceptron}
 RECURRENT = {
     **{str(op): (op, {}) for op in GATES}, "both": (Op.LSTM, {"both": True}), "both gru": (Op.GRU, {"both": True}),
