@@ -15,4 +15,4 @@ def verilog_files(unit: Component, name: str, machine: str, config: Config) -> d
         machine: Name of the machine.
         config:  Its configuration.
     """
-    return package(unit, name, machine, config) | (register_files(config, f"preset {machine}") if name == "nnp" else {})
+    return package(unit, name, machine, config) | (register_files(config) if name == "nnp" else {})

@@ -15,7 +15,7 @@ def fitting(network: Firmware | Model, place: str | None, data: DataSet | None =
     """A data set with test samples that fit a network.
 
     Args:
-        network: The network. The description of a model says how a place is read that has none of its own.
+        network: The network. Its description says how a place is read that has none of its own.
         place:   Place as `read_data` takes it; None for the shipped set that the network names.
         data:    The data set at this place, if it was read already.
 
@@ -27,7 +27,7 @@ def fitting(network: Firmware | Model, place: str | None, data: DataSet | None =
         raise ValueError(f"{network.name} has {has}: give inputs with --inputs FILE.npy, or a test set with --data "
                          "PLACE")
     if data is None:
-        data = read_data(place or network.data, getattr(network, "description", "") if place else "")
+        data = read_data(network.data) if place is None else read_data(place, network.description)
     tested(data, place or network.data)
     if network.recurrent:
         data = data.as_sequences()

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from concord.model.data.read import FORMS, read_data
+from concord.model.data.find import FORMS
+from concord.model.data.read import read_data
 from concord.nnp.lib.choosing import choices_for, smallest
 from concord.nnp.lib.front import read_float
 from concord.nnp.lib.options import MachineKind, sample_range

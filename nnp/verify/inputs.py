@@ -41,7 +41,7 @@ class Source:
     read: DataSet | None = None
 
     def __post_init__(self):
-        if self.inputs and self.data:
+        if self.inputs and self.data is not None:
             raise ValueError("--inputs and --data are two places that inputs come from: name one of them")
 
     @property
@@ -97,17 +97,28 @@ def read(network: Firmware | Model, source: Source) -> Inputs:
         numbers = shaped(network, read_numbers(source.inputs), name)
         with np.errstate(over="ignore"):
             found = Samples(inputs=numbers.astype(np.float16).view(np.uint16), lengths=None, labels=None, classes=())
-    elif source.data or network.inputs:
-        name, data = source.data or network.data, fitting(network, source.data, source.read)
+    elif source.data is not None or network.inputs:
+        name = network.data if source.data is None else source.data
+        data = fitting(network, source.data, source.read)
         found, task = data.test, task if data.test.labels is None else data.task
     else:
         name, found = "nothing", Samples(inputs=np.zeros((1, 0), np.uint16), lengths=None, labels=None, classes=())
+    _check_steps(network, name, found)
     chosen = sample_range(source.samples, source.first, len(found), source.default)
     if source.inputs:
         odd = oddities(name, numbers[chosen], chosen.start)
     own = data is None or not isinstance(network, Model) or is_own(network, data)
     return Inputs(samples=found.part(chosen), chosen=chosen, name=name, odd=odd, task=task, own=own,
                   notes=data.notes if data else ())
+
+
+def _check_steps(network: Firmware | Model, name: str, samples: Samples):
+    """Refuse sequences that are not as long as a network with a fixed number of time steps needs them."""
+    if network.steps is not None:
+        lengths = [samples.inputs.shape[1]] if samples.lengths is None else samples.lengths.tolist()
+        if odd := set(lengths) - {network.steps}:
+            raise ValueError(f"{name}: {network.name} takes sequences of {network.steps} time steps, not of "
+                             f"{min(odd)}: cut or pad them")
 
 
 def oddities(name: str, numbers: np.ndarray, first: int) -> str:
@@ -148,7 +159,8 @@ def shaped(network: Firmware | Model, array: np.ndarray, place: str) -> np.ndarr
     """
     axes = 2 if network.recurrent else 1
     if array.ndim <= axes or np.prod(array.shape[axes:]) != network.inputs:
-        shape = f"[samples, steps, {network.inputs}]" if network.recurrent else f"[samples, {network.inputs}]"
+        steps = network.steps or "steps"
+        shape = f"[samples, {steps}, {network.inputs}]" if network.recurrent else f"[samples, {network.inputs}]"
         raise ValueError(f"{place}: {network.name} takes numbers{shape}, not {array.dtype}{list(array.shape)}")
     given, wanted = ([size for size in shape if size > 1] for shape in (array.shape[axes:], network.image or ()))
     if len(given) > 1 and wanted and given != wanted:

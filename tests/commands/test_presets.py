@@ -9,7 +9,7 @@ import pytest
 from concord.compiler.lib.reason import Refused
 from concord.compiler.network import compile_network
 from concord.golden.host.firmware_file import load_firmware
-from concord.model.dataset import DATA
+from concord.model.data.dataset import DATA
 from concord.model.model import INPUT
 from concord.model.model_file import save_model
 from concord.nnp.machines.fit import fit

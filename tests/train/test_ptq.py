@@ -203,6 +203,22 @@ def test_a_given_offset_is_kept():
         assert ptq.activations(samples, 15, method, 0.5)[1] == 0.5
 
 
+def test_both_ends_are_searched():
+    """The minima of samples of few elements say little of the smallest value; behind a relu, the offset stays 0."""
+    samples = np.random.default_rng(1).normal(size=(256, 20))
+
+    def error(method: ActivationMethod, levels: int) -> float:
+        saturation, offset = ptq.activations(samples, levels, method)
+        return np.square(quantised(samples, saturation, offset, levels) - samples).mean()
+
+    for levels in 15, 254:
+        assert error(ActivationMethod.ENDS, levels) < error(ActivationMethod.UNIFORM, levels)
+        assert error(ActivationMethod.ENDS, levels) < 0.9 * error(ActivationMethod.SEARCH, levels)
+    clipped = samples.clip(0)
+    assert ptq.activations(clipped, 15, ActivationMethod.ENDS) == ptq.activations(clipped, 15, offset=0.0)
+    assert ptq.activations(clipped * 0, 15, ActivationMethod.ENDS)[0] > 0
+
+
 @pytest.mark.parametrize("method", list(ActivationMethod))
 @pytest.mark.parametrize("mean", [-3.0, 0.5, 3.0])
 def test_the_range_of_padded_inputs_includes_zero(method, mean):

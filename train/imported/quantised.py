@@ -25,7 +25,7 @@ class Choices:
     """How a network is quantised.
 
     Attributes:
-        recipe: Widths and methods. Recurrent networks take the widths alone.
+        recipe: Widths and methods. Recurrent networks take the widths, and `methods` for their dense layers.
         gates:  How the gates of recurrent layers become integers.
     """
 
@@ -68,10 +68,11 @@ def check(source: Source, choices: Choices):
         return
     recipe = choices.recipe
     plain = choices.blocks or recipe == Recipe(
-        weights_bits=recipe.weights_bits, input_bits=recipe.input_bits, symmetric=recipe.symmetric)
+        weights_bits=recipe.weights_bits, input_bits=recipe.input_bits, symmetric=recipe.symmetric,
+        methods=recipe.methods)
     if not plain or recipe.bits:
-        raise ValueError("recurrent networks take widths alone: leave out --layer, --ptq-weights, --ptq-activations, "
-                         "--rows, --weights, --activations, --start, --batch-norm and --keep-input")
+        raise ValueError("recurrent networks have one way of training and one width: leave out --layer, --weights, "
+                         "--activations, --start, --batch-norm and --keep-input")
     weights, _ = choices.formats
     choices.gates.travels_as(weights)
     for layer in source.net.recurrent:
@@ -94,7 +95,8 @@ def quantised(source: Source, choices: Choices, progress: Progress = silent) -> 
         if choices.blocks:
             formats = BlockFormats(weights=weights, inputs=codes, block=choices.recipe.block)
             return BlockClassifier(source.net, x, lengths, formats, progress)
-        return QuantisedClassifier(source.net, x, weights, codes, choices.gates, lengths, progress)
+        return QuantisedClassifier(
+            source.net, x, weights, codes, choices.gates, lengths, progress, choices.recipe.methods)
 
 
 def lowered(source: Source, net: Quantised) -> tuple[tuple[Layer, ...], Mapping[str, tuple[str, ...]]]:

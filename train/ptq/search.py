@@ -33,18 +33,29 @@ def search(samples: np.ndarray, levels: int, offset: float | None = None, steps:
     samples = np.asarray(samples, np.float64)
     offset = float(samples.min(axis=1).mean()) if offset is None else offset
     values, counts = np.unique(samples, return_counts=True)
-    top = float(values[-1] - offset)
-    if top <= 0:
-        return 1.0, offset
+    return best_saturation(values - offset, counts, levels, steps), offset
 
-    errors = _Errors(values - offset, counts, levels)
+
+def best_saturation(values: np.ndarray, counts: np.ndarray, levels: int, steps: int = 200) -> float:
+    """The saturation b > 0 of least squared error.
+
+    Args:
+        values: float64[n], the distinct values less the offset, sorted.
+        counts: int[n], how often each value occurs.
+        levels: Largest code of the quantiser.
+        steps:  Number of steps of each grid.
+    """
+    top = float(values[-1])
+    if top <= 0:
+        return 1.0
+    errors = _Errors(values, counts, levels)
 
     def best(candidates):
         return candidates[int(np.argmin(errors(candidates)))]
 
     coarse = best(top * np.arange(1, steps + 1) / steps)
     fine = coarse + top / steps * np.arange(-steps + 1, steps) / steps
-    return float(best(fine[fine > 0])), offset
+    return float(best(fine[fine > 0]))
 
 
 class _Errors:
