@@ -28,7 +28,7 @@ def fitting(network: Firmware | Model, place: str | None, data: DataSet | None =
                          "PLACE")
     if data is None:
         data = read_data(network.data) if place is None else read_data(place, network.description)
-    tested(data, place or network.data)
+    tested(data, network.data if place is None else place)
     if network.recurrent:
         data = data.as_sequences()
     _check_shape(network, data, place or network.data)

@@ -98,8 +98,7 @@ def read(network: Firmware | Model, source: Source) -> Inputs:
         with np.errstate(over="ignore"):
             found = Samples(inputs=numbers.astype(np.float16).view(np.uint16), lengths=None, labels=None, classes=())
     elif source.data is not None or network.inputs:
-        name = network.data if source.data is None else source.data
-        data = fitting(network, source.data, source.read)
+        name, data = network.data if source.data is None else source.data, fitting(network, source.data, source.read)
         found, task = data.test, task if data.test.labels is None else data.task
     else:
         name, found = "nothing", Samples(inputs=np.zeros((1, 0), np.uint16), lengths=None, labels=None, classes=())
