@@ -10,6 +10,7 @@ from concord.train.lib.methods import ActivationMethod, Gates, Recipe, WeightTra
 
 if TYPE_CHECKING:
     from concord.model.data.samples import DataSet
+    from concord.model.floating.network import FloatNetwork
     from concord.model.model import Model
     from concord.train.imported.quantised import Choices
 
