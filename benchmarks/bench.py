@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 from concord.benchmarks.workloads import Workload, both, deep, lstm, overlapping, products
-from concord.model import dataset
+from concord.model.data import dataset
 from concord.model.model_file import load_model
 from concord.nnp.lib.presets import compile_for
 from concord.nnp.verify.batches import one_sample

@@ -18,7 +18,7 @@ import typer
 from concord.benchmarks import lazy_speed
 from concord.benchmarks.side_by_side import side_by_side
 from concord.golden.lazy.tensor_training import Rates
-from concord.model import dataset
+from concord.model.data import dataset
 from concord.train.bfp import tensor_fit, tensor_network
 from concord.train.bfp.parameters import UpdateRule, state_bytes
 from concord.train.lib import data

@@ -18,13 +18,14 @@ import numpy as np
 import torch
 import typer
 from concord.benchmarks.side_by_side import side_by_side
-from concord.model import dataset
 from concord.model.cells.registry import CELLS
+from concord.model.data import dataset
 from concord.spec.formats import Format
 from concord.train.lib import data
 from concord.train.lib.export import finish
 from concord.train.lib.fit import reproducible, share, silent
 from concord.train.lib.methods import Gates
+from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.runs import recurrent as lstm
 from rich.console import Console
 from rich.table import Table
@@ -103,7 +104,7 @@ def quantise(folder: Path | None, setting: Setting, seed: int, parameters: dict[
     """Quantise an FP32 network, retrain it, run it in golden arithmetic, and write its model file."""
     reproducible(seed)
     train, test = data.japanese_vowels(folder), dataset.load("japanese-vowels")
-    net = lstm.FloatClassifier(train.inputs.shape[2], HIDDEN, len(train.classes), CELLS["lstm"])
+    net = FloatClassifier(train.inputs.shape[2], HIDDEN, len(train.classes), CELLS["lstm"])
     net.load_state_dict({name: torch.from_numpy(value) for name, value in parameters.items()})
     calibration, (x, lengths, _) = lstm.tensors(train)[:2], lstm.tensors(test)
     formats = (Format(bits=bits, symmetric=True) for bits in (setting.weights, setting.codes))

@@ -17,7 +17,7 @@ import numpy as np
 import typer
 from concord.benchmarks.side_by_side import side_by_side
 from concord.compiler.network import compile_network
-from concord.model import dataset
+from concord.model.data import dataset
 from concord.model.model import Model
 from concord.model.model_file import load_model
 from concord.nnp.lib.presets import compile_for

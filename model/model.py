@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from concord.model.data.samples import Task
 from concord.model.layers.layer import Layer
 
 #: Name of the network's input in `Model.sources`.
@@ -23,9 +24,10 @@ class Provenance:
         command:         Command that made the model.
         method:          Method of training and quantisation, in a sentence.
         seed:            Seed of every random choice.
-        fp32_accuracy:   Share of the test set that the FP32 network classifies correctly, or None if there is none.
-        qat_accuracy:    Share for the float network in quantisation-aware training, before the lowered phase, or None.
-        golden_accuracy: Share for this model in golden arithmetic, or None.
+        fp32_accuracy:   First measure of the model's task, see `model.data.measures`, of the FP32 network on the test
+            set: the accuracy, RMSE or AUC; None if there is no test set.
+        qat_accuracy:    The same of the float network in quantisation-aware training, before the lowered phase.
+        golden_accuracy: The same of this model in golden arithmetic.
     """
 
     command: str
@@ -42,15 +44,19 @@ class Model:
 
     Attributes:
         name:             Name of the model.
-        data:             Name of its test set in `model.dataset`, or "none".
+        data:             Name of its test set in `model.data.dataset`, or "none".
+        task:             What the network does, which decides how it is measured.
+        description:      TOML text that says how its data are read, see `model.data.description`; empty for the shipped
+            sets. It is shown and compared, and names nothing that is opened or run by itself.
         preprocessing:    Sentence on how raw data become the binary16 input vector.
         classes:          Names of the outputs.
         layers:           Layers in order.
         sources:          Names of the layers (or INPUT) whose results enter a layer, if this is not just the layer
             before it in the list.
         provenance:       Origin of the model.
-        fp32_predictions: uint8[samples], class of each sample of the test set by the FP32 network.
-        qat_predictions:  uint8[samples], class of each sample by the float network in quantisation-aware training.
+        fp32_predictions: What the FP32 network gives for each sample of the test set: for classification its class,
+            uint8[samples], int32[samples] where there are more than 256; or its outputs, float32[samples, outputs].
+        qat_predictions:  The same of the float network in quantisation-aware training.
     """
 
     name: str
@@ -62,6 +68,8 @@ class Model:
     fp32_predictions: np.ndarray
     qat_predictions: np.ndarray
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    task: Task = Task.CLASSIFICATION
+    description: str = ""
 
     def __post_init__(self):
         if not self.layers:

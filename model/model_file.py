@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from concord.golden.lib import tensor_file
+from concord.model.data.samples import Task
 from concord.model.layers.layer import Layer, Unknown
 from concord.model.layers.registry import KINDS, kind_of
 from concord.model.model import Model, Provenance
@@ -35,6 +36,8 @@ def save_model(model: Model, path: Path):
         "provenance": asdict(model.provenance),
         "layers": layers,
         **({"sources": model.sources} if model.sources else {}),
+        **({"task": model.task} if model.task is not Task.CLASSIFICATION else {}),
+        **({"description": model.description} if model.description else {}),
     }
     tensor_file.write(KIND, path, header, {name: _stored(array) for name, array in arrays.items()})
 
@@ -57,22 +60,33 @@ def load_model(path: Path) -> Model:
 
 def _unpack_model(header: dict, arrays: dict[str, np.ndarray]) -> Model:
     layers = tuple(_unpack(record, arrays) for record in header["layers"])
-    predictions = {}
-    for key in "fp32", "qat":
-        predictions[key] = arrays.get(f"predictions.{key}")
-        if predictions[key] is None or predictions[key].dtype != np.uint8 or predictions[key].ndim != 1:
-            raise ValueError(f"predictions.{key}: uint8[samples] is needed; train again")
+    task, description = Task(header.get("task", Task.CLASSIFICATION)), header.get("description", "")
+    if not isinstance(description, str):
+        raise ValueError(f"description: {description!r} is of the wrong type; train again")
     return Model(
+        task=task,
+        description=description,
         name=header["name"],
         data=header["data"],
         preprocessing=header["preprocessing"],
         classes=tuple(header["classes"]),
         layers=layers,
         provenance=Provenance(**header["provenance"]),
-        fp32_predictions=predictions["fp32"],
-        qat_predictions=predictions["qat"],
+        fp32_predictions=_predictions("fp32", arrays, task),
+        qat_predictions=_predictions("qat", arrays, task),
         sources={name: tuple(sources) for name, sources in header.get("sources", {}).items()},
     )
+
+
+def _predictions(key: str, arrays: dict[str, np.ndarray], task: Task) -> np.ndarray:
+    """What a float network gives for the test set, in the form that `Model` has for the task."""
+    found = arrays.get(f"predictions.{key}")
+    form = None if found is None else (str(found.dtype), found.ndim)
+    classes = form in (("uint8", 1), ("int32", 1))
+    if not (classes if task is Task.CLASSIFICATION else form == ("float32", 2) or classes and not len(found)):
+        needed = "uint8[samples]" if task is Task.CLASSIFICATION else "float32[samples, outputs]"
+        raise ValueError(f"predictions.{key}: {needed} is needed; train again")
+    return found
 
 
 def _pack(layer: Layer, fixed: set[str]) -> tuple[dict, dict[str, np.ndarray]]:

@@ -6,6 +6,7 @@ import numpy as np
 from concord.model.layers.layer import Layer, Trace
 from concord.model.model import INPUT, Model
 from concord.model.network import entering
+from concord.spec.activation import Activation
 
 
 def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None) -> list[np.ndarray]:
@@ -26,7 +27,8 @@ def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None)
     made = {INPUT: Trace(outputs=x, hidden=x)}
     for layer in model.layers:
         after = _consumer(model, layer)
-        relu = after is not None and after.clips
+        plain = getattr(layer, "activation", Activation.NONE) is Activation.NONE
+        relu = plain and after is not None and after.clips
         trace = layer.run_real(entering(model, layer, made), lengths, relu)
         ceiling = min((reader.ceiling for reader in model.consumers_of(layer.name)), default=np.inf)
         made[layer.name] = replace(trace, outputs=np.minimum(trace.outputs, ceiling))

@@ -35,7 +35,7 @@ def verify(
 
     The exit code is 1 if a bit or an event counter differs.
     """
-    from concord.model.dataset import DATA
+    from concord.model.data.dataset import DATA
     from concord.nnp.lib.files import check_writable
     from concord.nnp.verify.builds import Builds
     from concord.nnp.verify.inputs import Source

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from concord.golden.lib.atomic_files import write_all
 from concord.model import network
-from concord.model.dataset import Samples
+from concord.model.data.samples import Samples
 
 
 def line(index: int, outputs: np.ndarray, classes: Sequence[str], samples: Samples, place: int) -> str:

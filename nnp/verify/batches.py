@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.golden.lib.processes import calls
-from concord.model.dataset import Samples
+from concord.model.data.samples import Samples
 from concord.nnp.verify.session import Session
 from concord.spec.memories import Mem
 from concord.spec.registers import Counter

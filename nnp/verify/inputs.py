@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
-from concord.model import dataset
-from concord.model.dataset import Samples
+from concord.model.data import dataset
+from concord.model.data.samples import Samples
 from concord.model.model import Model
 from concord.model.npy_file import read_numbers
 from concord.nnp.lib.options import sample_range

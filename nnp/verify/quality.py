@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.model import network, reference
-from concord.model.dataset import Samples
+from concord.model.data.samples import Samples
 from concord.model.model import Model
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from concord.compiler.network import Compiled
 from concord.model import network
-from concord.model.dataset import Samples
+from concord.model.data.samples import Samples
 from concord.model.model import Model
 from concord.model.model_file import load_model
 from concord.nnp.lib.options import MachineKind

@@ -14,7 +14,7 @@ from concord.compiler.network import compile_network
 from concord.golden.host.firmware_file import load_firmware, save_firmware
 from concord.golden.mvm.packing import pack_tiles, unpack_tiles
 from concord.model import network
-from concord.model.dataset import DATA
+from concord.model.data.dataset import DATA
 from concord.model.layers.dense import Dense
 from concord.model.model_file import load_model, save_model
 from concord.nnp.main import app

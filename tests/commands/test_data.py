@@ -6,7 +6,8 @@ import struct
 import numpy as np
 import pytest
 from concord.compiler.support import problems
-from concord.model import dataset, network
+from concord.model import network
+from concord.model.data import dataset
 from concord.model.model_file import load_model
 from concord.nnp.main import app
 from concord.spec.config import preset

@@ -8,7 +8,7 @@ import pytest
 from concord.compiler.network import compile_network
 from concord.golden.host.firmware_file import save_firmware
 from concord.model import network
-from concord.model.dataset import DATA
+from concord.model.data.dataset import DATA
 from concord.model.model import INPUT
 from concord.model.model_file import load_model, save_model
 from concord.nnp.main import app

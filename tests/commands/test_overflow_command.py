@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from concord.model.dataset import DATA
+from concord.model.data.dataset import DATA
 from concord.model.model_file import save_model
 from concord.nnp.main import app
 from concord.tests import networks

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-from concord.model.dataset import Samples
+from concord.model.data.samples import Samples
 from concord.nnp.verify import pictures, sample_results
 from concord.nnp.verify.layer_costs import WAITS, LayerCost
 from concord.nnp.verify.report import cost_record, table_names

@@ -9,7 +9,7 @@ import fsspec
 import numpy as np
 import onnx
 import pytest
-from concord.model.dataset import DATA
+from concord.model.data.dataset import DATA
 from concord.model.model_file import load_model, save_model
 from concord.nnp.lib import storage
 from concord.nnp.main import app

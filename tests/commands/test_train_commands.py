@@ -6,7 +6,8 @@ import sys
 
 import numpy as np
 import pytest
-from concord.model import dataset, network
+from concord.model import network
+from concord.model.data import dataset
 from concord.model.model_file import load_model
 from concord.nnp.main import app
 from typer.testing import CliRunner, Result
@@ -25,7 +26,7 @@ def dense():
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 8), nn.ReLU(), nn.Linear(8, 10))
 
 def curved():
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.Tanh())
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.GELU())
 """
 TINY = ("--samples", 60, "--epochs", "1,1,1")
 
@@ -158,7 +159,7 @@ def test_pictures_are_the_same_for_the_same_numbers(kind, begins):
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
-    (("train", "image", "own_layers:curved"), "'2': there is no quantised form of Tanh: use AdaptiveAvgPool1d"),
+    (("train", "image", "own_layers:curved"), "'2': there is no quantised form of GELU: use AdaptiveAvgPool1d"),
     (("train", "image", "mlp", "--layer", "x=8,8"), "there is no layer 'x' to give bits to; the network has 1, 3, 5"),
     (("train", "image", "mlp", "--weights-bits", 9), "9 bits: choose 1 to 8, 16 or 24"),
     (("train", "image", "mlp", "--weights-bits", 1), "wrpn cannot train weights of 1 bit, which have no zero"),
@@ -174,13 +175,13 @@ def test_pictures_are_the_same_for_the_same_numbers(kind, begins):
     (("train", "lstm", "-o", "."), ".: it is a folder; name"),
     (("train", "mlp", "--arithmetic", "bfp-lazy", "--checkpoint", "kept"), "bfp-lazy keeps no checkpoints: leave out"),
     (("quantize", "mlp", "own.pt"), "own.pt: there is no such file; `nnp train image --fp32 FILE` writes one"),
-    (("quantize", "own_layers:curved", "own.pt"), "there is no quantised form of Tanh"),
+    (("quantize", "own_layers:curved", "own.pt"), "there is no quantised form of GELU"),
     (("quantize", "mlp", "a", "--calibration", "own_layers.py"), "own_layers.py: not a whole .npy file of numbers"),
     (("quantize", "mlp", "a", "--calibration", "b.npy"), "b.npy: there is no such file"),
     (("compare", "-o", "figure.txt"), "--out figure.txt: the name of a picture ends with .png, .svg or .pdf"),
     (("compare", "-o", "own_layers.py/a.png"), "own_layers.py: it is a file"),
     (("compare", "--weights-bits", 32, "--input-bits", 32), "leave nothing to quantise"),
-    (("compare", "--network", "own_layers:curved"), "there is no quantised form of Tanh"),
+    (("compare", "--network", "own_layers:curved"), "there is no quantised form of GELU"),
 ])
 def test_what_is_refused_before_anything_slow(words, sentence, too_late, folder):
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.suffix == ".py"}

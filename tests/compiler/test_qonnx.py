@@ -9,7 +9,8 @@ import pytest
 from concord.compiler.qonnx.graph import qonnx_graph
 from concord.compiler.qonnx.nodes import OPSET, Nodes
 from concord.golden.lib import float16
-from concord.model import dataset, image_lowering, lowering, network
+from concord.model import image_lowering, lowering, network
+from concord.model.data import dataset
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.layer import Layer

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from concord.model import block_lowering, lowering
 from concord.model.cells.lstm import LSTM
+from concord.model.data.dataset import DATA
+from concord.model.data.samples import Task
 from concord.model.layers.layer import Unknown
 from concord.model.model import Model, Provenance
 from concord.model.model_file import GROUPS, KIND, load_model, save_model
@@ -126,6 +128,27 @@ def test_round_trip(kinds, tmp_path):
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "new" / "m.safetensors").read_bytes()
 
 
+@pytest.mark.parametrize(("task", "predictions"), [
+    (Task.REGRESSION, np.arange(6, dtype=np.float32).reshape(3, 2)),
+    (Task.ANOMALY, np.zeros((2, 5), np.float32)),
+    (Task.NONE, np.zeros(0, np.uint8)),
+    (Task.CLASSIFICATION, np.arange(300, dtype=np.int32)),
+])
+def test_round_trip_of_tasks(task, predictions, tmp_path):
+    one = replace(model("dense"), task=task, description="data = \"x.npz\"\n", fp32_predictions=predictions,
+                  qat_predictions=predictions)
+    save_model(one, tmp_path / "m")
+    assert_same(one, load_model(tmp_path / "m"))
+
+
+def test_the_header_of_shipped_models_stays_as_it_is(tmp_path):
+    for path in (DATA / "models").glob("*.safetensors"):
+        loaded = load_model(path)
+        assert (loaded.task, loaded.description) == (Task.CLASSIFICATION, "")
+        save_model(loaded, tmp_path / "m")
+        assert json.loads(raw_header(tmp_path / "m")).keys() == json.loads(raw_header(path)).keys()
+
+
 def test_every_truncation_is_refused(path):
     content = path.read_bytes()
     for length in {*range(0, len(content), 97), len(content) - 1}:
@@ -169,6 +192,9 @@ def spoil(array, value):
         (lambda h, t: h["layers"][1]["input_format"].update(bits=99), "a mantissa has 2 to 16 bits"),
         (lambda h, t: h["layers"][1]["ranges"].update(input=[2, 1]), "layer 'dense', ranges: input"),
         (lambda h, t: h.pop("classes"), "the header lacks 'classes'"),
+        (lambda h, t: h.update(task="sorting"), "'sorting' is not a valid Task"),
+        (lambda h, t: h.update(task="regression"), "predictions.fp32: float32\\[samples, outputs\\] is needed"),
+        (lambda h, t: h.update(description=3), "description: 3 is of the wrong type"),
         (lambda h, t: h.update(version=99), "model file version 99"),
         (lambda h, t: h.update(layers=[]), "has no layers"),
         (lambda h, t: h.update(layers=h["layers"] * 2), "two layers of one name"),

@@ -9,7 +9,7 @@ from concord.golden.mvm.overflow import Events, wrap
 from concord.golden.mvm.quantizer import quantize_integer
 from concord.model import network
 from concord.model.arithmetic.integer import largest_sum
-from concord.model.dataset import DATA
+from concord.model.data.dataset import DATA
 from concord.model.layer_overflow import Count, Widths, count
 from concord.model.model_file import load_model
 from concord.model.model_overflow import dry_run, wrapped

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from concord.model import dataset
+from concord.model.data import dataset
 
 
 @pytest.fixture

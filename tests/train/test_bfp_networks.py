@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from concord.golden.mvm import quantizer
-from concord.model import dataset, network
+from concord.model import network
+from concord.model.data import dataset
 from concord.model.layers.convolution import Along, BlockConv
 from concord.model.layers.dense import BlockDense
 from concord.model.model_file import load_model

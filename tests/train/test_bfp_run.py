@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from concord.golden.lazy.tensor_network import AveragePool, Conv, Dense, MaxPool, Relu, Residual
 from concord.golden.lazy.tensor_training import Rates
-from concord.model import dataset
+from concord.model.data import dataset
 from safetensors.numpy import load_file, save_file
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from concord.model import dataset, network, reference
+from concord.model import network, reference
 from concord.model.cells.cell import Cell
 from concord.model.cells.registry import CELLS
+from concord.model.data import dataset
 from concord.model.layers.recurrent import BlockRecurrent
 from concord.model.model_file import load_model, save_model
 from concord.nnp.main import app
@@ -15,8 +16,9 @@ from concord.tests import networks
 from concord.train.lib import export
 from concord.train.lib.methods import Gates, InitialState
 from concord.train.recurrent.bidirectional import Bidirectional
-from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, FloatClassifier, QuantisedClassifier
+from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantisedClassifier
 from concord.train.recurrent.float_layer import FloatRecurrent, initial_state
+from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.runs.recurrent import tensors, train_recurrent
 from torch import nn
 from typer.testing import CliRunner

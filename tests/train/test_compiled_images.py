@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network
-from concord.model import dataset, network
+from concord.model import network
+from concord.model.data import dataset
 from concord.model.model_file import load_model
 from concord.nnp.lib import quantisation_options as options
 from concord.nnp.verify.session import Session

@@ -97,10 +97,29 @@ class Line(nn.Module):
         return self.last(self.mean(self.halves(x)).flatten(1))
 
 
+class Curved(nn.Module):
+    """Sigmoids and hyperbolic tangents behind every kind of operation."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = nn.Conv2d(1, 6, 3), nn.Conv2d(6, 6, 3, padding=1), nn.Conv2d(6, 5, 3)
+        self.mean = nn.AvgPool2d(2)
+        self.hidden, self.last = nn.Linear(5 * 3 * 3, 8), nn.Linear(8, 10)
+        for layer in self.first, self.second, self.third, self.hidden, self.last:
+            nn.init.normal_(layer.weight, std=3 * layer.weight[0].numel() ** -0.5)  # so that results differ
+
+    def forward(self, x):
+        x = torch.sigmoid(functional.max_pool2d(self.first(x), 2, 1))
+        x = torch.tanh(torch.tanh(self.second(x)) + x)
+        x = torch.sigmoid(self.mean(torch.tanh(self.third(x)))).flatten(1)
+        return torch.sigmoid(self.last(torch.tanh(self.hidden(x))))
+
+
 #: Networks and the shapes of their inputs.
 NETWORKS = {
     "resnet": (resnet, (1, 12, 10)), "mobilenet": (mobilenet, (1, 12, 10)), "inception": (inception, (1, 10, 10)),
-    "shapes": (Shapes, (1, 10, 10)), "line": (Line, (3, 24))}
+    "shapes": (Shapes, (1, 10, 10)), "line": (Line, (3, 24)),
+    "curved": (Curved, (1, 11, 11))}
 #: A relu6 is a clip of integer codes, so block floating point has none.
 IN_BLOCKS = NETWORKS | {"mobilenet": (lambda: mobilenet(False), (1, 12, 10))}
 
@@ -218,6 +237,8 @@ def test_an_input_vector_is_dense():
     (nn.Conv2d(1, 2, 3, padding_mode="circular"), "'conv': use a padding of zeros"),
     (nn.MaxPool2d(2, ceil_mode=True), "use no ceil_mode"),
     (nn.AvgPool2d(3, 1, 1, count_include_pad=False), "count the padding in"),
+    (nn.Hardtanh(), "a clip to -1.0..1.0: only one from 0 to a number above it is a relu"),
+    (nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.ReLU()), "a relu behind a tanh; leave one of them out"),
     (nn.AvgPool1d(2, ceil_mode=True), "no ceil_mode"),
     (nn.AdaptiveAvgPool1d(2), "use an average over the whole image, output_size 1")])
 def test_what_has_no_quantised_form_is_named(module, message):

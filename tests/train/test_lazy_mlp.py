@@ -8,7 +8,8 @@ import torch
 from concord.compiler.network import compile_network
 from concord.golden.lazy.lazy_update import Parameters
 from concord.golden.lazy.tensor_training import Rates
-from concord.model import dataset, network
+from concord.model import network
+from concord.model.data import dataset
 from concord.model.model_file import load_model
 from concord.spec.config import preset
 from concord.spec.training import LazyFormat

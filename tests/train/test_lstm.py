@@ -8,8 +8,9 @@ import pytest
 import torch
 from concord.compiler.network import compile_network
 from concord.golden.lib import float16
-from concord.model import dataset, lowering, network, reference
+from concord.model import lowering, network, reference
 from concord.model.cells.registry import CELLS
+from concord.model.data import dataset
 from concord.model.model_file import load_model
 from concord.nnp.main import app
 from concord.nnp.verify.session import Session
@@ -22,6 +23,7 @@ from concord.train.lib.methods import Gates, InitialState
 from concord.train.ptq import gates as scales
 from concord.train.ptq import quantise as ptq
 from concord.train.recurrent.float_layer import FloatRecurrent, initial_state
+from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.recurrent.integer_layer import QuantisedRecurrent
 from concord.train.runs import recurrent as lstm
 from typer.testing import CliRunner
@@ -41,9 +43,9 @@ def utterances():
     return dataset.load("japanese-vowels").first(20)
 
 
-def classifier(*hidden: int, seed: int = 0) -> lstm.FloatClassifier:
+def classifier(*hidden: int, seed: int = 0) -> FloatClassifier:
     torch.manual_seed(seed)
-    return lstm.FloatClassifier(12, hidden, 9, CELLS["lstm"])
+    return FloatClassifier(12, hidden, 9, CELLS["lstm"])
 
 
 def test_asymmetric_integers_worked_by_hand():
@@ -165,7 +167,7 @@ def test_biases_of_32_bits():
     assert np.abs(scales.biases(bias, 8)[0]).max() == 127
 
 
-def post_training(net: lstm.FloatClassifier, x, fmt: Format, gates: Gates) -> list:
+def post_training(net: FloatClassifier, x, fmt: Format, gates: Gates) -> list:
     """The PTQ network, computed by numpy alone."""
     layers, s_in = [], float(np.abs(x.numpy()).max()) / fmt.highest
     for index, layer in enumerate(net.layers):
@@ -182,8 +184,8 @@ def post_training(net: lstm.FloatClassifier, x, fmt: Format, gates: Gates) -> li
             recurrent_steps=recurrent_steps, bias=layer.bias.detach().numpy(), s_in=s_in,
             weights_format=gates.travels_as(fmt), input_format=fmt))
         s_in = 2.0 ** -(fmt.bits - 1)
-    codes, gain = ptq.weights(net.head.weight.detach().double().numpy(), fmt)
-    constant = net.head.bias.detach().numpy()
+    codes, gain = ptq.weights(net.dense[0].layer.weight.detach().double().numpy(), fmt)
+    constant = net.dense[0].layer.bias.detach().numpy()
     formats = {"weights_format": fmt, "input_format": fmt, "unsigned": False, "quantise_input": True}
     layers.append(lowering.dense(name="output", codes=codes, gain=gain, constant=constant, s_in=s_in, **formats))
     return layers

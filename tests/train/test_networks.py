@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 
-from concord.model import dataset
+from concord.model.data import dataset
 from concord.train.lib import data
 from concord.train.lib.export import patterns
 from concord.train.lib.networks import NETWORKS, Residual, convolution

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from concord.golden.mvm.overflow import Events
-from concord.model import dataset
-from concord.model.dataset import DATA
-from concord.model.dataset import images as images_of
+from concord.model.data import dataset
+from concord.model.data.dataset import DATA
+from concord.model.data.dataset import images as images_of
 from concord.model.layer_overflow import Count, Widths
 from concord.model.model import Model, Provenance
 from concord.model.model_overflow import dry_run, wrapped

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from concord.model import dataset
+from concord.model.data import dataset
 from safetensors.numpy import save_file
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")

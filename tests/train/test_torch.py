@@ -8,9 +8,10 @@ import pytest
 import torch
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
-from concord.model import dataset, lowering, network
+from concord.model import lowering, network
 from concord.model.arithmetic.integer import largest_sum
 from concord.model.cells.registry import CELLS
+from concord.model.data import dataset
 from concord.model.layers.dense import BlockDense
 from concord.model.layers.recurrent import BlockRecurrent
 from concord.model.model import Model, Provenance
@@ -20,6 +21,7 @@ from concord.train.lib import export
 from concord.train.lib import straight_through as through
 from concord.train.lib.methods import ActivationMethod, Methods, WeightMethod
 from concord.train.qat.network import QuantisedNetwork
+from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.runs import mlp
 from concord.train.runs import recurrent as lstm
 
@@ -77,7 +79,7 @@ def test_lowered_lstm_equals_golden_in_every_bit(sizes):
     utterances = dataset.load("japanese-vowels").first(50)
     x, lengths, _ = lstm.tensors(utterances)
     torch.manual_seed(2)
-    float_net = lstm.FloatClassifier(12, sizes, 9, CELLS["lstm"])
+    float_net = FloatClassifier(12, sizes, 9, CELLS["lstm"])
     net = lstm.QuantisedClassifier(float_net, x, *[Format(bits=8, symmetric=True)] * 2)
     jitter(net)
     with torch.no_grad():

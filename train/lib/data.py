@@ -6,8 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from concord.model import dataset
-from concord.model.dataset import Samples, images, pad, transcript
+from concord.model.data import dataset
+from concord.model.data.dataset import images, pad, transcript
+from concord.model.data.samples import Samples
 from safetensors.numpy import save_file
 
 #: Where Debian's package dataset-fashion-mnist puts its files.

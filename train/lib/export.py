@@ -6,11 +6,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from concord.model import network
-from concord.model.dataset import Samples
+from concord.model.data import measures
+from concord.model.data.samples import Samples, Task
 from concord.model.layers.layer import Layer
 from concord.model.model import Model, Provenance
 from concord.model.model_file import save_model
-from concord.train.lib.fit import share
+
+#: Name of the data set of a model that has none.
+NO_DATA = "none"
 
 
 def floats(bits: np.ndarray) -> torch.Tensor:
@@ -47,25 +50,39 @@ def finish(
     command: str,
     method: str,
     sources: Mapping[str, tuple[str, ...]] | None = None,
+    task: Task = Task.CLASSIFICATION,
+    description: str = "",
 ) -> Model:
     """Measure a network on its test set and write it.
 
     Args:
         out:     The model file.
         layers:  Lowered.
+        test:    The test set. Where `data` is "none", it is a calibration set, on which nothing is measured.
         fp32:    Real[samples, classes], the FP32 network's outputs for the test set.
         qat:     The same of the network under quantisation-aware training.
         lowered: The same of the lowered network in PyTorch, where there is one.
         Others:  As in `Model` and `Provenance`.
 
     Raises:
+        ValueError: the outputs do not fit the labels of the test set.
         RuntimeError: golden and PyTorch differ in a bit, which is a defect of this program.
     """
+    tested = data != NO_DATA
 
-    def model(accuracy: float) -> Model:
+    def measured(outputs) -> float | None:
+        found = measures.measure(task, outputs, test) if tested else {}
+        return next(iter(found.values()), None)
+
+    def kept(outputs: torch.Tensor) -> np.ndarray:
+        return measures.predictions(task, outputs.numpy()) if tested else np.zeros(0, np.uint8)
+
+    def model(golden: float | None) -> Model:
         return Model(
             name=Path(out).stem,
             data=data,
+            task=task,
+            description=description,
             preprocessing=preprocessing,
             classes=test.classes,
             layers=layers,
@@ -74,17 +91,17 @@ def finish(
                 command=command,
                 method=method,
                 seed=seed,
-                fp32_accuracy=share(fp32.argmax(1), test.labels),
-                qat_accuracy=share(qat.argmax(1), test.labels),
-                golden_accuracy=accuracy,
+                fp32_accuracy=measured(fp32.numpy()),
+                qat_accuracy=measured(qat.numpy()),
+                golden_accuracy=golden,
             ),
-            fp32_predictions=fp32.argmax(1).numpy().astype(np.uint8),
-            qat_predictions=qat.argmax(1).numpy().astype(np.uint8),
+            fp32_predictions=kept(fp32),
+            qat_predictions=kept(qat),
         )
 
     outputs = network.outputs(model(0.0), test.inputs, test.lengths)
     if lowered is not None:
         check_bits(outputs, lowered)
-    finished = model(share(network.classes(outputs), test.labels))
+    finished = model(measured(outputs.view(np.float16).astype(np.float64)))
     save_model(finished, out)
     return finished

@@ -1,5 +1,6 @@
 """Rounding with straight-through gradients: the machine's values forward, the gradients of the source backward."""
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -7,6 +8,7 @@ import torch
 from concord.golden.mfu import activation
 from concord.model import lowering
 from concord.model.arithmetic.integer import largest_sum
+from concord.spec.activation import Activation
 from concord.spec.formats import Format
 from torch.autograd import Function
 
@@ -118,6 +120,17 @@ class Curve(Function):
     def backward(ctx, gradient):
         (slope,) = ctx.saved_tensors
         return gradient * slope, None
+
+
+def curve(kind: Activation, lowered: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+    """An activation function in real numbers, or the machine's."""
+    if kind is Activation.NONE:
+        return lambda x: x
+    if not lowered:
+        return getattr(torch, kind)
+    if kind is Activation.RELU:
+        return lambda x: torch.relu(x) + 0.0  # -0 becomes +0
+    return lambda x: Curve.apply(x, getattr(activation, kind))
 
 
 def binary16(x):

@@ -7,7 +7,6 @@ import torch
 from concord.model import block_lowering
 from concord.model.arithmetic.windows import reciprocal
 from concord.model.layers.average import BlockAverage, identity
-from concord.spec.activation import Activation
 from concord.train.lib.straight_through import binary16
 from concord.train.ptq import quantise
 from concord.train.qat.block_layer import BlockLayer
@@ -48,4 +47,4 @@ class BlockAverageLayer(BlockLayer):
         return block_lowering.block_average(
             name=self.name, shape=shape, size=window.size, stride=window.stride, padding=window.padding,
             weights_format=self.weights_format, input_format=self.input_format, block=self.block, places=self.places,
-            activation=Activation.RELU if self.relu else Activation.NONE)
+            activation=self.activation)

@@ -15,7 +15,7 @@ from concord.model.lowering import recorded
 from concord.spec.activation import Activation
 from concord.spec.formats import Format
 from concord.train.lib.block_recipe import BlockRecipe
-from concord.train.lib.straight_through import binary16
+from concord.train.lib.straight_through import binary16, curve
 from concord.train.ptq import quantise
 from concord.train.qat.block_quantizer import Blocks
 from concord.train.qat.geometry import Geometry
@@ -41,8 +41,8 @@ class BlockLayer(nn.Module):
         patch:   Whether a block lies along a patch, rather than along channels.
 
     Attributes:
-        relu: Whether a relu is applied to the result.
-        lost: Loss by quantisation, in words.
+        activation: Activation function of the result.
+        lost:       Loss by quantisation, in words.
     """
 
     #: No quantiser has parameters, since exponents follow the numbers.
@@ -53,7 +53,8 @@ class BlockLayer(nn.Module):
         window: Window | None = None, places: np.ndarray | None = None, patch: bool = False,
     ):
         super().__init__()
-        self.geometry, self.name, self.relu, self.block = Geometry(layer, window), name, False, recipe.block
+        self.geometry, self.name, self.block = Geometry(layer, window), name, recipe.block
+        self.activation = Activation.NONE
         self.places, self.patch = places, patch
         self.weights_format, self.input_format = recipe.formats(name)
         self.weight = nn.Parameter(layer.weight.detach().clone())
@@ -78,11 +79,11 @@ class BlockLayer(nn.Module):
         x = self._blocks(self._vectors(x), self.input_format)
         if not lowered:
             y = self._real(x)
-            return torch.relu(y) if self.relu else y
+            return curve(self.activation, False)(y)
         weights = self._weights()
         self._check(weights)
         y = self._finished(binary16(self._product(x.double(), weights.double(), None) + 0.0))
-        return torch.relu(y) + 0.0 if self.relu else y
+        return curve(self.activation, True)(y)
 
     def _real(self, x):
         """The result in real numbers for quantised inputs, before the relu."""
@@ -149,7 +150,7 @@ class BlockLayer(nn.Module):
         same = {
             "name": self.name, "weights": self.weight.detach().numpy(), "bias": self.bias.detach().numpy(),
             "weights_format": self.weights_format, "input_format": self.input_format, "block": self.block,
-            "places": self.places, "activation": Activation.RELU if self.relu else Activation.NONE}
+            "places": self.places, "activation": self.activation}
         if self.geometry.dense:
             made = block_lowering.block_dense(**same)
         else:

@@ -17,11 +17,13 @@ MODULES: dict[object, Callable[..., nn.Module]] = {
     functional.max_pool1d: lambda *args, return_indices=False, **options: nn.MaxPool1d(*args, **options),
     functional.avg_pool1d: nn.AvgPool1d,
     functional.adaptive_avg_pool1d: nn.AdaptiveAvgPool1d,
-    functional.relu6: nn.ReLU6,
+    functional.relu6: nn.ReLU6, functional.hardtanh: nn.Hardtanh,
+    functional.relu: nn.ReLU, torch.relu: nn.ReLU, torch.relu_: nn.ReLU, "relu": nn.ReLU, "relu_": nn.ReLU,
+    torch.sigmoid: nn.Sigmoid, "sigmoid": nn.Sigmoid, functional.sigmoid: nn.Sigmoid,
+    torch.tanh: nn.Tanh, "tanh": nn.Tanh, functional.tanh: nn.Tanh,
 }
 #: Operations of functions and methods that no module does.
 KINDS = {
-    functional.relu: Kind.RELU, torch.relu: Kind.RELU, torch.relu_: Kind.RELU, "relu": Kind.RELU, "relu_": Kind.RELU,
     operator.add: Kind.ADD, operator.iadd: Kind.ADD, torch.add: Kind.ADD, "add": Kind.ADD, "add_": Kind.ADD,
     torch.cat: Kind.CONCAT, torch.concat: Kind.CONCAT}
 MEANS = (torch.mean, "mean")

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import torch
 from concord.model.arithmetic.windows import Window
+from concord.spec.activation import Activation
 from concord.train.qat import functions
 from concord.train.qat.modules import (
+    ACTIVATIONS,
     MODULES,
     NO_BORDER,
     PASSING,
@@ -23,8 +25,6 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 #: Name of the network's input in `Node.sources`.
 INPUT = ""
-#: Largest result of a relu6.
-RELU6 = 6.0
 
 
 @dataclass(slots=True)
@@ -32,16 +32,17 @@ class Node:
     """One operation of a network.
 
     Attributes:
-        name:    Unique name, from the module or the operation.
-        kind:    What the operation does.
-        sources: Names of the nodes, or INPUT, whose results are its inputs.
-        module:  Module with its parameters, or None for a function. A one-dimensional one has become two-dimensional.
-        zeros:   Zeros left, right, above and below that are put around its input, beside the padding of the module.
-        line:    Whether the module was one-dimensional.
-        relu:    Whether a relu is the only reader of its result; the relu is then part of this node.
-        ceiling: Largest value that this relu lets through, or None. The quantisers of its readers clip there.
-        norm:    Mean and deviation, float64[rows], of a layer's results, if batch normalisation was folded into it.
-        fold:    float64[rows], the factor by which batch normalisation multiplied each row of the layer's weights.
+        name:       Unique name, from the module or the operation.
+        kind:       What the operation does.
+        sources:    Names of the nodes, or INPUT, whose results are its inputs.
+        module:     Module with its parameters, or None for a function. A one-dimensional one has become
+            two-dimensional.
+        zeros:      Zeros left, right, above and below that are put around its input, beside the padding of the module.
+        line:       Whether the module was one-dimensional.
+        activation: Activation function that is the only reader of its result, and is then part of this node.
+        ceiling:    Largest value that a relu lets through, 6 of a relu6, or None. Quantisers of its readers clip there.
+        norm:       Mean and deviation, float64[rows], of a layer's results, if batch normalisation was folded into it.
+        fold:       float64[rows], the factor by which batch normalisation multiplied each row of the layer's weights.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Node:
     module: nn.Module | None = None
     zeros: tuple[int, ...] = NO_BORDER
     line: bool = False
-    relu: bool = False
+    activation: Activation = Activation.NONE
     ceiling: float | None = None
     norm: tuple[torch.Tensor, torch.Tensor] | None = None
     fold: torch.Tensor | float = 1.0
@@ -65,10 +66,11 @@ class Unsupported(ValueError):
 
 
 def nodes(network: nn.Module) -> list[Node]:
-    """The operations of a network: batch normalisation is folded into the layer before it, and relus into their node.
+    """The operations of a network: batch normalisation is folded, and activation functions are part of their node.
 
     Args:
-        network: Network whose forward takes one tensor. It is not changed.
+        network: Network whose forward takes one tensor. It is not changed. Where a traced operation of it has an
+            entry "name" in `meta`, that is the name of its node.
 
     Raises:
         Unsupported: some operations cannot be quantised; there is a sentence for each, before any slow work starts.
@@ -76,7 +78,7 @@ def nodes(network: nn.Module) -> list[Node]:
     network = deepcopy(network).eval()
     modules = dict(network.named_modules())
     try:
-        graph = fx.Tracer().trace(network)
+        graph = network.graph if isinstance(network, fx.GraphModule) else fx.Tracer().trace(network)
     except (fx.proxy.TraceError, TypeError, RuntimeError) as error:
         raise Unsupported(f"the network cannot be traced ({error}): no branches on values in its forward") from None
     found, passed, zeros, problems = [], {}, {}, []
@@ -99,7 +101,8 @@ def _take(
     """
     sources = tuple(passed[source.name] for source in node.all_input_nodes)
     module = modules.get(node.target) if node.op == "call_module" else functions.module_of(node)
-    name = str(node.target).replace(".", "_") if node.op == "call_module" else node.name
+    name = str(node.target).replace(".", "_") if node.op == "call_module" else node.meta.get(
+        "name", node.name)
     if any(other.name == name for other in found) and not isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):
         name = node.name
     around = next((zeros[source.name] for source in node.all_input_nodes if source.name in zeros), NO_BORDER)
@@ -137,7 +140,8 @@ def _unknown(node: fx.Node, module: nn.Module | None) -> str:
     what = getattr(node.target, "__name__", node.target) if module is None else type(module).__name__
     if str(what).lower() in ("softmax", "logsoftmax", "log_softmax"):
         return f"leave {what} out: it does not change the order of the classes"
-    return f"there is no quantised form of {what}: use " + ", ".join(sorted(kind.__name__ for kind in MODULES))
+    return f"there is no quantised form of {what}: use " + ", ".join(
+        sorted(kind.__name__ for kind in MODULES if kind.__module__.startswith("torch.")))
 
 
 def _fold(node: fx.Node, norm: nn.Module, source: str, found: list[Node], passed: dict[str, str]) -> str | None:
@@ -157,22 +161,26 @@ def _fold(node: fx.Node, norm: nn.Module, source: str, found: list[Node], passed
 
 
 def _joined(found: list[Node]) -> list[Node]:
-    """The nodes with each relu as part of the node before it.
+    """The nodes with each activation function as part of the node before it.
 
     Raises:
-        Unsupported: a node before a relu has another reader, too.
+        Unsupported: a node before an activation function has another reader, too, or has one already.
     """
     kept, renamed = [], {}
     for node in found:
         node.sources = tuple(renamed.get(name, name) for name in node.sources)
         before = next((other for other in kept if other.name == node.sources[0]), None)
-        if node.kind is not Kind.RELU:
+        if node.kind is not Kind.ACTIVATION:
             kept.append(node)
-        elif before is None or before.kind is Kind.CONCAT or len(users(found, before.name)) > 1:
-            raise Unsupported(f"{node.name!r}: a relu must follow a layer, pooling or sum that is not used without it")
-        else:
-            before.relu, renamed[node.name] = True, before.name
-            before.ceiling = RELU6 if isinstance(node.module, nn.ReLU6) else None
+            continue
+        function = ACTIVATIONS[type(node.module)]
+        if before is not None and before.activation is not Activation.NONE:
+            raise Unsupported(f"{node.name!r}: a {function} behind a {before.activation}; leave one of them out")
+        if before is None or before.kind is Kind.CONCAT or len(users(found, before.name)) > 1:
+            raise Unsupported(f"{node.name!r}: a {function} must follow a layer, pooling or sum that is not used "
+                              "without it")
+        before.activation, renamed[node.name] = function, before.name
+        before.ceiling = getattr(node.module, "max_val", None)
     return kept
 
 

@@ -10,9 +10,10 @@ from concord.model import lowering
 from concord.model.arithmetic.integer import largest_sum
 from concord.model.arithmetic.windows import Window
 from concord.model.layers.convolution import Conv
+from concord.spec.activation import Activation
 from concord.spec.formats import Format
 from concord.train.lib.methods import Recipe
-from concord.train.lib.straight_through import FLOAT32_EXACT, binary16
+from concord.train.lib.straight_through import FLOAT32_EXACT, binary16, curve
 from concord.train.ptq import quantise
 from concord.train.ptq.search import quantised
 from concord.train.qat.activations import Activations, activations
@@ -40,14 +41,14 @@ class QuantisedLayer(nn.Module):
         window: Window of a convolution, or None for a dense layer.
 
     Attributes:
-        kind:     Class of the layer in the model, where it has a window.
-        weights:  Quantiser of the weights, or None where they stay in FP32.
-        inputs:   Quantiser of the inputs, or None where they stay in FP32.
-        after:    Layer in whose steps the result is, or None for real units.
-        in_steps: Whether the input arrives in steps of the code.
-        relu:     Whether a relu is applied to the result in real units.
-        loss:     Loss by quantisation.
-        sum_bits: Bits of an accumulator that wraps, in the machine's arithmetic; None for one that holds every sum.
+        kind:       Class of the layer in the model, where it has a window.
+        weights:    Quantiser of the weights, or None where they stay in FP32.
+        inputs:     Quantiser of the inputs, or None where they stay in FP32.
+        after:      Layer in whose steps the result is, or None for real units.
+        in_steps:   Whether the input arrives in steps of the code.
+        activation: Activation function of the result in real units.
+        loss:       Loss by quantisation.
+        sum_bits:   Bits of an accumulator that wraps, in the machine's arithmetic; None for one that holds every sum.
     """
 
     kind = Conv
@@ -59,8 +60,8 @@ class QuantisedLayer(nn.Module):
     ):
         super().__init__()
         self.geometry = Geometry(layer, window)
-        self.name, self.after, self.in_steps, self.relu = name, None, False, False
-        self.sum_bits = None
+        self.name, self.after, self.in_steps = name, None, False
+        self.activation, self.sum_bits = Activation.NONE, None
         real = layer.weight.detach().double()
         bias = torch.zeros(len(real)) if layer.bias is None else layer.bias.detach().clone()
         self.fp32 = {"weights": real.numpy(), "bias": bias.numpy().copy()}
@@ -102,7 +103,7 @@ class QuantisedLayer(nn.Module):
 
     def answer_in(self, after: "QuantisedLayer"):
         """Give results in steps of the next layer, whose clip at 0 is the relu."""
-        self.relu = False
+        self.activation = Activation.NONE
         object.__setattr__(self, "after", after)  # not a part of this module
         after.in_steps = True
 
@@ -125,7 +126,7 @@ class QuantisedLayer(nn.Module):
                 gain, constant = self.folded(gain, total(weight))
         y = affine(x, weight, change, gain, constant, self.inputs, self.after and self.after.inputs,
                    geometry=self.geometry, in_steps=self.in_steps, border=self._border(), norm=norm, rows=rows)
-        return torch.relu(y) if self.relu else y
+        return curve(self.activation, False)(y)
 
     def _lowered(self, x):
         if not (self.weights and self.inputs):
@@ -146,7 +147,7 @@ class QuantisedLayer(nn.Module):
         shape = (-1, *[1] * (sums.dim() - 2))
         a = binary16(sums * 2.0**-p)
         y = binary16(binary16(a * binary16(scale).view(shape)) + (binary16(offset) + 0.0).view(shape))
-        return torch.relu(y) + 0.0 if self.relu else y
+        return curve(self.activation, True)(y)
 
     def _bounds(self, integers):
         """Start values and p of the lowering, and whether float32 holds every sum."""

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from copy import deepcopy
 from enum import StrEnum
 
+import torch
 from concord.model.arithmetic.windows import Window
+from concord.spec.activation import Activation
 from torch import fx, nn
 from torch.nn import functional
 
@@ -16,19 +18,47 @@ class Kind(StrEnum):
     """Operation of a node."""
 
     LAYER = "layer"  #: a convolution or dense layer
-    RELU = "relu"
+    ACTIVATION = "activation"  #: see `ACTIVATIONS`
     MAX = "max"  #: pooling
     AVERAGE = "average"  #: pooling
     ADD = "add"
     CONCAT = "concat"
 
 
+class PaddedMaxPool2d(nn.Module):
+    """The largest value of each window, with padding of its own on each side, which a maximum ignores.
+
+    Args:
+        kernel_size: Rows and columns of a window.
+        stride:      Distance between neighbouring windows, down and across.
+        padding:     Rows above and below the image, and columns left and right of it.
+        dilation:    Distance between neighbouring pixels of a window, down and across.
+    """
+
+    def __init__(self, kernel_size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+                 dilation: Sequence[int] = (1, 1)):
+        super().__init__()
+        self.kernel_size, self.stride, self.dilation = tuple(kernel_size), tuple(stride), tuple(dilation)
+        self.padding = tuple(padding)
+
+    def forward(self, x):
+        above, below, left, right = self.padding
+        padded = functional.pad(x, (left, right, above, below), value=-torch.inf) if any(self.padding) else x
+        return functional.max_pool2d(padded, self.kernel_size, self.stride, 0, self.dilation)
+
+
 #: Kinds that have quantisers.
 QUANTISED = Kind.LAYER, Kind.AVERAGE
 MODULES = {
-    nn.Conv2d: Kind.LAYER, nn.Conv1d: Kind.LAYER, nn.Linear: Kind.LAYER, nn.ReLU: Kind.RELU, nn.ReLU6: Kind.RELU,
-    nn.MaxPool2d: Kind.MAX, nn.MaxPool1d: Kind.MAX, nn.AvgPool2d: Kind.AVERAGE, nn.AvgPool1d: Kind.AVERAGE,
+    nn.Conv2d: Kind.LAYER, nn.Conv1d: Kind.LAYER, nn.Linear: Kind.LAYER, nn.ReLU: Kind.ACTIVATION,
+    nn.ReLU6: Kind.ACTIVATION, nn.Hardtanh: Kind.ACTIVATION, nn.Sigmoid: Kind.ACTIVATION, nn.Tanh: Kind.ACTIVATION,
+    nn.MaxPool2d: Kind.MAX, nn.MaxPool1d: Kind.MAX,
+    PaddedMaxPool2d: Kind.MAX, nn.AvgPool2d: Kind.AVERAGE, nn.AvgPool1d: Kind.AVERAGE,
     nn.AdaptiveAvgPool2d: Kind.AVERAGE, nn.AdaptiveAvgPool1d: Kind.AVERAGE}
+#: The activation function of each of these modules. The upper end of a Hardtanh or ReLU6 is the ceiling of a node.
+ACTIVATIONS = {
+    nn.ReLU: Activation.RELU, nn.ReLU6: Activation.RELU, nn.Hardtanh: Activation.RELU,
+    nn.Sigmoid: Activation.SIGMOID, nn.Tanh: Activation.TANH}
 #: Modules for vectors, and those for images that take their place.
 PLANES = {
     nn.Conv1d: nn.Conv2d, nn.MaxPool1d: nn.MaxPool2d, nn.AvgPool1d: nn.AvgPool2d,
@@ -86,6 +116,9 @@ def unsupported(module: nn.Module | None) -> str | None:
         case nn.Conv2d() | nn.Conv1d():
             if module.padding_mode != "zeros":
                 return "use a padding of zeros"
+        case nn.Hardtanh():
+            if module.min_val != 0 or module.max_val <= 0:
+                return f"a clip to {module.min_val}..{module.max_val}: only one from 0 to a number above it is a relu"
         case nn.MaxPool2d() | nn.MaxPool1d():
             if module.ceil_mode or module.return_indices:
                 return "use no ceil_mode and no return_indices"
@@ -119,10 +152,17 @@ def window(module: nn.Module, shape: Sequence[int], zeros: Sequence[int] = NO_BO
         totals = [step * (along - 1) for step, along in zip(dilation, size, strict=True)]
         own = [part for total in totals for part in (total // 2, total - total // 2)]
     else:
-        down, across = _pair(0 if module.padding == "valid" else module.padding)
-        own = down, down, across, across
+        own = _sides(0 if module.padding == "valid" else module.padding)
     added = zip(own, (above, below, left, right), strict=True)
     return Window(size=size, stride=stride, dilation=dilation, padding=tuple(a + b for a, b in added))
+
+
+def _sides(padding: int | Sequence[int]) -> tuple[int, ...]:
+    """Padding above, below, left and right."""
+    if not isinstance(padding, int) and len(padding) == 4:
+        return tuple(padding)
+    down, across = _pair(padding)
+    return down, down, across, across
 
 
 def _pair(value: int | Sequence[int]) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from concord.model.layers.dense import Dense
 from concord.model.layers.layer import Layer
 from concord.spec.activation import Activation
 from concord.train.lib.methods import Recipe
+from concord.train.lib.observer import Progress, silent
 from concord.train.qat import operations
 from concord.train.qat.average import QuantisedAverage, convolution
 from concord.train.qat.check import layers
@@ -18,6 +19,8 @@ from concord.train.qat.layer import QuantisedLayer
 from concord.train.qat.modules import QUANTISED, Kind
 from torch import nn
 
+#: Activation functions of results in steps of the next layer's code, whose clip is the relu.
+IN_STEPS = {Activation.NONE, Activation.RELU}
 #: Learning rate of saturations and offsets, as a share of that of weights.
 QUANTISER_RATE = 0.1
 
@@ -26,9 +29,10 @@ class QuantisedNetwork(nn.Module):
     """A network whose layers are behind quantisers.
 
     Args:
-        network: Network of supported layers, trained in FP32. It is not changed.
-        images:  float32[samples, ...], the calibration set.
-        recipe:  How layers are quantised.
+        network:  Network of supported layers, trained in FP32. It is not changed.
+        images:   float32[samples, ...], the calibration set.
+        recipe:   How layers are quantised.
+        progress: Shows each layer that has been quantised.
 
     Attributes:
         nodes:  Operations of the network.
@@ -40,7 +44,7 @@ class QuantisedNetwork(nn.Module):
         ValueError: a method cannot do a width.
     """
 
-    def __init__(self, network: nn.Module, images: torch.Tensor, recipe: Recipe):
+    def __init__(self, network: nn.Module, images: torch.Tensor, recipe: Recipe, progress: Progress = silent):
         super().__init__()
         self.recipe = recipe
         self.nodes, self.layers = nodes(network), nn.ModuleDict()
@@ -48,10 +52,11 @@ class QuantisedNetwork(nn.Module):
         with torch.no_grad():
             made = operations.results(self.nodes, images)
             self.shapes = {name: x.shape[1:] for name, x in made.items()}
-            for node in self.nodes:
-                if node.kind in QUANTISED:
-                    self.layers[node.name] = self._layer(node, made[node.sources[0]], recipe)
-                    self.layers[node.name].relu = node.relu
+            quantised = [node for node in self.nodes if node.kind in QUANTISED]
+            for done, node in enumerate(quantised, 1):
+                layer = self.layers[node.name] = self._layer(node, made[node.sources[0]], recipe)
+                layer.activation = node.activation
+                progress("PTQ", done, len(quantised), f"{node.name}: {layer.lost}")
         self._join()
         self._limit()
 
@@ -71,14 +76,14 @@ class QuantisedNetwork(nn.Module):
         for node in self.nodes:
             if node.kind not in QUANTISED:
                 continue
-            relu, reader = node.relu, users(self.nodes, node.name)
+            functions, reader = {node.activation}, users(self.nodes, node.name)
             while len(reader) == 1 and reader[0].kind is Kind.MAX:
-                relu |= reader[0].relu
+                functions.add(reader[0].activation)
                 reader = users(self.nodes, reader[0].name)
-            if len(reader) != 1 or reader[0].kind not in QUANTISED:
+            if len(reader) != 1 or reader[0].kind not in QUANTISED or not functions <= IN_STEPS:
                 continue
             after = self.layers[reader[0].name]
-            if after.inputs and (after.inputs.positive or not relu):
+            if after.inputs and (after.inputs.positive or Activation.RELU not in functions):
                 self.layers[node.name].answer_in(after)
 
     def _limit(self):
@@ -158,7 +163,7 @@ def lower_layer(layer: QuantisedLayer, shape: tuple[int, ...], ranges: dict) -> 
             weights_format=layer.weights_format, input_format=layer.input_format, unsigned=True,
             s_in=layer.inputs.step, m_in=layer.inputs.offset,
             s_out=s_out, m_out=m_out, quantise_input=not layer.in_steps, ranges=ranges,
-            activation=Activation.RELU if layer.relu else Activation.NONE,
+            activation=layer.activation,
             fp32={"weights": layer.fp32["weights"].reshape(integers.shape), "bias": layer.fp32["bias"],
                   **({} if layer.inputs.ceiling is None else {"ceiling": [layer.inputs.ceiling]})})
         if geometry.dense:

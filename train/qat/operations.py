@@ -9,7 +9,7 @@ from concord.model.layers.concat import Concat
 from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
 from concord.spec.activation import Activation
-from concord.train.lib.straight_through import binary16
+from concord.train.lib.straight_through import binary16, curve
 from concord.train.qat.graph import INPUT, Node
 from concord.train.qat.modules import Kind
 from torch import nn
@@ -20,7 +20,7 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 class Operation:
-    """What nodes of a kind do, before a relu that may follow."""
+    """What nodes of a kind do, before an activation function that may follow."""
 
     def real(self, node: Node, x: list[torch.Tensor]) -> torch.Tensor:
         """The result for real numbers."""
@@ -118,16 +118,14 @@ def real(node: Node, x: list[torch.Tensor]) -> torch.Tensor:
 
     Behind quantisers, the clip of a relu6 at 6 is that of its readers' codes, so that it is left to them.
     """
-    y = OPERATIONS[node.kind].real(node, x)
-    return y.clamp(min=0) if node.relu else y
+    return curve(node.activation, False)(OPERATIONS[node.kind].real(node, x))
 
 
 def lowered(node: Node, x: list[torch.Tensor]) -> torch.Tensor:
     """What a node without weights makes of binary16 numbers in the machine's arithmetic."""
-    y = OPERATIONS[node.kind].lowered(node, x)
-    return torch.relu(y) + 0.0 if node.relu else y
+    return curve(node.activation, True)(OPERATIONS[node.kind].lowered(node, x))
 
 
 def lower(node: Node, shapes: Shapes) -> Layer:
     """The layer of the quantised model for a node without weights."""
-    return OPERATIONS[node.kind].lower(node, shapes, Activation.RELU if node.relu else Activation.NONE)
+    return OPERATIONS[node.kind].lower(node, shapes, node.activation)

@@ -11,6 +11,7 @@ from concord.model.layers.recurrent import BlockRecurrent
 from concord.model.lowering import recorded
 from concord.spec.formats import Format
 from concord.train.lib.straight_through import binary16
+from concord.train.ptq import quantise as ptq
 from concord.train.qat.block_quantizer import Blocks
 from concord.train.recurrent.bidirectional import Lowered
 from concord.train.recurrent.float_layer import FloatRecurrent, states_by_name
@@ -41,6 +42,13 @@ class BlockQuantisedRecurrent(nn.Module):
         )
         self.vectors = nn.ParameterDict({key: value.detach().clone() for key, value in layer.vectors.items()})
         self.register_buffer("first", layer.first.clone())
+
+    @torch.no_grad()
+    def decibels(self) -> float:
+        """Signal to quantisation noise of the weights of both matrices."""
+        real = self.input_weights, self.recurrent_weights
+        made = [Blocks.apply(binary16(weights), self.weights_format, self.block, 2) for weights in real]
+        return ptq.decibels(*(torch.cat([part.flatten() for part in parts]).numpy() for parts in (real, made)))
 
     def forward(self, x, lengths, lowered: bool):
         """As `FloatRecurrent`."""

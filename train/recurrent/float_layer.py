@@ -60,15 +60,29 @@ class FloatRecurrent(nn.Module):
         w, r, bias, recurrent_bias = (
             getattr(module, f"{name}{suffix}").detach().unflatten(0, (len(cell.gates), -1))
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
-        order = [cell.torch_gates.index(gate.name) for gate in cell.gates]
+        return cls.from_gates(cell, w, r, bias, recurrent_bias)
+
+    @classmethod
+    def from_gates(cls, cell: Cell, w, r, bias, recurrent_bias) -> "FloatRecurrent":
+        """A layer with these weights, whose gates lie in the order of `torch.nn`.
+
+        Args:
+            cell:           The cell.
+            w:              float32[gates, hidden, inputs].
+            r:              float32[gates, hidden, hidden].
+            bias:           float32[gates, hidden], added to W x.
+            recurrent_bias: float32[gates, hidden], added to R h.
+        """
+        names = cell.torch_gates or tuple(gate.name for gate in cell.gates)
+        order = [names.index(gate.name) for gate in cell.gates]
         made = cls(cell, w.shape[2], w.shape[1])
         with torch.no_grad():
             made.input_weights.copy_(w[order])
             made.recurrent_weights.copy_(r[order])
             made.bias.copy_((bias + recurrent_bias)[order])
             for vector, gate in cell.torch_biases.items():
-                made.bias[cell.index(gate)] = bias[cell.torch_gates.index(gate)]
-                made.vectors[vector].copy_(recurrent_bias[cell.torch_gates.index(gate)])
+                made.bias[cell.index(gate)] = bias[names.index(gate)]
+                made.vectors[vector].copy_(recurrent_bias[names.index(gate)])
         return made
 
     def parameters_by_name(self) -> dict[str, np.ndarray]:

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from concord.model import lowering
 from concord.model.layers.dense import Dense
+from concord.spec.activation import Activation
 from concord.spec.formats import Format
-from concord.train.lib.straight_through import Product, Round, binary16, plain
+from concord.train.lib.straight_through import Product, Round, binary16, curve, plain
 from concord.train.ptq import quantise as ptq
 from torch import nn
 
@@ -21,13 +22,15 @@ class SignedLinear(nn.Module):
         weights_format: Of the weights.
         input_format:   Of the signed codes of h.
         s_in:           Real value of one step of the codes; 2**-(bits - 1), which suits -1..1, by default.
+        activation:     Activation function of the result.
     """
 
     def __init__(
-        self, linear: nn.Linear, weights_format: Format, input_format: Format, s_in: float | None = None
+        self, linear: nn.Linear, weights_format: Format, input_format: Format, s_in: float | None = None,
+        activation: Activation = Activation.NONE,
     ):
         super().__init__()
-        self.weights_format, self.input_format = weights_format, input_format
+        self.weights_format, self.input_format, self.activation = weights_format, input_format, activation
         self.s_in = 2.0 ** -(input_format.bits - 1) if s_in is None else s_in
         codes, scales = ptq.weights(linear.weight.detach().double().numpy(), weights_format)
         self.fp32 = {"weights": linear.weight.detach().numpy(), "bias": linear.bias.detach().numpy()}
@@ -43,7 +46,8 @@ class SignedLinear(nn.Module):
         rounded, fmt = binary16 if lowered else plain, self.input_format
         units = {"s_in": self.s_in, "m_in": 0.0, "s_out": 1.0, "m_out": 0.0}
         product = Product(self.integers(), fmt, False, self.gain, self.constant.double(), units, rounded)
-        return product(Round.apply(rounded(h * rounded(torch.tensor(1 / self.s_in))), fmt.lowest, fmt.highest))
+        codes = Round.apply(rounded(h * rounded(torch.tensor(1 / self.s_in))), fmt.lowest, fmt.highest)
+        return curve(self.activation, lowered)(product(codes))
 
     def lower(self, name: str, ranges: dict) -> Dense:
         """The layer of the quantised model, behind a recurrent one."""
@@ -58,6 +62,7 @@ class SignedLinear(nn.Module):
                 unsigned=False,
                 s_in=self.s_in,
                 quantise_input=True,
+                activation=self.activation,
                 ranges=ranges,
                 fp32=self.fp32,
             )

@@ -15,6 +15,7 @@ from concord.spec.formats import Format
 from concord.train.lib.methods import Gates
 from concord.train.lib.straight_through import Product, Round, binary16, plain
 from concord.train.ptq import gates as scales
+from concord.train.ptq import quantise as ptq
 from concord.train.ptq.gates import Affine
 from concord.train.recurrent.bidirectional import Lowered
 from concord.train.recurrent.float_layer import FloatRecurrent, states_by_name
@@ -72,6 +73,13 @@ class QuantisedRecurrent(nn.Module):
             torch.stack([Round.apply(weights[gate], *affine.ends) for gate, affine in enumerate(affines)])
             for weights, affines in pairs
         )
+
+    @torch.no_grad()
+    def decibels(self) -> float:
+        """Signal to quantisation noise of the weights of both matrices."""
+        made = [codes * step[:, None, None] for codes, step in zip(self.integers(), self.steps, strict=True)]
+        return ptq.decibels(*(np.concatenate([np.ravel(part) for part in parts]) for parts in (
+            (self.fp32["input_weights"], self.fp32["recurrent_weights"]), made)))
 
     def forward(self, x, lengths, lowered: bool, record: dict | None = None):
         """As `FloatRecurrent`."""

@@ -4,19 +4,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
-from concord.golden.mfu import activation
 from concord.model.cells.cell import Cell, Operations
 from concord.spec.activation import Activation
-from concord.train.lib.straight_through import Curve, binary16, plain
-
-
-def curve(kind: Activation, lowered: bool) -> Callable[[torch.Tensor], torch.Tensor]:
-    """An activation function in real numbers, or the machine's."""
-    if kind is Activation.RELU:
-        return lambda x: torch.relu(x) + 0.0  # -0 becomes +0
-    if not lowered:
-        return getattr(torch, kind)
-    return lambda x: Curve.apply(x, getattr(activation, kind))
+from concord.train.lib.straight_through import binary16, curve, plain
 
 
 def unrounded(y: torch.Tensor, gate: str) -> torch.Tensor:

@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from concord.model import dataset
 from concord.model.cells.cell import Cell
 from concord.model.cells.registry import CELLS
+from concord.model.data import dataset
 from concord.model.model import Model
 from concord.spec.formats import Format
 from concord.train.lib import data
 from concord.train.lib.export import finish, floats
 from concord.train.lib.fit import Progress, check_epochs, cross_entropy, fit, reproducible, silent
 from concord.train.lib.methods import Gates, InitialState
-from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, FloatClassifier, QuantisedClassifier
+from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantisedClassifier
 from concord.train.recurrent.float_layer import initial_state
+from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.recurrent.integer_layer import SYMMETRIC
 
 EIGHT_BITS = Format(bits=8, symmetric=True)

@@ -2,49 +2,21 @@
 
 import gzip
 import struct
-from dataclasses import dataclass
+import zlib
 from pathlib import Path
 
 import numpy as np
+from concord.model.data.raw import LIMIT
+from concord.model.data.samples import Samples
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 #: Where the repository keeps its data.
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 
 FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 UTTERANCES = "JapaneseVowels_TEST.ts"  #: Test utterances as they are published.
-_VOWELS = tuple(f"speaker {number}" for number in range(1, 10))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Samples:
-    """A data set.
-
-    Attributes:
-        inputs:  uint16[samples, inputs], binary16 patterns; for sequences [samples, time, inputs], padded with +0.
-        lengths: int64[samples], time steps of each sequence; None if all are equal, or the data are vectors.
-        labels:  uint8[samples], class of each sample, or None if unknown.
-        classes: Names of the classes; may be empty.
-    """
-
-    inputs: np.ndarray
-    lengths: np.ndarray | None
-    labels: np.ndarray | None
-    classes: tuple[str, ...]
-
-    def __len__(self) -> int:
-        """Number of samples."""
-        return len(self.inputs)
-
-    def first(self, count: int) -> "Samples":
-        """The first `count` samples."""
-        return self.part(slice(count))
-
-    def part(self, chosen: slice | np.ndarray) -> "Samples":
-        """The samples of a slice, or those that a bool[samples] chooses."""
-        lengths, labels = (None if a is None else a[chosen] for a in (self.lengths, self.labels))
-        return Samples(inputs=self.inputs[chosen], lengths=lengths, labels=labels, classes=self.classes)
+VOWELS = tuple(f"speaker {number}" for number in range(1, 10))
 
 
 def load(name: str, folder: Path = DATA) -> Samples:
@@ -86,12 +58,21 @@ def names(count: int) -> tuple[str, ...]:
 
 def images(folder: Path, part: str) -> Samples:
     """One part (train or t10k) of a folder of Fashion-MNIST files; each pixel is binary16(pixel / 255)."""
-    pixels = _idx(folder / f"{part}-images-idx3-ubyte.gz")
-    labels = _idx(folder / f"{part}-labels-idx1-ubyte.gz")
-    if len(pixels) != len(labels):
-        raise ValueError(f"{folder}: {len(pixels)} images but {len(labels)} labels of {part}; copy both files again")
+    found, labels = pixels(folder, part)
     table = (np.arange(256) / 255).astype(np.float16).view(np.uint16)
-    return Samples(inputs=table[pixels.reshape(len(pixels), -1)], lengths=None, labels=labels, classes=FASHION)
+    return Samples(inputs=table[found.reshape(len(found), -1)], lengths=None, labels=labels, classes=FASHION)
+
+
+def pixels(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+    """uint8[samples, rows, columns] and uint8[samples], the images and labels of one part of such a folder."""
+    found = _idx(folder / f"{part}-images-idx3-ubyte.gz")
+    labels = _idx(folder / f"{part}-labels-idx1-ubyte.gz")
+    if found.ndim != 3 or labels.ndim != 1 or not found.size:
+        raise ValueError(f"{folder}: images are [samples, rows, columns] and labels [samples], not {list(found.shape)} "
+                         f"and {list(labels.shape)}; copy both files again")
+    if len(found) != len(labels):
+        raise ValueError(f"{folder}: {len(found)} images but {len(labels)} labels of {part}; copy both files again")
+    return found, labels
 
 
 def sequences(path: Path) -> Samples:
@@ -109,7 +90,7 @@ def pad(frames: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> Samples:
     inputs = np.zeros((len(lengths), int(lengths.max()), frames.shape[1]), np.uint16)
     inside = np.arange(inputs.shape[1]) < lengths[:, None]
     inputs[inside] = frames.astype(np.float16).view(np.uint16)
-    return Samples(inputs=inputs, lengths=lengths, labels=labels, classes=_VOWELS)
+    return Samples(inputs=inputs, lengths=lengths, labels=labels, classes=VOWELS)
 
 
 def shuffled(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -139,6 +120,8 @@ def transcript(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             continue
         try:
             *channels, label = line.split(":")
+            if not channels:
+                raise ValueError("it has no channels")
             frames.append(np.array([channel.split(",") for channel in channels], np.float32).T)
             labels.append(int(label) - 1)
             if frames[-1].shape[1:] != frames[0].shape[1:] or not 0 <= labels[-1] < 256:
@@ -155,7 +138,10 @@ def transcript(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _idx(path: Path) -> np.ndarray:
     """Read a gzipped IDX file of bytes."""
     try:
-        content = gzip.decompress(path.read_bytes())
+        with gzip.open(path) as stream:
+            content = stream.read(LIMIT + 1)
+        if len(content) > LIMIT:
+            raise ValueError(f"more than {LIMIT // 2**30} GiB")
         dimensions = content[3]
         shape = struct.unpack_from(f">{dimensions}I", content, 4)
         return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
@@ -164,7 +150,7 @@ def _idx(path: Path) -> np.ndarray:
             f"{path}: no such file; Debian's package dataset-fashion-mnist puts it into "
             "/usr/share/datasets/fashion-mnist"
         ) from error
-    except (OSError, EOFError, IndexError, struct.error, ValueError) as error:
+    except (OSError, EOFError, IndexError, struct.error, zlib.error, ValueError) as error:
         raise ValueError(f"{path}: not a whole IDX file ({error}); copy it again") from error
 
 

@@ -1,0 +1,107 @@
+"""Gemm and MatMul: dense layers, at each time step or pixel where the file has them there."""
+
+import numpy as np
+from concord.front.lib.builder import Builder
+from concord.front.lib.problems import Refused
+from concord.front.lib.step import Step, Value, misplaced
+from concord.front.lib.views import ZERO, Form, View
+from concord.model.floating.network import Op
+
+
+def gemm(step: Step, build: Builder) -> list[Value]:
+    """alpha * x @ weight + beta * bias."""
+    view = step.view(0)
+    if step.attributes.get("transA", 0):
+        raise Refused("it transposes its input", "export the network with the input as [samples, elements]")
+    weight, bias = step.weights(1, "weight"), step.weights(2, "bias")
+    weight = weight.T if step.attributes.get("transB", 0) else weight
+    weight = weight * step.attributes.get("alpha", 1.0)
+    bias = np.zeros(1) if bias is None else bias * step.attributes.get("beta", 1.0)
+    if bias.size not in (1, weight.shape[1]) or bias.shape[:-1] not in ((), (1,)):
+        raise Refused(f"its bias {list(bias.shape)} is not one number for each of its {weight.shape[1]} outputs",
+                      "export it as a MatMul and an Add")
+    return [linear(step, build, view, weight, np.broadcast_to(bias.reshape(-1), weight.shape[1]))]
+
+
+def matmul(step: Step, build: Builder) -> list[Value]:
+    """x @ weight."""
+    if isinstance(step.get(0), np.ndarray):
+        raise Refused("it multiplies a constant by the input, and not the input by a constant", "transpose both")
+    weight = step.weights(1, "weight")
+    if weight.ndim != 2:
+        raise Refused(f"its weight has the shape {list(weight.shape)}, not [inputs, outputs]",
+                      "use one matrix for all samples")
+    return [linear(step, build, step.view(0), weight, np.zeros(weight.shape[1]))]
+
+
+def linear(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray) -> View:
+    """A dense layer along the last axis.
+
+    Args:
+        step:   Node of the file.
+        build:  Where the layer goes.
+        view:   Input [..., inputs].
+        weight: float64[inputs, outputs].
+        bias:   float64[outputs].
+    """
+    if not view.shape or view.shape[-1] != len(weight):
+        raise Refused(f"its input has the shape {list(view.shape)}, but its weight takes {len(weight)} elements",
+                      "export the network again")
+    rows = view.numbers.reshape(-1, len(weight))
+    form = view.source.form
+    if form is Form.SEQUENCE and len(rows) == view.source.samples * view.source.shape[0]:
+        return _each_step(step, build, view, weight, bias)
+    if form is Form.IMAGE and len(rows) == view.source.order[:, 0].size > view.source.samples:
+        return _each_pixel(step, build, view, weight, bias)
+    source, places = build.vector(view.at(rows if view.numbers.ndim > 1 else view.numbers))
+    made = build.add(step, Op.DENSE, [source], Form.VECTOR, (weight.shape[1],), tensors={
+        "weight": _columns(weight, places, source.shape[0]), "bias": bias})
+    return View(source=made, numbers=made.order.reshape(*view.shape[:-1], -1))
+
+
+def _each_step(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray) -> View:
+    source, size = view.source, view.source.shape[1]
+    moment, places = _same_order(view.places, size)
+    outputs = weight.shape[1]
+    made = build.add(step, Op.DENSE, [source], Form.SEQUENCE, (source.shape[0], outputs), tensors={
+        "weight": _columns(weight, places, size), "bias": bias}, mixed=source.backward > 0 or source.mixed)
+    return View(source=made, numbers=(moment[..., None] * outputs + np.arange(outputs)).astype(np.int32))
+
+
+def _each_pixel(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray) -> View:
+    """A dense layer at each pixel is a convolution with a window of one pixel."""
+    source = view.source
+    channels, rows, columns = source.shape
+    pixels, outputs = rows * columns, weight.shape[1]
+    # Channels behind pixels, as a dense layer along the last axis reads them.
+    sample, channel, pixel = np.unravel_index(view.places, (source.samples, channels, pixels))
+    moment, places = _same_order((sample * pixels + pixel) * channels + channel, channels)
+    one = {"stride": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0), "groups": 1}
+    made = build.add(step, Op.CONV, [source], Form.IMAGE, (outputs, rows, columns), attributes=one, tensors={
+        "weight": _columns(weight, places, channels)[:, :, None, None], "bias": bias})
+    sample, pixel = np.divmod(moment[..., None], pixels)
+    return View(source=made, numbers=((sample * outputs + np.arange(outputs)) * pixels + pixel).astype(np.int32))
+
+
+def _same_order(places: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """For places [..., elements]: the vector [...] that each row lies in, and where its elements lie in it.
+
+    Raises:
+        Misplaced: a row has elements of several vectors, or rows have other orders.
+    """
+    moment, inside = np.divmod(places, size)
+    rows = inside.reshape(-1, inside.shape[-1])
+    if (places == ZERO).any() or (moment != moment[..., :1]).any() or (rows != rows[0]).any():
+        raise misplaced("it reads elements of several time steps or pixels at once")
+    return moment[..., 0], rows[0]
+
+
+def _columns(weight: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
+    """Weights [outputs, size] of a layer that reads a whole vector, from those of the inputs that the file reads.
+
+    `weight` is [inputs, outputs], and `places` says where each input lies in the vector.
+    Elements that the file does not read have weights of zero; those that it reads twice have the sum of both.
+    """
+    whole = np.zeros((size, weight.shape[1]))
+    np.add.at(whole, places[places != ZERO], weight[places != ZERO])
+    return whole.T

@@ -1,0 +1,46 @@
+"""Operators behind the network that the host computes, such as a softmax and labels of classes."""
+
+from concord.front.lib.builder import Builder
+from concord.front.lib.problems import Refused
+from concord.front.lib.step import HostValue, Step, Value
+from concord.front.lib.views import View
+
+#: Operators that may follow the network's output, and how a note calls them.
+HOST = {
+    "ArgMax": "the index of the largest output (ArgMax)",
+    "ArgMin": "the index of the smallest output (ArgMin)",
+    "LogSoftmax": "a logarithm of softmax (LogSoftmax)",
+    "Softmax": "a softmax (Softmax)",
+    "TopK": "the largest outputs (TopK)",
+    "ai.onnx.ml.Normalizer": "a normalisation of the outputs (Normalizer)",
+    "ai.onnx.ml.ZipMap": "a table of classes (ZipMap)",
+    "ai.onnx.ml.Binarizer": "a comparison with a threshold (Binarizer)",
+    "Cast": "a conversion of the outputs (Cast)",
+    "Greater": "a comparison (Greater)",
+    "GreaterOrEqual": "a comparison (GreaterOrEqual)",
+    "Less": "a comparison (Less)",
+    "LessOrEqual": "a comparison (LessOrEqual)",
+    "Equal": "a comparison (Equal)",
+}
+#: Operators that may follow those, and that a note need not name.
+BEHIND = frozenset({
+    "Concat", "Flatten", "Gather", "Identity", "Not", "Reshape", "Round", "Slice", "Squeeze", "Sub", "Transpose",
+    "Unsqueeze", "Where", "ai.onnx.ml.ArrayFeatureExtractor", "ai.onnx.ml.LabelEncoder", "Floor", "Shape"})
+
+
+def at_host(step: Step, build: Builder) -> list[Value]:
+    """What the host makes of the network's output.
+
+    Raises:
+        Refused: the node does not stand at the end of the network.
+    """
+    domain = "" if step.proto.domain in ("", "ai.onnx") else f"{step.proto.domain}."
+    kind = f"{domain}{step.kind}"
+    computed = next(value for value in step.values if isinstance(value, HostValue | View))
+    if kind not in HOST and kind not in BEHIND:
+        raise Refused("it computes with what only the host has, such as the result of a Softmax", "end the network "
+                      "before that")
+    view = computed.view if isinstance(computed, HostValue) else computed
+    if kind in HOST:
+        build.note(f"{step.name}: {HOST[kind]} is left to the host")
+    return [HostValue(view=view) for _ in step.outputs]

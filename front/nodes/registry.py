@@ -1,0 +1,70 @@
+"""The operators that can be imported."""
+
+from collections.abc import Callable
+
+from concord.front.lib.builder import Builder
+from concord.front.lib.step import Step, Value
+from concord.front.nodes import activation, arithmetic, convolution, dense, join, layout, pooling
+
+#: What makes nodes of an operator: from its step and where nodes go, to its results.
+Handler = Callable[[Step, Builder], list[Value]]
+
+HANDLERS: dict[str, Handler] = {
+    "Add": arithmetic.add,
+    "AveragePool": pooling.average_pool,
+    "BatchNormalization": arithmetic.batch_norm,
+    "Cast": layout.cast,
+    "Clip": activation.clip,
+    "Concat": join.concat,
+    "Conv": convolution.conv,
+    "Div": arithmetic.div,
+    "Dropout": layout.same,
+    "Flatten": layout.move,
+    "Gather": layout.move,
+    "Gemm": dense.gemm,
+    "GlobalAveragePool": pooling.global_average,
+    "HardSigmoid": activation.hard_sigmoid,
+    "HardSwish": activation.hard_swish,
+    "Identity": layout.same,
+    "MatMul": dense.matmul,
+    "Max": activation.extreme,
+    "MaxPool": pooling.max_pool,
+    "Min": activation.extreme,
+    "Mul": arithmetic.mul,
+    "Neg": arithmetic.neg,
+    "PRelu": activation.prelu,
+    "Pad": layout.pad,
+    "ReduceMean": pooling.reduce_mean,
+    "Relu": activation.relu,
+    "Reshape": layout.move,
+    "Shape": layout.shape,
+    "Sigmoid": activation.sigmoid,
+    "Size": layout.shape,
+    "Slice": layout.move,
+    "Split": layout.move,
+    "Squeeze": layout.move,
+    "Sub": arithmetic.sub,
+    "Sum": arithmetic.add,
+    "Tanh": activation.tanh,
+    "Transpose": layout.move,
+    "Unsqueeze": layout.move,
+}
+
+#: Operators that are refused, each with the reason and the advice of its own.
+REFUSED = {
+    "ConvTranspose": ("the machine has no transposed convolutions", "use Resize outside the network, or Conv"),
+    "LeakyRelu": ("the machine has no slope for negative numbers", "use Relu and train on"),
+    "Elu": ("the machine has no such activation function", "use Relu and train on"),
+    "Gelu": ("the machine has no such activation function", "use Relu or HardSwish and train on"),
+    "Swish": ("the machine has no such activation function", "use HardSwish and train on"),
+    "Softplus": ("the machine has no such activation function", "use Relu and train on"),
+    "LayerNormalization": ("the machine has no means over features", "use BatchNormalization and train on"),
+    "InstanceNormalization": ("the machine has no means of each image", "use BatchNormalization and train on"),
+    "GroupNormalization": ("the machine has no means of each image", "use BatchNormalization and train on"),
+}
+
+
+def advice(kind: str) -> tuple[str, str]:
+    """Why an operator cannot be imported, and what to do."""
+    return REFUSED.get(kind, ("there is no such operator on the machine, or it is not imported",
+                              "leave it out, use other operators, or compute it on the host"))

@@ -1,0 +1,116 @@
+"""Reads networks of other tools."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from concord.front.convert import Conversion, convert
+from concord.front.files.input_shape import Axes, Entry, entry
+from concord.front.files.onnx_file import opset, read_onnx
+from concord.front.lib.problems import refusal
+from concord.front.lib.views import Form, View, axes
+from concord.front.simplify import simplified
+from concord.model.floating.checks import check
+from concord.model.floating.network import FloatNetwork
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Imported:
+    """A network, and how its file computes the same.
+
+    Attributes:
+        network: The network.
+        model:   The file's graph.
+        entry:   The graph's input.
+        axes:    What the axes of this input mean.
+        tensor:  Name of the tensor of the graph that equals the network's output.
+        numbers: int32 of the shape of the graph's input: where each element lies in samples of `network.shape`.
+        places:  int32 of the shape of `tensor`: where each element lies in the network's outputs.
+    """
+
+    network: FloatNetwork
+    model: onnx.ModelProto
+    entry: Entry
+    axes: Axes
+    tensor: str
+    numbers: np.ndarray
+    places: np.ndarray
+
+    @property
+    def samples(self) -> int:
+        """Number of samples that one run of the graph takes."""
+        features = int(np.prod(self.network.shape))
+        return self.numbers.size // (features * self.time) if self.network.sequence else self.numbers.size // features
+
+    @property
+    def time(self) -> int:
+        """Number of time steps that one run of the graph takes; 1 without sequences."""
+        return self.axes.shape[self.axes.time] if self.network.sequence else 1
+
+    def samples_of(self, x: np.ndarray) -> np.ndarray:
+        """Samples as the network takes them, from a tensor as the graph takes it."""
+        flat = np.empty(x.size, x.dtype)
+        flat[self.numbers.reshape(-1)] = x.reshape(-1)
+        shape = (self.time, *self.network.shape) if self.network.sequence else self.network.shape
+        return flat.reshape(self.samples, *shape)
+
+
+def read_network(path: Path | str, shape: tuple[int, ...] | None = None, output: str | None = None) -> FloatNetwork:
+    """The network of an ONNX file; see `read`."""
+    return read(path, shape, output).network
+
+
+def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | None = None) -> Imported:
+    """Read an ONNX file.
+
+    Args:
+        path:   The file.
+        shape:  Sizes of one sample, where the file leaves them open.
+        output: Name of the output that the network gives, if the file has several.
+
+    Raises:
+        ValueError: the file cannot be read, or holds nodes that cannot be computed; the message lists all of these.
+    """
+    path = Path(path)
+    model = read_onnx(path)
+    first = entry(path, model, shape)
+    found = convert(path, model, first, output)
+    if found.problems:
+        raise refusal(path, found.problems, len(model.graph.node))
+    network = _network(path, model, found)
+    try:
+        check(network)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return Imported(
+        network=network, model=model, entry=first, axes=found.axes, tensor=found.ending.tensor,
+        numbers=found.values[first.name].places, places=found.ending.places)
+
+
+def _network(path: Path, model: onnx.ModelProto, found: Conversion) -> FloatNetwork:
+    source = found.build.input
+    shape, sequence = source.shape, source.form is Form.SEQUENCE
+    order = axes(source.order) if not sequence else (0,)
+    if sequence:
+        shape = shape[1:]
+    elif found.values[_first(found)].numbers.ndim == 3 and shape[1] == 1:
+        # One dimension: the row is no axis of the file.
+        shape, order = (shape[0], shape[2]), axes(source.order[:, :, 0])
+    network = FloatNetwork(
+        name=path.stem, shape=tuple(int(size) for size in shape), sequence=sequence, axes=order,
+        nodes=tuple(found.build.nodes), notes=tuple(found.build.notes), origin=_origin(path, model))
+    return simplified(network, found.ending.node)
+
+
+def _first(found: Conversion) -> str:
+    return next(name for name, value in found.values.items() if isinstance(value, View))
+
+
+def _origin(path: Path, model: onnx.ModelProto) -> dict[str, str]:
+    """Where a network comes from."""
+    return {
+        "file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "producer": f"{model.producer_name} {model.producer_version}".strip() or "unknown",
+        "opset": str(opset(model, ""))}

@@ -1,0 +1,57 @@
+"""Data sets that a function of the user returns, named as module:callable."""
+
+import importlib
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from concord.model.data.arrays import Archive, as_array, mapping
+from concord.model.data.samples import DataSet
+
+NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_NEEDED = ("a DataSet, a dict of arrays (x_train, y_train, x_test, y_test, or x, y), or a tuple of them in this order "
+           "is needed")
+
+
+def returned(name: str, folder: Path) -> DataSet | Archive:
+    """What the callable of a name returns when it is called without arguments.
+
+    Args:
+        name:   A name of the form module:callable.
+        folder: Folder where the module is looked for first.
+
+    Raises:
+        ValueError: there is no such callable, it fails, or it returns no arrays.
+    """
+    module, _, member = name.partition(":")
+    here = str(folder.resolve())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        made = getattr(importlib.import_module(module), member, None)
+    except Exception as error:
+        raise ValueError(f"{name}: module {module!r} cannot be imported: {error}; it is looked for in {here} and where "
+                         "Python looks") from error
+    if not callable(made):
+        raise ValueError(f"{name}: module {module!r} has no function {member!r}")
+    try:
+        value = made()
+    except Exception as error:
+        raise ValueError(f"{name}: calling it fails with {type(error).__name__} ({error}); it is called without "
+                         "arguments") from error
+    return value if isinstance(value, DataSet) else _archive(name, value)
+
+
+def _archive(name: str, value) -> Archive:
+    """Arrays by their usual names."""
+    if isinstance(value, Mapping):
+        return mapping(value, name)
+    if not isinstance(value, tuple | list):
+        raise ValueError(f"{name}: it returns {type(value).__name__}, but {_NEEDED}")
+    flat = [item for pair in value for item in pair] if all(
+        isinstance(item, tuple) and len(item) == 2 for item in value) else list(value)
+    names = {2: ("x", "y"), 4: ("x_train", "y_train", "x_test", "y_test")}.get(len(flat))
+    if names is None:
+        raise ValueError(f"{name}: it returns {len(flat)} values, but {_NEEDED}")
+    return mapping({key: as_array(item, f"{name}, {key}") for key, item in zip(names, flat, strict=True)}, name)

@@ -1,0 +1,110 @@
+"""How good the outputs of a network are: one table from tasks to their measures."""
+
+from collections.abc import Callable
+
+import numpy as np
+from concord.model.data.samples import Samples, Task
+
+
+def measure(task: Task, outputs: np.ndarray, samples: Samples) -> dict[str, float]:
+    """The measures of a task by name; the one that tables print comes first. It is empty if there are no labels.
+
+    Args:
+        task:    What the network does.
+        outputs: float64[samples, outputs], real numbers.
+        samples: The samples, with their labels.
+
+    Raises:
+        ValueError: outputs and labels do not fit each other.
+    """
+    if samples.labels is None or task is Task.NONE:
+        return {}
+    return MEASURES[task](np.asarray(outputs, np.float64), samples)
+
+
+def predictions(task: Task, outputs: np.ndarray) -> np.ndarray:
+    """What a model keeps of the outputs of a float network, see `Model.fp32_predictions`.
+
+    Args:
+        task:    What the network does.
+        outputs: Real[samples, outputs].
+    """
+    if task is Task.CLASSIFICATION:
+        return classified(outputs).astype(np.uint8 if outputs.shape[1] <= 256 else np.int32)
+    return np.asarray(outputs, np.float32)
+
+
+def measure_predictions(task: Task, kept: np.ndarray, samples: Samples) -> dict[str, float]:
+    """The measures of what `predictions` keeps; empty if there are no labels or no predictions."""
+    if samples.labels is None or not len(kept):
+        return {}
+    if task is Task.CLASSIFICATION:
+        return {"accuracy": float((kept == samples.labels).mean())}
+    return measure(task, kept, samples)
+
+
+def classified(outputs: np.ndarray) -> np.ndarray:
+    """int[samples]: the first of the largest outputs of each sample."""
+    return np.asarray(outputs).argmax(axis=1)
+
+
+def scores(outputs: np.ndarray, samples: Samples) -> np.ndarray:
+    """float64[samples]: how anomalous each sample is.
+
+    This is the one output of a network, or the mean square distance between its input and its outputs.
+
+    Raises:
+        ValueError: there are neither one output nor as many as inputs.
+    """
+    inputs = samples.inputs.view(np.float16).astype(np.float64)
+    if samples.inputs.ndim == 2 and outputs.shape[1] == inputs.shape[1]:
+        return ((outputs - inputs) ** 2).mean(axis=1)
+    if outputs.shape[1] == 1:
+        return outputs[:, 0]
+    raise ValueError(f"anomalies are scored by one output, or by as many as the {inputs.shape[-1]} inputs, which they "
+                     f"restore; the network has {outputs.shape[1]} outputs")
+
+
+def _accuracy(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
+    """Share of the samples whose largest output is that of their class."""
+    if samples.labels.max(initial=0) >= outputs.shape[1]:
+        raise ValueError(f"a sample has class {samples.labels.max()}, but the network has {outputs.shape[1]} outputs, "
+                         "one for each class; with a single output choose `task = \"anomaly\"`")
+    return {"accuracy": float((classified(outputs) == samples.labels).mean())}
+
+
+def _regression(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
+    """RMSE = sqrt(mean((y - t)^2)) over all outputs, and R2 = 1 - sum((y - t)^2) / sum((t - mean(t))^2), their mean."""
+    targets = samples.labels.astype(np.float64)
+    if targets.shape != outputs.shape:
+        raise ValueError(f"each sample has {targets.shape[1]} targets, but the network has {outputs.shape[1]} outputs")
+    square, spread = ((outputs - targets) ** 2).sum(axis=0), ((targets - targets.mean(axis=0)) ** 2).sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        explained = np.where(spread > 0, 1 - square / spread, np.where(square > 0, -np.inf, 1.0))
+    return {"RMSE": float(np.sqrt(square.sum() / targets.size)), "R2": float(explained.mean())}
+
+
+def _anomaly(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
+    """AUC: probability that an anomaly has a higher score than another sample, where equal scores count one half."""
+    anomalous = samples.labels.astype(bool)
+    found, count = scores(outputs, samples), int(anomalous.sum())
+    if not 0 < count < len(found):
+        return {"AUC": float("nan")}
+    _, place, equal = np.unique(found, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(equal) - (equal - 1) / 2)[place]  # mean rank of equal scores, from 1
+    return {"AUC": float((ranks[anomalous].sum() - count * (count + 1) / 2) / (count * (len(found) - count)))}
+
+
+#: The measure of each task that has labels.
+MEASURES: dict[Task, Callable[[np.ndarray, Samples], dict[str, float]]] = {
+    Task.CLASSIFICATION: _accuracy,
+    Task.REGRESSION: _regression,
+    Task.ANOMALY: _anomaly,
+}
+#: Names of the first measure of each task, and whether tables print it as a percentage.
+NAMES = {Task.CLASSIFICATION: "accuracy", Task.REGRESSION: "RMSE", Task.ANOMALY: "AUC", Task.NONE: ""}
+
+
+def text(name: str, value: float) -> str:
+    """The value of a measure as tables print it: shares in percent."""
+    return f"{value:.2%}" if name == "accuracy" else f"{value:.4g}"

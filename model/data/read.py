@@ -1,0 +1,237 @@
+"""Reads the data set at a place: a file, a folder, a TOML description, a function, or the name of a shipped set."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import tomli_w
+from concord.model.data import arrays, dataset, function, labels, pictures, preprocess, published, table
+from concord.model.data.description import ORIGIN, PARTS, Description, parse, record
+from concord.model.data.raw import Found, Raw
+from concord.model.data.samples import DataSet, Samples, Task
+
+#: Share of the samples that become the test set where nothing else is said.
+SHARE = 0.2
+FORMS = ("a .toml, .npz, .npy or .csv file, a folder of images by class, of .npy files, of IDX files or of .ts files, "
+         "or module:callable")
+
+
+def read_data(place: str, like: str = "") -> DataSet:
+    """Read a data set.
+
+    Args:
+        place: Path, module:callable, or name of a shipped set.
+        like:  Description, as `DataSet.description` has it, that says how to read a place which is no TOML file.
+
+    Raises:
+        ValueError: there are no such data, they are damaged, or they do not fit their description.
+    """
+    description = _described(str(place), like)
+    found = _found(description)
+    if isinstance(found, DataSet):
+        return found
+    parts, notes = _parted(found, description)
+    return _data_set(parts, replace(found, notes=(*found.notes, *notes)), description)
+
+
+def digest(samples: Samples) -> str:
+    """A digest of the bits of samples, their lengths and labels."""
+    made = hashlib.sha256(repr((samples.inputs.size, len(samples))).encode())
+    for array in samples.inputs, samples.lengths, samples.labels:
+        if array is not None:
+            made.update(np.ascontiguousarray(array.astype(np.int64) if array.dtype.kind in "iu" else array))
+    return made.hexdigest()[:32]
+
+
+def _described(place: str, like: str) -> Description:
+    """The description of a place: its TOML text, or that of its model, or none but the place itself."""
+    path = Path(place)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise ValueError(f"{path}: there is no such file")
+        if path.stat().st_size > 2**20:
+            raise ValueError(f"{path}: more than 1 MiB of text; a description of data is shorter")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not a text file in UTF-8") from error
+        description = parse(text, str(path), path.parent)
+        if not description.data and description.inputs is None:
+            raise ValueError(f"{path}: it names no data: write `data = \"FILE\"`, or `inputs = \"x.npy\"`")
+        return description
+    if not like:
+        return Description(data=place)
+    description = parse(like, "the model's description of its data", Path())
+    same = Path(description.data).name == path.name
+    return replace(description, borrowed=True, data=place, name=description.name if same else "",
+                   test=description.test if same else None if isinstance(description.test, str) else 1.0,
+                   calibration=description.calibration if same else None)
+
+
+def _found(description: Description) -> Found | DataSet:
+    """What the reader of a place finds there."""
+    name, path = description.data, description.path(description.data)
+    if not name:
+        return _npy_files(description)
+    if function.NAME.fullmatch(name) and not path.exists():
+        made = function.returned(name, description.folder)
+        return made if isinstance(made, DataSet) else arrays.found(made, description)
+    if path.is_dir():
+        return _folder(path, description)
+    if name in dataset.SHIPPED and not path.exists():
+        return _folder(dataset.DATA / name, description) if name == "fashion-mnist" else _shipped(name)
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file or folder; data are {FORMS}")
+    match path.suffix.lower():
+        case ".npz":
+            return arrays.found(arrays.npz(path), description)
+        case ".npy":
+            archive = arrays.Archive(str(path), ["x"], lambda _: arrays.npy(path))
+            return arrays.found(archive, replace(description, inputs="x", labels=None))
+        case ".csv" | ".tsv":
+            return table.found(path, description)
+    raise ValueError(f"{path}: this kind of file is not read; data are {FORMS}")
+
+
+def _npy_files(description: Description) -> Found:
+    """Arrays in .npy files that the description names one by one."""
+    names = []
+    for wanted in description.inputs, description.labels, description.lengths:
+        names += wanted.values() if isinstance(wanted, Mapping) else [wanted] if isinstance(wanted, str) else []
+    archive = arrays.Archive(str(description.folder), names, lambda name: arrays.npy(description.path(name)))
+    return arrays.found(archive, description)
+
+
+def _folder(folder: Path, description: Description) -> Found:
+    if published.is_published(folder):
+        return published.found(folder)
+    if any(folder.glob("*.npy")):
+        return arrays.found(arrays.npy_folder(folder), description)
+    return pictures.found(folder, description)
+
+
+def _shipped(name: str) -> DataSet:
+    samples = dataset.load(name)
+    return DataSet(name=name, task=Task.CLASSIFICATION, shape=samples.inputs.shape[2:], train=None, test=samples,
+                   calibration=None, description=tomli_w.dumps({"data": name}))
+
+
+def _parted(found: Found, description: Description) -> tuple[dict[str, Raw], tuple[str, ...]]:
+    """Samples by part, none of which is "all"."""
+    parts, notes = dict(found.parts), ()
+    whole = parts.pop("all", None)
+    if whole is not None and "train" not in parts:
+        parts["train"] = whole
+    for key in "test", "calibration":
+        if isinstance(name := getattr(description, key), str):
+            parts[key] = _one_part(key, name, description)
+    if isinstance(description.test, str) or (tuple(parts) != ("train",) and description.test is None):
+        return parts, notes
+    if "train" not in parts or set(parts) - {"train", "calibration"}:
+        if "train" in parts:
+            raise ValueError(f"{description.data}: test = {description.test:g} is a share of the samples, but the data "
+                             "have a test part; leave `test` out")
+        return parts, notes
+    return _split(parts, description)
+
+
+def _one_part(part: str, name: str, description: Description) -> Raw:
+    """The samples of a file that the description names for one part."""
+    found = _found(replace(description, data=name, test=None, calibration=None))
+    if isinstance(found, DataSet):
+        raise ValueError(f"{name}: a file is needed as {part}, not a function that returns a DataSet")
+    chosen = found.parts.get(part, found.parts.get("all"))
+    if chosen is None:
+        raise ValueError(f"{name}: it has no samples for {part}, but {', '.join(found.parts)}")
+    return chosen
+
+
+def _split(parts: dict[str, Raw], description: Description) -> tuple[dict[str, Raw], tuple[str, ...]]:
+    """Part samples by a share and a seed; samples without labels are there to test and to calibrate."""
+    whole = parts.pop("train")
+    if whole.labels is None or description.task is Task.NONE:
+        return {"test": whole, "calibration": whole} | parts, ()
+    count = len(whole.inputs)
+    if description.test is None and count < 2:
+        raise ValueError(f"{whole.place}: one sample cannot be parted into training and test samples; give `test = 1` "
+                         "or `test = 0` in a TOML file")
+    share = SHARE if description.test is None else description.test
+    tested = min(max(round(share * count), 1), count - 1) if 0 < share < 1 and count > 1 else round(share * count)
+    order = np.random.default_rng(description.seed).permutation(count)
+    made = {"train": order[tested:], "test": order[:tested]} if share < 1 else {"test": np.arange(count)}
+    note = (f"{whole.place}: {tested:,} of {count:,} samples, a share of {share:g} by seed {description.seed}, are the "
+            "test set; `test` in a TOML file changes that")
+    notes = (note,) if description.test is None else ()
+    return {part: whole.part(chosen) for part, chosen in made.items() if len(chosen)} | parts, notes
+
+
+def _data_set(parts: dict[str, Raw], found: Found, description: Description) -> DataSet:
+    """Samples of every part, in binary16."""
+    usual = labels.task_of(parts)
+    task = Task.NONE if description.borrowed and usual is Task.NONE else description.task or usual
+    made, names = labels.labelled(parts, task, description.classes or found.classes, bool(description.classes))
+    shapes, samples = {}, {}
+    for part, raw in parts.items():
+        inputs, lengths, shapes[part] = preprocess.prepared(raw, description, found.scale)
+        samples[part] = Samples(inputs=inputs, lengths=lengths, labels=made[part], classes=names)
+    shape = _equal(parts, shapes, made if task is Task.REGRESSION else {})
+    samples = _calibrated(samples, description)
+    scale = description.preprocessing.scale or ((found.scale,) if found.scale != 1 else None)
+    if task is Task.CLASSIFICATION and names != dataset.names(len(names)):
+        description = replace(description, classes=names)
+    written = record(replace(description, task=task, preprocessing=replace(description.preprocessing, scale=scale)))
+    origin = {name: len(samples[name]) for name in PARTS if name in samples}
+    if "test" in samples:
+        origin["test_digest"] = digest(samples["test"])
+    return DataSet(name=_name(description, found), task=task, shape=shape, notes=found.notes,
+                   description=tomli_w.dumps(written | {ORIGIN: origin}),
+                   **{part: samples.get(part) for part in PARTS})
+
+
+def _equal(parts: dict[str, Raw], shapes: dict[str, tuple[int, ...]], targets: dict) -> tuple[int, ...]:
+    """The shape of all parts.
+
+    Raises:
+        ValueError: two parts have samples of different shapes, or different numbers of targets.
+    """
+    (first, shape), *others = shapes.items()
+    for part, other in others:
+        if other != shape:
+            raise ValueError(f"{parts[part].place}: samples of {part} are {list(other)}, but those of {first} are "
+                             f"{list(shape)}")
+    widths = {part: array.shape[1] for part, array in targets.items() if array is not None}
+    if len(set(widths.values())) > 1:
+        raise ValueError(f"{parts[min(widths)].place}: parts have different numbers of targets: {widths}")
+    return shape
+
+
+def _calibrated(samples: dict[str, Samples], description: Description) -> dict[str, Samples]:
+    """The parts, with as many calibration samples as the description asks for: training samples, if there are some."""
+    count = description.calibration
+    if not isinstance(count, int):
+        return samples
+    source = "train" if "train" in samples else "test"
+    available = len(samples[source])
+    if count > available - (source == "test"):
+        raise ValueError(f"{description.data}: calibration = {count}, but there are {available:,} samples of {source}")
+    order = np.random.default_rng(description.seed).permutation(available)
+    made = samples | {"calibration": samples[source].part(order[:count])}
+    if source == "test":  # they are not measured
+        made["test"] = samples["test"].part(np.sort(order[count:]))
+    return made
+
+
+def _name(description: Description, found: Found) -> str:
+    """The name of the data set, as models and reports call it."""
+    if description.name:
+        return description.name
+    path = description.path(description.data)
+    if found.classes == dataset.FASHION and published.is_published(path):
+        return "fashion-mnist"
+    if found.classes == dataset.VOWELS and published.is_published(path):
+        return "japanese-vowels"
+    if path.is_dir():
+        return f"folder {path.resolve().name}"
+    return description.data if ":" in description.data else path.resolve().stem

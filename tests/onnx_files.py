@@ -1,0 +1,68 @@
+"""Small ONNX files, made by hand, and the comparison of an import with onnxruntime."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from concord.front.compare import difference
+from concord.front.read import Imported, read
+from onnx import TensorProto, helper, numpy_helper
+
+CLOSE = 1e-5  #: Largest difference from onnxruntime, relative to the largest output.
+
+
+class Graph:
+    """An ONNX graph that grows node by node; the last node gives its output.
+
+    Args:
+        shape: Shape of the input "x"; a text is an open axis.
+        seed:  Seed of the weights.
+    """
+
+    def __init__(self, shape: tuple, seed: int = 0):
+        self.random = np.random.default_rng(seed)
+        self.inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
+        self.nodes, self.tensors, self.at = [], [], "x"
+
+    def weight(self, *shape: int, scale: float = 0.5, above: float | None = None) -> str:
+        """A constant of random numbers, larger than `above` if that is given."""
+        values = self.random.normal(size=shape) * scale
+        return self.constant((values if above is None else above + np.abs(values)).astype(np.float32))
+
+    def constant(self, value) -> str:
+        """A constant tensor."""
+        name = f"c{len(self.tensors)}"
+        self.tensors.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def add(self, kind: str, *others: str, first: str | None = None, outputs: int = 1, domain: str = "",
+            **attributes) -> str:
+        """A node that takes the result of the last one, or of `first`, and constants; gives the name of its result."""
+        name = f"n{len(self.nodes)}"
+        names = [f"{name}_{index}" if index else f"{name}_y" for index in range(outputs)]
+        self.nodes.append(helper.make_node(
+            kind, [self.at if first is None else first, *others], names, name=f"{name}_{kind}", domain=domain,
+            **attributes))
+        self.at = names[0]
+        return self.at
+
+    def model(self, opset: int = 17, *outputs: str) -> onnx.ModelProto:
+        """The whole model."""
+        ends = [onnx.ValueInfoProto(name=name) for name in (outputs or [self.at])]
+        graph = helper.make_graph(self.nodes, "graph", self.inputs, ends, self.tensors)
+        sets = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3)]
+        return onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=sets, ir_version=8))
+
+
+def written(folder: Path, model: onnx.ModelProto | Graph, name: str = "network.onnx") -> Path:
+    """The file of a model."""
+    path = folder / name
+    onnx.save(model.model() if isinstance(model, Graph) else model, path)
+    return path
+
+
+def equal(path: Path, **options) -> Imported:
+    """The import of a file, which gives what onnxruntime gives."""
+    imported = read(path, **options)
+    assert difference(imported) < CLOSE
+    return imported
