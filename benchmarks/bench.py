@@ -15,8 +15,9 @@ from concord.nnp.lib.presets import compile_for
 from concord.nnp.verify.batches import one_sample
 from concord.nnp.verify.session import Session
 from concord.sim.machines.host import Machine, build, machine
-from concord.spec.config import Config, preset
+from concord.spec.config import Config
 from concord.spec.isa import Error
+from concord.spec.machine_file import find_config, machine_name
 from concord.spec.registers import Counter
 from rich.console import Console
 from rich.table import Table
@@ -137,15 +138,16 @@ def builds(console: Console, configs: dict[str, Config]) -> None:
 
 
 def main(
-    preset_names: Annotated[list[str] | None, typer.Option("--preset", help="Preset; may be repeated.")] = None,
+    preset_names: Annotated[list[str] | None, typer.Option(
+        "--preset", "--config", metavar="MACHINE", help="Preset, or TOML file of a machine; may be repeated.")] = None,
 ) -> None:
     """Measure and print tables."""
     console = Console(width=None if sys.stdout.isatty() else 130)
     configs = {}
     for name in preset_names or PRESETS:
-        config = preset(name)
+        config = find_config(name)
         tiles = max(COUNT * (SIZE // config.native_dim) ** 2, 8 * max(HIDDEN) ** 2 // config.native_dim ** 2)
-        configs[f"{name}, {tiles} tiles"] = deep(config, tiles=tiles, hidden=max(HIDDEN))
+        configs[f"{machine_name(name)}, {tiles} tiles"] = deep(config, tiles=tiles, hidden=max(HIDDEN))
     builds(console, configs)
     table = Table("machine", "simulation", "workload", "cycles", "MVM utilisation", "seconds", "simulated cycles/s",
                   title="Workloads")

@@ -18,7 +18,7 @@ from concord.benchmarks import tiny_models
 from concord.benchmarks.image_costs import Measurement, measure
 from concord.nnp.verify.layer_costs import WAITS, LayerCost, wait_title
 from concord.sim.machines.host import build
-from concord.spec.config import PRESETS, preset
+from concord.spec.machine_file import find_config, machine_name
 from rich.console import Console
 from rich.table import Table
 
@@ -109,7 +109,8 @@ def summary_row(measured: Measurement, name: str, where: str) -> list[str]:
 
 def main(
     presets: Annotated[list[str] | None, typer.Option(
-        "--preset", help="Preset; may be repeated.", show_default=" and ".join(DEFAULT))] = None,
+        "--preset", "--config", metavar="MACHINE", help="Preset, or TOML file of a machine; may be repeated.",
+        show_default=" and ".join(DEFAULT))] = None,
     models: Annotated[list[str] | None, typer.Option(
         "--model", help=f"{', '.join(tiny_models.MODELS)}; may be repeated.", show_default="all")] = None,
     samples: Annotated[int, typer.Option(help="Number of inputs that are compared.", min=1)] = 2,
@@ -121,10 +122,12 @@ def main(
     console, began = Console(width=None if sys.stdout.isatty() else 200), time.perf_counter()
     if unknown := set(models or ()) - set(tiny_models.MODELS):
         raise typer.BadParameter(f"there is no model {min(unknown)!r}: choose of {', '.join(tiny_models.MODELS)}")
-    if unknown := set(presets or DEFAULT) - set(PRESETS):
-        raise typer.BadParameter(f"there is no preset {min(unknown)!r}: choose of {', '.join(PRESETS)}")
-    for name in presets or DEFAULT:
-        build("library", preset(name))
+    try:
+        machines = {machine_name(place): find_config(place) for place in presets or DEFAULT}
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    for config in machines.values():
+        build("library", config)
     table, refused, good = summary(), [], True
     for name in models or tiny_models.MODELS:
         try:
@@ -134,9 +137,9 @@ def main(
             good = False
             continue
         measured_layer = tiny_models.MEASURED if name in tiny_models.SINGLES else None
-        for where in presets or DEFAULT:
+        for where, config in machines.items():
             try:
-                found = measure(model, preset(where), tiny_models.run_inputs(name, samples), measured_layer)
+                found = measure(model, config, tiny_models.run_inputs(name, samples), measured_layer)
             except ValueError as error:
                 refused.append(f"{name} on {where}: {error}")
                 good &= where != GOAL_PRESET

@@ -14,7 +14,7 @@ import typer
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.verilog import YOSYS, verilog
 from concord.sim.units import component
-from concord.spec.config import preset
+from concord.spec.machine_file import find_config, machine_name
 from rich.console import Console
 from rich.table import Table
 
@@ -96,7 +96,8 @@ def table(rows: dict[str, Counter], title: str) -> Table:
 
 
 def main(
-    preset_name: Annotated[str, typer.Option("--preset", help="Machine configuration.")] = "ulx3s",
+    preset_name: Annotated[str, typer.Option(
+        "--preset", "--config", metavar="MACHINE", help="Name of a preset, or TOML file of a machine.")] = "ulx3s",
     unit: Annotated[str, typer.Option(help="Name of the unit, which is that of its file in hw/.")] = "nnp",
     depth: Annotated[int, typer.Option(help="Number of levels of units in the table.")] = 2,
     flat: Annotated[bool, typer.Option(help="Also synthesise the flattened unit.")] = True,
@@ -104,14 +105,14 @@ def main(
     """Synthesise a unit, and print tables of its cells."""
     console = Console(width=100 if not sys.stdout.isatty() else None)
     try:
-        config = preset(preset_name)
+        config = find_config(preset_name)
         config.require_hardware()
         text = verilog(component(unit, config), "top", Ecp5())
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     began = time.monotonic()
     console.print(table(units(synthesise(text, Script(flatten=False)), unit, depth),
-                        f"{unit} of {preset_name} on an ECP5, each unit on its own"))
+                        f"{unit} of {machine_name(preset_name)} on an ECP5, each unit on its own"))
     if flat:
         total = sum(synthesise(text, Script(flatten=True)).values(), Counter())
         console.print(table({unit: total}, "Flattened"))

@@ -9,6 +9,8 @@ from concord.compiler.images.compile import Images
 from concord.compiler.images.support import has_images
 from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.build import Build
+from concord.compiler.lib.reason import Reason, Refused
+from concord.compiler.lib.uses import uses
 from concord.compiler.support import problems
 from concord.golden.host.firmware import Firmware
 from concord.model.model import Model
@@ -24,23 +26,25 @@ class Compiled:
         firmware: Firmware for the machine.
         bounds:   Bound of the sums of each product, which tells whether a sum may overflow.
         usage:    For each memory by name, the number of words or tiles in use, and the number that it has.
+        uses:     For each depth of the machine by its attribute, the smallest value under which the program runs.
     """
 
     firmware: Firmware
     bounds: tuple[Bound, ...]
     usage: Mapping[str, tuple[int, int]]
+    uses: Mapping[str, int]
 
 
 def compile_network(model: Model, config: Config) -> Compiled:
     """Compile a model for one machine.
 
     Raises:
-        ValueError: the machine cannot run the model. The message has a line for each layer that cannot be compiled, or
+        Refused: the machine cannot run the model. The message has a line for each layer that cannot be compiled, or
             for each memory that is too small.
     """
     found = problems(model, config)
     if found:
-        raise ValueError(f"{model.name} cannot be compiled for this machine:\n" + "\n".join(found))
+        raise Refused(f"{model.name} cannot be compiled for this machine:", found)
     build = Build(config)
     graph = (Images if has_images(model) else Graph)(build, model)
     graph.emit()
@@ -63,7 +67,7 @@ def compile_network(model: Model, config: Config) -> Compiled:
         biases=build.biases(),
         **graph.host,
     )
-    return Compiled(firmware=firmware, bounds=tuple(build.bounds), usage=_usage(build))
+    return Compiled(firmware=firmware, bounds=tuple(build.bounds), usage=_usage(build), uses=uses(build))
 
 
 def _usage(build: Build) -> dict[str, tuple[int, int]]:
@@ -79,9 +83,9 @@ def _check_sizes(build: Build, name: str):
     found = build.allocator.shortages() + build.shortages
     used, available = len(build.program.instructions), build.config.instructions
     if used > available:
-        found.append(f"the instruction buffer needs {used} words and has {available}, {used - available} too few")
+        found.append(Reason(
+            sentence=f"the instruction buffer needs {used} words and has {available}, {used - available} too few",
+            attribute="instructions", needed=used, available=available))
     if found:
-        raise ValueError(
-            f"{name} is too large for this machine: make the network smaller or choose a larger preset:\n"
-            + "\n".join(found)
-        )
+        raise Refused(
+            f"{name} is too large for this machine: make the network smaller or choose a larger preset:", found)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from concord.front.ending import Ending, choose, end
-from concord.front.files.input_shape import Axes, Entry
+from concord.front.files.input_shape import RECURRENT, Axes, Entry
 from concord.front.files.onnx_file import STANDARD, opset
 from concord.front.lib.builder import Builder, Decided
 from concord.front.lib.evaluate import evaluate
@@ -54,7 +54,7 @@ def convert(path: Path, model: onnx.ModelProto, entry: Entry, output: str | None
         found.append(_decided(path, model, entry, axes, output))
         if not found[-1].problems:
             break
-    return min(found, key=lambda one: len(one.problems))
+    return min(found, key=lambda one: (sum(problem.kind in RECURRENT for problem in one.problems), len(one.problems)))
 
 
 def _decided(path: Path, model: onnx.ModelProto, entry: Entry, axes: Axes, output: str | None) -> Conversion:
@@ -103,8 +103,8 @@ def _converted(model: onnx.ModelProto, entry: Entry, axes: Axes, build: Builder)
 
 def _ended(path: Path, model: onnx.ModelProto, made: Conversion, output: str | None) -> Conversion:
     view = choose(path, {one.name: made.values.get(one.name) for one in model.graph.output}, output)
-    # A classifier has scores of its own before its softmax.
-    tensor = next(name for name, value in made.values.items() if value is view)
+    tensor = next((name for name, value in made.values.items() if value is view), None)
+    tensor = tensor or made.build.tensors[view.source.name]
     try:
         return replace(made, ending=end(made.build, view, tensor))
     except Refused as error:

@@ -7,7 +7,7 @@ import numpy as np
 from concord.front.lib.builder import Builder
 from concord.front.lib.problems import Refused
 from concord.front.lib.step import HostValue, Unknown, Value, misplaced
-from concord.front.lib.views import ZERO, Form, View
+from concord.front.lib.views import Form, View
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -64,10 +64,10 @@ def end(build: Builder, view: View, tensor: str) -> Ending:
         places = view.places
         whole = np.array_equal(np.sort(places, axis=None), np.arange(source.order.size))
     else:
-        source, first = build.vector(view)
-        whole = np.array_equal(first, np.arange(source.shape[0]))
-        places = np.arange(source.order.size).reshape(view.shape)
-    if not whole or (places == ZERO).any():
+        view = build.flat(view)
+        source, places = view.source, view.numbers
+        whole = np.array_equal(places.reshape(-1), np.arange(source.order.size))
+    if not whole:
         raise misplaced("the output is a part of what the last node computes, or lies in another order",
                         "give all of it, in order")
     return Ending(node=source.name, tensor=tensor, places=places.astype(np.int32))

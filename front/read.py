@@ -1,6 +1,7 @@
 """Reads networks of other tools."""
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from concord.front.lib.views import Form, View, axes
 from concord.front.simplify import simplified
 from concord.model.floating.checks import check
 from concord.model.floating.network import FloatNetwork
+
+#: Nodes with the same weights from which on a recurrent layer is taken to be unrolled.
+UNROLLED = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -78,7 +82,7 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
     first = entry(path, model, shape)
     found = convert(path, model, first, output)
     if found.problems:
-        raise refusal(path, found.problems, len(model.graph.node))
+        raise refusal(path, found.problems, len(model.graph.node), _unrolled(model))
     network = _network(path, model, found)
     try:
         check(network)
@@ -102,6 +106,15 @@ def _network(path: Path, model: onnx.ModelProto, found: Conversion) -> FloatNetw
         name=path.stem, shape=tuple(int(size) for size in shape), sequence=sequence, axes=order,
         nodes=tuple(found.build.nodes), notes=tuple(found.build.notes), origin=_origin(path, model))
     return simplified(network, found.ending.node)
+
+
+def _unrolled(model: onnx.ModelProto) -> str:
+    """A hint if the same weights are used again and again, as in a recurrent layer that is unrolled over time."""
+    uses = Counter(name for node in model.graph.node if node.op_type in ("MatMul", "Gemm") for name in node.input[1:2])
+    name, count = uses.most_common(1)[0] if uses else ("", 0)
+    return "" if count < UNROLLED else (
+        f"{count} nodes multiply by the same weights {name!r}: a recurrent layer seems to be unrolled over its time "
+        "steps; export it with torch.onnx.export(..., dynamo=False), which writes it as one node")
 
 
 def _first(found: Conversion) -> str:

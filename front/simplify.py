@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from concord.model.floating.network import INPUT, FloatNetwork, Node, Op
+from concord.model.floating.network import INPUT, RECURRENT, FloatNetwork, Node, Op
 
 #: Nodes that compute each time step alone, so that the last time step may be taken before them.
 MOVABLE = frozenset({Op.DENSE, Op.AFFINE, Op.BATCH_NORM, Op.RELU, Op.SIGMOID, Op.TANH, Op.HARD_SIGMOID, Op.HARD_SWISH})
@@ -120,14 +120,68 @@ def _last_first(nodes: list[Node]) -> list[Node] | None:
         if node.op is not Op.LAST or before is None or before.op not in MOVABLE or len(
                 _readers(nodes, before.name)) > 1:
             continue
-        taken = replace(node, sources=before.sources, name=f"{node.name}_ahead")
-        moved = replace(before, sources=(taken.name,), name=node.name)
-        place = nodes.index(node)
-        kept = [one for one in nodes if one is not before]
-        at = kept.index(node)
-        assert place == at + 1
-        return kept[:at] + [taken, moved] + kept[at + 1:]
+        taken, moved = replace(node, sources=before.sources), replace(before, sources=(node.name,))
+        kept = [one if one is not before else taken for one in nodes if one is not node]
+        kept = [one if one is taken else replace(one, sources=tuple(
+            before.name if name == node.name else name for name in one.sources)) for one in kept]
+        kept.insert(kept.index(taken) + 1, moved)
+        return kept
     return None
 
 
-RULES = (_nothing, _join(_affine_behind), _join(_affine_ahead), _join(_two_relus), _last_first)
+def _two_classes(nodes: list[Node]) -> list[Node] | None:
+    """[1 - sigmoid(z), sigmoid(z)], as scikit-learn writes two classes, is sigmoid([-z, z])."""
+    by_name = {node.name: node for node in nodes}
+    for node in nodes:
+        chain = [by_name.get(name) for name in node.sources[:1]]
+        while chain[-1] is not None and len(chain) < 3:
+            chain.append(by_name.get(chain[-1].sources[0]))
+        if node.op is not Op.CONCAT or None in chain:
+            continue
+        rest, curve, dense = chain
+        alone = len(_readers(nodes, curve.name)) == 2 and len(_readers(nodes, dense.name)) == 1
+        if (rest.op, curve.op, dense.op) != (Op.AFFINE, Op.SIGMOID, Op.DENSE) or not alone or node.sources != (
+                rest.name, curve.name) or (rest.tensors["scale"] != -1).any() or (rest.tensors["offset"] != 1).any():
+            continue
+        both = {key: np.concatenate([-value, value]) for key, value in dense.tensors.items()}
+        made = {dense.name: replace(dense, tensors=both), node.name: replace(curve, name=node.name)}
+        return [made.get(one.name, one) for one in nodes if one is not rest and one is not curve]
+    return None
+
+
+def _width(by_name: dict[str, Node], name: str) -> int:
+    """Number of elements of a vector, or of a time step; 0 where it is not known from nodes alone."""
+    node = by_name.get(name)
+    if node is None:
+        return 0
+    if node.op is Op.DENSE:
+        return len(node.tensors["weight"])
+    if node.op in RECURRENT:
+        return node.tensors["weight_hh"].shape[1] * (1 + bool(node.attributes["bidirectional"]))
+    return _width(by_name, node.sources[0]) if node.op in MOVABLE | {Op.LAST} else 0
+
+
+def _unread(nodes: list[Node]) -> list[Node] | None:
+    """Without the parts of a concatenation of vectors that the dense layer behind it does not read."""
+    by_name = {node.name: node for node in nodes}
+    sizes = {name: width for name in by_name if (width := _width(by_name, name))}
+    for node in nodes:
+        before = by_name.get(node.sources[0])
+        if node.op is not Op.DENSE or before is None or before.op is not Op.CONCAT or len(
+                _readers(nodes, before.name)) > 1 or not all(name in sizes for name in before.sources):
+            continue
+        ends = np.cumsum([sizes[name] for name in before.sources])
+        parts = np.split(node.tensors["weight"], ends[:-1], axis=1)
+        kept = [index for index, part in enumerate(parts) if part.any()]
+        if not kept or len(kept) == len(parts):
+            continue
+        sources = tuple(before.sources[index] for index in kept)
+        weight = np.concatenate([parts[index] for index in kept], axis=1)
+        joined = replace(before, sources=sources)
+        made = replace(node, sources=(before.name,) if len(kept) > 1 else sources,
+                       tensors={**node.tensors, "weight": weight})
+        return [joined if one is before else made if one is node else one for one in nodes]
+    return None
+
+
+RULES = (_two_classes, _unread, _nothing, _join(_affine_behind), _join(_affine_ahead), _join(_two_relus), _last_first)

@@ -10,8 +10,11 @@ from concord.nnp.commands.compile import compile_model
 from concord.nnp.commands.disasm import disasm
 from concord.nnp.commands.doctor import doctor
 from concord.nnp.commands.export import export
+from concord.nnp.commands.handover import handover
+from concord.nnp.commands.import_network import import_network
 from concord.nnp.commands.overflow import overflow
 from concord.nnp.commands.predict import predict
+from concord.nnp.commands.presets import presets
 from concord.nnp.commands.quantize import quantize
 from concord.nnp.commands.run import run
 from concord.nnp.commands.train import app as train
@@ -25,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for name, command in (
+    ("import", import_network),
     ("verify", verify),
     ("compile", compile_model),
     ("run", run),
@@ -34,8 +38,10 @@ for name, command in (
     ("overflow", overflow),
     ("export", export),
     ("verilog", verilog),
+    ("handover", handover),
     ("asm", asm),
     ("disasm", disasm),
+    ("presets", presets),
     ("doctor", doctor),
 ):
     app.command(name)(sentences(command))

@@ -151,7 +151,7 @@ def _dequantizer_environment(dut: Dequantizer) -> dict[str, str]:
 
 
 def _bench_lazy_update(config: Config) -> LazyUpdate:
-    return LazyUpdate(LAZY_FORMATS[config], config.mfu_lanes)
+    return LazyUpdate(LAZY_FORMATS.get(config, LazyFormat()), config.mfu_lanes)
 
 
 UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: All units by their names.
@@ -187,7 +187,7 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          component=lambda config: LazyUpdate(LazyFormat(), config.mfu_lanes),
          bench=_bench_lazy_update, tested=CONFIGURATIONS, environment=_lazy_environment),
     Unit(place="lazy/tensor_quantizer", component=lambda config: TensorQuantizer(62, config.mfu_lanes),
-         bench=lambda config: TensorQuantizer(BLOCK_SUMS[config], config.mfu_lanes), tested=CONFIGURATIONS,
+         bench=lambda config: TensorQuantizer(BLOCK_SUMS.get(config, 48), config.mfu_lanes), tested=CONFIGURATIONS,
          environment=_environment("latency", "sum_bits", "lanes")),
     Unit(place="lazy/update_port", needs="lazy_update", component=UpdatePort, configurations=("tiny", "trainer")),
     Unit(place="lib/queue", component=lambda config: Queue(16 * config.mfu_lanes, config.net_in),
@@ -202,7 +202,8 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          environment=_environment("latency")),
     Unit(place="mfu/dequantizer", needs="vector_rf",
          component=lambda config: Dequantizer(config.activations, config.mfu_lanes),
-         bench=lambda config: Dequantizer(ENTRY_FORMATS[config], config.mfu_lanes), tested=CONFIGURATIONS,
+         bench=lambda config: Dequantizer(ENTRY_FORMATS.get(config, config.activations), config.mfu_lanes),
+         tested=CONFIGURATIONS,
          environment=_dequantizer_environment),
     Unit(place="mfu/mfu_pipeline", component=MfuPipeline, configurations=("tiny", "serial"),
          environment=_environment("latency")),

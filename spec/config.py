@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 
@@ -42,7 +43,8 @@ class Config:
         initial_vrf:      Number of words of InitialVrf.
         addsub_vrf:       Number of words of each AddSubVrf.
         multiply_vrf:     Number of words of each MultiplyVrf.
-        net_in, net_out:  Number of words of the queue from the host and of the queue to the host.
+        net_in:           Number of words of the queue from the host.
+        net_out:          Number of words of the queue to the host.
         mvmq_words:       Number of words of MvmQ.
         vector_rf:        Number of entries of VectorRf, native vectors behind the quantiser; 0 for a machine that has
                           neither VectorRf nor windows nor the pooling unit.
@@ -98,11 +100,15 @@ class Config:
                 raise ValueError(f"{name} = {getattr(self, name)} is out of range: it lies in {lowest}..{highest}")
         for name in ("lanes", "mfu_lanes"):
             if self.native_dim % getattr(self, name):
-                raise ValueError(f"{name} = {getattr(self, name)} must divide native_dim = {self.native_dim}")
+                lowest = _RANGES.get(name, (1,))[0]
+                divisors = [n for n in range(lowest, self.native_dim + 1) if self.native_dim % n == 0]
+                raise ValueError(f"{name} = {getattr(self, name)} must divide native_dim = {self.native_dim}: "
+                                 f"{_nearest(divisors, getattr(self, name))}")
         for name in ("matrix_tiles", "vector_rf"):  # their banks are of equal size, one for each engine
             if getattr(self, name) % self.tile_engines:
-                raise ValueError(f"{name} = {getattr(self, name)} must be a multiple of "
-                                 f"tile_engines = {self.tile_engines}")
+                near = range(0, 65537, self.tile_engines)[name == "matrix_tiles":]
+                raise ValueError(f"{name} = {getattr(self, name)} must be a multiple of tile_engines = "
+                                 f"{self.tile_engines}: {_nearest(near, getattr(self, name))}")
         if self.message_bytes not in (4, 8, 16):
             raise ValueError(f"message_bytes = {self.message_bytes} must be 4, 8 or 16")
         if self.alignment < 0:
@@ -175,6 +181,12 @@ class Config:
     def digest(self) -> int:
         """32-bit hash that identifies this configuration; messages and firmware carry it."""
         return _digest(self)
+
+
+def _nearest(legal: Sequence[int], value: int) -> str:
+    """The legal values next to a value, as the end of a sentence."""
+    around = [max((n for n in legal if n < value), default=None), min((n for n in legal if n > value), default=None)]
+    return f"{' or '.join(str(n) for n in around if n is not None)} would do"
 
 
 @lru_cache

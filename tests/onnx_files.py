@@ -48,7 +48,7 @@ class Graph:
 
     def model(self, opset: int = 17, *outputs: str) -> onnx.ModelProto:
         """The whole model."""
-        ends = [onnx.ValueInfoProto(name=name) for name in (outputs or [self.at])]
+        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in (outputs or [self.at])]
         graph = helper.make_graph(self.nodes, "graph", self.inputs, ends, self.tensors)
         sets = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3)]
         return onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=sets, ir_version=8))

@@ -9,6 +9,7 @@ from concord.compiler.images.room import Room
 from concord.compiler.images.storage import ANY, CodeMap
 from concord.compiler.images.streams import Stream
 from concord.compiler.lib.allocation import Allocator
+from concord.compiler.lib.reason import Reason
 from concord.compiler.lib.tiling import LARGEST
 from concord.spec.config import Config
 from concord.spec.memories import VRFS, Mem, depth
@@ -36,11 +37,11 @@ def settle(config: Config, maps: Sequence[CodeMap], passes: Sequence[Pass]) -> t
     return {slide.target for slide in room.kept}, room.streams
 
 
-def place_numbers(config: Config, allocator: Allocator, demands: Demands, passes: Sequence[Pass]) -> list[str]:
+def place_numbers(config: Config, allocator: Allocator, demands: Demands, passes: Sequence[Pass]) -> list[Reason]:
     """Give addresses to all numbers in vector memories, and to each pass the rows of its strips.
 
     Returns:
-        A sentence for each strip for which there is no room.
+        A reason for each strip for which there is no room.
     """
     found, placed = [], {mem: [] for mem in VRFS}
     starts = {mem: allocator.used(mem) for mem in VRFS}
@@ -56,7 +57,7 @@ def place_numbers(config: Config, allocator: Allocator, demands: Demands, passes
     return found
 
 
-def _place_strips(config: Config, made: Pass, starts: dict[Mem, int], placed: dict[Mem, list[Buffer]]) -> list[str]:
+def _place_strips(config: Config, made: Pass, starts: dict[Mem, int], placed: dict[Mem, list[Buffer]]) -> list[Reason]:
     """Choose the rows of a pass's strips, and place what a strip leaves for later chains."""
     _, rows, columns = made.value.shape
     made.rows = min(made.most or rows, rows, max(1, LARGEST // columns))
@@ -69,7 +70,9 @@ def _place_strips(config: Config, made: Pass, starts: dict[Mem, int], placed: di
         mem = max(fitting, key=fitting.get)
         if not fitting[mem]:
             needed, left = columns * strip.words, gaps[mem][1]
-            return [f"{strip.buffer.name} needs {needed} words for a row, and {mem.title} has {left} left"]
+            return [Reason(
+                sentence=f"{strip.buffer.name} needs {needed} words for a row, and {mem.title} has {left} left",
+                attribute=mem.size, needed=depth(config, mem) + needed - left, available=depth(config, mem))]
         made.rows = fitting[mem]
         strip.buffer.mem, strip.buffer.address = mem, gaps[mem][0]
         strip.buffer.size = made.rows * columns * strip.words

@@ -6,6 +6,7 @@ import numpy as np
 from concord.compiler.images import kernels
 from concord.compiler.images.sender import cheapest, kernel_of
 from concord.compiler.images.values import Value
+from concord.compiler.lib.reason import Reason
 from concord.model.arithmetic.places import flattened, joined
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
@@ -56,7 +57,7 @@ class Network:
     Attributes:
         nodes:    The nodes; the first one is the network's input, as the host sends it.
         sender:   How the host sends the network's input.
-        problems: Sentences on layers whose shapes or blocks do not fit the machine, by the layer's name.
+        problems: Reasons about layers whose shapes or blocks do not fit the machine, by the layer's name.
     """
 
     def __init__(self, model: Model, config: Config):
@@ -80,7 +81,7 @@ class Network:
 
     def _build(self, model: Model):
         """Make the nodes, with the network's input as the model has it."""
-        self.problems: dict[str, list[str]] = {}
+        self.problems: dict[str, list[Reason]] = {}
         values = {INPUT: self.sender.image}
         self.nodes = [Node(layer=None, sources=(), value=values[INPUT])]
         for layer in model.layers:
@@ -179,7 +180,7 @@ class Network:
         return Value(name=layer.name, shape=(layer.outputs, 1, 1), places=joined(parts, self._block))
 
     def _problem(self, layer: Layer, sentence: str):
-        self.problems.setdefault(layer.name, []).append(sentence)
+        self.problems.setdefault(layer.name, []).append(Reason(sentence=sentence))
 
 
 def _alone(layer: Layer, source: Value) -> bool:

@@ -1,8 +1,9 @@
-"""Whether a machine can run a network of images: sentences about each layer that it cannot run."""
+"""Whether a machine can run a network of images: the reasons why it cannot, by layer."""
 
 from concord.compiler.images import kernels
 from concord.compiler.images.network import Network
 from concord.compiler.lib import limits
+from concord.compiler.lib.reason import Reason
 from concord.model.layers.add import Add
 from concord.model.layers.average import Average, BlockAverage
 from concord.model.layers.concat import Concat
@@ -25,10 +26,12 @@ def has_images(model: Model) -> bool:
     return any(isinstance(layer, IMAGES) for layer in model.layers)
 
 
-def problems(model: Model, config: Config) -> dict[str, list[str]]:
-    """Sentences for each reason why a machine cannot run a network with images, by the layer's name."""
+def problems(model: Model, config: Config) -> dict[str, list[Reason]]:
+    """Each reason why a machine cannot run a network with images, by the layer's name."""
     if not config.vector_rf:
-        reason = "the machine has no VectorRf, which images need: choose a preset that has one, such as vision"
+        reason = Reason(
+            sentence="the machine has no VectorRf, which images need: choose a preset that has one, such as vision",
+            attribute="vector_rf", needed=config.tile_engines, available=0)
         return {layer.name: [reason] for layer in model.layers if isinstance(layer, IMAGES)}
     found = {layer.name: _of_layer(layer, config) for layer in model.layers}
     if any(found.values()):
@@ -36,16 +39,15 @@ def problems(model: Model, config: Config) -> dict[str, list[str]]:
     return Network(model, config).problems
 
 
-def _of_layer(layer: Layer, config: Config) -> list[str]:
+def _of_layer(layer: Layer, config: Config) -> list[Reason]:
     """Why the machine cannot run a layer, wherever it stands."""
     if not isinstance(layer, _KNOWN):
-        return [_SEQUENCES if layer.sequence else _UNKNOWN]
+        return [Reason(sentence=_SEQUENCES if layer.sequence else _UNKNOWN)]
     if not isinstance(layer, kernels.PRODUCTS):
         return []
     found = []
     if config.accumulator_rows < config.native_dim:
-        found.append(f"accumulator_rows = {config.accumulator_rows} is less than a native vector of "
-                     f"{config.native_dim}: choose another preset")
+        found.append(limits.accumulator_rows(config, config.native_dim, f"a native vector of {config.native_dim}"))
     if isinstance(layer, Dense | Conv):
         found += limits.integer_operands(layer, config, [layer.weights])
         return found + limits.start_values(layer.start, config)

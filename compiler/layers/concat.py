@@ -3,6 +3,7 @@
 from concord.compiler.lib import limits
 from concord.compiler.lib.layer_compiler import LayerCompiler
 from concord.compiler.lib.program import read, write
+from concord.compiler.lib.reason import Reason
 
 
 class ConcatCompiler(LayerCompiler):
@@ -11,8 +12,8 @@ class ConcatCompiler(LayerCompiler):
     def problems(self, layer, config):
         lanes = config.mfu_lanes
         ragged = [
-            f"its part of {size} elements is no whole number of words of {lanes}, so the next part would begin inside "
-            f"a word: give that part a multiple of {lanes} elements, or put it last"
+            Reason(sentence=f"its part of {size} elements is no whole number of words of {lanes}, so the next part "
+                            f"would begin inside a word: give that part a multiple of {lanes} elements, or put it last")
             for size in layer.sizes[:-1] if size % lanes]
         return ragged + limits.vector_rows(max(layer.sizes))
 

@@ -9,6 +9,7 @@ from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.layer_compiler import LayerCompiler
 from concord.compiler.lib.program import activation, operate, read, write
+from concord.compiler.lib.reason import Reason
 from concord.model.layers.dense import BlockDense, Dense
 from concord.spec.config import Config
 from concord.spec.isa import Instruction, Op
@@ -67,7 +68,7 @@ class _Integer:
         self._offset = build.allocator.constant(Mem.ADDSUB_VRF1, layer.offset, f"{layer.name}, offset")
 
     @staticmethod
-    def problems(layer: Dense, config: Config) -> list[str]:
+    def problems(layer: Dense, config: Config) -> list[Reason]:
         return limits.integer_operands(layer, config, [layer.weights]) + limits.start_values(layer.start, config)
 
     def product(self, rows: slice) -> Instruction:
@@ -102,7 +103,7 @@ class _Block:
         self._bias = build.allocator.constant(Mem.ADDSUB_VRF0, layer.bias, f"{layer.name}, bias")
 
     @staticmethod
-    def problems(layer: BlockDense, config: Config) -> list[str]:
+    def problems(layer: BlockDense, config: Config) -> list[Reason]:
         return limits.block_operands(layer, config) + limits.adjacent_blocks(layer)
 
     def product(self, rows: slice) -> Instruction:

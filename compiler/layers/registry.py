@@ -4,6 +4,7 @@ from concord.compiler.layers import dense
 from concord.compiler.layers.add import AddCompiler
 from concord.compiler.layers.concat import ConcatCompiler
 from concord.compiler.lib.layer_compiler import LayerCompiler
+from concord.compiler.lib.reason import Reason
 from concord.compiler.recurrent import block, integer
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat, SequenceConcat
@@ -29,8 +30,8 @@ REFUSED: dict[type[Layer], str] = {SequenceConcat: _SEQUENCES}
 _UNKNOWN = "there is no such layer on this machine: use dense or recurrent layers, or run it on the host"
 
 
-def problems(layer: Layer, config: Config) -> list[str]:
-    """A sentence for each reason why a machine cannot run a layer."""
+def problems(layer: Layer, config: Config) -> list[Reason]:
+    """Each reason why a machine cannot run a layer."""
     if type(layer) in COMPILERS:
         return COMPILERS[type(layer)].problems(layer, config)
-    return [REFUSED.get(type(layer), _UNKNOWN)]
+    return [Reason(sentence=REFUSED.get(type(layer), _UNKNOWN))]

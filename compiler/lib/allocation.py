@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
+from concord.compiler.lib.reason import Reason
 from concord.spec.config import Config
 from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
@@ -82,16 +83,16 @@ class Allocator:
                     result[mem][address : address + len(values)] = values
         return result
 
-    def shortages(self) -> list[str]:
-        """A sentence for each memory that is too small."""
+    def shortages(self) -> list[Reason]:
+        """A reason for each memory that is too small."""
         found = []
         for mem in (Mem.MATRIX_RF, Mem.BIAS_RF, *VRFS, Mem.VECTOR_RF):
             available, used = depth(self._config, mem), self._next[mem]
             if used > available:
                 largest, count = max(self._names[mem], key=lambda item: item[1])
                 unit = {Mem.MATRIX_RF: "tiles", Mem.VECTOR_RF: "entries"}.get(mem, "words")
-                found.append(
-                    f"{MEMORY_NAMES[mem]} needs {used} {unit} and has {available}, {used - available} too few "
-                    f"(the largest part is {largest}, {count})"
-                )
+                found.append(Reason(
+                    sentence=f"{MEMORY_NAMES[mem]} needs {used} {unit} and has {available}, {used - available} too few "
+                             f"(the largest part is {largest}, {count})",
+                    attribute=mem.size, needed=used, available=available))
         return found

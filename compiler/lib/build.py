@@ -4,6 +4,7 @@ import numpy as np
 from concord.compiler.lib import bounds, tiling
 from concord.compiler.lib.allocation import NET, Allocator, Place
 from concord.compiler.lib.program import Program, operate, read, write
+from concord.compiler.lib.reason import Reason
 from concord.golden.host.firmware import Tiles
 from concord.spec.config import Config
 from concord.spec.isa import Op
@@ -22,7 +23,7 @@ class Build:
         self.program = Program()
         self.allocator = Allocator(config)
         self.bounds: list[bounds.Bound] = []
-        self.shortages: list[str] = []  #: Sentences about what has no room, beside those of the allocator.
+        self.shortages: list[Reason] = []  #: What has no room, beside those of the allocator.
         self._matrices: list[tuple[int, np.ndarray, np.ndarray | None]] = []
         self._biases: list[tuple[int, np.ndarray]] = []
 

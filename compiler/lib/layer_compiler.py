@@ -2,6 +2,7 @@
 
 from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.build import Build
+from concord.compiler.lib.reason import Reason
 from concord.compiler.lib.tensors import Tensor
 from concord.model.layers.layer import Layer
 from concord.spec.config import Config
@@ -17,8 +18,8 @@ class LayerCompiler:
 
     from_queue = False
 
-    def problems(self, layer: Layer, config: Config) -> list[str]:
-        """A sentence for each reason why a machine cannot run a layer."""
+    def problems(self, layer: Layer, config: Config) -> list[Reason]:
+        """Each reason why a machine cannot run a layer."""
         raise NotImplementedError
 
     def reads(self, index: int) -> Mem | None:

@@ -1,94 +1,115 @@
-"""Limits of a machine's products: sentences with the reason why a layer exceeds them, and what to do."""
+"""Limits of a machine's products: reasons why a layer exceeds them, and what to do."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from concord.compiler.lib import tiling
+from concord.compiler.lib.reason import Reason
 from concord.spec.config import Config
 from concord.spec.formats import Format
 
 
-def integer_operands(layer, config: Config, matrices: Sequence[np.ndarray]) -> list[str]:
+def integer_operands(layer, config: Config, matrices: Sequence[np.ndarray]) -> list[Reason]:
     """Check formats for integer mode: inputs must have the machine's format, as it clips them; weights must fit."""
     found = []
     machine, model = config.activations, layer.input_format
     if (model.bits, model.symmetric) != (machine.bits, machine.symmetric):
-        found.append(
-            f"its input codes are {_width(model)}, the machine's operands {_width(machine)}: quantise the "
-            "model for this machine with --preset, or choose another preset"
-        )
+        found.append(Reason(
+            sentence=f"its input codes are {_width(model)}, the machine's operands {_width(machine)}: quantise the "
+                     "model for this machine with --preset, or choose another preset",
+            attribute="activations", available=machine,
+            needed=replace(machine, bits=model.bits, symmetric=model.symmetric)))
     low, high = (int(f(m.min() if f is min else m.max() for m in matrices)) for f in (min, max))
     if low < config.weights.lowest or high > config.weights.highest:
-        found.append(
-            f"its weights lie in {low}..{high}, the machine's mantissas in {config.weights.lowest}.."
-            f"{config.weights.highest}: quantise them to {config.weights.bits} bits, or choose a wider preset"
-        )
+        found.append(Reason(
+            sentence=f"its weights lie in {low}..{high}, the machine's mantissas in {config.weights.lowest}.."
+                     f"{config.weights.highest}: quantise them to {config.weights.bits} bits, or choose a wider preset",
+            attribute="weights", available=config.weights, needed=_holding(config.weights, low, high)))
     return found
 
 
-def start_values(start: np.ndarray, config: Config) -> list[str]:
+def start_values(start: np.ndarray, config: Config) -> list[Reason]:
     """Check that start values fit BiasRf."""
     ends = int(start.min()), int(start.max())
     bits = max((value if value >= 0 else ~value).bit_length() + 1 for value in ends)
     if bits <= config.bias_bits:
         return []
-    return [f"its start values need {bits} bits, BiasRf has {config.bias_bits}: use smaller weights or fewer inputs"]
+    return [Reason(
+        sentence=f"its start values need {bits} bits, BiasRf has {config.bias_bits}: use smaller weights or fewer "
+                 "inputs",
+        attribute="bias_bits", needed=bits, available=config.bias_bits)]
 
 
-def block_operands(layer, config: Config) -> list[str]:
+def block_operands(layer, config: Config) -> list[Reason]:
     """Check block floating point: both formats and the block size must be those of the machine."""
     found = []
-    for what, model, machine in (
-        ("weights", layer.weights_format, config.weights),
-        ("inputs", layer.input_format, config.activations),
+    for what, model, attribute in (
+        ("weights", layer.weights_format, "weights"), ("inputs", layer.input_format, "activations"),
     ):
+        machine = getattr(config, attribute)
         if model != machine:
-            found.append(
-                f"its {what} are {_block_format(model)}, the machine's {_block_format(machine)}: quantise the "
-                "model for this machine with --preset, or choose another preset"
-            )
+            found.append(Reason(
+                sentence=f"its {what} are {_block_format(model)}, the machine's {_block_format(machine)}: quantise the "
+                         "model for this machine with --preset, or choose another preset",
+                attribute=attribute, needed=model, available=machine))
     if layer.block != config.native_dim:
-        found.append(
-            f"its blocks have {layer.block} elements, native vectors {config.native_dim}: quantise the model "
-            "for this machine with --preset"
-        )
+        found.append(Reason(
+            sentence=f"its blocks have {layer.block} elements, native vectors {config.native_dim}: quantise the model "
+                     "for this machine with --preset",
+            attribute="native_dim", needed=layer.block, available=config.native_dim))
     return found
 
 
-def adjacent_blocks(layer) -> list[str]:
+def adjacent_blocks(layer) -> list[Reason]:
     """Check that the blocks of a vector follow each other, as its words do."""
     if layer.places is None:
         return []
     reason = ("its blocks begin anew with each part of a concatenation or each pixel of an image, but parts lie in "
               "adjacent")
-    return [f"{reason} words: give each part a multiple of {layer.block} elements"]
+    return [Reason(sentence=f"{reason} words: give each part a multiple of {layer.block} elements")]
 
 
-def columns(config: Config, count: int) -> list[str]:
+def columns(config: Config, count: int) -> list[Reason]:
     """Check the number of native vectors that one product takes."""
     if count <= config.operand_columns:
         return []
     reason = f"one product needs {count} native vectors, operand_columns is {config.operand_columns}"
     advice = f"use at most {config.operand_columns * config.native_dim} inputs"
-    return [f"{reason}, and a sum cannot be cut without another rounding: {advice}"]
+    return [Reason(sentence=f"{reason}, and a sum cannot be cut without another rounding: {advice}",
+                   attribute="operand_columns", needed=count, available=config.operand_columns)]
 
 
-def product_rows(config: Config, rows: int) -> list[str]:
+def product_rows(config: Config, rows: int) -> list[Reason]:
     """Check the rows of the products that a layer is cut into."""
     if found := vector_rows(rows):
         return found
     if rows <= config.accumulator_rows or config.accumulator_rows >= config.mfu_lanes:
         return []
-    return [
-        f"accumulator_rows = {config.accumulator_rows} is less than a word of {config.mfu_lanes}: choose another preset"
-    ]
+    return [accumulator_rows(config, config.mfu_lanes, f"a word of {config.mfu_lanes}")]
 
 
-def vector_rows(rows: int) -> list[str]:
+def accumulator_rows(config: Config, needed: int, what: str) -> Reason:
+    """The reason that accumulators of fewer rows than `needed` give; `what` has as many rows."""
+    return Reason(
+        sentence=f"accumulator_rows = {config.accumulator_rows} is less than {what}: choose another preset",
+        attribute="accumulator_rows", needed=needed, available=config.accumulator_rows)
+
+
+def vector_rows(rows: int) -> list[Reason]:
     """Check the number of elements of one chain."""
     if rows <= tiling.LARGEST:
         return []
-    return [f"its {rows} outputs are more than the {tiling.LARGEST} that Rows can say: cut the layer"]
+    return [Reason(sentence=f"its {rows} outputs are more than the {tiling.LARGEST} that Rows can say: cut the layer")]
+
+
+def _holding(fmt: Format, low: int, high: int) -> Format:
+    """The format with as many bits as the integers low..high need."""
+    bits = next(bits for bits in range(fmt.bits, 17) if replace(fmt, bits=bits).highest >= high)
+    wide = replace(fmt, bits=bits)
+    if wide.lowest <= low:
+        return wide
+    return replace(wide, symmetric=False) if -(1 << bits - 1) <= low else replace(wide, bits=bits + 1)
 
 
 def _width(fmt: Format) -> str:

@@ -83,16 +83,17 @@ def _choices(path: Path, sizes: list[int | None], shape: tuple[int, ...] | None,
 
 def _filled(path: Path, sizes: list[int | None], shape, samples: int | None, time: int | None) -> Axes:
     """Sizes with numbers for the axes that are open."""
-    sizes = list(sizes)
+    theirs, sizes = sizes, list(sizes)
     if shape is not None:
         _take(path, sizes, shape, samples)
     for axis, default in ((samples, SAMPLES), (time, TIME)):
         if axis is not None and sizes[axis] is None:
             sizes[axis] = default
     if None in sizes:
-        shown = ", ".join("?" if size is None else str(size) for size in sizes)
-        raise ValueError(f"{path}: its input has the shape [{shown}], with open axes; give the sizes of one sample by "
-                         "--shape, such as --shape 3,32,32")
+        shown = ", ".join("?" if size is None else str(size) for size in theirs)
+        count = len(sizes) - (samples is not None)
+        raise ValueError(f"{path}: its input has the shape [{shown}], with open axes; give the {count} sizes of one "
+                         "sample by --shape, such as --shape 3,32,32")
     return Axes(shape=tuple(sizes), samples=samples, time=time)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import onnx
 from concord.front.files import external_data
+from concord.front.files.kinds import check_kind
 from google.protobuf.message import DecodeError
 from onnx import checker, defs, inliner, version_converter
 
@@ -22,10 +23,7 @@ def read_onnx(path: Path) -> onnx.ModelProto:
         ValueError: the file is missing, too large, truncated, no ONNX file, cyclic, of an unknown operator set, or its
             external data are missing or lie outside its folder.
     """
-    if path.is_dir():
-        raise ValueError(f"{path}: it is a folder; name the ONNX file in it")
-    if not path.is_file():
-        raise ValueError(f"{path}: there is no such file")
+    check_kind(path)
     if (size := path.stat().st_size) > LARGEST:
         raise ValueError(f"{path}: {size:,} bytes; networks of more than {LARGEST:,} bytes are not imported")
     try:

@@ -41,6 +41,8 @@ class Builder:
         self.input = source
         self.nodes: list[Node] = []
         self.notes: list[str] = []
+        #: Names of tensors that hold results of nodes, where a node of the file gives more than these.
+        self.tensors: dict[str, str] = {}
         self._names: set[str] = set()
         self._derived: dict[tuple[str, Op], Source] = {}
         self._touched = False
@@ -93,12 +95,11 @@ class Builder:
         """The vector whose elements a tensor [samples, ...] holds.
 
         Returns:
-            What gives the vector, and int[elements of the tensor]: where each lies in the vector, or ZERO.
+            What gives the vector, and int[elements of a row]: where each lies in the vector, or ZERO.
         """
         rows = view.numbers.reshape(len(view.numbers), -1) if view.numbers.ndim > 1 else view.numbers[None]
-        self._decide(view.source, Form.VECTOR, rows)
-        source = self._flat(view, rows)
-        places = source.places(rows) if source is view.source else self._derived_places(view, rows)
+        flat = self.flat(view.at(rows))
+        source, places = flat.source, flat.numbers
         size = source.shape[0]
         first = np.where(places[0] == ZERO, ZERO, places[0] % size)
         expected = np.where(first == ZERO, ZERO, first + size * np.arange(source.samples)[:, None])
@@ -106,27 +107,24 @@ class Builder:
             raise misplaced(f"its input {list(view.shape)} mixes samples of a batch: each row must hold one sample")
         return source, first
 
-    def _flat(self, view: View, rows: np.ndarray) -> Source:
-        source = view.source
+    def flat(self, view: View) -> View:
+        """The same tensor as elements of a vector: of a flattened image, or of the last time step of a sequence."""
+        self._decide(view.source, Form.VECTOR, view.numbers)
+        source, places = view.source, view.places
         if source.form is Form.VECTOR:
-            return source
+            return View(source=source, numbers=places)
         if source.form is Form.IMAGE:
-            return self._derive(source, Op.FLATTEN, "flat", (int(np.prod(source.shape)),))
-        if source.mixed or not _at_end(source, source.places(rows)):
+            made = self._derive(source, Op.FLATTEN, "flat", (int(np.prod(source.shape)),))
+            return View(source=made, numbers=places)
+        if source.mixed or not _at_end(source, places):
             raise misplaced(
                 "it reads other time steps of a sequence than the last one" + (
                     ", or of the backward direction another one than its own last, the first in time"
                     if source.backward or source.mixed else ""),
                 "let it read the last hidden vectors (h_n in PyTorch), or every time step alone")
-        return self._derive(source, Op.LAST, "last", (source.shape[1],))
-
-    def _derived_places(self, view: View, rows: np.ndarray) -> np.ndarray:
-        """Places of elements of a source in its flattened vector, or in the vector of its last time step."""
-        places, source = view.source.places(rows), view.source
-        if source.form is Form.IMAGE:
-            return places
         time, size = source.shape
-        return np.where(places == ZERO, ZERO, places // (time * size) * size + places % size)
+        numbers = np.where(places == ZERO, ZERO, places // (time * size) * size + places % size)
+        return View(source=self._derive(source, Op.LAST, "last", (size,)), numbers=numbers.astype(np.int32))
 
     def _derive(self, source: Source, op: Op, ending: str, shape: tuple[int, ...]) -> Source:
         """The only node of this operation behind a source."""
@@ -138,18 +136,14 @@ class Builder:
             self._derived[key] = made
         return self._derived[key]
 
-    def last(self, source: Source) -> Source:
-        """The vector of the last time step of a sequence."""
-        return self._derive(source, Op.LAST, "last", (source.shape[1],))
-
     def _decide(self, source: Source, form: Form, order: np.ndarray):
         """Give the input its form, if it has none."""
         if source.form is not Form.OPEN:
             return
-        if order.size != source.order.size or len(np.unique(order)) < order.size or order.min() < 0:
-            raise misplaced("it reads a part of the network's input", "give the network only what it reads")
         if form is Form.VECTOR:
             order = source.order.reshape(source.samples, -1)
+        elif order.size != source.order.size or len(np.unique(order)) < order.size or order.min() < 0:
+            raise misplaced("it reads a part of the network's input", "give the network only what it reads")
         elif axes(order) is None:
             raise misplaced("it reads the network's input in an order that is no order of axes")
         decided = Source(name=INPUT, form=form, order=order, guessed=source.guessed)

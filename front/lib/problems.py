@@ -1,6 +1,7 @@
 """Reasons why a node of a file cannot be computed."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 class Refused(ValueError):
@@ -40,8 +41,15 @@ class Problem:
         return f"{self.node} ({self.kind}): {self.reason}; {self.advice}"
 
 
-def refusal(path, problems: list[Problem], nodes: int) -> ValueError:
-    """One error that lists every node that cannot be computed."""
+def refusal(path: Path, problems: list[Problem], nodes: int, hint: str = "") -> ValueError:
+    """One error that lists every node that cannot be computed.
+
+    Args:
+        path:     The file.
+        problems: These nodes.
+        nodes:    Number of nodes in the file.
+        hint:     Sentence on what is behind the problems.
+    """
     count = "1 node" if len(problems) == 1 else f"{len(problems)} nodes"
     lines = "".join(f"\n  {problem}" for problem in problems)
-    return ValueError(f"{path}: {count} of {nodes} cannot be computed{lines}")
+    return ValueError(f"{path}: {count} of {nodes} cannot be computed{lines}{hint and f'{chr(10)}{hint}'}")

@@ -106,9 +106,7 @@ def _per_channel(step: Step, build: Builder, view: View, op: Op, tensors: dict, 
                             ) from error
     channel = {key: _channels(view, *value) for key, value in fitted.items()}
     if any(value is None for value in channel.values()):
-        source, places = build.vector(view)
-        view = View(source=source, numbers=places.reshape(1, *view.shape[1:]) + source.shape[0] * np.arange(
-            source.samples, dtype=np.int32).reshape(-1, *[1] * (len(view.shape) - 1)))
+        view = build.flat(view)
         channel = {key: _channels(view, *value) for key, value in fitted.items()}
     return build.same(step, op, view, attributes=attributes, tensors=channel)
 
@@ -138,7 +136,7 @@ def _sum(step: Step, build: Builder, a: View, b: View) -> View:
     for view in (a, b):
         check_not_padded(view)
     if a.source.form is not b.source.form:
-        a, b = (_as_vector(build, view) for view in (a, b))
+        a, b = build.flat(a), build.flat(b)
     if a.source.shape != b.source.shape or not np.array_equal(a.places, b.places):
         raise misplaced("it adds two tensors whose elements lie in different orders", "add them before one of them is "
                         "flattened, transposed or cut")
@@ -146,9 +144,3 @@ def _sum(step: Step, build: Builder, a: View, b: View) -> View:
     mixed = any(source.backward or source.mixed for source in sources)
     made = build.add(step, Op.ADD, sources, a.source.form, a.source.shape, mixed=mixed)
     return View(source=made, numbers=a.places)
-
-
-def _as_vector(build: Builder, view: View) -> View:
-    source, first = build.vector(view)
-    numbers = first + source.shape[0] * np.arange(source.samples, dtype=np.int32)[:, None]
-    return View(source=source, numbers=numbers.astype(np.int32).reshape(view.shape))

@@ -45,7 +45,7 @@ def linear(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.
         bias:   float64[outputs].
     """
     if not view.shape or view.shape[-1] != len(weight):
-        raise Refused(f"its input has the shape {list(view.shape)}, but its weight takes {len(weight)} elements",
+        raise misplaced(f"its input has the shape {list(view.shape)}, but its weight takes {len(weight)} elements",
                       "export the network again")
     rows = view.numbers.reshape(-1, len(weight))
     form = view.source.form

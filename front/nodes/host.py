@@ -41,6 +41,6 @@ def at_host(step: Step, build: Builder) -> list[Value]:
         raise Refused("it computes with what only the host has, such as the result of a Softmax", "end the network "
                       "before that")
     view = computed.view if isinstance(computed, HostValue) else computed
-    if kind in HOST:
+    if kind in HOST and (kind != "Cast" or isinstance(computed, View)):
         build.note(f"{step.name}: {HOST[kind]} is left to the host")
     return [HostValue(view=view) for _ in step.outputs]

@@ -3,7 +3,7 @@
 import numpy as np
 from concord.front.lib.builder import Builder, check_not_padded
 from concord.front.lib.problems import Refused
-from concord.front.lib.step import Step, Value, misplaced
+from concord.front.lib.step import Step, Value
 from concord.front.lib.views import Form, View
 from concord.model.floating.network import Op
 
@@ -22,7 +22,7 @@ def concat(step: Step, build: Builder) -> list[Value]:
         if view.source.form is Form.OPEN:
             build.image(view) if len(view.shape) > 2 else build.vector(view)
     if len({view.source.form for view in views}) > 1 or not _alike(views, axis):
-        views = [_vector(build, view) for view in views]
+        views = [build.flat(view) for view in views]
     form = views[0].source.form
     channels = [view.source.shape[1 if form is Form.SEQUENCE else 0] for view in views]
     first = views[0].source
@@ -46,14 +46,6 @@ def _alike(views: list[View], axis: int) -> bool:
     shapes = {tuple(size for index, size in enumerate(view.source.shape) if index != along) for view in views}
     return len(shapes) == 1 and all(view.numbers.size == view.source.order.size for view in views) and len(
         {view.numbers.ndim for view in views}) == 1 and views[0].numbers.ndim > 2
-
-
-def _vector(build: Builder, view: View) -> View:
-    if len(view.shape) > 2:
-        raise misplaced(f"it joins tensors {list(view.shape)} that are no images of one size, and no vectors")
-    source, first = build.vector(view)
-    numbers = first + source.shape[0] * np.arange(source.samples)[:, None]
-    return View(source=source, numbers=numbers.astype(np.int32).reshape(view.shape))
 
 
 def _refuse():

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from concord.front.lib.builder import Builder
 from concord.front.lib.step import Step, Value
-from concord.front.nodes import activation, arithmetic, convolution, dense, join, layout, pooling
+from concord.front.nodes import activation, arithmetic, convolution, dense, join, layout, pooling, recurrent, scikit
 
 #: What makes nodes of an operator: from its step and where nodes go, to its results.
 Handler = Callable[[Step, Builder], list[Value]]
@@ -19,13 +19,16 @@ HANDLERS: dict[str, Handler] = {
     "Conv": convolution.conv,
     "Div": arithmetic.div,
     "Dropout": layout.same,
+    "Expand": layout.move,
     "Flatten": layout.move,
+    "GRU": recurrent.recurrent,
     "Gather": layout.move,
     "Gemm": dense.gemm,
     "GlobalAveragePool": pooling.global_average,
     "HardSigmoid": activation.hard_sigmoid,
     "HardSwish": activation.hard_swish,
     "Identity": layout.same,
+    "LSTM": recurrent.recurrent,
     "MatMul": dense.matmul,
     "Max": activation.extreme,
     "MaxPool": pooling.max_pool,
@@ -34,6 +37,7 @@ HANDLERS: dict[str, Handler] = {
     "Neg": arithmetic.neg,
     "PRelu": activation.prelu,
     "Pad": layout.pad,
+    "RNN": recurrent.recurrent,
     "ReduceMean": pooling.reduce_mean,
     "Relu": activation.relu,
     "Reshape": layout.move,
@@ -46,8 +50,12 @@ HANDLERS: dict[str, Handler] = {
     "Sub": arithmetic.sub,
     "Sum": arithmetic.add,
     "Tanh": activation.tanh,
+    "Tile": layout.move,
     "Transpose": layout.move,
     "Unsqueeze": layout.move,
+    "ai.onnx.ml.LinearClassifier": scikit.linear_classifier,
+    "ai.onnx.ml.LinearRegressor": scikit.linear_regressor,
+    "ai.onnx.ml.Scaler": scikit.scaler,
 }
 
 #: Operators that are refused, each with the reason and the advice of its own.

@@ -10,6 +10,7 @@ from concord.model.data.raw import Found, Raw, check_size
 
 #: Usual names of the inputs and labels of a whole data set; behind `_train`, they are those of a part.
 INPUTS, LABELS, LENGTHS = ("x", "data", "inputs"), ("y", "target", "labels"), ("lengths",)
+_ENDS = ("", *(f"_{part}" for part in PARTS))
 _ADVICE = "name the arrays in a TOML file, as `inputs = \"NAME\"` and `labels = \"NAME\"`"
 
 
@@ -138,10 +139,11 @@ def found(archive: Archive, description: Description) -> Found:
         ValueError: a name is not there, or there are no inputs.
     """
     parts, used = {}, []
+    wanted = [_present(archive, names) if description.borrowed else names for names in (
+        description.inputs, description.labels, description.lengths)]
     for part in ("all", *PARTS):
-        names = [_name(archive, wanted, standard, part, needed) for wanted, standard, needed in (
-            (description.inputs, INPUTS, True), (description.labels, LABELS, not description.borrowed),
-            (description.lengths, LENGTHS, True))]
+        names = [_name(archive, given, standard, part) for given, standard in zip(
+            wanted, (INPUTS, LABELS, LENGTHS), strict=True)]
         if names[0] is not None:
             arrays = [None if name is None else archive.read(name) for name in names]
             parts[part] = _raw(*arrays, f"{archive.place}, {names[0]}", description)
@@ -168,15 +170,16 @@ def _raw(inputs: np.ndarray, labels, lengths, place: str, description: Descripti
     return Raw(inputs=inputs, labels=labels, lengths=lengths, place=place)
 
 
-def _name(archive: Archive, wanted, standard: tuple[str, ...], part: str, needed: bool) -> str | None:
-    """The name of an array of a part in an archive; None if the archive has none.
+def _present(archive: Archive, wanted):
+    """The names of a description of other data that are there, too; None, for the usual ones, if there are none."""
+    if isinstance(wanted, Mapping):
+        return {part: name for part, name in wanted.items() if name in archive.names} or None
+    there = isinstance(wanted, str) and any(f"{wanted}{end}" in archive.names for end in _ENDS)
+    return wanted if there else None
 
-    Args:
-        archive:  The arrays.
-        wanted:   What the description names.
-        standard: The usual names.
-        part:     The part, or "all".
-        needed:   Whether what the description names must be there.
+
+def _name(archive: Archive, wanted, standard: tuple[str, ...], part: str) -> str | None:
+    """The name of an array of a part in an archive; None if the archive has none.
 
     Raises:
         ValueError: the description names one that is not there.
@@ -186,12 +189,12 @@ def _name(archive: Archive, wanted, standard: tuple[str, ...], part: str, needed
                          "of arrays for train, test and calibration")
     if isinstance(wanted, Mapping):
         name = wanted.get(part)
-        if name is not None and name not in archive.names and needed:
+        if name is not None and name not in archive.names:
             raise ValueError(f"{archive.place}: there is no {name}; there are {', '.join(archive.names)}")
-        return name if name in archive.names else None
+        return name
     behind = "" if part == "all" else f"_{part}"
     if wanted is None:
         return next(filter(None, (archive.usual(f"{name}{behind}") for name in standard)), None)
-    if needed and not any(f"{wanted}{end}" in archive.names for end in ("", *(f"_{name}" for name in PARTS))):
+    if not any(f"{wanted}{end}" in archive.names for end in _ENDS):
         raise ValueError(f"{archive.place}: there is no {wanted}; there are {', '.join(archive.names)}")
     return f"{wanted}{behind}" if f"{wanted}{behind}" in archive.names else None

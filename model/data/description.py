@@ -62,7 +62,7 @@ class Description:
         calibration: File of the calibration set, or its number of samples; None for none.
         seed:        Seed of the split.
         sequence:    Whether the first axis of a sample is time.
-        borrowed:    Whether it is a model's, used for other data: the labels that it names may be missing there.
+        borrowed:    Whether it is a model's, used for other data: arrays and labels that it names may be missing.
         delimiter:   Character between the columns of a CSV file; empty to tell from its first line.
         preprocessing: How raw numbers become inputs.
     """

@@ -48,6 +48,11 @@ def classified(outputs: np.ndarray) -> np.ndarray:
     return np.asarray(outputs).argmax(axis=1)
 
 
+def scored(outputs: int, samples: Samples) -> bool:
+    """Whether a network with so many outputs scores anomalies among these samples."""
+    return outputs == 1 or samples.inputs.ndim == 2 and outputs == samples.inputs.shape[1]
+
+
 def scores(outputs: np.ndarray, samples: Samples) -> np.ndarray:
     """float64[samples]: how anomalous each sample is.
 
@@ -56,13 +61,13 @@ def scores(outputs: np.ndarray, samples: Samples) -> np.ndarray:
     Raises:
         ValueError: there are neither one output nor as many as inputs.
     """
-    inputs = samples.inputs.view(np.float16).astype(np.float64)
-    if samples.inputs.ndim == 2 and outputs.shape[1] == inputs.shape[1]:
-        return ((outputs - inputs) ** 2).mean(axis=1)
-    if outputs.shape[1] == 1:
+    count = outputs.shape[1]
+    if not scored(count, samples):
+        raise ValueError(f"anomalies are scored by one output, or by as many as the {samples.inputs.shape[-1]} inputs, "
+                         f"which they restore; the network has {count} outputs")
+    if count == 1:
         return outputs[:, 0]
-    raise ValueError(f"anomalies are scored by one output, or by as many as the {inputs.shape[-1]} inputs, which they "
-                     f"restore; the network has {outputs.shape[1]} outputs")
+    return ((outputs - samples.inputs.view(np.float16).astype(np.float64)) ** 2).mean(axis=1)
 
 
 def _accuracy(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
@@ -101,7 +106,9 @@ MEASURES: dict[Task, Callable[[np.ndarray, Samples], dict[str, float]]] = {
     Task.REGRESSION: _regression,
     Task.ANOMALY: _anomaly,
 }
-#: Names of the first measure of each task, and whether tables print it as a percentage.
+#: Measures that are at most 1.
+SHARES = ("accuracy", "AUC")
+#: Name of the first measure of each task.
 NAMES = {Task.CLASSIFICATION: "accuracy", Task.REGRESSION: "RMSE", Task.ANOMALY: "AUC", Task.NONE: ""}
 
 

@@ -26,8 +26,8 @@ def found(folder: Path, description: Description) -> Found:
     files = {part: _listed(root) for part, root in roots.items()}
     classes = tuple(sorted({name for listed in files.values() for name, _ in listed}))
     if not classes:
-        raise ValueError(f"{folder}: it holds no folders of images; each class is a folder in it, or in {folder}/train "
-                         f"and {folder}/test")
+        raise ValueError(f"{folder}: it holds no data: neither a folder of images for each class, nor x.npy, nor "
+                         "t10k-images-idx3-ubyte.gz, nor JapaneseVowels_TEST.ts")
     rows, columns, channels = _form([path for listed in files.values() for _, path in listed], description)
     parts = {}
     for part, listed in files.items():

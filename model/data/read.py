@@ -81,7 +81,7 @@ def _found(description: Description) -> Found | DataSet:
     if path.is_dir():
         return _folder(path, description)
     if name in dataset.SHIPPED and not path.exists():
-        return _folder(dataset.DATA / name, description) if name == "fashion-mnist" else _shipped(name)
+        return _shipped(name)
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file or folder; data are {FORMS}")
     match path.suffix.lower():
@@ -114,7 +114,8 @@ def _folder(folder: Path, description: Description) -> Found:
 
 def _shipped(name: str) -> DataSet:
     samples = dataset.load(name)
-    return DataSet(name=name, task=Task.CLASSIFICATION, shape=samples.inputs.shape[2:], train=None, test=samples,
+    shape = (1, 28, 28) if name == "fashion-mnist" else samples.inputs.shape[2:]
+    return DataSet(name=name, task=Task.CLASSIFICATION, shape=shape, train=None, test=samples,
                    calibration=None, description=tomli_w.dumps({"data": name}))
 
 

@@ -16,7 +16,8 @@ def asm(
         "-o", help="File to write: instruction words if its name ends with .bin, otherwise firmware for `nnp run`.",
         show_default="TEXT.safetensors with --preset, else TEXT.bin")] = None,
     preset: Annotated[str, typer.Option(
-        "--preset", help="Machine for which the program is checked and assembled.")] = "",
+        "--preset", "--config", metavar="MACHINE", show_default=False,
+        help="Machine, a preset or a TOML file, for which the program is checked and assembled.")] = "",
     image: Annotated[list[str] | None, typer.Option(
         "--image", metavar="MEMORY[@ADDRESS]=FILE",
         help="A .npy file with the contents of a memory: numbers in C order for vector memories and VectorRf, integers "
@@ -35,7 +36,7 @@ def asm(
     from concord.golden.lib.atomic_files import write_all
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.memory_images import Image, assembled
-    from concord.spec import config
+    from concord.spec.machine_file import find_config, machine_name
 
     output = output or source.with_suffix(".safetensors" if preset else ".bin")
     if output.suffix != ".bin" and not preset:
@@ -44,7 +45,7 @@ def asm(
     if output.suffix == ".bin" and (image or input_size is not None or output_size is not None):
         raise ValueError(f"{output}: words alone carry neither images nor sizes; firmware does, which takes --preset "
                          "and a name that does not end with .bin")
-    machine = config.preset(preset) if preset else None
+    machine = find_config(preset) if preset else None
     check_writable(output)
     images = [Image.parse(text) for text in image or ()]
     text, words, lines = _assembled(source)
@@ -56,8 +57,8 @@ def asm(
         return
     firmware = assembled(source.stem, machine, text, words, images, inputs=input_size, outputs=output_size)
     save_firmware(firmware, output)
-    typer.echo(f"{output}: {len(words)} instructions for {preset}; one run takes {firmware.inputs} numbers and gives "
-               f"{firmware.outputs}")
+    typer.echo(f"{output}: {len(words)} instructions for {machine_name(preset)}; "
+               f"one run takes {firmware.inputs} numbers and gives {firmware.outputs}")
 
 
 def _assembled(source: Path) -> tuple[str, list[int], list[int]]:

@@ -29,7 +29,7 @@ def compile_model(
 
     if output:
         check_writable(output)
-    name, compiled = compile_for(read_model(model), preset)
+    name, compiled = compile_for(read_model(model), preset, model)
     output = output or Path(f"{Path(file_name(model)).stem}.{name}.safetensors")
     check_writable(output)
     save_firmware(compiled.firmware, output)

@@ -9,14 +9,19 @@ from concord.nnp.lib.storage import read_model
 
 def overflow(
     model: Model,
-    accumulator: Annotated[int, typer.Option(
-        "--accumulator", help="Bits of the accumulator, 1 to 64; each partial sum that exceeds it is counted.")] = 16,
-    product: Annotated[int, typer.Option(
-        "--product", help="Bits of a product; each product that exceeds them is counted.")] = 32,
-    output: Annotated[int, typer.Option(
-        "--output", help="Bits of a result; each final sum that exceeds them is counted.")] = 32,
-    lanes: Annotated[int, typer.Option(
-        "--lanes", help="Number of products that are added in one cycle; with 1, every partial sum is checked.")] = 1,
+    accumulator: Annotated[int | None, typer.Option(
+        "--accumulator", help="Bits of the accumulator, 1 to 64; each partial sum that exceeds it is counted.",
+        show_default="16")] = None,
+    product: Annotated[int | None, typer.Option(
+        "--product", help="Bits of a product; each product that exceeds them is counted.", show_default="32")] = None,
+    output: Annotated[int | None, typer.Option(
+        "--output", help="Bits of a result; each final sum that exceeds them is counted.", show_default="32")] = None,
+    lanes: Annotated[int | None, typer.Option(
+        "--lanes", help="Number of products that are added in one cycle; with 1, every partial sum is checked.",
+        show_default="1")] = None,
+    preset: Annotated[str, typer.Option(
+        "--preset", "--config", metavar="MACHINE", show_default=False,
+        help="Preset, or TOML file of a machine, that decides the four options above.")] = "",
     inputs: Inputs = None,
     data: TestData = None,
     samples: ManySamples = None,
@@ -24,15 +29,21 @@ def overflow(
 ):
     """Count overflows of a model's integer sums on its test set, and print the width that is proved to be enough."""
     from concord.model import network
+    from concord.model.data.measures import measure
     from concord.model.layer_overflow import Widths
     from concord.model.model_overflow import dry_run, wrapped
+    from concord.nnp.lib.results import described, real
     from concord.nnp.verify.inputs import Source, read
     from rich.console import Console
 
-    for option, value in (("accumulator", accumulator), ("product", product), ("output", output)):
-        if not 1 <= value <= 64:
-            raise ValueError(f"--{option} {value} is no width: storage has 1 to 64 bits")
-    widths = Widths(sum_bits=accumulator, product_bits=product, output_bits=output, lanes=lanes)
+    given = {"accumulator": accumulator, "product": product, "output": output, "lanes": lanes}
+    chosen = _widths(preset, {option: value for option, value in given.items() if value is not None})
+    accumulator = chosen["accumulator"]
+    for option in ("accumulator", "product", "output"):
+        if not 1 <= chosen[option] <= 64:
+            raise ValueError(f"--{option} {chosen[option]} is no width: storage has 1 to 64 bits")
+    widths = Widths(sum_bits=accumulator, product_bits=chosen["product"], output_bits=chosen["output"],
+                    lanes=chosen["lanes"])
     source = Source(inputs=inputs, data=data, samples=samples, first=first, default=200)
     loaded = read_model(model)
     given = read(loaded, source)
@@ -40,15 +51,35 @@ def overflow(
     uses = dry_run(loaded, samples.inputs, samples.lengths, widths)
     console = Console()
     console.print(overflow_table(uses, widths))
-    if given.odd:
-        typer.echo(f"nnp: {given.odd}", err=True)
+    for words in given.remarks:
+        typer.echo(f"nnp: {words}", err=True)
     console.print(f"{loaded.name}, {len(samples)} samples of {given.name}: {verdict(uses, accumulator)}")
     if samples.labels is None:
         return
-    exact = network.predict(loaded, samples.inputs, samples.lengths)
-    line = f"accuracy: {(exact == samples.labels).mean():.2%}"
-    narrow = network.classes(wrapped(loaded, samples.inputs, accumulator, samples.lengths))
-    console.print(f"{line}; with sums that wrap at {accumulator} bits {(narrow == samples.labels).mean():.2%}")
+    exact, narrow = (described(measure(given.task, real(outputs), samples)) for outputs in (
+        network.outputs(loaded, samples.inputs, samples.lengths),
+        wrapped(loaded, samples.inputs, accumulator, samples.lengths)))
+    console.print(f"{exact}; with sums that wrap at {accumulator} bits {narrow}")
+
+
+def _widths(preset: str, given: dict[str, int]) -> dict[str, int]:
+    """The widths that options give, or those of a machine; an accumulator of more than 64 bits counts as one of 64.
+
+    Raises:
+        ValueError: there is no such machine, or an option contradicts it.
+    """
+    if not preset:
+        return {"accumulator": 16, "product": 32, "output": 32, "lanes": 1} | given
+    if given:
+        raise ValueError(f"--preset {preset} decides --accumulator, --product, --output and --lanes: leave out "
+                         f"--{', --'.join(given)}")
+    from concord.spec.machine_file import find_config
+
+    machine = find_config(preset)
+    # Several tile engines multiply neighbouring tiles, whose lanes follow each other where a tile is one lane group.
+    lanes = machine.lanes * (machine.tile_engines if machine.groups == 1 else 1)
+    return {"accumulator": min(64, machine.sum_bits), "product": machine.product_bits, "output": machine.output_bits,
+            "lanes": lanes}
 
 
 def overflow_table(uses, widths):

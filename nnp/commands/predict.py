@@ -18,7 +18,7 @@ def predict(
         "-o", help="File to write the outputs to, a .npy array of binary16.")] = None,
     quiet: Quiet = False,
 ):
-    """Predict classes in the machine's arithmetic, layer by layer, also for a model that no preset can run."""
+    """Predict classes, numbers or scores in the machine's arithmetic, also for a model that no preset can run."""
     from concord.model import network
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.results import line, summary, write_outputs
@@ -29,12 +29,12 @@ def predict(
         check_writable(output)
     loaded = read_model(model)
     given = read(loaded, source)
-    if given.odd:
-        typer.echo(f"nnp: {given.odd}", err=True)
+    for words in given.remarks:
+        typer.echo(f"nnp: {words}", err=True)
     results = network.outputs(loaded, given.samples.inputs, given.samples.lengths)
     if not quiet:
         for place, (index, _) in enumerate(given):
-            typer.echo(line(index, results[place], loaded.classes, given.samples, place))
-    typer.echo(summary(results, given.samples))
+            typer.echo(line(index, results[place], loaded.classes, given.samples, place, given.task))
+    typer.echo(summary(results, given.samples, given.task))
     if output:
         write_outputs(output, results)

@@ -1,31 +1,40 @@
 """`nnp quantize`: converts a trained FP32 network into a quantised model, without training."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from concord.nnp.lib import imports
 from concord.nnp.lib import quantisation_options as options
-from concord.train.lib.methods import ActivationMethod, ActivationTraining, WeightMethod, WeightTraining
+from concord.train.lib.methods import ActivationMethod, ActivationTraining, Gates, WeightMethod, WeightTraining
 
 if TYPE_CHECKING:
+    from concord.train.imported.quantised import Choices
     from concord.train.qat.network import QuantisedNetwork
     from rich.table import Table
 
 
 def quantize(
-    network: options.Network,
-    parameters: Annotated[Path, typer.Argument(
-        help="Safetensors file of the network's FP32 parameters.", show_default=False)],
+    network: Annotated[str, typer.Argument(
+        metavar="FILE|NETWORK",
+        help="ONNX file, or what `nnp import` wrote of one. Or one of mlp, resnet, resnet-small, mobilenet, "
+             "mobilenet-small, inception and inception-small, or module:callable, which makes a torch.nn.Module.")],
+    parameters: Annotated[Path | None, typer.Argument(
+        help="Safetensors file of the FP32 parameters, for a NETWORK.", show_default=False)] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file.")] = Path("quantized.safetensors"),
     calibration: Annotated[
         Path | None,
         typer.Option(
             "--calibration",
             help="A .npy file of real inputs: samples, then the axes of one input.",
-                     show_default="training images")
+                     show_default="the data's calibration set, or 256 of its training samples")
     ] = None,
-    data: options.Data = None,
-    preset: options.Preset = "",
+    data: imports.Data = None,
+    machine: imports.Machine = "",
+    arithmetic: imports.Arithmetic = options.NetworkArithmetic.INTEGER,
+    block: imports.Block = None,
     weights_bits: options.WeightsBits = None,
     input_bits: options.InputBits = None,
     layer: options.Layer = None,
@@ -35,30 +44,71 @@ def quantize(
     rows: options.Rows = 1,
     weights: options.Weights = WeightTraining.WRPN,
     activations: options.Activations = ActivationTraining.UNIFORM,
+    asymmetric: imports.Asymmetric = False,
+    shared: imports.Shared = False,
+    gate_bits: imports.GateBits = 0,
 ):
     """Quantise a trained network without training, print the error of each layer, and write a model (needs PyTorch)."""
-    import shlex
-    import sys
-
     from concord.nnp.lib.files import check_writable
+
+    gates, is_file = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits), imports.is_file(network)
+    given = imports.widths(machine, weights_bits, input_bits, symmetric, weights, gates) if is_file else (
+        options.widths(machine, weights_bits, input_bits, symmetric, weights))
+    recipe = options.recipe(given, layer, ptq_weights, ptq_activations, rows, weights, activations)
+    check_writable(out)
+    if is_file:
+        if parameters is not None:
+            raise ValueError(f"{network}: it holds its parameters, so leave {parameters} out; name the model file with "
+                             "--out")
+        chosen = imports.choices(machine, recipe, given, gates, arithmetic, block, symmetric)
+        _imported(network, data, calibration, out, chosen)
+        return
+    if parameters is None:
+        raise ValueError(f"{network}: name a file behind it that holds its FP32 parameters, or an ONNX file in its "
+                         "place")
+    if gates != Gates() or arithmetic is not options.NetworkArithmetic.INTEGER or block is not None:
+        raise ValueError("--arithmetic, --block, --asymmetric, --shared and --gate-bits are for files of networks; "
+                         "`nnp train image --arithmetic bfp` trains this one")
+    _built_in(network, parameters, out, calibration, data, recipe)
+
+
+def _imported(file: str, data: str | None, calibration: Path | None, out: Path, choices: "Choices"):
+    """Quantise the network of a file."""
+    from concord.model.data.read import read_data
+    from concord.nnp.lib.progress import shown
     from concord.nnp.lib.training import needing_torch
     from rich.console import Console
 
-    given = options.widths(preset, weights_bits, input_bits, symmetric, weights)
-    recipe = options.recipe(given, layer, ptq_weights, ptq_activations, rows, weights, activations)
-    check_writable(out)
+    train = needing_torch("concord.train.runs.imported")
+    network = imports.float_network(file)
+    source = train.prepared(network, read_data(data) if data else None, choices, calibration)
+    with shown() as show:
+        model = train.quantize(out, source, choices, command=_command(), progress=show)
+    figures = (("FP32", "fp32_accuracy"), ("quantised", "golden_accuracy"))
+    Console().print(f"{out}: {imports.result(model, figures)}", soft_wrap=True, highlight=False)
+
+
+def _built_in(network: str, parameters: Path, out: Path, calibration: Path | None, data: str | None, recipe):
+    """Quantise a network of this repository, or of a module of Python."""
+    from concord.nnp.lib.training import needing_torch
+    from rich.console import Console
+
     train = needing_torch("concord.train.runs.quantize")
     console = Console()
-    source = train.trained(network, parameters, recipe, calibration, data)
+    source = train.trained(network, parameters, recipe, calibration, Path(data) if data else None)
     with console.status("quantising"):
         quantised = train.QuantisedNetwork(source.net, source.inputs, recipe)
     console.print(loss_table(quantised))
     with console.status("checking golden against PyTorch"):
-        model = train.write(out, source, quantised, recipe, shlex.join(["nnp", *sys.argv[1:]]))
+        model = train.write(out, source, quantised, recipe, _command())
     made = model.provenance
     accuracies = "no test set, so no accuracy" if source.images is None else (
         f"accuracy FP32 {made.fp32_accuracy:.2%}, quantised {made.golden_accuracy:.2%}")
     console.print(f"{out}: {accuracies}")
+
+
+def _command() -> str:
+    return shlex.join(["nnp", *sys.argv[1:]])
 
 
 def loss_table(quantised: "QuantisedNetwork") -> "Table":

@@ -27,7 +27,8 @@ def run(
             help="Samples are parts of one sequence: each starts from the state that the last one left.")
     ] = False,
     preset: Annotated[str, typer.Option(
-        "--preset", help="Machine configuration; that of the firmware if not given.")] = "",
+        "--preset", "--config", metavar="MACHINE", show_default=False,
+        help="Name of a preset, or TOML file of a machine; that of the firmware if not given.")] = "",
     quiet: Quiet = False,
 ):
     """Run firmware on inputs and print its outputs."""
@@ -39,7 +40,7 @@ def run(
     from concord.nnp.verify.inputs import Source, read
     from concord.nnp.verify.session import Session
     from concord.sim.machines import host
-    from concord.spec import config
+    from concord.spec.machine_file import find_config
     from rich.console import Console
 
     if waves and machine == MachineKind.GOLDEN:
@@ -48,11 +49,11 @@ def run(
     for path in output, waves:
         if path:
             check_writable(path)
-    loaded = load_firmware(firmware, config.preset(preset) if preset else None)
+    loaded = load_firmware(firmware, find_config(preset) if preset else None)
     loaded.program(keep_state=keep_state)  # this refuses bad options before anything runs
     given = read(loaded, source)
-    if given.odd:
-        typer.echo(f"nnp: {given.odd}", err=True)
+    for words in given.remarks:
+        typer.echo(f"nnp: {words}", err=True)
     # Only results go to stdout; golden starts at once, so that no steps are printed for it.
     steps = Steps(Console(stderr=True, quiet=machine == MachineKind.GOLDEN), STEPS)
     results = []
@@ -63,10 +64,10 @@ def run(
         for place, (index, sample) in enumerate(given):
             results.append(session.infer(sample, keep_state=keep_state and bool(results)))
             if not quiet:
-                said = line(index, results[-1], loaded.classes, given.samples, place)
+                said = line(index, results[-1], loaded.classes, given.samples, place, given.task)
                 typer.echo(f"{said}: {values(results[-1])}")
         invalid = session.invalid
-    typer.echo(summary(np.stack(results), given.samples))
+    typer.echo(summary(np.stack(results), given.samples, given.task))
     if invalid:
         typer.echo(f"nnp: {' and '.join(invalid)}: a quantiser met a NaN, which counts as 0, or an infinity, which "
                    "counts as the largest number; results of such samples mean nothing", err=True)

@@ -6,29 +6,45 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
 from concord.model.cells.cell import Cell
 from concord.model.cells.registry import CELLS
+from concord.nnp.commands.train_file import FILE, train_file
 from concord.nnp.lib import quantisation_options as options
 from concord.nnp.lib.errors import sentences
 from concord.nnp.lib.files import check_writable
+from concord.nnp.lib.imports import is_file
+from concord.nnp.lib.quantisation_options import NetworkArithmetic
 from concord.nnp.lib.storage import written
 from concord.nnp.lib.training import Checkpoint, Log, followed, needing_torch, settings
-from concord.spec import config
 from concord.spec.formats import Format
+from concord.spec.machine_file import find_config
 from concord.train.lib.methods import (
     ActivationMethod,
     ActivationTraining,
     Gates,
     InitialState,
     Methods,
-    Recipe,
     Start,
     WeightMethod,
     WeightTraining,
 )
+from typer.core import TyperGroup
 
-app = typer.Typer(help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
+
+class FilesToo(TyperGroup):
+    """A group of commands whose first word may be a file as well, which the command FILE then takes."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]):
+        """The command of the first word."""
+        if args and args[0] not in self.commands and is_file(args[0]):
+            args = [FILE, *args]
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(cls=FilesToo, help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
+app.command(FILE)(sentences(train_file))
 
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice.")]
 Out = Annotated[str, typer.Option("--out", "-o", help="Model file: a path or URL.")]
@@ -47,13 +63,6 @@ class Arithmetic(StrEnum):
 
     INTEGER = "integer"
     BFP_LAZY = "bfp-lazy"
-
-
-class NetworkArithmetic(StrEnum):
-    """The arithmetic of an image network or a recurrent network."""
-
-    INTEGER = "integer"
-    BFP = "bfp"
 
 
 @app.command()
@@ -167,7 +176,7 @@ def _formats(
     if preset:
         if bits is not None or block is not None:
             raise ValueError(f"--preset {preset} decides --bits and --block: leave them out")
-        machine = config.preset(preset)
+        machine = find_config(preset)
         if blocks:
             return {"weights_format": machine.weights, "input_format": machine.activations, "block": machine.native_dim}
         weights, inputs = options.formats(preset, asymmetric)
@@ -218,17 +227,8 @@ def image(
     given = options.widths(preset, weights_bits, input_bits, symmetric, weights)
     recipe = options.recipe(given, layer, ptq_weights, ptq_activations, rows, weights, activations, start, batch_norm,
                             keep_input)
-    if arithmetic is NetworkArithmetic.BFP:
-        plain = Recipe(weights_bits=given.weights, input_bits=given.inputs, bits=recipe.bits,
-                       symmetric=(True, given.symmetric))
-        if recipe != plain or symmetric is not None or accumulator is not None:
-            raise ValueError(
-                "bfp finds its own exponents: --symmetric, --ptq-weights, --ptq-activations, --rows, --weights, "
-                "--activations, --start, --batch-norm, --keep-input and --accumulator are for integer")
-        recipe = options.block_recipe(preset, given, recipe.bits, block)
-    elif block is not None:
-        raise ValueError("--block is for --arithmetic bfp")
-    elif batch_norm and accumulator is not None:
+    recipe = options.in_arithmetic(arithmetic, preset, recipe, given, block, symmetric, accumulator)
+    if batch_norm and accumulator is not None:
         raise ValueError("--accumulator changes ranges, which --batch-norm's statistics do not follow: leave one out")
     if samples < 1:
         raise ValueError(f"--samples {samples}: one training image at least")
@@ -246,7 +246,7 @@ def _lazy_formats(preset: str) -> dict:
     """
     if not preset:
         return {}
-    machine = config.preset(preset)
+    machine = find_config(preset)
     if (machine.weights.bits, machine.weights.symmetric) != (8, False):
         raise ValueError(f"--preset {preset}: lazy training leaves mantissas of 8 bits in the full range, which this "
                          "machine does not take; trainer does")

@@ -59,8 +59,8 @@ def verify(
         ]
         # Models that cannot be compiled or run are reported before any slow work.
         ready = [prepare(request, console) for request in requests]
-        for odd in dict.fromkeys(prepared.inputs.odd for prepared in ready if prepared.inputs.odd):
-            typer.echo(f"nnp: {odd}", err=True)
+        for words in dict.fromkeys(words for prepared in ready for words in prepared.inputs.remarks):
+            typer.echo(f"nnp: {words}", err=True)
         with Builds(machine, [prepared.compiled.firmware.config for prepared in ready]) as builds:
             done = [verify_model(prepared, builds, console) for prepared in ready]
     console.print(verify_table(done))

@@ -7,7 +7,8 @@ import typer
 
 
 def verilog(
-    preset: Annotated[str, typer.Option("--preset", help="Machine configuration.")] = "ulx3s",
+    preset: Annotated[str, typer.Option(
+        "--preset", "--config", metavar="MACHINE", help="Name of a preset, or TOML file of a machine.")] = "ulx3s",
     unit: Annotated[str, typer.Option(
         "--unit", help="Name of the unit, which is that of its file in hw/; 'list' prints all names.")] = "nnp",
     output: Annotated[Path | None, typer.Option(
@@ -16,24 +17,27 @@ def verilog(
     """Write Verilog, and the files that an integrator needs beside it.
 
     These are a page of ports, an instantiation template, a FuseSoC core, waivers for `verilator --lint-only`, and the
-    machine's register map.
+    machine's register map as a page, in SystemRDL, in IP-XACT and as a C header.
     """
     from concord.golden.lib.atomic_files import write_all
+    from concord.nnp.handover.registers import register_files
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.integration import package
     from concord.nnp.lib.steps import Steps
     from concord.sim.units import component, in_machines
-    from concord.spec import config
+    from concord.spec.machine_file import find_config, machine_name
     from rich.console import Console
 
-    chosen = config.preset(preset)
+    chosen, machine = find_config(preset), machine_name(preset)
     if unit == "list":
         typer.echo("\n".join(in_machines()))
         return
-    output = output or Path("build/verilog") / f"{preset}-{unit}"
+    output = output or Path("build/verilog") / f"{machine}-{unit}"
     check_writable(output, folder=True)
     made = component(unit, chosen)
-    with Steps(Console(stderr=True), 1).step("generate Verilog", f"{unit} of {preset}; a large machine takes minutes"):
-        files = package(made, unit, preset, chosen)
+    with Steps(Console(stderr=True), 1).step("generate Verilog", f"{unit} of {machine}; a large machine takes minutes"):
+        files = package(made, unit, machine, chosen)
+        if unit == "nnp":
+            files |= register_files(chosen, f"preset {machine}")
     write_all(output, files)
     typer.echo(f"{output}: {', '.join(files)}")

@@ -21,7 +21,8 @@ Machine = Annotated[MachineKind, typer.Option(
     help="Machine that runs the firmware: the numpy model (golden), or Verilated hardware as a library or under "
          "cocotb.")]
 Preset = Annotated[str, typer.Option(
-    "--preset", help="Machine configuration; if not given, the first one that fits the model.")]
+    "--preset", "--config", metavar="MACHINE", show_default=False,
+    help="Name of a preset, or TOML file of a machine; if not given, the first preset that fits the model.")]
 Samples = Annotated[str | None, typer.Option(
     "--samples", help="Number of samples, or 'all'.", show_default="10, or as many as there are")]
 ManySamples = Annotated[str | None, typer.Option(
@@ -31,8 +32,9 @@ Inputs = Annotated[Path | None, typer.Option(
                      "time steps for a recurrent network, then those of one input, which are flattened in C order "
                      "(the last index changes fastest).",
     show_default=False)]
-TestData = Annotated[Path | None, typer.Option(
-    "--data", help="Folder of a test set: t10k-*.gz files of images, or JapaneseVowels_TEST.ts.",
+TestData = Annotated[str | None, typer.Option(
+    "--data", metavar="PLACE", help="Data set: a .npz, .npy or .csv file, a folder (of images by class, of t10k-*.gz "
+                                    "files, or of .ts files), module:callable, or a .toml file that describes one.",
     show_default="the shipped test set that the model names")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the summary, not a line for each sample.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Number of worker processes.", min=1)]

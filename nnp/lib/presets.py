@@ -1,19 +1,35 @@
-"""Choose the machine configuration for a model."""
+"""Choose the machine for a model, and compile the model for it."""
 
+import shlex
+
+from concord.compiler.lib.reason import Refused
 from concord.compiler.network import Compiled, compile_network
 from concord.compiler.support import problems
 from concord.model.model import Model
-from concord.spec.config import PRESETS, preset
+from concord.nnp.machines.fit import fit
+from concord.spec.config import PRESETS
+from concord.spec.machine_file import find_config, machine_name
 
 
-def compile_for(model: Model, name: str) -> tuple[str, Compiled]:
-    """Compile for the preset called `name`; if `name` is empty, for the first preset that can run the model.
+def compile_for(model: Model, preset: str, place: str = "") -> tuple[str, Compiled]:
+    """Compile for the machine called `preset`; if that is empty, for the first preset that can run the model.
+
+    Args:
+        preset: Name of a preset, or a TOML file of a machine.
+        place:  Path or URL of the model, for the advice in an error.
+
+    Returns:
+        The name of the machine in reports, and what is compiled.
 
     Raises:
-        ValueError: there is no such preset, or the model cannot be compiled for it, or for any preset.
+        ValueError: there is no such machine, or the model cannot be compiled for it, or for any preset. Where another
+            machine of that kind could hold the model, the message ends with the command that makes it.
     """
-    if name:
-        return name, compile_network(model, preset(name))
+    if preset:
+        try:
+            return machine_name(preset), compile_network(model, find_config(preset))
+        except Refused as error:
+            raise ValueError(f"{error}{_advice(model, preset, place)}") from error
     reasons = {}
     # The presets made for a purpose come before the small ones made for tests.
     for candidate in sorted(PRESETS, key=lambda p: p in ("tiny", "serial", "wide")):
@@ -22,4 +38,17 @@ def compile_for(model: Model, name: str) -> tuple[str, Compiled]:
         except ValueError as error:
             reasons[candidate] = str(error)
     nearest = min(reasons, key=lambda p: len(problems(model, PRESETS[p])))
-    raise ValueError(f"no preset takes the model; the nearest is {nearest}: {reasons[nearest]}")
+    raise ValueError(f"no preset takes the model; the nearest is {nearest}: {reasons[nearest]}"
+                     f"{_advice(model, nearest, place)}")
+
+
+def _advice(model: Model, preset: str, place: str) -> str:
+    """The line with the command that makes a machine which holds the model, if there is such a machine."""
+    if not place:
+        return ""
+    try:
+        fit(model, find_config(preset))
+    except ValueError:
+        return ""
+    command = shlex.join(["nnp", "presets", "--fit", place, "--preset", preset, "-o", "my.toml"])
+    return f"\nA machine that holds it: `{command}`, and then `--preset my.toml`"

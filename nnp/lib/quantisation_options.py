@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from concord.spec import config
 from concord.spec.formats import Format
+from concord.spec.machine_file import find_config
 from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.methods import (
     ActivationMethod,
@@ -23,7 +24,9 @@ Network = Annotated[str, typer.Argument(
     help="mlp, resnet, resnet-small, mobilenet, mobilenet-small, inception, inception-small, or module:callable, "
          "which makes a torch.nn.Module.")]
 Preset = Annotated[str, typer.Option(
-    "--preset", help="Quantise for this machine, which sets the bits of weights and inputs, and --symmetric.",
+    "--preset", "--config", metavar="MACHINE",
+    help="Quantise for this machine, a preset or a TOML file, which sets the bits of weights and inputs, "
+         "and --symmetric.",
     show_default=False)]
 WeightsBits = Annotated[
     int | None, typer.Option(
@@ -58,6 +61,13 @@ Data = Annotated[Path | None, typer.Option(
     show_default="the published data")]
 
 
+class NetworkArithmetic(StrEnum):
+    """The arithmetic of an image network, a recurrent network or an imported one."""
+
+    INTEGER = "integer"
+    BFP = "bfp"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Widths:
     """Bits of weights and of inputs, and whether inputs leave out their lowest code."""
@@ -74,7 +84,7 @@ def widths(
     """The widths that the options choose, 4 bits by default; or the widths of a machine.
 
     Args:
-        preset:   Name of the machine; empty if the other options decide.
+        preset:   Name of a preset, or a TOML file of a machine; empty if the other options decide.
         weights_bits, input_bits, symmetric: Values of these options; None if they are not given.
         training: Training method of weights; one that gives odd integers needs one more bit.
 
@@ -84,7 +94,7 @@ def widths(
     if not preset:
         weights, inputs = (4 if bits is None else bits for bits in (weights_bits, input_bits))
         return Widths(weights=weights, inputs=inputs, symmetric=bool(symmetric))
-    machine = config.preset(preset)
+    machine = find_config(preset)
     if (weights_bits, input_bits, symmetric) != (None, None, None):
         raise ValueError(f"--preset {preset} decides --weights-bits, --input-bits and --symmetric: leave those out")
     return Widths(weights=machine.weights.bits - training.odd, inputs=machine.activations.bits,
@@ -97,7 +107,7 @@ def formats(preset: str, asymmetric: bool = False) -> tuple[Format, Format]:
     Args:
         asymmetric: Whether weights have zero points, which cost one bit.
     """
-    machine = config.preset(preset)
+    machine = find_config(preset)
     return (Format(bits=machine.weights.bits - asymmetric, symmetric=True),
             Format(bits=machine.activations.bits, symmetric=machine.activations.symmetric))
 
@@ -111,7 +121,7 @@ def block_recipe(preset: str, given: Widths, bits: Mapping[str, tuple[int, int]]
     if not preset:
         return BlockRecipe(weights_bits=given.weights, input_bits=given.inputs, bits=bits,
                            **({} if block is None else {"block": block}))
-    machine = config.preset(preset)
+    machine = find_config(preset)
     if block is not None:
         raise ValueError(f"--preset {preset} decides --block: leave it out")
     made = BlockRecipe(weights_bits=given.weights, input_bits=given.inputs, bits=bits, block=machine.native_dim,
@@ -123,18 +133,49 @@ def block_recipe(preset: str, given: Widths, bits: Mapping[str, tuple[int, int]]
     return made
 
 
-def epochs(text: str) -> tuple[int, int, int]:
-    """The three numbers of epochs in the value of `--epochs`.
+def in_arithmetic(
+    arithmetic: NetworkArithmetic, preset: str, recipe: Recipe, given: Widths, block: int | None,
+    symmetric: bool | None, accumulator: int | None,
+) -> Recipe | BlockRecipe:
+    """The recipe for integers, or the one for block floating point in its place.
+
+    Args:
+        arithmetic: Integers or block floating point.
+        preset:     Name of the machine; empty if the other options decide.
+        recipe:     The recipe that all other options describe.
+        given:      Widths that the options choose.
+        block, symmetric, accumulator: Values of these options; None if they are not given.
 
     Raises:
-        ValueError: the value is not three numbers.
+        ValueError: options contradict each other.
     """
-    parts = text.split(",")
+    if arithmetic is NetworkArithmetic.INTEGER:
+        if block is not None:
+            raise ValueError("--block is for --arithmetic bfp")
+        return recipe
+    plain = Recipe(weights_bits=given.weights, input_bits=given.inputs, bits=recipe.bits,
+                   symmetric=(True, given.symmetric))
+    if recipe != plain or symmetric is not None or accumulator is not None:
+        raise ValueError(
+            "bfp finds its own exponents: --symmetric, --ptq-weights, --ptq-activations, --rows, --weights, "
+            "--activations, --start, --batch-norm, --keep-input and --accumulator are for integer")
+    return block_recipe(preset, given, recipe.bits, block)
+
+
+def epochs(text: str, example: str = "8,4,1") -> tuple[int, ...]:
+    """The numbers of epochs in the value of `--epochs`, as many as the example has.
+
+    Raises:
+        ValueError: the value is not as many numbers.
+    """
     try:
-        first, second, third = map(int, parts)
-    except ValueError as error:
-        raise ValueError(f"--epochs {text}: three numbers parted by commas are needed, such as 8,4,1") from error
-    return first, second, third
+        found = tuple(map(int, text.split(",")))
+    except ValueError:
+        found = ()
+    if len(found) != len(example.split(",")):
+        count = {2: "two", 3: "three"}[len(example.split(","))]
+        raise ValueError(f"--epochs {text}: {count} numbers parted by commas are needed, such as {example}")
+    return found
 
 
 def recipe(

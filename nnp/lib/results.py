@@ -7,11 +7,20 @@ from pathlib import Path
 import numpy as np
 from concord.golden.lib.atomic_files import write_all
 from concord.model import network
-from concord.model.data.samples import Samples
+from concord.model.data.measures import measure, scored, scores, text
+from concord.model.data.samples import Samples, Task
 
 
-def line(index: int, outputs: np.ndarray, classes: Sequence[str], samples: Samples, place: int) -> str:
-    """A line about one sample: its class, and the label if that differs; without class names, the largest output.
+def real(outputs: np.ndarray) -> np.ndarray:
+    """float64 numbers of binary16 patterns."""
+    return np.asarray(outputs, np.uint16).view(np.float16).astype(np.float64)
+
+
+def line(
+    index: int, outputs: np.ndarray, classes: Sequence[str], samples: Samples, place: int,
+    task: Task = Task.CLASSIFICATION,
+) -> str:
+    """A line about one sample: what the network says, and the label if that differs.
 
     Args:
         index:   Index of the sample in its source.
@@ -19,12 +28,19 @@ def line(index: int, outputs: np.ndarray, classes: Sequence[str], samples: Sampl
         classes: Names of the outputs; may be empty.
         samples: The samples of this run.
         place:   Index of the sample in `samples`.
+        task:    What the network does. Where it classifies without names of classes, its largest output is told.
     """
+    label = None if samples.labels is None else samples.labels[place]
+    if task is Task.REGRESSION:
+        return f"{index}: {values(outputs)}" + ("" if label is None else f" (is {_listed(label)})")
+    if task is Task.ANOMALY and scored(len(outputs), samples):
+        score = scores(real(outputs)[None], samples.part(slice(place, place + 1)))[0]
+        return f"{index}: score {score:.4g}" + (" (is an anomaly)" if label else "")
     kind = int(network.classes(outputs))
     if not classes:
         return f"{index}: output {kind} is the largest, {_value(outputs[kind])}"
-    wrong = samples.labels is not None and samples.labels[place] != kind
-    return f"{index}: {kind} {classes[kind]}" + (f" (is {classes[samples.labels[place]]})" if wrong else "")
+    wrong = label is not None and label != kind
+    return f"{index}: {kind} {_class(classes, kind)}" + (f" (is {_class(classes, label)})" if wrong else "")
 
 
 def values(outputs: np.ndarray) -> str:
@@ -32,11 +48,25 @@ def values(outputs: np.ndarray) -> str:
     return " ".join(_value(value) for value in outputs)
 
 
-def summary(results: np.ndarray, samples: Samples) -> str:
-    """A sentence about the share of correct samples; without labels, about the number of samples."""
-    if samples.labels is None:
+def summary(results: np.ndarray, samples: Samples, task: Task = Task.CLASSIFICATION) -> str:
+    """A sentence about the measures of the task, such as the share of right answers; without labels, their number.
+
+    Args:
+        results: Outputs of the network, uint16[samples, outputs].
+        samples: The samples.
+        task:    What the network does.
+    """
+    found = measure(task, real(results), samples)
+    if not found:
         return f"{len(results)} samples"
-    return f"{np.mean(network.classes(results) == samples.labels):.2%} of {len(results)} right"
+    if task is Task.CLASSIFICATION:
+        return f"{found['accuracy']:.2%} of {len(results)} right"
+    return f"{described(found)} of {len(results)} samples"
+
+
+def described(measures: dict[str, float]) -> str:
+    """Measures by name, as text."""
+    return ", ".join(f"{name} {text(name, value)}" for name, value in measures.items())
 
 
 def write_outputs(path: Path, results: np.ndarray):
@@ -44,6 +74,14 @@ def write_outputs(path: Path, results: np.ndarray):
     stream = io.BytesIO()
     np.save(stream, results.view(np.float16))
     write_all(path.parent, {path.name: stream.getvalue()})
+
+
+def _class(classes: Sequence[str], index: int) -> str:
+    return classes[index] if index < len(classes) else f"class {index}"
+
+
+def _listed(label: np.ndarray) -> str:
+    return " ".join(f"{value:.4g}" for value in label)
 
 
 def _value(bits: np.uint16) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from concord.nnp.lib.files import check_writable
+from concord.nnp.lib.progress import shown
 
 if TYPE_CHECKING:
     from concord.train.lib.observer import Observer
@@ -40,7 +41,7 @@ def needing_torch(name: str) -> ModuleType:
 def followed(
     log: Path | None = None, checkpoint: Path | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator["Observer"]:
-    """A context with an observer of training: a progress bar for each phase, a log, and checkpoints.
+    """A context with an observer of training: progress, a log, and checkpoints.
 
     Args:
         log:        File or folder of the log, or None.
@@ -53,7 +54,6 @@ def followed(
     from concord.train.lib.checkpoints import Checkpoints
     from concord.train.lib.logs import opened
     from concord.train.lib.observer import Observer
-    from rich.progress import Progress
 
     for path in log, checkpoint and checkpoint / "phase":
         if path:
@@ -61,14 +61,7 @@ def followed(
     checkpoints = Checkpoints(checkpoint, settings or {}) if checkpoint else None
     kept = opened(log) if log else None
     try:
-        with Progress() as bars:
-            tasks = {}
-
-            def show(phase: str, step: int, steps: int, note: str):
-                if phase not in tasks:
-                    tasks[phase] = bars.add_task(phase, total=steps)
-                bars.update(tasks[phase], completed=step, description=f"{phase} {note}")
-
+        with shown() as show:
             yield Observer(show, kept, checkpoints)
     finally:
         if kept:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
-from concord.model.data import dataset
-from concord.model.data.samples import Samples
+from concord.model.data.samples import Samples, Task
 from concord.model.model import Model
 from concord.model.npy_file import read_numbers
 from concord.nnp.lib.options import sample_range
 from concord.nnp.verify.batches import one_sample
+from concord.nnp.verify.data_sets import fitting, is_own
 
 #: Most samples that a sentence names.
 NAMED = 5
@@ -23,7 +23,7 @@ class Source:
 
     Attributes:
         inputs:  File of real numbers [samples, ...], or [samples, steps, ...] for a recurrent network; or None.
-        data:    Folder of a test set, or None.
+        data:    Place of a data set, as `model.data.read.read_data` takes it, or None.
         samples: Text of `--samples`; None for `default` samples, or for all if there are fewer.
         first:   Index of the first sample.
         default: Number of samples if `samples` is None.
@@ -33,7 +33,7 @@ class Source:
     """
 
     inputs: Path | None
-    data: Path | None
+    data: str | None
     samples: str | None
     first: int
     default: int
@@ -41,6 +41,12 @@ class Source:
     def __post_init__(self):
         if self.inputs and self.data:
             raise ValueError("--inputs and --data are two places that inputs come from: name one of them")
+
+    @property
+    def words(self) -> list[str]:
+        """The options that name the place, as words of a command line."""
+        given = (("--inputs", self.inputs), ("--data", self.data))
+        return [word for option, place in given if place for word in (option, str(place))]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -52,12 +58,23 @@ class Inputs:
         chosen:  Range of the samples in their source.
         name:    Name of the source, for messages.
         odd:     A sentence about numbers that are not finite or exceed binary16; empty if there are none.
+        task:    What the network does with them.
+        own:     Whether a model's predictions are those for the data set.
+        notes:   Sentences on what was chosen by default.
     """
 
     samples: Samples
     chosen: slice
     name: str
     odd: str
+    task: Task = Task.CLASSIFICATION
+    own: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """All sentences about the inputs that a user reads."""
+        return (*self.notes, *filter(None, [self.odd]))
 
     def __iter__(self):
         """Pairs of the index and the binary16 patterns of each sample, without the padding after its last time step."""
@@ -71,21 +88,24 @@ def read(network: Firmware | Model, source: Source) -> Inputs:
     Raises:
         ValueError: there are no such inputs, or they do not fit the network.
     """
-    odd = ""
+    odd, data = "", None
+    task = network.task if isinstance(network, Model) else Task.CLASSIFICATION
     if source.inputs:
         name = str(source.inputs)
         numbers = _shaped(network, source.inputs)
         with np.errstate(over="ignore"):
             found = Samples(inputs=numbers.astype(np.float16).view(np.uint16), lengths=None, labels=None, classes=())
     elif source.data or network.inputs:
-        name = str(source.data or network.data)
-        found = _test_set(network, source.data)
+        name, data = source.data or network.data, fitting(network, source.data)
+        found, task = data.test, task if data.test.labels is None else data.task
     else:
         name, found = "nothing", Samples(inputs=np.zeros((1, 0), np.uint16), lengths=None, labels=None, classes=())
     chosen = sample_range(source.samples, source.first, len(found), source.default)
     if source.inputs:
         odd = oddities(name, numbers[chosen], chosen.start)
-    return Inputs(samples=found.part(chosen), chosen=chosen, name=name, odd=odd)
+    own = data is None or not isinstance(network, Model) or is_own(network, data)
+    return Inputs(samples=found.part(chosen), chosen=chosen, name=name, odd=odd, task=task, own=own,
+                  notes=data.notes if data else ())
 
 
 def oddities(name: str, numbers: np.ndarray, first: int) -> str:
@@ -129,20 +149,3 @@ def _shaped(network: Firmware | Model, path: Path) -> np.ndarray:
         raise ValueError(f"{path}: {network.name} takes images of {takes} (channels, rows, columns), not {holds}: "
                          "transpose or reshape the array")
     return array.reshape(*array.shape[:axes], network.inputs)
-
-
-def _test_set(network: Firmware | Model, folder: Path | None) -> Samples:
-    """The test set of a network, from `folder` if one is given."""
-    if folder is None and network.data not in dataset.SHIPPED:
-        has = "no test set" if network.data == "none" else f"the test set of {network.data}, which is not shipped"
-        raise ValueError(f"{network.name} has {has}: give inputs with --inputs FILE.npy, or a test set with --data "
-                         "FOLDER")
-    found = dataset.load(network.data) if folder is None else dataset.of_folder(folder)
-    if found.inputs.ndim != (3 if network.recurrent else 2) or found.inputs.shape[-1] != network.inputs:
-        kind = "sequences of vectors" if network.recurrent else "vectors"
-        raise ValueError(f"{folder or network.data}: {network.name} takes {kind} of {network.inputs} numbers, the test "
-                         f"set holds {'x'.join(map(str, found.inputs.shape[1:]))}; name another one with --data")
-    if found.labels.max() >= network.outputs:
-        raise ValueError(f"{folder or network.data}: the test set has class {found.labels.max()}, {network.name} has "
-                         f"{network.outputs} outputs; name another one with --data")
-    return found

@@ -3,6 +3,11 @@
 import io
 
 import matplotlib
+import numpy as np
+from concord.model.data.measures import SHARES, scores, text
+from concord.model.data.samples import Task
+from concord.nnp.lib.results import real
+from concord.nnp.verify.tables import NETWORKS
 from concord.nnp.verify.verification import Verified
 from concord.spec.registers import Counter
 from matplotlib.figure import Figure
@@ -18,26 +23,73 @@ UNITS = {
 }
 
 
-def accuracy(done: list[Verified]) -> str:
-    """A picture of the accuracy of each network in each arithmetic."""
-    figure, axes = _figure(7, 1 + 1.2 * len(done))
-    names = ["FP32", "QAT", "golden", "RTL"]
-    for index, verified in enumerate(done):
-        values = [verified.accuracies.get(name, 0) for name in names]
-        places = [index + 0.2 * k for k in range(len(names))]
-        bars = axes.barh(places, values, 0.18, color=["#8d99ae", "#577590", "#43aa8b", "#2a6f97"])
-        axes.bar_label(
-            bars,
-            [f"{name} {value:.1%}" if value else "" for name, value in zip(names, values, strict=True)],
-            padding=3,
-            fontsize=8,
-        )
-    axes.set_yticks([index + 0.3 for index in range(len(done))], [verified.request.path.stem for verified in done])
-    axes.set_xlim(0, 1.25)
-    axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
+#: Colours of the networks in pictures of measures.
+COLOURS = dict(zip(NETWORKS, ("#8d99ae", "#577590", "#43aa8b", "#2a6f97"), strict=True))
+#: Samples of each class or target that a picture shows at most; more cover each other.
+POINTS = 2000
+
+
+def measures(done: list[Verified], name: str) -> str:
+    """A picture of one measure of every network of the models that have it; empty if none has it."""
+    having = [verified for verified in done if name in verified.measures.get("golden", ())]
+    if not having:
+        return ""
+    figure, axes = _figure(7, 1 + 1.2 * len(having))
+    for index, verified in enumerate(having):
+        found = {network: values[name] for network, values in verified.measures.items()}
+        places = [index + 0.2 * NETWORKS.index(network) for network in found]
+        bars = axes.barh(places, list(found.values()), 0.18, color=[COLOURS[network] for network in found])
+        words = [f"{network} {text(name, value)}" for network, value in found.items()]
+        axes.bar_label(bars, words, padding=3, fontsize=8)
+    axes.set_yticks([index + 0.3 for index in range(len(having))], [v.request.path.stem for v in having])
+    if name in SHARES:
+        axes.set_xlim(0, 1.25)
+        axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
+    else:
+        axes.margins(x=0.2)
     axes.invert_yaxis()
-    axes.set_xlabel("accuracy on the same samples")
+    axes.set_xlabel(f"{name} on the same samples")
     return _svg(figure)
+
+
+def answers(verified: Verified) -> str:
+    """A picture of the machine's answers beside the labels; empty where there are no labels, and for classes."""
+    if verified.samples.labels is None or verified.task not in ANSWERS:
+        return ""
+    return ANSWERS[verified.task](verified)
+
+
+def _regression(verified: Verified) -> str:
+    """The machine's outputs over the targets, whose equality is a line."""
+    figure, axes = _figure(4.5, 4.5)
+    targets, outputs = verified.samples.labels[:POINTS], real(verified.other.outputs)[:POINTS]
+    for column in range(targets.shape[1]):
+        axes.scatter(targets[:, column], outputs[:, column], 8, alpha=0.6, label=f"output {column}", linewidths=0)
+    axes.axline((float(targets[0, 0]),) * 2, slope=1, color="black", linewidth=0.8, linestyle=":")
+    axes.set(xlabel="target", ylabel="output of the machine (dotted: equal)")
+    if 1 < targets.shape[1] <= 10:
+        axes.legend(fontsize=8, frameon=False)
+    return _svg(figure)
+
+
+def _anomaly(verified: Verified) -> str:
+    """Share of the anomalies that are found over the share of false alarms, for every threshold of the score."""
+    figure, axes = _figure(4.5, 4.5)
+    labels = verified.samples.labels.astype(bool)
+    found = scores(real(verified.other.outputs), verified.samples)
+    order = np.argsort(-found, kind="stable")
+    ends = np.append(np.diff(found[order]) != 0, True)  # the last of equal scores
+    if 0 < labels.sum() < len(labels):
+        axes.plot(*(np.append(0, np.cumsum(chosen[order])[ends] / chosen.sum()) for chosen in (~labels, labels)),
+                  color="#2a6f97")
+    axes.plot([0, 1], [0, 1], color="black", linewidth=0.8, linestyle=":")
+    axes.set(xlabel="false alarms, share of normal samples", ylabel="anomalies found, share", xlim=(0, 1),
+             ylim=(0, 1.01))
+    return _svg(figure)
+
+
+#: For each task whose labels are no classes, its picture.
+ANSWERS = {Task.REGRESSION: _regression, Task.ANOMALY: _anomaly}
 
 
 def cycles(verified: Verified) -> str:

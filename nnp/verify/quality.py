@@ -1,19 +1,35 @@
-"""Quality of a network: its accuracy, and the error that quantisation causes in each layer."""
+"""Quality of a network: the measures of its task, and the error that quantisation causes in each layer."""
 
 import numpy as np
 from concord.model import network, reference
+from concord.model.data.measures import measure, measure_predictions
 from concord.model.data.samples import Samples
 from concord.model.model import Model
+from concord.nnp.lib.results import real
+from concord.nnp.verify.inputs import Inputs
 
 
-def accuracy(outputs: np.ndarray, labels: np.ndarray) -> float:
-    """Share of samples whose largest output, of uint16[samples, classes], is that of the label."""
-    return share(network.classes(outputs), labels)
+def measured(
+    model: Model, given: Inputs, golden: np.ndarray, other: np.ndarray | None
+) -> dict[str, dict[str, float]]:
+    """Measures by the name of the network: FP32 and QAT, if the model keeps their predictions, golden and RTL.
 
+    The result is empty if there are no labels.
 
-def share(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Share of predictions that are right."""
-    return float((predictions == labels).mean())
+    Args:
+        model:  The model.
+        given:  The samples that were run.
+        golden: Outputs of golden, uint16[samples, outputs].
+        other:  Those of another machine, or None.
+    """
+    if given.samples.labels is None:
+        return {}
+    found = {name: measure_predictions(given.task, kept[given.chosen], given.samples)
+             for name, kept in (("FP32", model.fp32_predictions), ("QAT", model.qat_predictions)) if given.own}
+    found["golden"] = measure(given.task, real(golden), given.samples)
+    if other is not None:
+        found["RTL"] = measure(given.task, real(other), given.samples)
+    return {name: measures for name, measures in found.items() if measures}
 
 
 def layer_errors(model: Model, samples: Samples) -> dict[str, float]:

@@ -1,9 +1,12 @@
 """The report of `nnp verify`: a JSON file, a self-contained HTML page, and a CSV table of samples for each model."""
 
 import json
+import math
 import os
 import platform
+import shlex
 from collections import Counter as Tally
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,7 +16,7 @@ from concord.golden.lib.atomic_files import write_all
 from concord.nnp.lib.environment import DISTRIBUTION
 from concord.nnp.verify import pictures, sample_results
 from concord.nnp.verify.layer_costs import WAITS, LayerCost
-from concord.nnp.verify.tables import cost_rows, faults, verify_rows, without_costs
+from concord.nnp.verify.tables import cost_rows, faults, measure_names, verify_rows, without_costs
 from concord.nnp.verify.verification import Verified
 from concord.spec.config import Config
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -75,7 +78,10 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
         "first": verified.first,
         "samples": len(verified.samples),
         "equal": verified.equal,
-        "accuracy": dict(verified.accuracies),
+        "task": verified.task,
+        "measures": {network: _finite(values) for network, values in verified.measures.items()},
+        "accuracy": {network: values["accuracy"] for network, values in verified.measures.items()
+                     if "accuracy" in values},
         "mismatching_bits": verified.bits,
         "golden_network_bits": verified.reference_bits,
         "differing_events": {counter.name: values for counter, values in verified.events.items()},
@@ -98,9 +104,26 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
             {"product": b.product, "bits": b.bits, "accumulator_bits": b.has, "proven": b.proven, "clamped": b.clamped}
             for b in verified.compiled.bounds
         ],
+        "description": model.description,
+        "commands": commands(verified),
         "provenance": {name: getattr(model.provenance, name) for name in model.provenance.__slots__},
         "seconds": dict(verified.times),
     }
+
+
+def commands(verified: Verified) -> list[str]:
+    """The command lines that lead from training to this report."""
+    request, preset = verified.request, ("--preset", verified.preset)
+    verify = ["nnp", "verify", request.place, *preset, "--machine", str(request.kind), *request.source.words]
+    shown = verified.first, len(verified.samples)
+    return [*filter(None, [verified.model.provenance.command]),
+            shlex.join(["nnp", "compile", request.place, *preset]),
+            shlex.join([*verify, "--first", str(shown[0]), "--samples", str(shown[1])])]
+
+
+def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    """Measures as JSON has them, which knows no infinity and no NaN."""
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def cost_record(cost: LayerCost, config: Config) -> dict:
@@ -139,7 +162,9 @@ def page(done: list[Verified], tables: list[str], made: dict[str, str], folder: 
         rows=verify_rows(done),
         faults=faults(done),
         equal=all(verified.equal for verified in done),
-        accuracy=pictures.accuracy(done),
+        measures=[(name, picture) for name in measure_names(done) if (picture := pictures.measures(done, name))],
+        answers=[pictures.answers(verified) for verified in done],
+        commands=[commands(verified) for verified in done],
         cycles=[pictures.cycles(verified) for verified in done],
         costs=[cost_rows(verified) for verified in done],
         without_costs=[without_costs(verified) for verified in done],

@@ -1,4 +1,4 @@
-"""Results of each sample: classes, values that differ, and the confusion matrix."""
+"""Results of each sample: answers, values that differ, and the confusion matrix."""
 
 import csv
 import io
@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.model import network
+from concord.model.data.measures import scored, scores
+from concord.model.data.samples import Task
+from concord.nnp.lib.results import real
 from concord.nnp.verify.verification import Verified
 
 
@@ -31,9 +34,9 @@ class Value:
 def confusion(verified: Verified) -> np.ndarray:
     """int[classes, classes]: samples of each class (row) by the class that the machine gave (column).
 
-    It is empty if the labels are not known.
+    It is empty if the labels are not known, or are no classes.
     """
-    if verified.samples.labels is None:
+    if verified.samples.labels is None or verified.task is not Task.CLASSIFICATION:
         return np.zeros((0, 0), int)
     labels, found = verified.samples.labels, network.classes(verified.other.outputs)
     count = max(len(verified.samples.classes), int(max(labels.max(), found.max())) + 1)
@@ -64,27 +67,66 @@ def differing_values(verified: Verified) -> list[Value]:
 
 
 def table(verified: Verified) -> str:
-    """CSV text with one line for each sample: its class in each arithmetic, the bits that differ, the outputs.
+    """CSV text with a line for each sample: its label, the answers of each network, the bits that differ, the outputs.
 
-    If the labels are known, there are also columns for the label and the classes of the float networks.
+    Columns of the label and of the float networks are there where these are known.
     """
-    golden, other, model = verified.golden.outputs, verified.other.outputs, verified.model
-    first, count, labels = verified.first, len(golden), verified.samples.labels
-    names = [f"output {index}" for index in range(other.shape[1])]
+    golden, other = verified.golden.outputs, verified.other.outputs
+    first, count = verified.first, len(golden)
     columns = {
         "sample": range(first, first + count),
-        **({} if labels is None else {
-            "label": labels,
-            "FP32 class": model.fp32_predictions[first : first + count],
-            "QAT class": model.qat_predictions[first : first + count],
-        }),
-        "golden class": network.classes(golden),
-        "machine class": network.classes(other),
+        **ANSWERS[verified.task](verified),
         "differing bits": np.bitwise_count(golden ^ other).sum(axis=1),
-        **dict(zip(names, other.view(np.float16).T, strict=True)),
+        **_numbered("output", other.view(np.float16)),
     }
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
     return stream.getvalue()
+
+
+def _classes(verified: Verified) -> dict:
+    """Columns of classes."""
+    return {
+        **({} if verified.samples.labels is None else {"label": verified.samples.labels}),
+        **{f"{name} class": kept for name, kept in _kept(verified).items()},
+        "golden class": network.classes(verified.golden.outputs),
+        "machine class": network.classes(verified.other.outputs),
+    }
+
+
+def _targets(verified: Verified) -> dict:
+    """Columns of targets, and of the outputs of every other network."""
+    labels = verified.samples.labels
+    columns = {} if labels is None else _numbered("target", labels)
+    for name, kept in _kept(verified).items():
+        columns |= _numbered(name, kept)
+    return columns | _numbered("golden", verified.golden.outputs.view(np.float16))
+
+
+def _scores(verified: Verified) -> dict:
+    """Columns of scores of anomalies."""
+    if not scored(verified.other.outputs.shape[1], verified.samples):
+        return {}
+    made = {**_kept(verified), "golden": real(verified.golden.outputs), "machine": real(verified.other.outputs)}
+    return {**({} if verified.samples.labels is None else {"anomaly": verified.samples.labels}),
+            **{f"{name} score": scores(np.asarray(kept, np.float64), verified.samples) for name, kept in made.items()}}
+
+
+def _kept(verified: Verified) -> dict[str, np.ndarray]:
+    """What the model keeps of its float networks for these samples; empty if they are of another test set."""
+    if verified.samples.labels is None or not verified.own:
+        return {}
+    model, first, count = verified.model, verified.first, len(verified.samples)
+    found = {"FP32": model.fp32_predictions, "QAT": model.qat_predictions}
+    return {name: kept[first:first + count] for name, kept in found.items() if len(kept)}
+
+
+def _numbered(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns of an array [samples, columns]."""
+    return dict(zip((f"{name} {index}" for index in range(values.shape[1])), values.T, strict=True))
+
+
+#: For each task, the columns of labels and answers.
+ANSWERS = {Task.CLASSIFICATION: _classes, Task.REGRESSION: _targets, Task.ANOMALY: _scores, Task.NONE: lambda _: {}}

@@ -2,10 +2,14 @@
 
 from concord.compiler.explain import explain
 from concord.compiler.network import Compiled
+from concord.model.data import measures
 from concord.nnp.verify.layer_costs import WAITS, LayerCost, wait_title
 from concord.nnp.verify.verification import Verified
 from concord.spec.registers import Counter
 from rich.table import Table
+
+#: Networks whose measures are compared, by their names in tables.
+NETWORKS = ("FP32", "QAT", "golden", "RTL")
 
 
 def usage_table(compiled: Compiled) -> Table:
@@ -48,7 +52,8 @@ def verify_table(done: list[Verified]) -> Table:
     """A table of the results, with one column for each model."""
     table = Table("", *(verified.request.path.stem for verified in done), title="verification", title_justify="left")
     for name, values in verify_rows(done).items():
-        table.add_row(name, *values, end_section=name in ("samples", "accuracy, RTL", "differing event counters"))
+        table.add_row(name, *values, end_section=name in ("samples", "differing event counters")
+                      or name.endswith(f", {NETWORKS[-1]}"))
     return table
 
 
@@ -58,9 +63,9 @@ def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
         "machine": lambda v: f"{v.request.kind}, preset {v.preset}",
         "samples": lambda v: f"{len(v.samples)} of {v.source}",
     }
-    for name in ("FP32", "QAT", "golden", "RTL"):
-        lines[f"accuracy, {name}"] = lambda v, name=name: (
-            _percent(v.accuracies.get(name)) if v.accuracies else "no labels")
+    for measure in measure_names(done):
+        for name in NETWORKS:
+            lines[f"{measure}, {name}"] = lambda v, name=name, measure=measure: _measure(v, measure, name)
     lines |= {
         "mismatching bits, machine": lambda v: str(v.bits),
         "bits, golden and reference": lambda v: str(v.reference_bits),
@@ -132,6 +137,23 @@ def faults(done: list[Verified]) -> list[str]:
     return lines
 
 
+def measure_names(done: list[Verified]) -> list[str]:
+    """Names of all measures of these models, in order; "accuracy" if no model has labels."""
+    names = dict.fromkeys(name for verified in done for name in verified.measures.get("golden", ()))
+    return list(names) or ["accuracy"]
+
+
+def _measure(verified: Verified, measure: str, name: str) -> str:
+    """The value of a measure of one network as text, or why there is none."""
+    if not verified.measures:
+        return "no labels"
+    if measure not in verified.measures["golden"]:
+        return ""
+    if name not in verified.measures:
+        return "not run" if name == "RTL" else "not known"
+    return measures.text(measure, verified.measures[name][measure])
+
+
 def _overflows(verified: Verified) -> str:
     if not verified.compiled.firmware.config.count_overflows:
         return "not counted by this preset"
@@ -139,5 +161,5 @@ def _overflows(verified: Verified) -> str:
     return ", ".join(str(verified.other.counters[kind]) for kind in kinds)
 
 
-def _percent(value: float | None) -> str:
-    return "not run" if value is None else f"{value:.2%}"
+def _percent(value: float) -> str:
+    return f"{value:.2%}"

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from concord.compiler.network import Compiled
 from concord.model import network
-from concord.model.data.samples import Samples
+from concord.model.data.samples import Samples, Task
 from concord.model.model import Model
 from concord.model.model_file import load_model
 from concord.nnp.lib.options import MachineKind
 from concord.nnp.lib.presets import compile_for
+from concord.nnp.lib.results import described
 from concord.nnp.lib.steps import Steps
 from concord.nnp.verify import batches, quality
 from concord.nnp.verify.batches import Outcome
@@ -38,7 +39,7 @@ class Request:
         path:    Path of the model file.
         place:   Path or URL that the user gave.
         source:  The options that choose inputs.
-        preset:  Name of the preset; empty for the first one that fits.
+        preset:  Name of a preset, or a TOML file of a machine; empty for the first preset that fits.
         kind:    Kind of the machine that is compared with golden.
         jobs:    Number of worker processes.
         folder:  Folder for reports and waveforms.
@@ -63,7 +64,7 @@ class Prepared:
         request:  Options of the verification.
         model:    The model.
         inputs:   Samples to run.
-        preset:   Name of the machine's preset.
+        preset:   Name of the machine: that of a preset, or the stem of a TOML file.
         compiled: Firmware and the compiler's findings.
         steps:    The printed steps, some of which are already done.
     """
@@ -92,12 +93,15 @@ class Verified:
     Attributes:
         request:        Options of the verification.
         model:          The model.
-        preset:         Name of the machine's preset.
+        preset:         Name of the machine: that of a preset, or the stem of a TOML file.
         samples:        The samples that were run.
         source:         Name of their source, for messages.
         first:          Index of the first sample.
         compiled:       Firmware and the compiler's findings.
-        accuracies:     Accuracy of "FP32", "QAT", "golden" and, if it ran, "RTL"; empty if there are no labels.
+        task:           What the network does.
+        own:            Whether the model keeps the predictions of its float networks for these samples.
+        measures:       Measures of "FP32" and "QAT", if the model keeps their predictions, of "golden" and, if it ran,
+            of "RTL"; empty if there are no labels.
         golden, other:  Results of golden and of the other machine; both are golden's if no other machine was chosen.
         reference_bits: Number of bits in which the golden machine's outputs differ from the layer-by-layer model.
         bits:           Number of bits in which the machine's outputs and memories differ from golden.
@@ -116,7 +120,9 @@ class Verified:
     source: str
     first: int
     compiled: Compiled
-    accuracies: Mapping[str, float]
+    task: Task
+    own: bool
+    measures: Mapping[str, Mapping[str, float]]
     golden: Outcome
     other: Outcome
     reference_bits: int
@@ -163,7 +169,7 @@ def prepare(request: Request, console: Console) -> Prepared:
         _check_predictions(model, inputs)
         note.text = f"{len(model.layers)} layers, {len(inputs.samples)} samples of {inputs.name}"
     with steps.step("compile") as note:
-        preset, compiled = compile_for(model, request.preset)
+        preset, compiled = compile_for(model, request.preset, request.place)
         note.text = _describe(preset, compiled)
     return Prepared(request=request, model=model, inputs=inputs, preset=preset, compiled=compiled, steps=steps)
 
@@ -193,8 +199,9 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
         note.text = f"{bits} differing bits, {len(events)} differing event counters"
     with steps.step("measure") as note:
         errors = quality.layer_errors(model, samples.first(ERROR_SAMPLES))
-        accuracies = _accuracies(prepared, golden, other)
-        note.text = f"accuracy {accuracies['golden']:.2%}" if accuracies else "no labels, so no accuracy"
+        rtl = None if request.kind == MachineKind.GOLDEN else other.outputs
+        measures = quality.measured(model, prepared.inputs, golden.outputs, rtl)
+        note.text = described(measures["golden"]) if measures else "no labels, so nothing to compare with"
     with steps.step("measure layers") as note:
         clocked = request.kind != MachineKind.GOLDEN and not bits
         costs = measured_costs(request.kind, compiled.firmware, batches.one_sample(samples, 0)) if clocked else ()
@@ -207,7 +214,9 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
         source=prepared.inputs.name,
         first=prepared.inputs.chosen.start,
         compiled=compiled,
-        accuracies=accuracies,
+        task=prepared.inputs.task,
+        own=prepared.inputs.own,
+        measures=measures,
         golden=golden,
         other=other,
         reference_bits=batches.count_bits(golden.outputs, reference),
@@ -221,8 +230,9 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
 
 
 def _check_predictions(model: Model, inputs: Inputs):
-    """Refuse a test set that is not the one on which the model's float networks were measured."""
-    if inputs.samples.labels is not None and inputs.chosen.stop > len(model.fp32_predictions):
+    """Refuse a test set of the model's name that has more samples than its float networks were measured on."""
+    known = len(model.fp32_predictions)
+    if inputs.own and inputs.samples.labels is not None and known and inputs.chosen.stop > known:
         raise ValueError(f"{model.name} carries FP32 predictions for {len(model.fp32_predictions)} samples of "
                          f"{model.data}, and {inputs.name} holds more: name the test set that it was trained with")
 
@@ -268,24 +278,8 @@ def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
         request.folder.mkdir(parents=True, exist_ok=True)
         waves = request.folder / f"{request.path.stem}-{number}.vcd"
         write_waveform(request.kind, firmware, sample, difference, waves)
-    words = ["nnp", "verify", request.place, "--preset", prepared.preset, "--machine", str(request.kind)]
-    for option, place in (("--inputs", request.source.inputs), ("--data", request.source.data)):
-        words += [option, str(place)] if place else []
+    preset = request.preset or prepared.preset
+    words = ["nnp", "verify", request.place, "--preset", preset, "--machine", str(request.kind), *request.source.words]
     return Fault(
         difference=difference, waves=waves, command=shlex.join([*words, "--first", str(number), "--samples", "1"])
     )
-
-
-def _accuracies(prepared: Prepared, golden: Outcome, other: Outcome) -> dict[str, float]:
-    """Accuracies by the name of the network; empty if the labels are not known."""
-    model, chosen, labels = prepared.model, prepared.inputs.chosen, prepared.inputs.samples.labels
-    if labels is None:
-        return {}
-    found = {
-        "FP32": quality.share(model.fp32_predictions[chosen], labels),
-        "QAT": quality.share(model.qat_predictions[chosen], labels),
-        "golden": quality.accuracy(golden.outputs, labels),
-    }
-    if prepared.request.kind != MachineKind.GOLDEN:
-        found["RTL"] = quality.accuracy(other.outputs, labels)
-    return found

@@ -19,7 +19,7 @@ from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.functional_coverage import all_bins, bins
 from concord.sim.stimulus.programs import Case, random_illegal, random_program
 from concord.sim.units import CONFIGURATIONS
-from concord.spec.config import preset
+from concord.spec.machine_file import find_config
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -75,7 +75,7 @@ class Totals:
         self.cycles += other.cycles
         self.failures += other.failures
         for config, counts in other.bins.items():
-            self.bins.setdefault(config, Counter(dict.fromkeys(all_bins(preset(config)), 0))).update(counts)
+            self.bins.setdefault(config, Counter(dict.fromkeys(all_bins(find_config(config)), 0))).update(counts)
 
     @property
     def missed(self) -> dict[str, list[str]]:
@@ -87,7 +87,7 @@ class Totals:
 def case(config: str, seed: int, program: int) -> Case:
     """Make random program number `program` of a seed."""
     rng = np.random.default_rng([seed, program])
-    return (random_illegal if program % FAULTY == FAULTY - 1 else random_program)(preset(config), rng)
+    return (random_illegal if program % FAULTY == FAULTY - 1 else random_program)(find_config(config), rng)
 
 
 def chunk(config: str, seed: int, programs: Iterable[int], trace: Path | None = None) -> Totals:
@@ -110,7 +110,7 @@ def _machine(config: str, seed: int, program: int, trace: Path | None = None):
     """A machine whose stalls depend on the chunk that `program` is in."""
     number = program // CHUNK
     gap, stall = STALLS[number % len(STALLS)]
-    return machine("library", preset(config), seed=seed + number, gap=gap, stall=stall, trace=trace)
+    return machine("library", find_config(config), seed=seed + number, gap=gap, stall=stall, trace=trace)
 
 
 def _difference(one: Case, hardware, program: int) -> str | None:
@@ -139,7 +139,7 @@ def run_programs(configs: Iterable[str], programs: int, *, seed: int = 1, proces
     """
     configs, total = list(configs), Totals()
     for config in configs:
-        build("library", preset(config))
+        build("library", find_config(config))
     share = -(-programs // len(configs))
     jobs = [(config, seed, range(first, min(first + CHUNK, share)))
             for first in range(0, share, CHUNK) for config in configs]
@@ -164,7 +164,8 @@ def tell(found: Totals, seconds: float, console: Console) -> None:
 def main(
     programs: Annotated[int, typer.Option(help="Number of random programs, over all configurations.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the programs.")] = 1,
-    config: Annotated[list[str] | None, typer.Option(help="Name of a configuration. May be repeated.")] = None,
+    config: Annotated[list[str] | None, typer.Option(
+        help="Name of a preset, or TOML file of a machine. May be repeated.")] = None,
     program: Annotated[int | None, typer.Option(help="Run only the program of this number, with a waveform.")] = None,
     processes: Annotated[int, typer.Option("-n", help="Number of simulations that run at the same time.")] = 1,
 ) -> None:

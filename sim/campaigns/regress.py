@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from concord.sim.campaigns.coverage import Coverage, merge
+from concord.spec.machine_file import ENDING, find_config, machine_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,7 +22,7 @@ class Job:
 
     Attributes:
         unit:     Name of the unit.
-        config:   Name of the preset.
+        config:   Name of the preset, or TOML file of the machine.
         seed:     Seed of the testbench's random stimulus.
         waves:    Whether to write dump.vcd.
         coverage: Whether to count executed lines into coverage.dat.
@@ -34,7 +35,7 @@ class Job:
     coverage: bool = False
 
     def __str__(self):
-        return f"{self.unit}-{self.config}-{self.seed}"
+        return f"{self.unit}-{machine_name(self.config)}-{self.seed}"
 
     @property
     def command(self) -> str:
@@ -48,14 +49,14 @@ class Job:
             AssertionError: a test failed.
             RuntimeError:   the unit could not be built.
         """
+        from concord.sim.drivers.configs import to_text
         from concord.sim.machines.build import run
         from concord.sim.units import unit
-        from concord.spec.config import preset
 
-        chosen = unit(self.unit)
-        dut = chosen.driven(preset(self.config))
+        chosen, config = unit(self.unit), find_config(self.config)
+        dut = chosen.driven(config)
         return run(dut, chosen.testbench, seed=self.seed, waves=self.waves, coverage=self.coverage,
-                   CONFIG=self.config, **chosen.environment(dut))
+                   CONFIG=to_text(config), **chosen.environment(dut))
 
 
 def jobs(*, unit: list[str], config: list[str], seed: list[int], regress: bool = False, waves: bool = False,
@@ -72,12 +73,18 @@ def jobs(*, unit: list[str], config: list[str], seed: list[int], regress: bool =
     for name in unit:
         if name not in benches:
             raise ValueError(f"there is no testbench of a unit {name!r}: choose one of {', '.join(sorted(benches))}")
-    chosen = {name: benches[name] for name in unit or benches}
+    files = {place: find_config(place) for place in config if place.endswith(ENDING)}
+    for machine in files.values():
+        machine.require_hardware()
+    # A machine of a file runs every testbench of a unit that it holds.
+    chosen = {name: (*benches[name], *(place for place, machine in files.items()
+                                       if getattr(machine, UNITS[name].needs)))
+              for name in unit or benches}
     known = dict.fromkeys(label for labels in chosen.values() for label in labels)
     for label in config:
         if label not in known:
             whose = f"{', '.join(unit)} has no" if unit else "no unit has a"
-            raise ValueError(f"{whose} configuration {label!r}: choose one of {', '.join(known)}")
+            raise ValueError(f"{whose} configuration {label!r}: choose one of {', '.join(known)}, or a TOML file")
     for name in unit:
         if config and not set(config) & set(chosen[name]):
             raise ValueError(f"{name} has no configuration {', '.join(config)}: "
@@ -152,8 +159,8 @@ def pytest_addoption(parser):
                     help="Run testbenches in every configuration, count executed lines, and print tables.")
     group.addoption("--unit", action="append", default=[], metavar="NAME",
                     help="Unit whose testbench runs, in every configuration; all if left out. May be repeated.")
-    group.addoption("--config", action="append", default=[], metavar="PRESET",
-                    help="Configuration in which testbenches run. May be repeated.")
+    group.addoption("--config", action="append", default=[], metavar="MACHINE",
+                    help="Preset, or TOML file of a machine, in which testbenches run. May be repeated.")
     group.addoption("--seed", action="append", default=[], type=int, metavar="N",
                     help="Seed of the testbenches; 1 if left out. May be repeated.")
     group.addoption("--seeds", type=int, metavar="N", help="Run the seeds 1 to N.")

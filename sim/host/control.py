@@ -8,11 +8,11 @@ from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from cocotbext.axi.axil_channels import AxiLiteAWSource, AxiLiteAWTransaction, AxiLiteWSource, AxiLiteWTransaction
 from concord.sim.drivers.axi_stream import pauses
+from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import start
-from concord.spec.config import preset
 from concord.spec.registers import Control, Counter, Register
 
-CONFIG = preset(os.environ.get("CONFIG", "tiny"))
+CONFIG = from_text(os.environ.get("CONFIG", "tiny"))
 CONSTANTS = {
     Register.CONTROL: 0, Register.DIGEST: CONFIG.digest, Register.NATIVE_DIM: CONFIG.native_dim,
     Register.LANES: CONFIG.lanes, Register.TILE_ENGINES: CONFIG.tile_engines, Register.MFU_LANES: CONFIG.mfu_lanes,

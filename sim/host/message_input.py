@@ -7,12 +7,12 @@ import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamSource
 from concord.sim.drivers.axi_stream import pauses
+from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Sink, start
 from concord.sim.stimulus.message_cases import items, malformed, message, to_machine
-from concord.spec.config import preset
 from concord.spec.messages import MessageKind, pack
 
-CONFIG = preset(os.environ.get("CONFIG", "tiny"))
+CONFIG = from_text(os.environ.get("CONFIG", "tiny"))
 OUTS = ("net", "write", "entry_write", "program", "bias", "packed", "update", "read")
 
 

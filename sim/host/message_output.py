@@ -8,14 +8,14 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamSink
 from concord.hw.lib import message_payloads
 from concord.sim.drivers.axi_stream import monitor, pauses
+from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.stream import Source, pack, start
 from concord.sim.stimulus.message_cases import entry_bits
-from concord.spec.config import preset
 from concord.spec.memories import VRFS, Mem
 from concord.spec.messages import Message, MessageKind, entry_bytes, unpack
 from concord.spec.messages import pack as message_bytes
 
-CONFIG = preset(os.environ.get("CONFIG", "tiny"))
+CONFIG = from_text(os.environ.get("CONFIG", "tiny"))
 
 
 class Bench:

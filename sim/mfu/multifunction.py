@@ -1,6 +1,7 @@
 """Testbench of hw.mfu.multifunction against golden.mfu.multifunction.
 
-CONFIG names the preset; LATENCY and FACTOR_AT are the unit's attributes `latency` and `factor_at`.
+CONFIG is a preset or a configuration as JSON; LATENCY and FACTOR_AT are the unit's attributes `latency` and
+`factor_at`.
 """
 
 import os
@@ -11,9 +12,9 @@ from amaranth.lib import data
 from concord.golden.mfu.multifunction import multifunction
 from concord.hw.lib.payloads import Control
 from concord.sim.drivers.comparison import assert_equal
+from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.drive_pipeline import drive_pipeline
 from concord.sim.drivers.stream import pack, unpack
-from concord.spec.config import preset
 from concord.spec.mfu import TAPS, Tap
 from concord.spec.operations import Stage, codes
 
@@ -21,7 +22,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
     {"old": "delay(m, self.control.mul, self.factor_at)", "new": "delay(m, self.control.mul, self.factor_at - 1)"},
 )
 
-LANES = preset(os.environ.get("CONFIG", "tiny")).mfu_lanes
+LANES = from_text(os.environ.get("CONFIG", "tiny")).mfu_lanes
 WORD = data.ArrayLayout(16, LANES)
 BROUGHT = data.ArrayLayout(WORD, TAPS)
 

@@ -167,7 +167,7 @@ def test_verify_on_inputs_without_labels(firmware, folder):
 
 def test_a_model_without_test_set_says_how_to_give_inputs(firmware):
     for words in ("predict", "model.safetensors"), ("verify", "model.safetensors"), ("overflow", "model.safetensors"):
-        assert "no test set: give inputs with --inputs FILE.npy, or a test set with --data FOLDER" in refused(*words)
+        assert "no test set: give inputs with --inputs FILE.npy, or a test set with --data PLACE" in refused(*words)
     assert "has no test set" in refused("run", "firmware.safetensors")
     save_model(replace(firmware, data="folder digits"), "model.safetensors")
     assert "has the test set of folder digits, which is not shipped: give" in refused("verify", "model.safetensors")
@@ -177,8 +177,8 @@ def test_a_model_without_test_set_says_how_to_give_inputs(firmware):
 def test_a_test_set_of_another_shape_is_refused(firmware, folder):
     assert "takes vectors of 6 numbers, the test set holds 784" in refused(
         "predict", "model.safetensors", "--data", DATA / "fashion-mnist")
-    assert "none: there is no such folder" in refused("predict", MLP, "--data", "none")
-    assert f"{folder}: it holds no test set" in refused("predict", MLP, "--data", folder)
+    assert "none: there is no such file or folder" in refused("predict", MLP, "--data", "none")
+    assert f"{folder}: it holds no data: neither" in refused("predict", MLP, "--data", folder)
     assert done("predict", MLP, "--data", DATA / "fashion-mnist") == done("predict", MLP)
 
 
@@ -196,7 +196,7 @@ def no_build(monkeypatch):
     (("--report", "file/deep"), "file: it is a file, so file/deep cannot be written into it"),
     (("--first", 10_000), "--first 10000 is not one of the samples 0..9999"),
     (("--inputs", "file"), "file: not a whole .npy file"),
-    (("--data", "none"), "none: there is no such folder"),
+    (("--data", "none"), "none: there is no such file or folder"),
 ])
 def test_verify_checks_everything_before_it_builds(words, sentence, folder, no_build):
     (folder / "file").write_text("")

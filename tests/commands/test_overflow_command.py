@@ -72,10 +72,21 @@ def test_a_model_of_convolutions(tmp_path):
     assert "; with sums that wrap at 8 bits" in " ".join(result.output.split())
 
 
+def test_the_widths_of_a_machine(tmp_path):
+    machine = tmp_path / "narrow.toml"
+    machine.write_text('based_on = "ulx3s"\nacc_int = 0\nacc_frac = 12\nweights = { e_min = 0 }\nlanes = 2\n')
+    result = nnp(MLP, "--preset", machine, "--samples", 20)
+    assert result.exit_code == 0, result.output
+    assert "overflows in 12 bits" in result.output
+    assert result.output == nnp(MLP, "--accumulator", 12, "--lanes", 2, "--samples", 20).output
+
+
 @pytest.mark.parametrize(("words", "sentence"), [
     ((MLP, "--accumulator", 65), "--accumulator 65 is no width: storage has 1 to 64 bits"),
     ((MLP, "--output", 0), "--output 0 is no width"),
     ((MLP, "--lanes", 0), "lanes = 0 must be at least 1"),
+    ((MLP, "--preset", "ulx3s", "--lanes", 2), "--preset ulx3s decides --accumulator, --product, --output and --lanes"),
+    ((MLP, "--preset", "huge"), "there is no preset 'huge'"),
     ((MLP, "--samples", 0), "--samples 0 is neither 'all' nor a number"),
     ((BLOCK,), "layer 'hidden1' has no integer weights: overflow is counted in integer mode only"),
     (("nowhere",), "nowhere: there is no such model file")])

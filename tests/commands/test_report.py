@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-from concord.model.data.samples import Samples
+from concord.model.data.samples import Samples, Task
 from concord.nnp.verify import pictures, sample_results
 from concord.nnp.verify.layer_costs import WAITS, LayerCost
 from concord.nnp.verify.report import cost_record, table_names
@@ -28,6 +28,8 @@ VERIFIED = SimpleNamespace(
                     classes=("bag", "boot", "coat")),
     model=SimpleNamespace(fp32_predictions=np.arange(10) % 3, qat_predictions=np.arange(10) % 3),
     first=6,
+    task=Task.CLASSIFICATION,
+    own=True,
 )
 
 

@@ -75,7 +75,7 @@ def test_every_kind_has_a_title_and_becomes_chains_or_is_refused(kind):
 
 def test_what_no_registry_knows():
     unknown = Unknown(name="layer", kind="Attention")
-    assert "there is no such layer on this machine" in problems(unknown, CONFIG)[0]
+    assert "there is no such layer on this machine" in str(problems(unknown, CONFIG)[0])
     with pytest.raises(ValueError, match="layer 'layer' is of the unknown kind 'Attention' and cannot be written"):
         kind_of(unknown)
     with pytest.raises(ValueError, match="layer 'layer' is of the unknown kind 'Attention'; golden cannot run it"):

@@ -65,9 +65,9 @@ def test_a_bool_is_no_number_and_a_number_no_bool():
 
 
 @pytest.mark.parametrize(("changes", "sentence"), [
-    ({"lanes": 3}, "lanes = 3 must divide native_dim = 8"),
-    ({"mfu_lanes": 6}, "mfu_lanes = 6 must divide native_dim = 8"),
-    ({"tile_engines": 3}, "matrix_tiles = 32 must be a multiple of tile_engines = 3"),
+    ({"lanes": 3}, "lanes = 3 must divide native_dim = 8: 2 or 4 would do"),
+    ({"mfu_lanes": 6}, "mfu_lanes = 6 must divide native_dim = 8: 4 or 8 would do"),
+    ({"tile_engines": 3}, "matrix_tiles = 32 must be a multiple of tile_engines = 3: 30 or 33 would do"),
     ({"message_bytes": 5}, "message_bytes = 5 must be 4, 8 or 16"),
     ({"acc_frac": 43}, "acc_frac = 43 drops bits of small blocks: it must be at least 44"),
     ({"native_dim": 512, "mfu_lanes": 512}, "mfu_lanes = 512 must be at most 256 with lazy_update"),

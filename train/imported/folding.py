@@ -8,10 +8,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
-from concord.model.floating.network import INPUT, RECURRENT, FloatNetwork, Node, Op
+from concord.model.floating.network import RECURRENT, FloatNetwork, Node, Op
+from concord.model.floating.shapes import shapes
+from concord.train.qat.graph import Unsupported
 
 #: Operations with weights and a bias for each output.
 LAYERS = frozenset({Op.CONV, Op.DENSE})
+#: Most elements of a vector that a layer multiplies alone, since that takes a square matrix.
+MOST_APART = 1024
 
 
 def folded(network: FloatNetwork) -> FloatNetwork:
@@ -132,29 +136,14 @@ def _scaled_matrix(layer: Node, weight: str, bias: str, scale: np.ndarray, offse
 
 def _apart(node: Node, scale: np.ndarray, offset: np.ndarray, before: list[Node], network: FloatNetwork) -> Node:
     """A layer that multiplies and moves each channel of an image, or each element of a vector, alone."""
-    channels, image = _channels(node.sources[0], before, network)
+    (channels, *pixels) = shapes(replace(network, nodes=tuple(before)))[node.sources[0]]
+    if not pixels and channels > MOST_APART:
+        raise Unsupported(f"{node.name!r}: a scale of {channels} elements of a vector, which no layer beside it takes; "
+                          "put it before or behind a dense layer")
     scale, offset = (np.broadcast_to(part, channels).astype(np.float32) for part in (scale, offset))
-    if not image:
+    if not pixels:
         return Node(name=node.name, op=Op.DENSE, sources=node.sources,
                     tensors={"weight": np.diag(scale), "bias": offset})
-    window = {"size": (1, 1), "stride": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0), "groups": channels}
+    window = {"stride": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0), "groups": channels}
     return Node(name=node.name, op=Op.CONV, sources=node.sources, attributes=window,
                 tensors={"weight": scale.reshape(-1, 1, 1, 1), "bias": offset})
-
-
-def _channels(name: str, nodes: list[Node], network: FloatNetwork) -> tuple[int, bool]:
-    """Channels of a result and whether it is an image; elements of a vector."""
-    if name == INPUT:
-        return network.shape[0], len(network.shape) > 1
-    node = next(node for node in nodes if node.name == name)
-    parts = [_channels(source, nodes, network) for source in node.sources]
-    if node.op in LAYERS:
-        return len(node.tensors["weight"]), node.op is Op.CONV
-    if node.op is Op.CONCAT:
-        return sum(count for count, _ in parts), all(image for _, image in parts)
-    if node.op is Op.GLOBAL_AVERAGE:
-        return parts[0][0], False
-    if node.op is Op.FLATTEN and parts[0][1]:
-        raise ValueError(f"{node.name!r}: a scale behind a flattened image that no dense layer reads; put it before "
-                         "the flattening, or behind a dense layer")
-    return parts[0]

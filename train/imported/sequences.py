@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from concord.model.cells.registry import CELLS
 from concord.model.floating.network import INPUT, RECURRENT, FloatNetwork, Node, Op
+from concord.model.floating.recurrent import CELLS
 from concord.spec.activation import Activation
 from concord.train.imported.folding import folded
 from concord.train.imported.names import layer_names
@@ -15,9 +15,6 @@ from concord.train.recurrent.float_layer import FloatRecurrent
 from concord.train.recurrent.float_network import Dense, FloatSequenceNetwork
 from torch import nn
 
-#: Name of the cell of an operation.
-CELL_NAMES = {Op.LSTM: "lstm", Op.GRU: "gru", Op.GRU_BEFORE: "gru-reset-before", Op.RNN_TANH: "rnn",
-              Op.RNN_RELU: "rnn-relu"}
 #: Activation function of an operation.
 ACTIVATIONS = {Op.RELU: Activation.RELU, Op.SIGMOID: Activation.SIGMOID, Op.TANH: Activation.TANH}
 
@@ -87,7 +84,7 @@ def _recurrent(node: Node) -> FloatRecurrent | Bidirectional:
 
 
 def _direction(node: Node, end: str) -> FloatRecurrent:
-    cell = CELLS[CELL_NAMES[node.op]]
+    cell = CELLS[node.op]
     parts = (torch.from_numpy(node.tensors[f"{name}{end}"].copy()).float().unflatten(0, (len(cell.gates), -1))
              for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
     return FloatRecurrent.from_gates(cell, *parts)

@@ -11,9 +11,12 @@ from concord.model.data.samples import Samples, Task
 from concord.model.layers.layer import Layer
 from concord.model.model import Model, Provenance
 from concord.model.model_file import save_model
+from concord.train.lib.observer import Progress, silent
 
 #: Name of the data set of a model that has none.
 NO_DATA = "none"
+#: Number of samples that golden computes between two reports of progress.
+TOGETHER = 100
 
 
 def floats(bits: np.ndarray) -> torch.Tensor:
@@ -52,17 +55,19 @@ def finish(
     sources: Mapping[str, tuple[str, ...]] | None = None,
     task: Task = Task.CLASSIFICATION,
     description: str = "",
+    progress: Progress = silent,
 ) -> Model:
     """Measure a network on its test set and write it.
 
     Args:
-        out:     The model file.
-        layers:  Lowered.
-        test:    The test set. Where `data` is "none", it is a calibration set, on which nothing is measured.
-        fp32:    Real[samples, classes], the FP32 network's outputs for the test set.
-        qat:     The same of the network under quantisation-aware training.
-        lowered: The same of the lowered network in PyTorch, where there is one.
-        Others:  As in `Model` and `Provenance`.
+        out:      The model file.
+        layers:   Lowered.
+        test:     The test set. Where `data` is "none", it is a calibration set, on which nothing is measured.
+        fp32:     Real[samples, classes], the FP32 network's outputs for the test set.
+        qat:      The same of the network under quantisation-aware training.
+        lowered:  The same of the lowered network in PyTorch, where there is one.
+        progress: Shows how many samples golden has computed.
+        Others:   As in `Model` and `Provenance`.
 
     Raises:
         ValueError: the outputs do not fit the labels of the test set.
@@ -99,9 +104,19 @@ def finish(
             qat_predictions=kept(qat),
         )
 
-    outputs = network.outputs(model(0.0), test.inputs, test.lengths)
+    outputs = _golden(model(0.0), test, progress)
     if lowered is not None:
         check_bits(outputs, lowered)
     finished = model(measured(outputs.view(np.float16).astype(np.float64)))
     save_model(finished, out)
     return finished
+
+
+def _golden(model: Model, samples: Samples, progress: Progress) -> np.ndarray:
+    """uint16[samples, outputs] of golden, some samples at once."""
+    found = []
+    for at in range(0, len(samples), TOGETHER):
+        part = samples.part(slice(at, at + TOGETHER))
+        found.append(network.outputs(model, part.inputs, part.lengths))
+        progress("golden against PyTorch", at + len(part), len(samples), "")
+    return np.concatenate(found)

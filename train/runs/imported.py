@@ -41,7 +41,7 @@ def prepared(
 
 def write(
     out: Path, source: Source, net: Quantised, method: str, *, seed: int, command: str,
-    real: torch.Tensor | None = None,
+    real: torch.Tensor | None = None, progress: Progress = silent,
 ) -> Model:
     """Write a quantised network, and measure it if there is a test set.
 
@@ -64,7 +64,7 @@ def write(
         out, layers, measured.samples, sources=sources, data=data.name if source.test else NO_DATA,
         preprocessing="numbers as the description of the data says, each rounded to binary16",
         fp32=measured.outputs(source.net), qat=qat, lowered=measured.outputs(net, True), seed=seed, command=command,
-        method=method, task=data.task, description=data.description)
+        method=method, task=data.task, description=data.description, progress=progress)
 
 
 def quantize(out: Path, source: Source, choices: Choices, *, command: str, progress: Progress = silent) -> Model:
@@ -73,7 +73,7 @@ def quantize(out: Path, source: Source, choices: Choices, *, command: str, progr
     words = choices.words(source.network.sequence)
     return write(
         out, source, net, f"{source.network.name}: imported; {words}; {len(source.calibration)} samples to calibrate; "
-        "not trained", seed=0, command=command)
+        "not trained", seed=0, command=command, progress=progress)
 
 
 def train_imported(
@@ -126,7 +126,7 @@ def train_imported(
     train_phase(net, found.data.task, part, lowered=True, epochs=epochs[1], rate=rate / slower, **options)
     method = (f"{network.name}: imported; {choices.words(network.sequence)}; {epochs[0]} epochs of QAT; {epochs[1]} "
               "epochs more in the machine's arithmetic" + (f"; {predictor.record}" if predictor else ""))
-    return write(out, found, net, method, seed=seed, command=command, real=real)
+    return write(out, found, net, method, seed=seed, command=command, real=real, progress=progress)
 
 
 def train_phase(

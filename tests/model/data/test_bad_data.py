@@ -147,7 +147,7 @@ def test_columns_that_are_not_there(folder):
 
 def test_images_that_do_not_fit(folder):
     (folder / "set" / "ant").mkdir(parents=True)
-    refused("set", "set: it holds no folders of images; each class is a folder in it")
+    refused("set", "set: it holds no data: neither a folder of images for each class, nor x.npy")
     (folder / "set" / "ant" / "0.png").write_text("no image")
     refused("set", "set/ant/0.png: not an image that can be read")
     Image.effect_noise((4, 5), 90).save(folder / "set" / "ant" / "0.png")

@@ -1,0 +1,47 @@
+"""Why a machine cannot run a model: sentences, each with the attribute of the machine that would have to change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from concord.spec.formats import Format
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reason:
+    """One reason why a machine cannot run a model.
+
+    Attributes:
+        sentence:  The reason in the user's words, and what to do.
+        attribute: Attribute of `spec.config.Config` that would have to change; empty if no machine runs the model.
+        needed:    Smallest value of the attribute that would do, or the format that it must be; None for no attribute.
+        available: Value of the attribute.
+    """
+
+    sentence: str
+    attribute: str = ""
+    needed: int | Format | None = None
+    available: int | Format | None = None
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def of(self, subject: str) -> "Reason":
+        """The reason with the name of what it is about in front."""
+        return replace(self, sentence=f"{subject}: {self.sentence}")
+
+
+class Refused(ValueError):
+    """A machine cannot run a model.
+
+    Args:
+        heading: Begin of the message, to which each reason adds a line.
+        reasons: The reasons, at least one.
+    """
+
+    def __init__(self, heading: str, reasons: Sequence[Reason]):
+        self.reasons = tuple(reasons)
+        super().__init__("\n".join([heading, *map(str, reasons)]))
+
+    def __reduce__(self):
+        heading = str(self).split("\n", 1)[0]
+        return type(self), (heading, self.reasons)

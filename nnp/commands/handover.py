@@ -1,0 +1,53 @@
+"""`nnp handover`: writes what an engineer needs to put firmware on a board."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from concord.nnp.lib.options import First, Inputs, TestData
+
+DEFAULT = 3  #: Number of examples if `--samples` is not given.
+
+
+def handover(
+    firmware: Annotated[
+        Path, typer.Argument(metavar="FIRMWARE", help="Firmware file from `nnp compile` or `nnp asm`.",
+                             show_default=False)],
+    output: Annotated[Path | None, typer.Option(
+        "-o", help="Folder to write to; build/handover/FIRMWARE if not given.")] = None,
+    samples: Annotated[str | None, typer.Option(
+        "--samples", help="Number of examples, or 'all'.", show_default="3, or as many as there are")] = None,
+    first: First = 0,
+    inputs: Inputs = None,
+    data: TestData = None,
+    simulation: Annotated[bool, typer.Option(
+        "--simulation", help="Build the Verilated machine, too, and add it as nnp.so, on which the C program runs."
+    )] = False,
+):
+    """Write firmware as byte stream and hex, examples with golden answers, a testbench, a C driver and registers."""
+    from concord.golden.host.firmware_file import load_firmware
+    from concord.golden.lib.atomic_files import write_all
+    from concord.nnp.handover.package import handover as files_of
+    from concord.nnp.lib.files import check_writable
+    from concord.nnp.lib.steps import Steps
+    from concord.nnp.verify.inputs import Source, read
+    from concord.sim.machines import host
+    from rich.console import Console
+
+    source = Source(inputs=inputs, data=data, samples=samples, first=first, default=DEFAULT)
+    loaded = load_firmware(firmware)
+    output = output or Path("build/handover") / firmware.stem
+    check_writable(output, folder=True)
+    loaded.config.require_hardware()
+    given = read(loaded, source)
+    if given.odd:
+        typer.echo(f"nnp: {given.odd}", err=True)
+    steps = Steps(Console(stderr=True), 1 + simulation)
+    machine = None
+    if simulation:
+        with steps.step("build the machine", announce="minutes, where none has been built before"):
+            machine = host.build("library", loaded.config).read_bytes()
+    with steps.step("run golden", announce=f"{len(given.samples)} examples"):
+        files = files_of(loaded, [sample for _, sample in given], machine)
+    write_all(output, files)
+    typer.echo(f"{output}: {', '.join(files)}")

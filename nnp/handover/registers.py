@@ -1,0 +1,78 @@
+"""Descriptions of the registers that follow from `spec.registers`: SystemRDL, IP-XACT and a C header."""
+
+import tempfile
+from pathlib import Path
+
+from concord.nnp.handover.templates import rendered
+from concord.spec.config import Config
+from concord.spec.enum_docs import described
+from concord.spec.isa import FIELDS, Error, Op
+from concord.spec.memories import ADDRESSED
+from concord.spec.messages import HEADER, MessageKind, entry_bytes, item_bytes
+from concord.spec.registers import Control, Counter, Register, Status
+
+#: Version of the register map in IP-XACT; it rises when an address or a bit changes.
+VERSION = "1.0"
+
+
+def register_files(config: Config, machine: str) -> dict[str, str]:
+    """The text of each description, by the name of its file.
+
+    Args:
+        config:  Configuration of the machine; some registers hold its values.
+        machine: Name of the machine.
+    """
+    values = _values(config, machine)
+    systemrdl = rendered("nnp.rdl.j2", values)
+    return {"nnp.rdl": systemrdl, "nnp.xml": _ipxact(systemrdl), "nnp_machine.h": rendered("nnp_machine.h.j2", values)}
+
+
+def constants(config: Config) -> dict[str, int]:
+    """The values of the registers that never change, by their names."""
+    return {
+        "DIGEST": config.digest, "NATIVE_DIM": config.native_dim, "LANES": config.lanes,
+        "TILE_ENGINES": config.tile_engines, "MFU_LANES": config.mfu_lanes, "MATRIX_TILES": config.matrix_tiles,
+        "INSTRUCTIONS": config.instructions, "COUNTER_COUNT": len(Counter),
+    }
+
+
+def _values(config: Config, machine: str) -> dict:
+    """What the templates show. Counters of SystemRDL have addresses; those of C are numbers."""
+    return {
+        "config": config,
+        "machine": f"{machine}, digest {config.digest:08x}",
+        "registers": _rows(Register),
+        "constants": constants(config),
+        "control": _rows(Control),
+        "status": _rows(Status),
+        "errors": _rows(Error),
+        "counters": _rows(Counter),
+        "first_counter": int(Register.COUNTERS),
+        "kinds": _rows(MessageKind),
+        "items": [(kind.name, item_bytes(config, kind)) for kind in MessageKind],
+        "memories": [(int(mem), mem.name, mem.title) for mem in ADDRESSED],
+        "header_bytes": HEADER.size,
+        "entry_bytes": entry_bytes(config),
+        "loop_opcode": int(Op.LOOP),
+        "loop_count_bit": FIELDS["a"].lo,
+    }
+
+
+def _rows(enum: type) -> list[tuple[int, str, str]]:
+    """Code, name and meaning of each member; the marks of Markdown in a meaning are left out."""
+    return [(code, name, meaning.replace("\\|", "|").replace("`", "")) for code, name, meaning in described(enum)]
+
+
+def _ipxact(systemrdl: str) -> str:
+    """The IP-XACT component (IEEE 1685-2014) of a register map in SystemRDL."""
+    from peakrdl_ipxact.exporter import IPXACTExporter, Standard
+    from systemrdl import RDLCompiler
+
+    with tempfile.TemporaryDirectory(prefix="nnp-") as folder:
+        source, target = Path(folder, "nnp.rdl"), Path(folder, "nnp.xml")
+        source.write_text(systemrdl)
+        compiler = RDLCompiler()
+        compiler.compile_file(str(source))
+        exporter = IPXACTExporter(vendor="concord", library="nnp", version=VERSION, standard=Standard.IEEE_1685_2014)
+        exporter.export(compiler.elaborate().top, str(target))
+        return target.read_text()

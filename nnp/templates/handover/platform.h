@@ -1,0 +1,11 @@
+/* Where the machine is: an application brings these two functions; platform_*.c are examples of them. */
+#ifndef PLATFORM_H
+#define PLATFORM_H
+
+#include "nnp.h"
+
+/* Fill the functions of the port. Return 0, or anything else if there is no machine at this place. */
+int platform_open(struct nnp_port *port, const char *place);
+void platform_close(struct nnp_port *port);
+
+#endif

@@ -1,0 +1,90 @@
+"""The descriptions of the registers say what `spec.registers` says, to their own readers."""
+
+import re
+import subprocess
+from xml.etree import ElementTree
+
+import pytest
+from concord.nnp.handover.registers import constants, register_files
+from concord.spec.config import preset
+from concord.spec.isa import Error
+from concord.spec.messages import MessageKind
+from concord.spec.registers import Control, Counter, Register, Status
+from systemrdl import RDLCompiler
+from systemrdl.node import RegNode
+
+TINY = preset("tiny")
+ADDRESSES = {register.name: int(register) for register in Register if register != Register.COUNTERS} | {
+    f"COUNTERS.{counter.name}": Register.COUNTERS + 4 * counter for counter in Counter}
+
+
+@pytest.fixture(scope="module")
+def files():
+    return register_files(TINY, "preset tiny")
+
+
+@pytest.fixture(scope="module")
+def registers(files, tmp_path_factory):
+    """Every register of the SystemRDL text, by its path."""
+    path = tmp_path_factory.mktemp("rdl") / "nnp.rdl"
+    path.write_text(files["nnp.rdl"])
+    compiler = RDLCompiler()
+    compiler.compile_file(str(path))
+    top = compiler.elaborate().top
+    return {node.get_path().removeprefix("nnp."): node for node in top.descendants() if isinstance(node, RegNode)}
+
+
+def test_systemrdl_has_every_register(registers):
+    assert {name: node.absolute_address for name, node in registers.items()} == ADDRESSES
+    for name, node in registers.items():
+        assert node.has_sw_writable == (name == "CONTROL")
+        assert node.has_sw_readable == (name != "CONTROL")
+
+
+@pytest.mark.parametrize(("name", "bits"), [("CONTROL", Control), ("STATUS", Status)])
+def test_systemrdl_has_every_bit(registers, name, bits):
+    assert {field.inst_name: 1 << field.low for field in registers[name].fields()} == {b.name: int(b) for b in bits}
+
+
+def test_systemrdl_has_errors_and_constants(registers):
+    (code,) = registers["ERROR"].fields()
+    assert {member.name: member.value for member in code.get_property("encode")} == {e.name: int(e) for e in Error}
+    for name, value in constants(TINY).items():
+        (field,) = registers[name].fields()
+        assert field.get_property("reset") == value
+
+
+def test_ipxact_has_every_register(files):
+    space = {"x": "http://www.accellera.org/XMLSchema/IPXACT/1685-2014"}
+    component = ElementTree.fromstring(files["nnp.xml"])
+    assert component.findtext("x:name", namespaces=space) == "nnp"
+    found = {}
+
+    def collect(parent, prefix, base):
+        for kind in ("register", "registerFile"):
+            for node in parent.findall(f"x:{kind}", space):
+                address = base + int(node.findtext("x:addressOffset", namespaces=space).replace("'h", ""), 16)
+                name = prefix + node.findtext("x:name", namespaces=space)
+                if kind == "register":
+                    found[name] = address
+                else:
+                    collect(node, f"{name}.", address)
+
+    collect(component.find(".//x:addressBlock", space), "", 0)
+    assert found == ADDRESSES
+
+
+def test_the_c_header_has_every_code(files, tmp_path):
+    """The compiler says the value of each name of the header."""
+    wanted = {f"NNP_REGISTER_{register.name}": int(register) for register in Register}
+    for prefix, codes in (("CONTROL", Control), ("STATUS", Status), ("ERROR", Error), ("MESSAGE", MessageKind),
+                          ("COUNTER", Counter)):
+        wanted |= {f"NNP_{prefix}_{code.name}": int(code) for code in codes}
+    wanted |= {"NNP_DIGEST": TINY.digest, "NNP_BEAT_BYTES": TINY.message_bytes, "NNP_MFU_LANES": TINY.mfu_lanes}
+    (tmp_path / "nnp_machine.h").write_text(files["nnp_machine.h"])
+    source = '#include "nnp_machine.h"\n' + "".join(f"_{name} = {name};\n" for name in wanted)
+    done = subprocess.run(["gcc", "-E", "-P", "-I", tmp_path, "-"], input=source, capture_output=True, text=True,
+                          check=True)
+    found = {name: int(re.sub(r"[uU]+$|^__UINT32_C\((.*)\)$", r"\1", value), 0)
+             for name, value in re.findall(r"^_(NNP_\w+) = (.+);$", done.stdout, re.MULTILINE)}
+    assert found == wanted

@@ -1,0 +1,205 @@
+"""Imported networks: modules of PyTorch that compute the same, and quantised models with golden's bits."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from concord.model import network as golden
+from concord.model.data.samples import DataSet, Samples, Task
+from concord.model.floating.network import FloatNetwork, Op
+from concord.model.floating.run import run
+from concord.model.floating.shapes import GATES
+from concord.tests import float_networks, networks
+from concord.tests.float_networks import Chain
+from concord.train.lib.block_recipe import BlockRecipe
+from concord.train.lib.methods import ActivationTraining, Gates, Recipe, WeightTraining
+
+torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+from concord.train.imported.folding import folded
+from concord.train.imported.module import module_of
+from concord.train.imported.names import layer_names
+from concord.train.imported.objectives import loss_of
+from concord.train.imported.quantised import Choices, check, lowered, quantised
+from concord.train.imported.source import Source, source
+from concord.train.lib.export import patterns
+from concord.train.qat.graph import Unsupported
+
+pytestmark = pytest.mark.usefixtures("seeded")
+FEED_FORWARD = {"images": float_networks.images, "residual": float_networks.residual, "line": float_networks.line,
+                "perceptron": float_networks.perceptron}
+RECURRENT = {
+    **{str(op): (op, {}) for op in GATES}, "both": (Op.LSTM, {"both": True}), "both gru": (Op.GRU, {"both": True}),
+    "mixed": (Op.RNN_RELU, {"second": Op.GRU_BEFORE})}
+
+
+def data_for(network: FloatNetwork, count: int = 24, task: Task = Task.CLASSIFICATION, outputs: int = 4) -> DataSet:
+    """Random samples of a network's shape."""
+    rng = np.random.default_rng(1)
+    shape = (count, 6, *network.shape) if network.sequence else (count, np.prod(network.shape))
+    x = rng.uniform(-1, 1, shape).astype(np.float16).view(np.uint16)
+    lengths = rng.integers(2, 7, count) if network.sequence else None
+    labels = {Task.CLASSIFICATION: np.arange(count, dtype=np.uint8) % 3, Task.ANOMALY: np.arange(count) % 2,
+              Task.REGRESSION: rng.normal(5, 3, (count, outputs)).astype(np.float32), Task.NONE: None}[task]
+    samples = Samples(inputs=x, lengths=lengths, labels=labels, classes=())
+    return DataSet(name="random", task=task, shape=network.shape, train=samples, test=samples.first(10),
+                   calibration=None, description="data = \"random\"")
+
+
+def prepared(network: FloatNetwork, **options) -> Source:
+    return source(network, data_for(network, **options))
+
+
+def assert_golden(found: Source, net):
+    """Assert that the lowered network gives golden's bits, which differ between samples."""
+    layers, sources = lowered(found, net)
+    model, samples = networks.model(layers, sources=sources), found.calibration.samples
+    outputs = golden.outputs(model, samples.inputs, samples.lengths)
+    assert np.array_equal(outputs, patterns(found.calibration.outputs(net, True)))
+    assert (outputs != outputs[0]).any(), "every sample gives the same"
+
+
+def step(found: Source, net, lowered: bool):
+    part, loss = found.part(found.data.train), loss_of(found.data.task, found.part(found.data.train))
+    optimiser = torch.optim.SGD(net.groups(0.002), momentum=0.9)
+    index = torch.arange(len(part))
+    loss(net.train()(*part.at(index), lowered), index).backward()
+    before = [p.detach().clone() for p in net.parameters()]
+    optimiser.step()
+    assert any((p != q).any() for p, q in zip(net.parameters(), before, strict=True))
+    net.bound()
+    net.eval()
+
+
+@pytest.mark.parametrize("name", FEED_FORWARD)
+def test_modules_equal_the_float_network(name):
+    network = FEED_FORWARD[name]()
+    found = prepared(network)
+    x = found.calibration.inputs[0]
+    want = run(network, x.reshape(len(x), *network.shape).numpy())
+    np.testing.assert_allclose(found.calibration.outputs(found.net), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_modules_equal_the_float_network(name):
+    op, options = RECURRENT[name]
+    network = float_networks.sequences(op, **options)
+    found = prepared(network)
+    x, lengths = found.calibration.inputs
+    want = run(network, x.numpy(), lengths.numpy())
+    np.testing.assert_allclose(found.calibration.outputs(found.net), want, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_folded_computes_the_same():
+    network = float_networks.images()
+    made = folded(network)
+    assert not {Op.AFFINE, Op.HARD_SIGMOID} & {node.op for node in made.nodes}
+    assert [node.name for node in made.nodes if node.op is Op.CONV][0] == "norm", "an offset before padding is a layer"
+    x = np.random.default_rng(0).normal(size=(3, 2, 9, 8))
+    np.testing.assert_allclose(run(made, x), run(network, x), rtol=1e-5)
+    unpadded = Chain((2, 6, 6)).norm("n", 2).conv("c", 4, 2, groups=2).add(Op.FLATTEN, "f").dense("d", 3, 64).network()
+    made = folded(unpadded)
+    assert [node.op for node in made.nodes] == [Op.CONV, Op.FLATTEN, Op.DENSE]
+    x = np.random.default_rng(0).normal(size=(3, 2, 6, 6))
+    np.testing.assert_allclose(run(made, x), run(unpadded, x), rtol=1e-4)
+
+
+def test_layers_have_the_names_of_their_nodes():
+    found = prepared(float_networks.images())
+    names = [layer.name for layer in lowered(found, quantised(found, Choices()))[0]]
+    assert names == ["norm", "first_Conv", "pool", "type_2", "sum_1", "sum", "wide", "both", "average", "last",
+                     "hidden", "out_put"]
+    assert layer_names(["a/b", "a.b", "", "é"]) == {"a/b": "a_b", "a.b": "a_b_2", "": "layer", "é": "é"}
+
+
+@pytest.mark.parametrize("of_weights", list(WeightTraining))
+@pytest.mark.parametrize("name", FEED_FORWARD)
+def test_integers_equal_golden(name, of_weights):
+    found = prepared(FEED_FORWARD[name]())
+    for activations in list(ActivationTraining)[list(WeightTraining).index(of_weights)::3]:
+        choices = Choices(recipe=Recipe(weights_bits=6, input_bits=7, weights=of_weights, activations=activations,
+                                        normalise=name == "images"))
+        check(found, choices)
+        net = quantised(found, choices)
+        for lower in (False, True):
+            assert_golden(found, net)
+            step(found, net, lower)
+        assert_golden(found, net)
+
+
+@pytest.mark.parametrize("name", ["residual", "perceptron"])
+def test_block_floating_point_equals_golden(name):
+    found = prepared(FEED_FORWARD[name]())
+    choices = Choices(recipe=BlockRecipe(weights_bits=6, input_bits=6, block=8))
+    check(found, choices)
+    net = quantised(found, choices)
+    step(found, net, False)
+    assert_golden(found, net)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_networks_equal_golden(name, blocks):
+    op, options = RECURRENT[name]
+    found = prepared(float_networks.sequences(op, **options))
+    recipe = BlockRecipe(weights_bits=8, input_bits=8, block=8) if blocks else Recipe(
+        weights_bits=8, input_bits=8, symmetric=(True, True))
+    choices = Choices(recipe=recipe, gates=Gates(shared=not blocks))
+    check(found, choices)
+    shown = []
+    net = quantised(found, choices, lambda *words: shown.append(words))
+    assert len(shown) == 2 + 2 * (not blocks)
+    assert_golden(found, net)
+    want = found.calibration.outputs(found.net)
+    assert (found.calibration.outputs(net, False) - want).abs().mean() < 0.15 * want.abs().mean()
+    for lower in (False, True):
+        step(found, net, lower)
+        assert_golden(found, net)
+
+
+@pytest.mark.parametrize(("network", "message"), [
+    (Chain((4,)).dense("a", 3, 4).add(Op.HARD_SWISH, "h").dense("b", 2, 3), "'h': a hard swish multiplies two results"),
+    (Chain((1, 4, 4)).pool(Op.AVERAGE_POOL, "p", padding=(1, 0, 0, 0), count_padding=False), "'p': .* not count its"),
+    (Chain((1, 4, 4)).pool(Op.AVERAGE_POOL, "p", dilation=(2, 2), count_padding=True), "'p': .* with a dilation"),
+    (Chain((3,), sequence=True).dense("a", 3, 3).recurrent(Op.GRU, "g", 2, 3).add(Op.LAST, "l").dense("b", 2, 2),
+     "'a': a dense layer at each time step"),
+    (Chain((3,), sequence=True).recurrent(Op.GRU, "g", 2, 3).add(Op.LAST, "l"), "output: .* put a dense layer behind"),
+    (Chain((3,), sequence=True).recurrent(Op.GRU, "g", 2, 3).add(Op.LAST, "l").add(Op.ADD, "s", ("l", "l")).dense(
+        "b", 2, 2), "'s': add in a recurrent network"),
+    (Chain((3,), sequence=True).recurrent(Op.GRU, "g", 2, 3).add(Op.LAST, "l").dense("b", 2, 2).add(
+        Op.RELU, "r", ceiling=6.0), "'r': a relu with the ceiling 6")])
+def test_what_has_no_quantised_form_is_named(network, message):
+    with pytest.raises(Unsupported, match=message):
+        module_of(network.network())
+
+
+@pytest.mark.parametrize(("network", "change", "message"), [
+    (float_networks.images, {"shape": (9, 8, 2)}, "a sample is 9 x 8 x 2, .* channels first; write `layout = \"hwc\"`"),
+    (float_networks.images, {"shape": (8, 9, 2)}, "write `shape = \\[2, 9, 8\\]`"),
+    (float_networks.perceptron, {"shape": (13,)}, "a sample is 13 numbers, but perceptron takes 12 numbers; give the"),
+    (float_networks.sequences, {"shape": (6,)}, "a time step is 6 numbers, but sequences takes 5 numbers"),
+    (float_networks.perceptron, {"train": None}, "no samples to calibrate with")])
+def test_data_that_do_not_fit_are_refused(network, change, message):
+    network = network()
+    with pytest.raises(ValueError, match=message):
+        source(network, replace(data_for(network), **change))
+
+
+def test_labels_that_do_not_fit_are_refused():
+    network = float_networks.perceptron(outputs=2)
+    with pytest.raises(ValueError, match="random, train samples: sample 2 has class 2, but the network has the outputs "
+                                         "0..1; check the labels"):
+        source(network, data_for(network))
+    with pytest.raises(ValueError, match="4 targets for each sample, but the network has 2"):
+        source(network, data_for(network, task=Task.REGRESSION))
+    with pytest.raises(ValueError, match="an anomaly is scored by one output, or by as many as the 12"):
+        source(network, data_for(network, task=Task.ANOMALY))
+
+
+def test_choices_of_another_kind_are_refused():
+    found = prepared(float_networks.sequences())
+    with pytest.raises(ValueError, match="recurrent networks take widths alone"):
+        check(found, Choices(recipe=Recipe(weights=WeightTraining.LSQ)))
+    with pytest.raises(ValueError, match="has no bound, and must keep its bits"):
+        check(prepared(float_networks.sequences(Op.RNN_RELU)), Choices(gates=Gates(outputs=4)))
+    with pytest.raises(ValueError, match="--gate-bits are for recurrent networks"):
+        check(prepared(float_networks.perceptron()), Choices(gates=Gates(outputs=4)))
