@@ -40,7 +40,7 @@ def quantize(
     layer: options.Layer = None,
     symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
-    ptq_activations: options.PtqActivations = ActivationMethod.SEARCH,
+    ptq_activations: options.PtqActivations = ActivationMethod.JOINT,
     rows: options.Rows = 1,
     weights: options.Weights = WeightTraining.WRPN,
     activations: options.Activations = ActivationTraining.UNIFORM,

@@ -10,6 +10,7 @@ from concord.train.ptq import quantise as ptq
 from concord.train.ptq.divergence import BINS, divergence
 from concord.train.ptq.gaussian import gaussian, unit_step
 from concord.train.ptq.grid import Grid
+from concord.train.ptq.joint import joint
 from concord.train.ptq.kmeans import kmeans
 from concord.train.ptq.search import quantised, search
 
@@ -110,6 +111,29 @@ def test_clusters_lose_no_more_than_quantiles():
     best = ptq.weights(values[None], fmt)
     assert ptq.decibels(values, best[1][0] * best[0][0]) >= ptq.decibels(values, scale * codes)
     assert ptq.decibels(values, scale * codes) > 5
+
+
+@pytest.mark.parametrize("levels", [3, 15, 254])
+def test_joint_search_is_no_worse_than_any_offset_of_a_grid(levels):
+    """Minima that differ from sample to sample, as those of features of speech."""
+    rng = np.random.default_rng(levels)
+    samples = rng.normal(size=(30, 40)) * rng.exponential(1, (30, 1)) - 5 * (rng.random((30, 40)) < 0.02)
+
+    def error(saturation, offset):
+        return np.square(samples - quantised(samples, saturation, offset, levels)).sum()
+
+    found = error(*joint(samples, levels))
+    offsets = np.linspace(samples.min(), np.median(samples), 9)
+    assert found <= 1.01 * min(error(*search(samples, levels, m)) for m in offsets)
+    assert found < (1 if levels == 3 else 0.9) * error(*search(samples, levels))
+    assert joint(samples, levels, 0.5) == search(samples, levels, 0.5)
+
+
+def test_joint_search_keeps_the_offset_of_a_relu():
+    samples = np.maximum(np.random.default_rng(0).normal(size=(10, 50)), 0)
+    assert joint(samples, 15) == search(samples, 15)
+    assert joint(np.zeros((4, 5)), 15) == search(np.zeros((4, 5)), 15)
+    assert joint(np.array([[1.0, 2.0], [3.0, 4.0]]), 3)[1] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("levels", [3, 15])

@@ -37,17 +37,22 @@ def search(samples: np.ndarray, levels: int, offset: float | None = None, steps:
     if top <= 0:
         return 1.0, offset
 
-    errors = _Errors(values - offset, counts, levels)
+    return least(Errors(values - offset, counts, levels), top, steps)[1], offset
 
+
+def least(errors: "Errors", top: float, steps: int) -> tuple[float, float]:
+    """The least squared error and its saturation, of the two grids of `search` up to a saturation `top` > 0."""
     def best(candidates):
-        return candidates[int(np.argmin(errors(candidates)))]
+        found = errors(candidates)
+        at = int(np.argmin(found))
+        return float(found[at]), float(candidates[at])
 
-    coarse = best(top * np.arange(1, steps + 1) / steps)
+    coarse = best(top * np.arange(1, steps + 1) / steps)[1]
     fine = coarse + top / steps * np.arange(-steps + 1, steps) / steps
-    return float(best(fine[fine > 0])), offset
+    return best(fine[fine > 0])
 
 
-class _Errors:
+class Errors:
     """Squared errors for saturations, as sums over the values of each code: differences of cumulative sums at its ends.
 
     Args:
