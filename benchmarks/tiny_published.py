@@ -6,6 +6,7 @@ this repository.
 """
 
 import csv
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -81,7 +82,8 @@ def onnx_file(network: Published, folder: Path, out: Path, converter: str) -> Pa
 def _converted(file: Path, out: Path, converter: str) -> Path:
     if out.is_file() and out.stat().st_mtime > file.stat().st_mtime:
         return out
-    if subprocess.run([converter, "-c", "import tf2onnx"], capture_output=True).returncode:
+    if shutil.which(converter) is None or subprocess.run(
+            [converter, "-c", "import tf2onnx"], capture_output=True).returncode:
         raise ValueError(f"{file}: {converter} has no tf2onnx to convert it with; give the ONNX file, or run "
                          "`pip install --group tiny`, or name a Python that has tf2onnx and TensorFlow by --converter")
     out.parent.mkdir(parents=True, exist_ok=True)
