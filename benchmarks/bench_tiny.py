@@ -35,6 +35,7 @@ from concord.model.data.samples import DataSet, Task
 from concord.model.floating.run import run
 from concord.model.model import Model
 from concord.nnp.lib.errors import sentences
+from concord.nnp.lib.progress import shown
 from concord.sim.machines.host import build
 from concord.spec.config import preset
 from concord.train.imported.quantised import Choices
@@ -97,12 +98,14 @@ def brought(name: str, file: Path, features: Path | None, count: int, console: C
     else:
         data, chosen = seeded(name, net.shape, count), np.zeros(count, bool)
     choices, began = Choices(), time.perf_counter()
-    with console.status(f"{name}: quantising"):
-        model = quantize(OUT / f"{name}.safetensors", prepared(net, data, choices), choices, command=COMMAND)
+    console.print(f"{name}: {file}, {len(data.calibration)} samples to calibrate")
+    with shown() as show:
+        model = quantize(
+            OUT / f"{name}.safetensors", prepared(net, data, choices), choices, command=COMMAND, progress=show)
     seconds = seconds, time.perf_counter() - began
-    with console.status(f"{name}: golden and the float network"):
-        real, golden = answers(imported, model, data)
-        relative = difference(imported)
+    console.print(f"{name}: golden and float arithmetic on {len(data.test):,} samples")
+    real, golden = answers(imported, model, data)
+    relative = difference(imported)
     return Quantised(imported=imported, model=model, samples=data, relative=relative, real=real, golden=golden,
                      seconds=seconds), chosen
 
@@ -211,9 +214,9 @@ def main(
         else:
             console.print(f"{name}: inputs from a seed; accuracy is not measured")
         where, tried = fitting(found.model, list(presets or PRESETS)), features if chosen.any() else count
-        with console.status(f"{name}: building and running {where}"):
-            build("library", preset(where))
-            measured = measure(found.model, preset(where), found.samples.test.inputs[:tried])
+        console.print(f"{name}: building {where}, and running {tried} samples")
+        build("library", preset(where))
+        measured = measure(found.model, preset(where), found.samples.test.inputs[:tried])
         good &= not measured.bits
         results.add_row(*row(name, where, found, measured, tried))
         console.print(f"{name}: {measured.bits} differing bits in {tried} samples on {where}")
