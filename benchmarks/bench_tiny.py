@@ -216,7 +216,8 @@ def main(
         where, tried = fitting(found.model, list(presets or PRESETS)), features if chosen.any() else count
         console.print(f"{name}: building {where}, and running {tried} samples")
         build("library", preset(where))
-        measured = measure(found.model, preset(where), found.samples.test.inputs[:tried])
+        with shown() as show:
+            measured = measure(found.model, preset(where), found.samples.test.inputs[:tried], show=show)
         good &= not measured.bits
         results.add_row(*row(name, where, found, measured, tried))
         console.print(f"{name}: {measured.bits} differing bits in {tried} samples on {where}")
