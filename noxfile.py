@@ -135,6 +135,12 @@ def synth_lazy(session):
 
 
 @nox.session(default=False)
+def zoo(session):
+    """ONNX files as PyTorch, scikit-learn, Keras and Brevitas write them: imported, or refused by name."""
+    python(session, "concord.tests.front.zoo")
+
+
+@nox.session(default=False)
 def docs(session):
     """Write the generated pages of the documentation."""
     session.run(sys.executable, "docs/generate.py", *session.posargs, external=True)

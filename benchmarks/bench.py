@@ -144,10 +144,13 @@ def main(
     """Measure and print tables."""
     console = Console(width=None if sys.stdout.isatty() else 130)
     configs = {}
-    for name in preset_names or PRESETS:
-        config = find_config(name)
+    try:
+        chosen = {machine_name(place): find_config(place) for place in preset_names or PRESETS}
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    for name, config in chosen.items():
         tiles = max(COUNT * (SIZE // config.native_dim) ** 2, 8 * max(HIDDEN) ** 2 // config.native_dim ** 2)
-        configs[f"{machine_name(name)}, {tiles} tiles"] = deep(config, tiles=tiles, hidden=max(HIDDEN))
+        configs[f"{name}, {tiles} tiles"] = deep(config, tiles=tiles, hidden=max(HIDDEN))
     builds(console, configs)
     table = Table("machine", "simulation", "workload", "cycles", "MVM utilisation", "seconds", "simulated cycles/s",
                   title="Workloads")

@@ -39,6 +39,7 @@ from concord.nnp.lib.progress import shown
 from concord.sim.machines.host import build
 from concord.spec.config import preset
 from concord.train.imported.quantised import Choices
+from concord.train.lib.methods import ActivationMethod, Methods, Recipe
 from concord.train.runs.imported import prepared, quantize
 from rich.console import Console
 from rich.table import Table
@@ -48,6 +49,8 @@ PRESETS = ("vision", "vision_large")  #: Machines; a network runs on the first o
 TOGETHER = 50  #: Number of samples that the float network runs at once.
 GOAL = 0.900  #: Least accuracy of keyword spotting in golden arithmetic, all 1,000 features.
 COMMAND = "nox -s bench_tiny"
+#: Formats of the presets for images, and the methods that `nnp quantize` chooses for imported networks.
+RECIPE = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True), methods=Methods(activations=ActivationMethod.ENDS))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -97,7 +100,7 @@ def brought(name: str, file: Path, features: Path | None, count: int, console: C
         data, chosen = keywords(features, net.shape)
     else:
         data, chosen = seeded(name, net.shape, count), np.zeros(count, bool)
-    choices, began = Choices(), time.perf_counter()
+    choices, began = Choices(recipe=RECIPE), time.perf_counter()
     console.print(f"{name}: {file}, {len(data.calibration)} samples to calibrate")
     with shown() as show:
         model = quantize(

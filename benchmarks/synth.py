@@ -13,12 +13,11 @@ from typing import Annotated
 import typer
 from concord.hw.lib.ecp5 import Ecp5
 from concord.hw.verilog import YOSYS, verilog
+from concord.nnp.machines.estimate import DEVICE, MACHINE, estimate
 from concord.sim.units import component
 from concord.spec.machine_file import find_config, machine_name
 from rich.console import Console
 from rich.table import Table
-
-DEVICE = {"LUT4": 84_000, "DSP": 156, "block RAM": 208}  #: Cells of an LFE5U-85F.
 
 #: Costs of cells. A carry cell takes two LUT4; distributed RAM of sixteen words of four bits takes four.
 COSTS = {
@@ -113,6 +112,9 @@ def main(
     began = time.monotonic()
     console.print(table(units(synthesise(text, Script(flatten=False)), unit, depth),
                         f"{unit} of {machine_name(preset_name)} on an ECP5, each unit on its own"))
+    if unit == MACHINE:
+        guess = estimate(config)
+        console.print(f"estimated: {', '.join(f'{name} {count:,}' for name, count in guess.items())}")
     if flat:
         total = sum(synthesise(text, Script(flatten=True)).values(), Counter())
         console.print(table({unit: total}, "Flattened"))

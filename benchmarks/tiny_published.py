@@ -85,7 +85,7 @@ def _converted(file: Path, out: Path, converter: str) -> Path:
     if shutil.which(converter) is None or subprocess.run(
             [converter, "-c", "import tf2onnx"], capture_output=True).returncode:
         raise ValueError(f"{file}: {converter} has no tf2onnx to convert it with; give the ONNX file, or run "
-                         "`pip install --group tiny`, or name a Python that has tf2onnx and TensorFlow by --converter")
+                         "`pip install --group zoo`, or name a Python that has tf2onnx and TensorFlow by --converter")
     out.parent.mkdir(parents=True, exist_ok=True)
     made = out.with_suffix(".part")
     run = subprocess.run(

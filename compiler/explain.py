@@ -5,6 +5,7 @@ of them, and its first result appears some cycles later. Layers overlap on the m
 unless a pipeline waits for the host.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -26,7 +27,8 @@ class LayerWork:
 
     Attributes:
         layer:    Name of the layer; empty for the network's input.
-        chains:   Number of chains.
+        chains:   Number of chains that run.
+        passes:   Number of times that the chains run, which is the number of time steps in a loop.
         beats:    Cycles in which the tile engines multiply.
         conflict: Cycles by which the banks of VectorRf lengthen them.
         words:    Words that pass through the multi-function units, or the pooling unit in front of them.
@@ -36,6 +38,7 @@ class LayerWork:
 
     layer: str
     chains: int = 0
+    passes: int = 0
     beats: int = 0
     conflict: int = 0
     words: int = 0
@@ -45,7 +48,7 @@ class LayerWork:
     @property
     def cycles(self) -> int:
         """Clock cycles, about."""
-        return max(self.beats + self.conflict, self.words) + LATENCY * bool(self.chains)
+        return max(self.beats + self.conflict, self.words) + LATENCY * self.passes
 
     def places(self, spans: dict[Mem, range]) -> str:
         """Addresses in memories, in words or entries, one memory on each line."""
@@ -54,14 +57,18 @@ class LayerWork:
 
 
 def explain(firmware: Firmware) -> list[LayerWork]:
-    """The work of each layer, in the order in which the layers begin; a recurrent layer makes one time step."""
-    config, found = firmware.config, {}
+    """The work of each layer, in the order in which the layers begin.
+
+    A recurrent layer makes one time step, unless the number of time steps is fixed.
+    """
+    config, found, times = firmware.config, {}, Counter()
     zero_marks = np.zeros(config.matrix_tiles, np.int64)
     zero_marks[: len(firmware.tiles.mantissas)] = marks(config, firmware.tiles.mantissas)
     for chain in _chains(firmware):
         name = firmware.layer_at(chain.address)
         work = found.setdefault(name, LayerWork(layer=name))
-        work.chains += 1
+        times[chain.address] += 1
+        work.chains, work.passes = work.chains + 1, max(work.passes, times[chain.address])
         count = chain.registers.iterations
         if chain.product:
             beats, conflict = _beats(firmware, chain, zero_marks)
@@ -76,7 +83,7 @@ def explain(firmware: Firmware) -> list[LayerWork]:
 
 def _chains(firmware: Firmware) -> Iterator[Chain]:
     words = [int(word) for word in firmware.instruction_words]
-    return Sequencer(firmware.config, words, firmware.tiles.modes(firmware.config)).walk(repeat=False)
+    return Sequencer(firmware.config, words, firmware.tiles.modes(firmware.config)).walk()
 
 
 def _cover(spans: dict[Mem, range], mem: Mem, new: range):

@@ -54,6 +54,7 @@ def compile_network(model: Model, config: Config) -> Compiled:
         name=model.name,
         config=config,
         data=model.data,
+        description=model.description,
         classes=model.classes,
         inputs=model.inputs,
         outputs=model.outputs,

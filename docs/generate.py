@@ -2,9 +2,11 @@
 
 import inspect
 import re
-from dataclasses import asdict
 from pathlib import Path
 
+from concord.nnp.machines.attributes import meanings, shown
+from concord.nnp.machines.estimate import MACHINE, UNITS, estimate, unit_error
+from concord.nnp.machines.measured import read_measured
 from concord.spec import config, isa, memories, messages, registers
 from concord.spec.enum_docs import comments, described
 from concord.train.lib import methods
@@ -34,6 +36,9 @@ def pages() -> dict[str, str]:
         "counters": described(registers.Counter),
         "presets": _presets(),
         "purposes": _purposes(),
+        "meanings": meanings(),
+        "measured": [(row.machine, estimate(row.config), row.cells) for row in read_measured() if row.unit == MACHINE],
+        "unit_errors": _unit_errors(),
     }
     made = {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}
     return made | {page: _with_methods((HERE / page).read_text()) for page in PAGES_WITH_METHODS}
@@ -75,16 +80,14 @@ def _opcodes() -> list[dict]:
 def _presets() -> list[tuple]:
     """One row for each attribute of a configuration, and for what follows from it."""
     rows = []
-    tables = {name: asdict(preset) for name, preset in config.PRESETS.items()}
-    for attribute in next(iter(tables.values())):
-        values = [table[attribute] for table in tables.values()]
-        rows.append((attribute, *(_format(value) if isinstance(value, dict) else value for value in values)))
+    for attribute in meanings():
+        rows.append((attribute, *(shown(getattr(preset, attribute)) for preset in config.PRESETS.values())))
     derived = {
         "vector_words": "N/M", "groups": "N/lanes", "sum_bits": "accumulator bits", "alignment": "largest left shift"}
     for attribute, text in derived.items():
         rows.append((f"{attribute} ({text})", *(getattr(preset, attribute) for preset in config.PRESETS.values())))
     rows.append(("digest", *(f"{preset.digest:08x}" for preset in config.PRESETS.values())))
-    return [("attribute", *tables), *rows]
+    return [("attribute", *config.PRESETS), *rows]
 
 
 def _purposes() -> dict[str, str]:
@@ -100,9 +103,13 @@ def _purposes() -> dict[str, str]:
     return {name: found[name] for name in config.PRESETS}
 
 
-def _format(fmt: dict) -> str:
-    kind = "symmetric" if fmt["symmetric"] else "full"
-    return f"{fmt['bits']} bits, {kind}, E {fmt['e_min']}..{fmt['e_max']}, {fmt['rule']}"
+def _unit_errors() -> list[tuple[str, int, float]]:
+    """For each unit of the estimate, the number of machines in which it was measured, and the largest error."""
+    found: dict[str, list[float]] = {}
+    for row in read_measured():
+        if row.unit in UNITS:
+            found.setdefault(row.unit, []).append(unit_error(row))
+    return [(name, len(errors), max(map(abs, errors))) for name, errors in found.items()]
 
 
 if __name__ == "__main__":

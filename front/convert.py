@@ -7,11 +7,12 @@ import numpy as np
 import onnx
 from concord.front.ending import Ending, choose, end
 from concord.front.files.input_shape import RECURRENT, Axes, Entry
-from concord.front.files.onnx_file import STANDARD, opset
+from concord.front.files.onnx_file import opset
 from concord.front.lib.builder import Builder, Decided
+from concord.front.lib.domains import STANDARD, qualified
 from concord.front.lib.evaluate import evaluate
 from concord.front.lib.problems import Misplaced, Problem, Refused
-from concord.front.lib.step import HostValue, Step, Unknown, Value
+from concord.front.lib.step import Codes, HostValue, Step, Unknown, Value
 from concord.front.lib.views import LIMIT, Form, Source, View, counting
 from concord.front.nodes.host import HOST, at_host
 from concord.front.nodes.registry import HANDLERS, advice
@@ -131,20 +132,29 @@ def _results(step: Step, build: Builder) -> list[Value]:
         if unknown[0].reason:
             raise Refused(unknown[0].reason, "leave this node out")
         return [Unknown() for _ in step.outputs]
-    domain = "" if step.proto.domain in STANDARD else step.proto.domain
-    kind = f"{domain}.{step.kind}".lstrip(".")
+    kind = qualified(step.proto.domain, step.kind)
     if any(isinstance(value, HostValue) for value in step.values):
         return at_host(step, build)
-    computed = any(isinstance(value, View) for value in step.values)
-    if step.kind == "Constant" and not domain:
+    computed = any(isinstance(value, View | Codes) for value in step.values)
+    if kind == "Constant":
         return evaluate(step, ())
-    if not computed and not domain and not _has_graph(step):
+    if not computed and step.proto.domain in STANDARD and not _has_graph(step) and kind != "DequantizeLinear":
+        _move_grid(step, build)
         return evaluate(step, step.values)
     if kind in HANDLERS:
         return HANDLERS[kind](step, build)
     if kind in HOST:
         return at_host(step, build)
     raise Refused(*advice(kind))
+
+
+def _move_grid(step: Step, build: Builder):
+    """Scales and zero points of a constant move as the constant itself does."""
+    grid = build.grids.get(step.names[0]) if step.names else None
+    if grid is not None and step.kind in ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten"):
+        parts = (evaluate(step, (np.ascontiguousarray(part), *step.values[1:]))[0]
+                 for part in (grid.scale, grid.zero_point))
+        build.grids[step.outputs[0]] = replace(grid, **dict(zip(("scale", "zero_point"), parts, strict=True)))
 
 
 def _has_graph(step: Step) -> bool:

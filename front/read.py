@@ -53,12 +53,9 @@ class Imported:
         """Number of time steps that one run of the graph takes; 1 without sequences."""
         return self.axes.shape[self.axes.time] if self.network.sequence else 1
 
-    def samples_of(self, x: np.ndarray) -> np.ndarray:
-        """Samples as the network takes them, from a tensor as the graph takes it."""
-        flat = np.empty(x.size, x.dtype)
-        flat[self.numbers.reshape(-1)] = x.reshape(-1)
-        shape = (self.time, *self.network.shape) if self.network.sequence else self.network.shape
-        return flat.reshape(self.samples, *shape)
+    def tensor_of(self, samples: np.ndarray) -> np.ndarray:
+        """A tensor as the graph takes it, from samples as the network takes them."""
+        return samples.reshape(-1)[self.numbers]
 
 
 def read_network(path: Path | str, shape: tuple[int, ...] | None = None, output: str | None = None) -> FloatNetwork:
@@ -79,10 +76,14 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
     """
     path = Path(path)
     model = read_onnx(path)
-    first = entry(path, model, shape)
+    hint = _unrolled(model)
+    try:
+        first = entry(path, model, shape)
+    except ValueError as error:
+        raise ValueError(f"{error}\n{hint}" if hint else str(error)) from error
     found = convert(path, model, first, output)
     if found.problems:
-        raise refusal(path, found.problems, len(model.graph.node), _unrolled(model))
+        raise refusal(path, found.problems, len(model.graph.node), hint)
     network = _network(path, model, found)
     try:
         check(network)

@@ -7,7 +7,8 @@ import numpy as np
 from concord.model.floating.network import INPUT, RECURRENT, FloatNetwork, Node, Op
 
 #: Nodes that compute each time step alone, so that the last time step may be taken before them.
-MOVABLE = frozenset({Op.DENSE, Op.AFFINE, Op.BATCH_NORM, Op.RELU, Op.SIGMOID, Op.TANH, Op.HARD_SIGMOID, Op.HARD_SWISH})
+MOVABLE = frozenset({Op.DENSE, Op.AFFINE, Op.BATCH_NORM, Op.RELU, Op.SIGMOID, Op.TANH, Op.HARD_SIGMOID, Op.HARD_SWISH,
+                     Op.QUANTIZE})
 
 
 def simplified(network: FloatNetwork, output: str) -> FloatNetwork:
@@ -66,6 +67,8 @@ def _affine_behind(before: Node, node: Node) -> Node | None:
     if node.op is not Op.AFFINE or before.op not in (Op.DENSE, Op.CONV, Op.AFFINE, Op.BATCH_NORM):
         return None
     scale, offset = (node.tensors[key].astype(np.float64) for key in ("scale", "offset"))
+    if "weight_scale" in before.tensors and (scale != 1).any():
+        return None  # the integers of quantised weights stay
     gain, shift = {Op.AFFINE: ("scale", "offset")}.get(before.op, ("weight", "bias"))
     weight = before.tensors[gain]
     weight = weight * scale.reshape(-1, *[1] * (weight.ndim - 1))
@@ -77,7 +80,8 @@ def _affine_behind(before: Node, node: Node) -> Node | None:
 def _affine_ahead(before: Node, node: Node) -> Node | None:
     """A constant scale and offset ahead of weights become part of them, where no zeros of padding lie between."""
     # Ahead of the first layer they bring inputs into a range that a quantiser can take.
-    if before.op is not Op.AFFINE or before.sources == (INPUT,) or node.op not in (Op.DENSE, Op.CONV):
+    quantised = "weight_scale" in node.tensors
+    if before.op is not Op.AFFINE or before.sources == (INPUT,) or node.op not in (Op.DENSE, Op.CONV) or quantised:
         return None
     scale, offset = (before.tensors[key].astype(np.float64) for key in ("scale", "offset"))
     if offset.any() and any(node.attributes.get("padding", ())):

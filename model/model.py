@@ -1,8 +1,9 @@
 """The quantised model, which training writes and the compiler reads.
 
 A model is a graph of layers, listed in an order in which each layer comes after its sources. The input of a layer is
-the result of the layer before it in the list, or of the layers that `Model.sources` names. A recurrent consumer of a
-recurrent layer reads its hidden vectors of all time steps; any other consumer reads the vector of the last step.
+the result of the layer before it in the list, or of the layers that `Model.sources` names. Of a sequence, a layer that
+takes sequences reads the vectors of all time steps; any other layer reads the vector of the last step. The layers
+`ImageToSequence` and `SequenceToImage` stand between layers of images and recurrent layers.
 """
 
 from collections.abc import Mapping
@@ -83,6 +84,7 @@ class Model:
         for layer in self.layers:
             _check_sources(layer, self, made)
             made[layer.name] = layer
+        self._check_steps()
         for layer, size in self._inputs():
             if size != self.inputs or layer.sequence != self.recurrent:
                 shapes = [f"{n} elements{' at each time step' * s}" for n, s in (
@@ -98,6 +100,33 @@ class Model:
     def consumers_of(self, name: str) -> tuple[Layer, ...]:
         """The layers that take a layer's result, or the network's input."""
         return tuple(layer for layer in self.layers if name in self.sources_of(layer))
+
+    def steps_of(self, name: str) -> int | None:
+        """Number of time steps of the sequence that a layer makes, or of the input; None for any number."""
+        return self._steps().get(name)
+
+    @property
+    def steps(self) -> int | None:
+        """Number of time steps of every input, which an image made of all of them fixes; None for any number."""
+        return self.steps_of(INPUT)
+
+    def lengths_of(self, layer: Layer, lengths: np.ndarray | None, samples: int) -> np.ndarray | None:
+        """int[samples], time steps of the sequences that enter a layer, from those of the inputs."""
+        steps = self.steps_of(self.sources_of(layer)[0]) if layer.sequence else None
+        return lengths if steps is None else np.full(samples, steps)
+
+    def check_lengths(self, inputs: np.ndarray, lengths: np.ndarray | None):
+        """Refuse sequences [samples, time, inputs] that are shorter or longer than an image made of them.
+
+        Raises:
+            ValueError: the number of time steps is fixed, and a sequence has another one.
+        """
+        steps = self.steps
+        if steps is None:
+            return
+        found = {inputs.shape[1], *({} if lengths is None else np.unique(lengths).tolist())} - {steps}
+        if found:
+            raise ValueError(f"{self.name} takes sequences of {steps} time steps, not of {min(found)}: cut or pad them")
 
     @property
     def recurrent(self) -> bool:
@@ -118,6 +147,34 @@ class Model:
     def outputs(self) -> int:
         """Number of elements of the output vector."""
         return self.layers[-1].outputs
+
+    def _steps(self) -> dict[str, int | None]:
+        """Number of time steps of the input and of each layer's sequence, as far as they are fixed."""
+        ends = self._ends()
+        found = {INPUT: next((layer.steps for layer, origin in ends if origin == INPUT), None)}
+        for layer in self.layers:
+            if layer.makes_sequence:
+                found[layer.name] = found.get(self.sources_of(layer)[0]) if layer.sequence else layer.steps
+        return found
+
+    def _ends(self) -> list[tuple[Layer, str]]:
+        """The layers that make an image of a sequence, each with the layer that made the sequence, or INPUT."""
+        origins, ends = {INPUT: INPUT}, []
+        for layer in self.layers:
+            origin = origins.get(self.sources_of(layer)[0]) if layer.sequence else layer.name
+            if layer.makes_sequence:
+                origins[layer.name] = origin
+            elif layer.sequence:
+                ends.append((layer, origin))
+        return ends
+
+    def _check_steps(self):
+        """Refuse images of sequences that have another number of time steps."""
+        for layer, origin in self._ends():
+            steps = self.steps_of(origin)
+            if origin is not None and layer.steps != steps:
+                raise ValueError(f"layer {layer.name!r} makes an image of {layer.steps} time steps, but its sequence "
+                                 f"has {steps}; make the two equal")
 
     def _inputs(self) -> list[tuple[Layer, int]]:
         """The layers that take the network's input, and the number of elements that each takes."""
@@ -142,7 +199,7 @@ def _check_sources(layer: Layer, model: Model, made: dict[str, Layer]):
             raise ValueError(
                 f"layer {layer.name!r} takes {size} inputs, but {source.name!r} before it gives {source.outputs}; "
                 "make the two sizes equal")
-        if layer.sequence and not source.sequence:
+        if layer.sequence and not source.makes_sequence:
             raise ValueError(
                 f"recurrent layer {layer.name!r} cannot follow layer {source.name!r}, which sees one vector and not a "
-                "sequence; put recurrent layers first")
+                "sequence; put recurrent layers first, or an ImageToSequence between them")

@@ -22,11 +22,16 @@ def forward(
 
     Returns:
         One trace for each layer; the `outputs` of the last one are those of the network.
+
+    Raises:
+        ValueError: the number of time steps is fixed, and a sample has another one.
     """
+    model.check_lengths(inputs, lengths)
     lengths = np.full(len(inputs), inputs.shape[1]) if lengths is None else np.asarray(lengths)
     made = {INPUT: Trace(outputs=np.asarray(inputs, np.uint16), hidden=inputs)}
     for layer in model.layers:
-        made[layer.name] = layer.run(entering(model, layer, made), lengths, sums)
+        own = model.lengths_of(layer, lengths, len(inputs))
+        made[layer.name] = layer.run(entering(model, layer, made), own, sums)
     return [made[layer.name] for layer in model.layers]
 
 

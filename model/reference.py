@@ -21,15 +21,17 @@ def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None)
         float64[samples, outputs] for each layer, of the last time step where it is recurrent.
 
     Raises:
-        ValueError: a layer holds no FP32 parameters.
+        ValueError: a layer holds no FP32 parameters, or a sample has another number of time steps than is fixed.
     """
+    model.check_lengths(inputs, lengths)
     x = np.asarray(inputs).view(np.float16).astype(np.float64)
     made = {INPUT: Trace(outputs=x, hidden=x)}
     for layer in model.layers:
         after = _consumer(model, layer)
         plain = getattr(layer, "activation", Activation.NONE) is Activation.NONE
         relu = plain and after is not None and after.clips
-        trace = layer.run_real(entering(model, layer, made), lengths, relu)
+        own = model.lengths_of(layer, lengths, len(x))
+        trace = layer.run_real(entering(model, layer, made), own, relu)
         ceiling = min((reader.ceiling for reader in model.consumers_of(layer.name)), default=np.inf)
         made[layer.name] = replace(trace, outputs=np.minimum(trace.outputs, ceiling))
     return [made[layer.name].outputs for layer in model.layers]

@@ -55,8 +55,9 @@ def read_config(path: Path) -> Config:
             attribute with its line where one is at fault.
     """
     if not path.is_file():
-        raise ValueError(f"{path}: there is no such file; a machine is the name of a preset ({', '.join(PRESETS)}) "
-                         f"or a TOML file, and `nnp presets vision --toml` prints one to start from")
+        missing = "it is a folder" if path.is_dir() else "there is no such file"
+        raise ValueError(f"{path}: {missing}; a machine is the name of a preset ({', '.join(PRESETS)}) or a TOML file, "
+                         "and `nnp presets vision --toml` prints one to start from")
     if path.stat().st_size > LARGEST:
         raise ValueError(f"{path}: a file of {path.stat().st_size:,} bytes describes no machine: {LARGEST:,} are the "
                          "most")

@@ -28,6 +28,22 @@ class Port(ctypes.Structure):
     _fields_ = [("context", c_void_p), ("read", _READ), ("write", _WRITE), ("send", _SEND), ("receive", _RECEIVE)]
 
 
+class CLayout(ctypes.Structure):
+    """`struct nnp_layout`, in the order of the fields of `golden.host.layout.Layout`."""
+
+    _fields_ = [*((name, c_uint32) for name in ("channels", "rows", "columns", "align")),
+                *((name, c_uint32 * 2) for name in ("window", "stride", "dilation")), ("padding", c_uint32 * 4)]
+
+
+class Network(ctypes.Structure):
+    """`struct nnp_network`."""
+
+    _fields_ = [("name", c_char_p), *((name, c_uint32) for name in (
+        "inputs", "outputs", "input_words", "output_words")), ("loop", ctypes.c_int32), ("steps", c_uint32),
+        ("directions", c_uint32), ("backward", POINTER(c_uint8)), ("input", POINTER(CLayout)),
+        ("output", POINTER(CLayout))]
+
+
 class Nnp(ctypes.Structure):
     """`struct nnp`; its last member is larger than any machine's."""
 
@@ -58,10 +74,11 @@ class Driver:
         polls:    Number of attempts of the driver.
     """
 
-    def __init__(self, folder: Path, firmware: Firmware, samples, link, *, polls: int = 2000):
+    def __init__(self, folder: Path, firmware: Firmware, samples, link, *, polls: int = 20000):
         self.firmware, self.link, self.sent, self.arrived = firmware, link, [], []
         self.overrides: dict[int, int] = {}  # values of registers instead of the machine's
         self.broken = False  # whether transfers fail
+        self.patient = True  # whether a message has been taken when it is sent, as on a board
         write_all(folder, handover(firmware, samples))
         self.c = ctypes.CDLL(str(compile_c(folder, "driver.so", *PORTABLE, options=("-shared", "-fPIC"))))
         self.c.nnp_buffer_bytes.restype = c_size_t
@@ -111,9 +128,14 @@ class Driver:
 
     def _send(self, _, message: int, size: int) -> int:
         self.sent.append(ctypes.string_at(message, size))
-        if not self.broken:
-            self.link.send(self.sent[-1])
-        return int(self.broken)
+        if self.broken:
+            return 1
+        self.link.send(self.sent[-1])
+        for _ in range(self.polls * self.patient):
+            if not self.link.queued:
+                return 0
+            self.link.step(8)
+        return int(self.patient)
 
     def _receive(self, _, buffer: int, capacity: int, size) -> int:
         self.link.step(16)

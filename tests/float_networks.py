@@ -81,6 +81,14 @@ def residual() -> FloatNetwork:
     return chain.add(Op.GLOBAL_AVERAGE, "mean").dense("fc", 3, 4).network("residual")
 
 
+def before_layers() -> FloatNetwork:
+    """Activation functions of results that others read without them, and of a concatenation: no layer carries them."""
+    chain = Chain((1, 8, 8)).conv("a", 4, 1, padding=(1, 1, 1, 1)).norm("n1", 4).add(Op.RELU, "r1")
+    chain.conv("b", 4, 4, padding=(1, 1, 1, 1)).add(Op.ADD, "s", ("b", "a")).add(Op.TANH, "t", ("s",))
+    chain.add(Op.CONCAT, "c", ("t", "s")).norm("n2", 8).add(Op.RELU, "r2")
+    return chain.conv("d", 5, 8, (1, 1)).add(Op.GLOBAL_AVERAGE, "mean").dense("fc", 4, 5).network("before")
+
+
 def line() -> FloatNetwork:
     """One-dimensional layers."""
     chain = Chain((3, 24)).conv("a", 8, 3, (1, 5), stride=(1, 2), padding=(0, 0, 2, 2)).add(Op.RELU, "ra", ceiling=6.0)

@@ -50,7 +50,8 @@ class Graph:
         """The whole model."""
         ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in (outputs or [self.at])]
         graph = helper.make_graph(self.nodes, "graph", self.inputs, ends, self.tensors)
-        sets = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3)]
+        sets = [helper.make_opsetid(domain, version) for domain, version in (
+            ("", opset), ("ai.onnx.ml", 3), ("qonnx.custom_op.general", 1))]
         return onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=sets, ir_version=8))
 
 

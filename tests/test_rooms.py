@@ -34,7 +34,7 @@ PACKAGES = {
     "golden": {"numpy", "safetensors"},
     "model": {"numpy", "safetensors", "PIL", "tomli_w"},
     "compiler": {"numpy", "onnx"},
-    "front": {"numpy", "onnx", "onnxruntime", "google"},
+    "front": {"numpy", "onnx", "onnxruntime", "google", "qonnx"},
 }
 STANDARD = sys.stdlib_module_names
 

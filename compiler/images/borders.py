@@ -160,7 +160,7 @@ def runs_of_strip(one: CodeMap, rows: int, first: bool) -> list[Run]:
     size, unit = one.buffer.size // unit_of(one), unit_of(one)
     if first:
         return [Run(first=0, across=size, rows=1)]
-    above, below = -min(one.origin, 0), max(0, one.value.shape[1] - one.origin)
+    above, below = min(-min(one.origin, 0), rows), max(0, one.value.shape[1] - one.origin)
     found = [Run(first=0, across=above * one.pitch // unit, rows=1)] * (above > 0)
     if below < rows:
         found.append(Run(first=below * one.pitch, across=size - below * one.pitch // unit, rows=1))

@@ -115,7 +115,7 @@ def _instruction(config: Config, step: Step, region: Region, part: Part) -> Inst
             return Instruction(op=step.op, a=step.at.address + words)
         case NumbersView():
             address = step.at.address(region.pixel(step.at.numbers)) + words
-            return Instruction(op=step.op, mem=mem, a=address, inc=region.inc)
+            return Instruction(op=step.op, mem=mem, a=address, inc=region.inc, base=region.base(step.at))
         case CodesView():
             view = step.at
             if view.step is None:
@@ -124,7 +124,7 @@ def _instruction(config: Config, step: Step, region: Region, part: Part) -> Inst
                 address = view.map.address(0, 0) + (region.row * region.width + region.column) * view.step
             address += view.vector + part.lane // config.native_dim
             return Instruction(op=step.op, mem=mem, a=address, inc=region.inc, integer=int(view.codes.integer),
-                               unsigned=int(view.codes.unsigned))
+                               unsigned=int(view.codes.unsigned), base=region.base(view))
     return Instruction(op=step.op, mem=mem)
 
 

@@ -8,9 +8,9 @@ from concord.compiler.images.demands import Demands
 from concord.compiler.images.network import Network
 from concord.compiler.images.passes import Pass
 from concord.compiler.images.planner import Planner
-from concord.compiler.images.sources import FromNet
 from concord.compiler.images.storage import CodeMap
 from concord.compiler.images.streams import Stream
+from concord.compiler.images.wiring import wired
 from concord.compiler.lib.build import Build
 from concord.golden.host.firmware import Direction, Entries
 from concord.golden.host.layout import Layout
@@ -33,9 +33,9 @@ class Images:
 
     def __init__(self, build: Build, model: Model):
         self._build, self._config = build, build.config
-        self._network = Network(model, build.config)
+        self._network, self._steps = Network(wired(model), build.config), model.steps
         self._demands = Demands(build.config, self._network)
-        self.host: dict[str, Layout | tuple[Entries, ...]] = {}
+        self.host: dict[str, Layout | tuple[Entries, ...] | int | None] = {}
 
     def emit(self):
         """Emit the chains of all layers; the result goes to the host."""
@@ -71,7 +71,8 @@ class Images:
         self.host = {
             "input_layout": self._network.sender.layout(config.mfu_lanes),
             "output_layout": Layout(channels=channels, rows=rows, columns=columns, align=config.mfu_lanes),
-            "entries": borders.entries(config, around.brought)}
+            "entries": borders.entries(config, around.brought),
+            "steps": self._steps}
 
     def _emit_border(self, one: CodeMap, made: Pass, runs: Sequence[borders.Run]):
         """Emit the chains that write runs of the border of a map."""
@@ -81,13 +82,11 @@ class Images:
 
     def _emit_stream(self, stream: Stream):
         """Emit passes strip by strip."""
-        taken = 0
         for number, ranges in enumerate(stream.strips()):
             for made, one, (low, high) in zip(stream.passes, (*stream.maps, None), ranges, strict=True):
                 first, stop = max(low, 0), min(high, made.value.shape[1])
-                if one:
+                if one and (low < high or number == 0):
                     one.origin = low
                     self._emit_border(one, made, borders.runs_of_strip(one, high - low, number == 0))
-                if isinstance(made.chains[0].chain.source, FromNet):  # the host sends every row
-                    first, taken = taken, stop
-                made.emit_strip(self._config, self._build.program, first, stop - first)
+                if first < stop:
+                    made.emit_strip(self._config, self._build.program, first, stop - first)

@@ -16,6 +16,8 @@ from concord.model.arithmetic.windows import Window
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.pool import MaxPool
+from concord.model.layers.recurrent import Recurrent
+from concord.model.layers.sequences import SequenceToImage, TimeAxis
 from concord.spec.activation import Activation
 from concord.spec.config import Config
 from concord.spec.memories import OPERAND_MEMORIES, Mem
@@ -33,13 +35,13 @@ class Sinks:
         codes:   Maps, or parts of maps.
         numbers: Vector memories, or parts of pixels in them.
         net:     Whether it goes to the host.
-        added:   Whether a sum follows in its pass.
+        followed: Whether another layer follows in its pass: a sum, or one of the same loop over time steps.
     """
 
     codes: list[CodesView] = field(default_factory=list)
     numbers: list[NumbersView] = field(default_factory=list)
     net: bool = False
-    added: bool = False
+    followed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +52,7 @@ class Reading:
         kernel: Weights of a product, or None.
         map:    Codes that a product reads.
         pools:  Pairs of the codes that a maximum reads, and those that it writes.
-        view:   Numbers that a maximum or a sum reads.
+        view:   Numbers that a maximum, a sum or a loop over time steps reads; those that a backward loop makes.
         anchor: The term of a sum that is computed last; the sum follows in the same pass, unless it is a concatenation.
         fused:  The MFU that adds the other term, in the chain of the anchor; None where the sum has its own chain.
     """
@@ -97,7 +99,7 @@ class Demands:
     def unused(self, node: Node) -> bool:
         """Whether no one reads what a layer makes."""
         sinks = self.sinks[node.name]
-        return not (sinks.net or sinks.codes or sinks.numbers or sinks.added)
+        return not (sinks.net or sinks.codes or sinks.numbers or sinks.followed)
 
     def anchored(self, value: Value) -> list[Node]:
         """The sums that follow a tensor in its pass."""
@@ -113,6 +115,12 @@ class Demands:
                 self.readings[node.name] = self._reading_of_sum(node)
             case MaxPool():
                 self.readings[node.name] = self._reading_of_pool(node)
+            case Recurrent():
+                self._demand_sequence(node)
+            case SequenceToImage():
+                self.sinks[node.sources[0].name].followed = True
+                if self.network.loop(node).layers[0].reverse:
+                    self.readings[node.name] = Reading(view=NumbersView(numbers=self._new_numbers(node.value, None)))
             case _:
                 kernel = self.network.kernel(node)
                 code_map = self._codes_of(node.sources[0], kernel.codes, kernel.window, kernel.apart)
@@ -136,13 +144,35 @@ class Demands:
         for view in self.sinks[value.name].numbers:
             if view.numbers.value is value and view.buffer.mem == mem:
                 return view
-        words = self.config.words_of(value.lanes)
-        buffer = Buffer(mem=mem, name=f"{value.name or 'network input'}, numbers", size=value.pixels * words)
-        numbers = Numbers(value=value, buffer=buffer, words=words)
-        self.numbers.append(numbers)
-        view = NumbersView(numbers=numbers)
+        view = NumbersView(numbers=self._new_numbers(value, mem))
         self.sinks[value.name].numbers.append(view)
         return view
+
+    def _new_numbers(self, value: Value, mem: Mem | None) -> Numbers:
+        words = self.config.words_of(value.lanes)
+        buffer = Buffer(mem=mem, name=f"{value.name or 'network input'}, numbers", size=value.pixels * words)
+        self.numbers.append(Numbers(value=value, buffer=buffer, words=words))
+        return self.numbers[-1]
+
+    def _demand_sequence(self, node: Node):
+        """A loop over time steps reads numbers; in the loop, a layer reads the hidden vector of the one before it.
+
+        The host sends time steps in order, so a loop that begins with the first one needs no copy of them.
+        """
+        source = node.sources[0]
+        if not self.network.begins_loop(node):
+            self.sinks[source.name].followed = True
+        elif self.network.maker(source).layer is None and len(self.network.consumers(source)) == 1 and self._in_order(
+                node):
+            self.readings[node.name] = Reading()
+        else:
+            self.readings[node.name] = Reading(view=self._numbers_of(source, None))
+
+    def _in_order(self, node: Node) -> bool:
+        """Whether a loop reads the pixels of its source from the first one to the last one."""
+        loop, source = self.network.loop(node), node.sources[0]
+        by_row = source.shape[1] == 1 or loop.entry.time is TimeAxis.ROWS
+        return by_row and not node.layer.reverse
 
     def _demand_parts(self, node: Node):
         """Pass the demands of a concatenation on to its parts.
@@ -180,7 +210,7 @@ class Demands:
             self._numbers_of(anchor, None)
             return Reading(view=self._numbers_of(other, OPERAND_MEMORIES[Stage.ADD][0]), anchor=anchor)
         fused = self.stages.fused(node, anchor)
-        self.sinks[anchor.name].added = True
+        self.sinks[anchor.name].followed = True
         mem = OPERAND_MEMORIES[Stage.ADD][fused or 0]
         return Reading(view=self._numbers_of(other, mem), anchor=anchor, fused=fused)
 
@@ -188,7 +218,7 @@ class Demands:
         """Codes if all consumers take integer codes, which rise with the numbers; otherwise numbers."""
         sinks, source = self.sinks[node.name], node.sources[0]
         monotone = all(self._monotone(node, view.codes) for view in sinks.codes)
-        if sinks.net or sinks.numbers or sinks.added or not monotone:
+        if sinks.net or sinks.numbers or sinks.followed or not monotone:
             return Reading(view=self._numbers_of(source, None))
         window, pools = node.layer.window, []
         for view in sinks.codes:

@@ -4,16 +4,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from concord.compiler.images import kernels
+from concord.compiler.images.entries import Entry
 from concord.compiler.images.sender import cheapest, kernel_of
 from concord.compiler.images.values import Value
+from concord.compiler.images.wiring import Loop, Wiring
 from concord.compiler.lib.reason import Reason
+from concord.compiler.recurrent.registry import RECURRENT
 from concord.model.arithmetic.places import flattened, joined
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.convolution import BlockConv, Conv
 from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
-from concord.model.model import INPUT, Model
+from concord.model.layers.recurrent import Recurrent
+from concord.model.model import INPUT
 from concord.spec.activation import Activation
 from concord.spec.config import Config
 
@@ -51,7 +55,7 @@ class Network:
     """The nodes of a model, in order.
 
     Args:
-        model:  A model of layers that images can have.
+        wiring: Layers that images can have, and what enters them.
         config: Configuration of the machine.
 
     Attributes:
@@ -60,16 +64,16 @@ class Network:
         problems: Reasons about layers whose shapes or blocks do not fit the machine, by the layer's name.
     """
 
-    def __init__(self, model: Model, config: Config):
-        self._block, self._moved = config.native_dim, {}
-        readers = [layer for layer in model.layers if INPUT in model.sources_of(layer)]
-        entering = next((layer.shape for layer in readers if hasattr(layer, "shape")), (model.inputs, 1, 1))
+    def __init__(self, wiring: Wiring, config: Config):
+        self._config, self._block, self._moved = config, config.native_dim, {}
+        self._loops = wiring.loops
+        readers = [layer for layer in wiring.layers if INPUT in wiring.sources_of(layer)]
         made = Value.of("", getattr(readers[0], "made", (readers[0].outputs, 1, 1)))
-        self.sender = cheapest(config, Value.of(INPUT, entering), readers, made)
-        self._build(model)
+        self.sender = cheapest(config, Value.of(INPUT, wiring.entering), readers, made)
+        self._build(wiring)
         while moved := self._terms_in_other_lanes():
             self._moved |= moved
-            self._build(model)
+            self._build(wiring)
         if self.last.value.lanes > self.last.value.shape[0]:
             self._problem(self.last.layer, f"its parts are no multiples of {self._block} channels, and the host "
                                            "receives an image without gaps: put a layer behind it")
@@ -79,13 +83,13 @@ class Network:
                                                       for source in node.sources)) for node in self.nodes[1:]]
         self._index()
 
-    def _build(self, model: Model):
+    def _build(self, wiring: Wiring):
         """Make the nodes, with the network's input as the model has it."""
         self.problems: dict[str, list[Reason]] = {}
         values = {INPUT: self.sender.image}
         self.nodes = [Node(layer=None, sources=(), value=values[INPUT])]
-        for layer in model.layers:
-            sources = tuple(self._reshaped(values[name], layer) for name in model.sources_of(layer))
+        for layer in wiring.layers:
+            sources = tuple(self._reshaped(values[name], layer) for name in wiring.sources_of(layer))
             values[layer.name] = self._made(layer, sources)
             self.nodes.append(Node(layer=layer, sources=sources, value=values[layer.name]))
         self._index()
@@ -118,6 +122,19 @@ class Network:
             return kernel_of(self.sender, node.layer, node.value)
         return kernels.kernel_of(node.layer, source, node.value)
 
+    def loop(self, node: Node) -> Loop | None:
+        """The loop over time steps to which a node belongs, or None."""
+        return self._loops.get(node.name)
+
+    def begins_loop(self, node: Node) -> bool:
+        """Whether a node is the first recurrent layer of a loop."""
+        loop = self.loop(node)
+        return loop is not None and loop.layers[0] is node.layer
+
+    def node(self, name: str) -> Node:
+        """The node of a layer."""
+        return self._by_name[name]
+
     def maker(self, value: Value) -> Node:
         """The node that makes a tensor."""
         return self._by_name[value.name]
@@ -133,7 +150,8 @@ class Network:
 
     def _reshaped(self, value: Value, layer: Layer) -> Value:
         """A source as a layer sees it; the shapes must agree."""
-        wanted = getattr(layer, "shape", None)
+        loop = self._loops.get(layer.name)
+        wanted = getattr(loop.entry if loop and layer is loop.layers[0] else layer, "shape", None)
         if wanted is not None and tuple(wanted) != value.shape:
             self._problem(layer, f"it takes an image of {_title(wanted)}, but its source is one of "
                                  f"{_title(value.shape)}: put no other layer than a dense one behind a flattened image")
@@ -164,11 +182,22 @@ class Network:
         if value.lanes > value.shape[0] and getattr(layer, "activation", None) is Activation.SIGMOID:
             self._problem(layer, "its sigmoid gives 1/2 in the gaps between the parts of a concatenation: give each "
                                  f"part a multiple of {self._block} channels")
+        if isinstance(layer, Recurrent):
+            self._enter(layer, sources[0])
         if isinstance(layer, kernels.PRODUCTS):
             patched = sources[0] is self.sender.image and all(self.sender.patch)
             for sentence in kernels.problems(layer, sources[0], self._block, patched):
                 self._problem(layer, sentence)
         return value
+
+    def _enter(self, layer: Recurrent, source: Value):
+        """Check the first recurrent layer of a loop, whose time steps hold the lanes of several pixels."""
+        loop = self._loops[layer.name]
+        if layer is loop.layers[0]:
+            entry = Entry(config=self._config, entry=loop.entry, value=source)
+            found = entry.problems(layer)
+            for sentence in found or RECURRENT[type(layer)].problems(entry.spread(layer), self._config):
+                self._problem(layer, sentence)
 
     def _joined(self, layer: Concat, sources: tuple[Value, ...]) -> Value:
         """The concatenation along channels of images of one size, or of flattened images."""

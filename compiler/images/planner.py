@@ -8,10 +8,11 @@ from concord.compiler.images.kernels import Kernel
 from concord.compiler.images.network import Node
 from concord.compiler.images.passes import Pass, Planned
 from concord.compiler.images.products import bound_of, source_of
-from concord.compiler.images.sources import FromNet, FromNumbers, FromPool, Part
+from concord.compiler.images.sources import FromNet, FromNumbers, FromPlace, FromPool, Part
 from concord.compiler.images.stages import next_mfu, position
 from concord.compiler.images.storage import ANY, CodesView, Numbers, NumbersView
 from concord.compiler.images.streams import set_lifetimes
+from concord.compiler.images.time_loops import TimeLoop
 from concord.compiler.images.values import Value
 from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.build import Build
@@ -19,6 +20,8 @@ from concord.model.layers.add import Add
 from concord.model.layers.average import BlockAverage
 from concord.model.layers.concat import Concat
 from concord.model.layers.pool import MaxPool
+from concord.model.layers.recurrent import Recurrent
+from concord.model.layers.sequences import SequenceToImage
 from concord.spec.memories import OPERAND_MEMORIES, Mem, depth
 from concord.spec.operations import Operation, Stage
 
@@ -48,6 +51,9 @@ class Planner:
         """Choose memories for numbers that may lie in any one, the largest first."""
         network, placed = self._demands.network, {mem: [] for mem in ANY}
         order = {node.name: time for time, node in enumerate(network.nodes)}
+        for node in network.nodes:
+            if loop := network.loop(node):
+                order[node.name] = order[loop.layers[0].name]
         first = {}
         for node in network.nodes:
             parts = node.sources if isinstance(node.layer, Concat) else ()
@@ -92,8 +98,34 @@ class Planner:
                 chain = Chain(source=FromPool(source=reading.view, window=node.layer.window))
                 chain.activate(node.activation)
                 self._begin(node.value, chain, node)
+            case Recurrent() | SequenceToImage():
+                if self._demands.network.begins_loop(node):
+                    self._plan_loop(node, reading.view)
             case _:
                 self._plan_product(node, reading.kernel)
+
+    def _plan_loop(self, first: Node, view: NumbersView | None):
+        """Plan a loop over time steps, what follows it in each step, and what follows the last step."""
+        network = self._demands.network
+        loop = network.loop(first)
+        made = TimeLoop.begin(self._build, len(self.passes), first.value, loop, first.sources[0], view)
+        self.passes.append(made)
+        images = [network.node(layer.name) for layer in loop.images]
+        for node in images:
+            whole = self._demands.readings.get(node.name)
+            chain = Chain(source=FromPlace(place=made.hidden[node.sources[0].name]))
+            if whole:
+                chain.write(whole.view)
+                self._append(node, chain)
+            else:
+                self._complete(node, chain)
+        for node in images:
+            if whole := self._demands.readings.get(node.name):
+                self._begin(node.value, Chain(source=FromNumbers(view=whole.view)), node)
+        for node in [network.node(layer.name) for layer in loop.layers]:
+            sinks = self._demands.sinks[node.name]
+            if sinks.codes or sinks.numbers or sinks.net or self._demands.anchored(node.value):
+                self._begin(node.value, Chain(source=FromPlace(place=made.hidden[node.name])), node)
 
     def _plan_product(self, node: Node, kernel: Kernel):
         layer, reading = node.layer, self._demands.readings[node.name]

@@ -4,10 +4,12 @@ A source knows its address and its registers for any region of places and any pa
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from concord.compiler.images.storage import CodeMap, Numbers, NumbersView
+from concord.compiler.images.storage import CodeMap, CodesView, Numbers, NumbersView
 from concord.compiler.images.values import Codes
+from concord.compiler.lib.allocation import Place
+from concord.compiler.lib.program import read
 from concord.model.arithmetic.windows import Window
 from concord.spec.config import Config
 from concord.spec.isa import Instruction, Op, Reg
@@ -23,6 +25,8 @@ class Region:
         column, columns: First column and number of columns.
         width:           Columns of the whole tensor of places.
         strip:           First row of the present strip.
+        bases:           In a loop over time steps, in which the region is the first pixel: the base register that
+            holds how far the pixel of the present step is away, by the distance from one pixel to the next.
     """
 
     row: int
@@ -31,6 +35,7 @@ class Region:
     columns: int
     width: int
     strip: int
+    bases: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -42,9 +47,22 @@ class Region:
         """Whether addresses move from place to place."""
         return int(self.count > 1)
 
+    def base(self, view: NumbersView | CodesView) -> int:
+        """The base register for a place of the tensor; 0 for none."""
+        return 0 if moved_by(view) is None else self.bases.get(moved_by(view), 0)
+
     def pixel(self, numbers: Numbers) -> int:
         """Number of the first place among the pixels that a vector memory holds."""
         return (self.row - self.strip * numbers.strip) * self.width + self.column
+
+
+def moved_by(view: NumbersView | CodesView) -> int | None:
+    """Distance from one pixel of a row to the next one; None where only the present strip is held."""
+    match view:
+        case CodesView():
+            return view.map.step if view.step is None else view.step
+        case NumbersView():
+            return None if view.numbers.strip else view.stride
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +88,16 @@ class FromNet:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FromPlace:
+    """The source of a vector that always lies at one place."""
+
+    place: Place
+
+    def read(self, config, region, part):
+        return [read(self.place)], {}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FromNumbers:
     """The source of numbers in a vector memory, pixel by pixel."""
 
@@ -78,8 +106,9 @@ class FromNumbers:
     def read(self, config, region, part):
         address = self.view.address(region.pixel(self.view.numbers)) + part.lane // config.mfu_lanes
         registers = {Reg.STRIDE_X: self.view.stride, Reg.STRIDE_Y: self.view.stride * region.width}
-        return [Instruction(op=Op.V_RD, mem=self.view.buffer.mem, a=address, inc=region.inc)], _moving(
-            region, registers)
+        first = Instruction(
+            op=Op.V_RD, mem=self.view.buffer.mem, a=address, inc=region.inc, base=region.base(self.view))
+        return [first], _moving(region, registers)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,5 +218,5 @@ def _moving(region: Region, registers: dict[Reg, int]) -> dict[Reg, int]:
     return {register: value for register, value in registers.items() if register in kept}
 
 
-Source = FromNet | FromNumbers | FromProduct | FromPool
+Source = FromNet | FromPlace | FromNumbers | FromProduct | FromPool
 Windowed = FromProduct | FromPool  #: Sources that read windows.

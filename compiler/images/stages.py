@@ -13,6 +13,8 @@ from concord.model.layers.concat import Concat
 from concord.model.layers.convolution import BlockConv, Conv
 from concord.model.layers.dense import Dense
 from concord.model.layers.pool import MaxPool
+from concord.model.layers.recurrent import Recurrent
+from concord.model.layers.sequences import SequenceToImage
 from concord.spec.activation import Activation
 from concord.spec.operations import MFUS, Stage
 
@@ -50,9 +52,25 @@ class Stages:
 
     def terms(self, node: Node) -> tuple[Value, Value]:
         """The term of a sum that is computed last, and the other one."""
-        order = [self._network.nodes.index(self._network.maker(source)) for source in node.sources]
-        last = int(order[1] > order[0])
+        first, second = node.sources
+        last = int(self._time(second) > self._time(first))
         return node.sources[last], node.sources[1 - last]
+
+    def _time(self, value: Value) -> tuple[int, ...]:
+        """When a tensor is computed: a sum follows its last term in the same pass, before sums listed behind it."""
+        network, node = self._network, self._network.maker(value)
+        own = network.nodes.index(node)
+        match node.layer:
+            case Add():
+                anchor, _ = self.terms(node)
+                if not isinstance(network.maker(anchor).layer, Concat):
+                    return (*self._time(anchor), own)
+            case Concat():
+                return max(self._time(source) for source in node.sources)
+            case SequenceToImage() | Recurrent():  # Images come first, then the vectors of the last step.
+                loop = network.loop(node)
+                return network.nodes.index(network.node(loop.layers[0].name)), isinstance(node.layer, Recurrent), own
+        return (own,)
 
     def apart(self, anchor: Value, other: Value) -> bool:
         """Whether no chain computes the last term of a sum alone: a concatenation, or both terms."""
@@ -78,7 +96,7 @@ class Stages:
             case Add():
                 anchor, other = self.terms(node)
                 last = position(Stage.ADD, 0 if self.apart(anchor, other) else self.fused(node, anchor) or 0)
-            case None | MaxPool():
+            case None | MaxPool() | Recurrent() | SequenceToImage():
                 last = -1
             case _:
                 last = position(Stage.ADD, 0)

@@ -29,16 +29,42 @@ class Stream:
     rows: int
 
     def strips(self) -> list[list[tuple[int, int]]]:
-        """For each strip, the rows [first, stop) that each pass computes; rows of padding are among them."""
+        """For each strip, the rows [first, stop) that each pass computes; rows of padding are among them.
+
+        Where a strip reads nothing but padding, the passes before it have none to compute.
+        """
         count, found = self.passes[-1].value.shape[1], []
         for first in range(0, count, self.rows):
             ranges = [(first, min(first + self.rows, count))]
             for made, one in zip(self.passes[:0:-1], self.maps[::-1], strict=True):
                 low, high = ranges[0]
-                inside = max(low, 0), min(high, made.value.shape[1])
-                ranges.insert(0, rows_read(window_of(made, one), *inside))
+                first_row, stop = max(low, 0), min(high, made.value.shape[1])
+                begin, end = rows_read(window_of(made, one), first_row, stop)
+                ranges.insert(0, (begin, end if first_row < stop else begin))
             found.append(ranges)
+        if self._from_net:
+            self._take_all(found)
         return found
+
+    @property
+    def _from_net(self) -> bool:
+        """Whether the host sends the rows of the first map."""
+        return isinstance(self.passes[0].chains[0].chain.source, FromNet)
+
+    def _take_all(self, strips: list[list[tuple[int, int]]]):
+        """Let the first pass compute the rows between strips and behind the last one, too: the host sends all rows."""
+        taken = 0
+        for strip in strips:
+            low, high = strip[0]
+            if strip is strips[-1]:
+                low, high = (low, max(high, self._rows)) if low < high else (taken, self._rows)
+            strip[0] = (min(low, taken), high) if low < high else (taken, taken)
+            taken = strip[0][1]
+
+    @property
+    def _rows(self) -> int:
+        """Rows of the first map."""
+        return self.passes[0].value.shape[1]
 
     def hold(self):
         """Let each map hold the rows of the largest strip."""
@@ -48,7 +74,7 @@ class Stream:
     @property
     def legal(self) -> bool:
         """Whether the host need not send any row twice."""
-        if not isinstance(self.passes[0].chains[0].chain.source, FromNet):
+        if not self._from_net:
             return True
         ranges = [strip[0] for strip in self.strips()]
         return all(high <= low for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False))

@@ -2,23 +2,28 @@
 
 from concord.compiler.images import kernels
 from concord.compiler.images.network import Network
+from concord.compiler.images.wiring import wired
 from concord.compiler.lib import limits
 from concord.compiler.lib.reason import Reason
+from concord.compiler.recurrent.registry import RECURRENT
 from concord.model.layers.add import Add
 from concord.model.layers.average import Average, BlockAverage
-from concord.model.layers.concat import Concat
+from concord.model.layers.concat import Concat, SequenceConcat
 from concord.model.layers.convolution import BlockConv, Conv
 from concord.model.layers.dense import Dense
 from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
+from concord.model.layers.recurrent import Recurrent
+from concord.model.layers.sequences import ImageToSequence, SequenceToImage
 from concord.model.model import Model
 from concord.spec.config import Config
 
+#: Classes of layers that put a sequence into another order.
+SEQUENCES = (ImageToSequence, SequenceToImage, SequenceConcat)
 #: Classes of layers that have images.
-IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool)
-_SEQUENCES = "a network reads images or sequences, not both: compile recurrent layers as a network of their own"
+IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool, ImageToSequence, SequenceToImage)
 _UNKNOWN = "there is no such layer on this machine: use other layers, or run it on the host"
-_KNOWN = (*kernels.PRODUCTS, MaxPool, Add, Concat)
+_KNOWN = (*kernels.PRODUCTS, MaxPool, Add, Concat, Recurrent, *SEQUENCES)
 
 
 def has_images(model: Model) -> bool:
@@ -36,13 +41,16 @@ def problems(model: Model, config: Config) -> dict[str, list[Reason]]:
     found = {layer.name: _of_layer(layer, config) for layer in model.layers}
     if any(found.values()):
         return found
-    return Network(model, config).problems
+    wiring = wired(model)
+    return wiring.problems or Network(wiring, config).problems
 
 
 def _of_layer(layer: Layer, config: Config) -> list[Reason]:
     """Why the machine cannot run a layer, wherever it stands."""
     if not isinstance(layer, _KNOWN):
-        return [Reason(sentence=_SEQUENCES if layer.sequence else _UNKNOWN)]
+        return [Reason(sentence=_UNKNOWN)]
+    if isinstance(layer, Recurrent):
+        return RECURRENT[type(layer)].problems(layer, config)
     if not isinstance(layer, kernels.PRODUCTS):
         return []
     found = []

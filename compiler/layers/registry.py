@@ -5,12 +5,11 @@ from concord.compiler.layers.add import AddCompiler
 from concord.compiler.layers.concat import ConcatCompiler
 from concord.compiler.lib.layer_compiler import LayerCompiler
 from concord.compiler.lib.reason import Reason
-from concord.compiler.recurrent import block, integer
+from concord.compiler.recurrent.registry import RECURRENT
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat, SequenceConcat
 from concord.model.layers.dense import BlockDense, Dense
 from concord.model.layers.layer import Layer
-from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.spec.config import Config
 
 COMPILERS: dict[type[Layer], LayerCompiler] = {
@@ -18,13 +17,13 @@ COMPILERS: dict[type[Layer], LayerCompiler] = {
     BlockDense: dense.BLOCK,
     Add: AddCompiler(),
     Concat: ConcatCompiler(),
-    IntegerRecurrent: integer.IntegerRecurrentCompiler(),
-    BlockRecurrent: block.BlockRecurrentCompiler(),
+    **RECURRENT,
 }
 #: Reasons why the machine cannot run layers of other classes.
 _SEQUENCES = (
     "the machine keeps no whole sequences, which a layer behind two directions needs: use one recurrent layer in both "
-    "directions, or run it on the host"
+    "directions, fix the number of time steps by a SequenceToImage and an ImageToSequence in front, or run it on the "
+    "host"
 )
 REFUSED: dict[type[Layer], str] = {SequenceConcat: _SEQUENCES}
 _UNKNOWN = "there is no such layer on this machine: use dense or recurrent layers, or run it on the host"

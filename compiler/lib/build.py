@@ -1,5 +1,8 @@
 """The firmware under construction: program, places, matrices, biases and bounds."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 from concord.compiler.lib import bounds, tiling
 from concord.compiler.lib.allocation import NET, Allocator, Place
@@ -26,6 +29,13 @@ class Build:
         self.shortages: list[Reason] = []  #: What has no room, beside those of the allocator.
         self._matrices: list[tuple[int, np.ndarray, np.ndarray | None]] = []
         self._biases: list[tuple[int, np.ndarray]] = []
+
+    @contextmanager
+    def part(self) -> Iterator[Program]:
+        """A context whose chains go to a part of the program, which is spliced into it later."""
+        whole, self.program = self.program, Program.apart()
+        yield self.program
+        self.program = whole
 
     def integer_matrix(self, name: str, weights: np.ndarray) -> int:
         """Store integer weights[rows, columns], and return the address of their first tile."""

@@ -3,12 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from concord.compiler.lib.allocation import Place
 from concord.golden.host.firmware import Section
 from concord.spec.activation import Activation
 from concord.spec.disassembler import disassemble_word
-from concord.spec.isa import FIELDS, Instruction, Op, Reg, encode, opcode
+from concord.spec.isa import BASES, FIELDS, Instruction, Op, Reg, encode, opcode
 from concord.spec.operations import Operation
 
 #: The operation of each activation function, except the identity.
@@ -39,6 +40,10 @@ def activation(kind: Activation, mfu: int) -> list[Instruction]:
     return [operate(opcode(ACTIVATIONS[kind], mfu))] if kind in ACTIVATIONS else []
 
 
+#: Mask of the field of a number.
+_MASK = (1 << FIELDS["a"].width) - 1
+
+
 class Program:
     """Collects instructions, and writes a scalar register only where its value changes."""
 
@@ -47,7 +52,7 @@ class Program:
         self.sections: list[Section] = []
         self.loop: int | None = None  #: Address of the loop over time steps.
         self._notes: dict[int, list[str]] = defaultdict(list)
-        self._registers: dict[Reg, int] = {}
+        self._registers: dict[Reg, int | None] = {}  # The last value of each; None for one that is not known.
 
     def instruction_words(self) -> list[int]:
         """The instruction words.
@@ -83,7 +88,7 @@ class Program:
             values |= {Reg.ITERATIONS: 1, Reg.ITERATIONS_X: 1}
         for register, value in (values | dict(registers or {})).items():
             if value is not None:
-                self._register(register, value & (1 << FIELDS["a"].width) - 1 if register == Reg.OUT_SCALE else value)
+                self._register(register, value & _MASK if register == Reg.OUT_SCALE else value)
         for instruction in (*instructions, Instruction(op=Op.END_CHAIN)):
             self._append(instruction)
 
@@ -96,6 +101,39 @@ class Program:
     def end_loop(self):
         """End the loop over time steps."""
         self._append(Instruction(op=Op.END_LOOP))
+
+    @contextmanager
+    def repeated(self, count: int) -> Iterator[None]:
+        """A context whose chains run `count` times."""
+        self._append(Instruction(op=Op.LOOP, a=count))
+        self._registers = dict.fromkeys(self._registers)
+        yield
+        self._append(Instruction(op=Op.END_LOOP))
+
+    def set_base(self, base: int, value: int):
+        """Set a base register, 1 to 3."""
+        self._append(Instruction(op=Op.S_WR, mem=BASES[base - 1], a=value))
+
+    def move_base(self, base: int, distance: int):
+        """Add a number, which may be negative, to a base register."""
+        self._append(Instruction(op=Op.S_ADD, mem=BASES[base - 1], a=distance & _MASK))
+
+    def splice(self, part: "Program"):
+        """Add all instructions of a part that was made with `apart`."""
+        at = len(self.instructions)
+        self.instructions += part.instructions
+        for address, notes in part._notes.items():
+            self._notes[at + address] += notes
+        self.sections += [replace(section, first=at + section.first, last=at + section.last)
+                          for section in part.sections]
+        self._registers |= part._registers
+
+    @classmethod
+    def apart(cls) -> "Program":
+        """A part of a program that knows nothing of the registers before it."""
+        part = cls()
+        part._registers = {Reg.ITERATIONS: None, Reg.ITERATIONS_X: None}
+        return part
 
     def end(self):
         """End the program."""

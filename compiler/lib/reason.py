@@ -39,9 +39,12 @@ class Refused(ValueError):
     """
 
     def __init__(self, heading: str, reasons: Sequence[Reason]):
-        self.reasons = tuple(reasons)
-        super().__init__("\n".join([heading, *map(str, reasons)]))
+        super().__init__(heading, tuple(reasons))
 
-    def __reduce__(self):
-        heading = str(self).split("\n", 1)[0]
-        return type(self), (heading, self.reasons)
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """The reasons."""
+        return self.args[1]
+
+    def __str__(self) -> str:
+        return "\n".join([self.args[0], *map(str, self.reasons)])

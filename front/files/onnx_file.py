@@ -6,14 +6,13 @@ from pathlib import Path
 import onnx
 from concord.front.files import external_data
 from concord.front.files.kinds import check_kind
+from concord.front.lib.domains import QONNX, STANDARD
 from google.protobuf.message import DecodeError
 from onnx import checker, defs, inliner, version_converter
 
 LARGEST = 1 << 30  #: Bytes of a file with its external data.
 OLDEST = 7  #: Operator sets before this one are converted, or refused.
 CONVERTED = 13  #: Operator set that older ones are converted to.
-#: Domains of operators that ONNX itself defines.
-STANDARD = ("", "ai.onnx")
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
@@ -36,7 +35,9 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     external_data.load(path, model, LARGEST)
     try:
         if model.functions:
-            model = inliner.inline_local_functions(model)
+            model = inliner.inline_selected_functions(
+                model, [(function.domain, function.name) for function in model.functions if function.domain in QONNX],
+                exclude=True)
         _sort(model.graph)
         checker.check_model(model)
     except ValueError as error:

@@ -6,6 +6,7 @@ import numpy as np
 from concord.front.lib.problems import Refused
 from concord.front.lib.step import Step, misplaced
 from concord.front.lib.views import ZERO, Form, Source, View, axes, counting
+from concord.model.floating.grid import Grid
 from concord.model.floating.network import INPUT, Node, Op
 
 
@@ -43,6 +44,8 @@ class Builder:
         self.notes: list[str] = []
         #: Names of tensors that hold results of nodes, where a node of the file gives more than these.
         self.tensors: dict[str, str] = {}
+        #: Integers of constants by the names of their tensors: a scale and a zero point for each element.
+        self.grids: dict[str, Grid] = {}
         self._names: set[str] = set()
         self._derived: dict[tuple[str, Op], Source] = {}
         self._touched = False

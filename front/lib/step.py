@@ -22,6 +22,21 @@ class HostValue:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Codes:
+    """Integers that QuantizeLinear makes of what the network computes.
+
+    Attributes:
+        view:       What they stand for.
+        scale:      Their scale.
+        zero_point: The integer that stands for zero.
+    """
+
+    view: View
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Unknown:
     """A value that cannot be had, and why.
 
@@ -33,7 +48,7 @@ class Unknown:
 
 
 #: What a tensor of a file is: part of a node's result, constant numbers, the host's, or not to be had.
-Value = View | np.ndarray | HostValue | Unknown | None
+Value = View | np.ndarray | Codes | HostValue | Unknown | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -71,6 +86,9 @@ class Step:
             Refused: it is constant, or left out.
         """
         value = self.get(index)
+        if isinstance(value, Codes):
+            raise Refused("it computes with integers between QuantizeLinear and DequantizeLinear", "put both around "
+                          "each layer (the format QDQ)")
         if not isinstance(value, View):
             raise Refused(f"its input {index + 1} is constant", "let the input of the network enter it")
         return value

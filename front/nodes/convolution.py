@@ -6,6 +6,7 @@ from concord.front.lib.problems import Refused
 from concord.front.lib.step import Step, Value
 from concord.front.lib.views import Form, View
 from concord.front.nodes import windows
+from concord.front.nodes.dense import of_outputs
 from concord.model.floating.network import Op
 
 
@@ -22,9 +23,12 @@ def conv(step: Step, build: Builder) -> list[Value]:
     over = windows.window(step, image, weight.shape[2:], dimensions)
     down, across = windows.places(over, rows, columns)
     weight = weight.reshape(*weight.shape[:2], *over.pop("size"))
+    grid = build.grids.get(step.names[1])
+    kept, numbers = of_outputs(grid, axis=0) if grid else ({}, {})
     made = build.add(
-        step, Op.CONV, [image.source], Form.IMAGE, (len(weight), down, across), attributes={**over, "groups": groups},
-        tensors={"weight": weight, "bias": np.zeros(len(weight)) if bias is None else bias})
+        step, Op.CONV, [image.source], Form.IMAGE, (len(weight), down, across),
+        attributes={**over, "groups": groups, **kept},
+        tensors={"weight": weight, "bias": np.zeros(len(weight)) if bias is None else bias, **numbers})
     return [as_file(made, dimensions)]
 
 

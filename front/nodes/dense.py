@@ -1,10 +1,13 @@
 """Gemm and MatMul: dense layers, at each time step or pixel where the file has them there."""
 
+from dataclasses import replace
+
 import numpy as np
 from concord.front.lib.builder import Builder
 from concord.front.lib.problems import Refused
 from concord.front.lib.step import Step, Value, misplaced
 from concord.front.lib.views import ZERO, Form, View
+from concord.model.floating.grid import Grid
 from concord.model.floating.network import Op
 
 
@@ -14,13 +17,18 @@ def gemm(step: Step, build: Builder) -> list[Value]:
     if step.attributes.get("transA", 0):
         raise Refused("it transposes its input", "export the network with the input as [samples, elements]")
     weight, bias = step.weights(1, "weight"), step.weights(2, "bias")
-    weight = weight.T if step.attributes.get("transB", 0) else weight
-    weight = weight * step.attributes.get("alpha", 1.0)
+    grid, alpha = build.grids.get(step.names[1]), step.attributes.get("alpha", 1.0)
+    if grid is not None and alpha != 1:
+        raise Refused(f"it multiplies quantised weights by {alpha:g} (alpha)", "leave alpha out")
+    if step.attributes.get("transB", 0):
+        weight = weight.T
+        grid = grid and replace(grid, scale=grid.scale.T, zero_point=grid.zero_point.T)
+    weight = weight * alpha
     bias = np.zeros(1) if bias is None else bias * step.attributes.get("beta", 1.0)
     if bias.size not in (1, weight.shape[1]) or bias.shape[:-1] not in ((), (1,)):
         raise Refused(f"its bias {list(bias.shape)} is not one number for each of its {weight.shape[1]} outputs",
                       "export it as a MatMul and an Add")
-    return [linear(step, build, view, weight, np.broadcast_to(bias.reshape(-1), weight.shape[1]))]
+    return [linear(step, build, view, weight, np.broadcast_to(bias.reshape(-1), weight.shape[1]), grid)]
 
 
 def matmul(step: Step, build: Builder) -> list[Value]:
@@ -31,10 +39,11 @@ def matmul(step: Step, build: Builder) -> list[Value]:
     if weight.ndim != 2:
         raise Refused(f"its weight has the shape {list(weight.shape)}, not [inputs, outputs]",
                       "use one matrix for all samples")
-    return [linear(step, build, step.view(0), weight, np.zeros(weight.shape[1]))]
+    return [linear(step, build, step.view(0), weight, np.zeros(weight.shape[1]), build.grids.get(step.names[1]))]
 
 
-def linear(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray) -> View:
+def linear(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray, grid: Grid | None = None
+           ) -> View:
     """A dense layer along the last axis.
 
     Args:
@@ -43,32 +52,35 @@ def linear(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.
         view:   Input [..., inputs].
         weight: float64[inputs, outputs].
         bias:   float64[outputs].
+        grid:   Integers of the weights, with a scale for each, if they are quantised.
     """
     if not view.shape or view.shape[-1] != len(weight):
         raise misplaced(f"its input has the shape {list(view.shape)}, but its weight takes {len(weight)} elements",
                       "export the network again")
+    kept, numbers = of_outputs(grid, axis=1) if grid else ({}, {})
+    fixed = {"bias": bias, **numbers}
     rows = view.numbers.reshape(-1, len(weight))
     form = view.source.form
     if form is Form.SEQUENCE and len(rows) == view.source.samples * view.source.shape[0]:
-        return _each_step(step, build, view, weight, bias)
+        return _each_step(step, build, view, weight, fixed, kept)
     if form is Form.IMAGE and len(rows) == view.source.order[:, 0].size > view.source.samples:
-        return _each_pixel(step, build, view, weight, bias)
+        return _each_pixel(step, build, view, weight, fixed, kept)
     source, places = build.vector(view.at(rows if view.numbers.ndim > 1 else view.numbers))
-    made = build.add(step, Op.DENSE, [source], Form.VECTOR, (weight.shape[1],), tensors={
-        "weight": _columns(weight, places, source.shape[0]), "bias": bias})
+    made = build.add(step, Op.DENSE, [source], Form.VECTOR, (weight.shape[1],), attributes=kept, tensors={
+        "weight": _columns(weight, places, source.shape[0]), **fixed})
     return View(source=made, numbers=made.order.reshape(*view.shape[:-1], -1))
 
 
-def _each_step(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray) -> View:
+def _each_step(step: Step, build: Builder, view: View, weight: np.ndarray, fixed: dict, kept: dict) -> View:
     source, size = view.source, view.source.shape[1]
     moment, places = _same_order(view.places, size)
     outputs = weight.shape[1]
-    made = build.add(step, Op.DENSE, [source], Form.SEQUENCE, (source.shape[0], outputs), tensors={
-        "weight": _columns(weight, places, size), "bias": bias}, mixed=source.backward > 0 or source.mixed)
+    made = build.add(step, Op.DENSE, [source], Form.SEQUENCE, (source.shape[0], outputs), attributes=kept, tensors={
+        "weight": _columns(weight, places, size), **fixed}, mixed=source.backward > 0 or source.mixed)
     return View(source=made, numbers=(moment[..., None] * outputs + np.arange(outputs)).astype(np.int32))
 
 
-def _each_pixel(step: Step, build: Builder, view: View, weight: np.ndarray, bias: np.ndarray) -> View:
+def _each_pixel(step: Step, build: Builder, view: View, weight: np.ndarray, fixed: dict, kept: dict) -> View:
     """A dense layer at each pixel is a convolution with a window of one pixel."""
     source = view.source
     channels, rows, columns = source.shape
@@ -76,11 +88,31 @@ def _each_pixel(step: Step, build: Builder, view: View, weight: np.ndarray, bias
     # Channels behind pixels, as a dense layer along the last axis reads them.
     sample, channel, pixel = np.unravel_index(view.places, (source.samples, channels, pixels))
     moment, places = _same_order((sample * pixels + pixel) * channels + channel, channels)
-    one = {"stride": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0), "groups": 1}
+    one = {"stride": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0), "groups": 1, **kept}
     made = build.add(step, Op.CONV, [source], Form.IMAGE, (outputs, rows, columns), attributes=one, tensors={
-        "weight": _columns(weight, places, channels)[:, :, None, None], "bias": bias})
+        "weight": _columns(weight, places, channels)[:, :, None, None], **fixed})
     sample, pixel = np.divmod(moment[..., None], pixels)
     return View(source=made, numbers=((sample * outputs + np.arange(outputs)) * pixels + pixel).astype(np.int32))
+
+
+def of_outputs(grid: Grid, axis: int) -> tuple[dict, dict]:
+    """Attributes and tensors of a layer's quantised weights.
+
+    Args:
+        grid: Their integers, with a scale and a zero point for each weight.
+        axis: The axis of the weights that counts outputs.
+
+    Raises:
+        Refused: weights of one output have different scales.
+    """
+    found = {}
+    for key, value in (("weight_scale", grid.scale), ("weight_zero_point", grid.zero_point)):
+        rows = np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1)
+        if (rows != rows[:, :1]).any():
+            raise Refused("its weights have scales or zero points that differ within one output",
+                          "use one for each output, or one for all weights")
+        found[key] = rows[:, 0]
+    return {"weight_bits": grid.bits, "weight_signed": grid.signed, "weight_narrow": grid.narrow}, found
 
 
 def _same_order(places: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:

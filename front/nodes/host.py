@@ -1,6 +1,7 @@
 """Operators behind the network that the host computes, such as a softmax and labels of classes."""
 
 from concord.front.lib.builder import Builder
+from concord.front.lib.domains import qualified
 from concord.front.lib.problems import Refused
 from concord.front.lib.step import HostValue, Step, Value
 from concord.front.lib.views import View
@@ -34,8 +35,7 @@ def at_host(step: Step, build: Builder) -> list[Value]:
     Raises:
         Refused: the node does not stand at the end of the network.
     """
-    domain = "" if step.proto.domain in ("", "ai.onnx") else f"{step.proto.domain}."
-    kind = f"{domain}{step.kind}"
+    kind = qualified(step.proto.domain, step.kind)
     computed = next(value for value in step.values if isinstance(value, HostValue | View))
     if kind not in HOST and kind not in BEHIND:
         raise Refused("it computes with what only the host has, such as the result of a Softmax", "end the network "

@@ -1,10 +1,12 @@
 """Operators that compute nothing: they only change where elements lie."""
 
+from dataclasses import replace
+
 import numpy as np
 from concord.front.lib.builder import Builder
 from concord.front.lib.evaluate import evaluate
 from concord.front.lib.problems import Refused
-from concord.front.lib.step import Step, Value
+from concord.front.lib.step import Codes, Step, Value
 from concord.front.lib.views import View
 from concord.front.nodes.host import at_host
 from onnx import TensorProto
@@ -14,6 +16,9 @@ FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProt
 
 def move(step: Step, build: Builder) -> list[Value]:
     """What the operator makes of the numbers of the elements of its input."""
+    if isinstance(step.get(0), Codes):
+        moved = move(replace(step, values=(step.get(0).view, *step.values[1:])), build)
+        return [replace(step.get(0), view=view) for view in moved]
     view = step.view(0)
     others = tuple(step.constant(index, f"input {index + 1}") for index in range(1, len(step.values)))
     # The number 0 stands for a zero of padding, which Pad brings.

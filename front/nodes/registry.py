@@ -3,8 +3,20 @@
 from collections.abc import Callable
 
 from concord.front.lib.builder import Builder
+from concord.front.lib.domains import QONNX
 from concord.front.lib.step import Step, Value
-from concord.front.nodes import activation, arithmetic, convolution, dense, join, layout, pooling, recurrent, scikit
+from concord.front.nodes import (
+    activation,
+    arithmetic,
+    convolution,
+    dense,
+    join,
+    layout,
+    pooling,
+    quantised,
+    recurrent,
+    scikit,
+)
 
 #: What makes nodes of an operator: from its step and where nodes go, to its results.
 Handler = Callable[[Step, Builder], list[Value]]
@@ -17,6 +29,7 @@ HANDLERS: dict[str, Handler] = {
     "Clip": activation.clip,
     "Concat": join.concat,
     "Conv": convolution.conv,
+    "DequantizeLinear": quantised.dequantize_linear,
     "Div": arithmetic.div,
     "Dropout": layout.same,
     "Expand": layout.move,
@@ -37,6 +50,7 @@ HANDLERS: dict[str, Handler] = {
     "Neg": arithmetic.neg,
     "PRelu": activation.prelu,
     "Pad": layout.pad,
+    "QuantizeLinear": quantised.quantize_linear,
     "RNN": recurrent.recurrent,
     "ReduceMean": pooling.reduce_mean,
     "Relu": activation.relu,
@@ -56,10 +70,16 @@ HANDLERS: dict[str, Handler] = {
     "ai.onnx.ml.LinearClassifier": scikit.linear_classifier,
     "ai.onnx.ml.LinearRegressor": scikit.linear_regressor,
     "ai.onnx.ml.Scaler": scikit.scaler,
+    **{f"{domain}.{kind}": handler for domain in QONNX
+       for kind, handler in (("Quant", quantised.quant), ("IntQuant", quantised.quant),
+                             ("BipolarQuant", quantised.bipolar))},
 }
 
 #: Operators that are refused, each with the reason and the advice of its own.
 REFUSED = {
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"), (
+        "it computes with integers itself", "write QuantizeLinear and DequantizeLinear instead (QuantFormat.QDQ)")),
+    "DynamicQuantizeLinear": ("its scale depends on each input", "use scales from calibration (static quantisation)"),
     "ConvTranspose": ("the machine has no transposed convolutions", "use Resize outside the network, or Conv"),
     "LeakyRelu": ("the machine has no slope for negative numbers", "use Relu and train on"),
     "Elu": ("the machine has no such activation function", "use Relu and train on"),

@@ -81,8 +81,8 @@ class Firmware:
         classes:           Names of the outputs; may be empty.
         inputs:            Elements of one input vector.
         outputs:           Elements of the result.
-        loop:              Address of the loop over time steps, or None where an input is one vector. The instructions
-            before it set the states; all others stand behind it.
+        loop:              Address of the loop over time steps, or None where an input is one vector or the number of
+            time steps is fixed. The instructions before it set the states; all others stand behind it.
         text:              Program text.
         instruction_words: uint64[instructions], the program; its loop makes one step.
         sections:          Instructions of each layer, in rising order of addresses; a layer may have several sections.
@@ -94,6 +94,9 @@ class Firmware:
         entries:           Contents of ranges of VectorRf.
         input_layout:      Order in which the elements of an image are sent; None for the order of the sample.
         output_layout:     Order in which the elements of the result come; None for the order of the result.
+        steps:             Number of time steps of every input, which is sent as an image of one row; None for vectors,
+            images, and sequences of any length.
+        description:       Text that says how the network's data are read, as its model has it; may be empty.
 
     Raises:
         ValueError: parts do not fit the machine or each other, or the program is illegal.
@@ -117,6 +120,8 @@ class Firmware:
     entries: tuple[Entries, ...] = ()
     input_layout: Layout | None = None
     output_layout: Layout | None = None
+    steps: int | None = None
+    description: str = ""
 
     def __post_init__(self):
         check_shapes(self)
@@ -125,12 +130,12 @@ class Firmware:
     @property
     def recurrent(self) -> bool:
         """Whether an input is a sequence of vectors."""
-        return self.loop is not None
+        return self.loop is not None or self.steps is not None
 
     @property
     def image(self) -> tuple[int, int, int] | None:
         """Channels, rows and columns of the input, if the host sends it as an image; otherwise None."""
-        layout = self.input_layout
+        layout = None if self.recurrent else self.input_layout
         return (layout.channels, layout.rows, layout.columns) if layout else None
 
     @property
@@ -160,6 +165,9 @@ class Firmware:
         Raises:
             ValueError: the loop cannot make as many steps, or there are no states.
         """
+        if keep_state and self.steps is not None:
+            raise ValueError(f"{self.name} takes whole sequences of {self.steps} time steps and keeps no state behind "
+                             "them: leave out --keep-state")
         if keep_state and self.loop is None:
             raise ValueError(f"{self.name} takes one vector at a time and has no state to keep: leave out --keep-state")
         if keep_state and Direction.BACKWARD in self.directions:
@@ -202,14 +210,16 @@ class Firmware:
         Raises:
             ValueError: `sample` has another shape.
         """
-        shape = (len(sample), self.inputs) if self.recurrent else (self.inputs,)
+        shape = (self.steps or len(sample), self.inputs) if self.recurrent else (self.inputs,)
         if sample.shape != shape or sample.dtype != np.uint16:
-            wanted = f"[steps, {self.inputs}]" if self.recurrent else f"[{self.inputs}]"
+            wanted = f"[{self.steps or 'steps'}, {self.inputs}]" if self.recurrent else f"[{self.inputs}]"
             raise ValueError(f"{self.name} takes uint16{wanted}, not {sample.dtype}{list(sample.shape)}")
-        if self.recurrent:
+        if self.steps is not None:
+            sample = sample.T
+        elif self.recurrent:
             ordered = {Direction.AHEAD: sample, Direction.BACKWARD: sample[::-1]}
             sample = np.stack([ordered[direction] for direction in self.directions], axis=1).reshape(-1, self.inputs)
-        sample = sample.reshape(-1, self.inputs)
+        sample = sample.reshape(-1, self.inputs * (self.steps or 1))
         if self.input_layout:
             laid = self.input_layout.laid(sample)
             return messages.input_message(self.config, laid.reshape(-1, self.config.mfu_lanes))

@@ -14,6 +14,8 @@ def check_shapes(firmware):
         ValueError: a sentence that names the content.
     """
     config = firmware.config
+    if not isinstance(firmware.description, str):
+        raise ValueError(f"description: a text is needed, not {firmware.description!r}; compile again")
     size, lanes, tiles = config.native_dim, config.mfu_lanes, firmware.tiles
     count = len(tiles.mantissas)
     wanted = {
@@ -66,8 +68,11 @@ def check_program(firmware):
     if firmware.input_words is not None and firmware.inputs > firmware.input_words * firmware.config.mfu_lanes:
         raise ValueError(f"{firmware.inputs} inputs do not fit {firmware.input_words} words of "
                          f"{firmware.config.mfu_lanes} lanes")
+    if firmware.steps is not None and (firmware.steps < 1 or firmware.loop is not None or not firmware.input_layout):
+        raise ValueError(f"inputs of {firmware.steps} time steps need a layout and no loop that the host sets; compile "
+                         "again")
     if firmware.input_layout:
-        firmware.input_layout.check(firmware.config, firmware.inputs, "the input")
+        firmware.input_layout.check(firmware.config, firmware.inputs * (firmware.steps or 1), "the input")
     if firmware.output_layout:
         firmware.output_layout.check(firmware.config, firmware.outputs, "the output", whole=True)
     words = [int(word) for word in firmware.instruction_words]

@@ -28,7 +28,11 @@ def save_firmware(firmware: Firmware, path: Path):
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
     if firmware.input_words is not None:
         header["input_words"] = firmware.input_words
+    if firmware.steps is not None:
+        header["steps"] = firmware.steps
     header |= {"directions": list(firmware.directions)}
+    if firmware.description:
+        header["description"] = firmware.description
     if firmware.entries:
         header["entries"] = [part.address for part in firmware.entries]
     header |= {name: layout.record() for name in _LAYOUTS if (layout := getattr(firmware, name))}
@@ -77,6 +81,8 @@ def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         instruction_words=arrays["words"],
         biases=arrays["biases"],
         input_words=header.get("input_words"),
+        steps=header.get("steps"),
+        description=header.get("description", ""),
         **{name: Layout.from_record(header[name]) for name in _LAYOUTS if name in header},
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},
     )

@@ -52,23 +52,33 @@ def npz(path: Path) -> Archive:
     Raises:
         ValueError: it is no such file.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise ValueError(f"{path}: not a whole .npz file ({error})") from error
-    if not entries:
+    names = npy_names(path)
+    if not names:
         raise ValueError(f"{path}: a zip archive without arrays of numpy; save them with numpy.savez")
 
     def fetch(name: str) -> np.ndarray:
         try:
             with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
                 return _array(stream, f"{path}, {name}", archive.getinfo(f"{name}.npy").file_size)
-        except (zipfile.BadZipFile, zipfile.zlib.error, OSError, EOFError, NotImplementedError, RuntimeError,
-                KeyError) as error:
+        except ValueError:
+            raise
+        except Exception as error:  # see `npy_names`
             raise ValueError(f"{path}, {name}: not a whole array ({error})") from error
 
-    return Archive(str(path), [entry.filename.removesuffix(".npy") for entry in entries], fetch)
+    return Archive(str(path), names, fetch)
+
+
+def npy_names(path: Path) -> list[str]:
+    """Names of the arrays in a zip archive.
+
+    Raises:
+        ValueError: it is no zip archive.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+    except Exception as error:  # zipfile raises errors of many classes for damaged archives
+        raise ValueError(f"{path}: not a whole .npz file ({error})") from error
 
 
 def npy(path: Path) -> np.ndarray:
@@ -122,10 +132,10 @@ def _array(stream, place: str, size: int) -> np.ndarray:
             raise ValueError(f"{dtype}{list(shape)} does not fit into {size:,} bytes")
         stream.seek(0)
         return form.read_array(stream, allow_pickle=False)
-    except (ValueError, EOFError, TypeError, SyntaxError, OverflowError, MemoryError, RecursionError) as error:
+    except Exception as error:  # numpy's reader raises errors of many classes for damaged headers
         if str(error).startswith(place):
             raise
-        raise ValueError(f"{place}: not a whole array of numpy ({error})") from error
+        raise ValueError(f"{place}: not a whole .npy file of numbers ({error})") from error
 
 
 def found(archive: Archive, description: Description) -> Found:
@@ -151,7 +161,9 @@ def found(archive: Archive, description: Description) -> Found:
     if not parts:
         raise ValueError(f"{archive.place}: it holds {', '.join(archive.names) or 'nothing'}, and no x_train, x_test "
                          f"or x; {_ADVICE}")
-    return Found(parts=parts, notes=(f"{archive.place}: read {', '.join(dict.fromkeys(used))}",))
+    left = [name for name in archive.names if name not in used]
+    notes = (f"{archive.place}: read {', '.join(dict.fromkeys(used))}, not {', '.join(left)}",) if left else ()
+    return Found(parts=parts, notes=notes)
 
 
 def _raw(inputs: np.ndarray, labels, lengths, place: str, description: Description) -> Raw:

@@ -143,7 +143,8 @@ def _checked(record: dict, keys: Mapping[str, tuple[Callable, str]], place: str,
     found = {}
     for key, value in record.items():
         if key not in keys:
-            raise ValueError(f"{place}: there is no key {prefix}{key}; there are {', '.join(keys)}")
+            advice = "; write it below [preprocessing]" if key in _PREPROCESSING else f"; there are {', '.join(keys)}"
+            raise ValueError(f"{place}: there is no key {prefix}{key}{advice}")
         make, words = keys[key]
         try:
             found[key] = make(value)

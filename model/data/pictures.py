@@ -87,7 +87,8 @@ def _opened(path: Path):
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
             image = Image.open(path, formats=FORMATS)
     except Exception as error:  # Pillow's readers raise errors of many classes for damaged files
         raise ValueError(f"{path}: not an image that can be read ({error})") from error

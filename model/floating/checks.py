@@ -1,12 +1,13 @@
 """Checks of a float network: tensors of the right shapes, finite numbers, sources that fit."""
 
 import numpy as np
+from concord.model.floating.grid import check_grid
 from concord.model.floating.network import INPUT, RECURRENT, FloatNetwork, Node, Op
 from concord.model.floating.shapes import GATES, shapes
 
 #: Operations that take sequences and give sequences if their source is one.
 STEPWISE = frozenset({Op.DENSE, Op.BATCH_NORM, Op.AFFINE, Op.RELU, Op.SIGMOID, Op.TANH, Op.HARD_SIGMOID,
-                      Op.HARD_SWISH, Op.ADD, Op.CONCAT}) | RECURRENT
+                      Op.HARD_SWISH, Op.QUANTIZE, Op.ADD, Op.CONCAT}) | RECURRENT
 PER_CHANNEL = {Op.BATCH_NORM: ("weight", "bias", "mean", "variance"), Op.AFFINE: ("scale", "offset")}
 
 
@@ -43,6 +44,7 @@ def is_sequence(network: FloatNetwork) -> dict[str, bool]:
 
 
 def _check_tensors(node: Node):
+    check_grid(node)
     for key, tensor in node.tensors.items():
         if tensor.dtype != np.float32:
             raise ValueError(f"node {node.name!r}, {key}: numbers are {tensor.dtype}, not float32")

@@ -17,6 +17,10 @@ INPUT = ""
 class Op(StrEnum):
     """What a node computes. Its attributes and tensors follow each name; tensors are float32.
 
+    A convolution or a dense layer of a network that is quantised already has the weights that its integers stand for.
+    The tensors weight_scale and weight_zero_point [outputs] and the attributes weight_bits, weight_signed and
+    weight_narrow say which integers these are: weight / weight_scale + weight_zero_point.
+
     A window has the attributes size, stride and dilation, (down, across) each, and padding, which are zeros (above,
     below, left, right).
     """
@@ -40,6 +44,7 @@ class Op(StrEnum):
     LSTM = "lstm"  #: recurrent: weight_ih [gates * hidden, inputs], weight_hh, bias_ih, bias_hh as `torch.nn.LSTM` has
     GRU = "gru"  #: recurrent; as `torch.nn.GRU`, whose reset gate comes behind the product (linear_before_reset)
     GRU_BEFORE = "gru_before"  #: recurrent; the reset gate comes before the product
+    QUANTIZE = "quantize"  #: scale, zero_point, bits, signed, narrow: y = scale * (integer - zero_point), see `Grid`
     RNN_TANH = "rnn_tanh"  #: recurrent
     RNN_RELU = "rnn_relu"  #: recurrent
 

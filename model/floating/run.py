@@ -2,6 +2,7 @@
 
 import numpy as np
 from concord.model.floating.checks import is_sequence
+from concord.model.floating.grid import grid_of
 from concord.model.floating.network import INPUT, RECURRENT, FloatNetwork, Node, Op
 from concord.model.floating.recurrent import last, unroll
 from concord.model.floating.shapes import window
@@ -110,5 +111,6 @@ OPERATIONS = {
     Op.AVERAGE_POOL: _average,
     Op.GLOBAL_AVERAGE: lambda node, x: x.mean(axis=(2, 3)),
     Op.ADD: lambda node, *terms: sum(terms[1:], terms[0]),
+    Op.QUANTIZE: lambda node, x: grid_of(node).quantized(x),
     Op.FLATTEN: lambda node, x: x.reshape(len(x), -1),
 }

@@ -20,7 +20,7 @@ class Trace:
             the FP32 network ran.
         codes:   int64[samples, inputs], the integer codes of the input of the one product of a layer, without padding;
             None where the layer has no such product, or several.
-        hidden:  uint16[samples, time, outputs], every step of a recurrent layer (zero behind a sample's end), or None.
+        hidden:  uint16[samples, time, outputs], every step of a sequence (zero behind a sample's end), or None.
         states:  uint16[samples, outputs] for each state of a recurrent layer after the last step, in its cell's order.
     """
 
@@ -38,7 +38,7 @@ class Layer:
 
     Attributes:
         title:    What people call its kind.
-        sequence: Whether it takes the vectors of all time steps and gives one for each.
+        sequence: Whether it takes the vectors of all time steps.
         reverse:  Whether it begins with the last time step.
     """
 
@@ -57,6 +57,11 @@ class Layer:
     def entering(self) -> tuple[int, ...]:
         """The shape of one sample of the first tensor that enters."""
         return self.takes[:1]
+
+    @property
+    def makes_sequence(self) -> bool:
+        """Whether it gives a vector for each time step."""
+        return self.sequence
 
     @property
     def multiplications(self) -> int:

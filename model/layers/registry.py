@@ -13,6 +13,7 @@ from concord.model.layers.dense import BlockDense, Dense
 from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
 from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent
+from concord.model.layers.sequences import ImageToSequence, SequenceToImage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +32,8 @@ class Kind:
 #: The kinds by their names in model files. A recurrent layer has the name of its cell.
 KINDS = {
     **{layer.__name__: Kind(layer=layer) for layer in (
-        Dense, BlockDense, Conv, BlockConv, Average, BlockAverage, MaxPool, Add, Concat, SequenceConcat)},
+        Dense, BlockDense, Conv, BlockConv, Average, BlockAverage, MaxPool, Add, Concat, SequenceConcat,
+        ImageToSequence, SequenceToImage)},
     **{name.upper(): Kind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
     **{f"Block{name.upper()}": Kind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
 }

@@ -40,8 +40,8 @@ def handover(
     check_writable(output, folder=True)
     loaded.config.require_hardware()
     given = read(loaded, source)
-    if given.odd:
-        typer.echo(f"nnp: {given.odd}", err=True)
+    for words in given.remarks:
+        typer.echo(f"nnp: {words}", err=True)
     steps = Steps(Console(stderr=True), 1 + simulation)
     machine = None
     if simulation:

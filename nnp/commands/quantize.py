@@ -40,7 +40,7 @@ def quantize(
     layer: options.Layer = None,
     symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
-    ptq_activations: options.PtqActivations = ActivationMethod.JOINT,
+    ptq_activations: imports.PtqActivations = None,
     rows: options.Rows = 1,
     weights: options.Weights = WeightTraining.WRPN,
     activations: options.Activations = ActivationTraining.UNIFORM,
@@ -54,14 +54,15 @@ def quantize(
     gates, is_file = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits), imports.is_file(network)
     given = imports.widths(machine, weights_bits, input_bits, symmetric, weights, gates) if is_file else (
         options.widths(machine, weights_bits, input_bits, symmetric, weights))
-    recipe = options.recipe(given, layer, ptq_weights, ptq_activations, rows, weights, activations)
+    method = ptq_activations or (imports.activation_method(arithmetic) if is_file else ActivationMethod.SEARCH)
+    recipe = options.recipe(given, layer, ptq_weights, method, rows, weights, activations)
     check_writable(out)
     if is_file:
         if parameters is not None:
             raise ValueError(f"{network}: it holds its parameters, so leave {parameters} out; name the model file with "
                              "--out")
         chosen = imports.choices(machine, recipe, given, gates, arithmetic, block, symmetric)
-        _imported(network, data, calibration, out, chosen)
+        _imported(network, data, calibration, out, chosen, machine)
         return
     if parameters is None:
         raise ValueError(f"{network}: name a file behind it that holds its FP32 parameters, or an ONNX file in its "
@@ -72,20 +73,21 @@ def quantize(
     _built_in(network, parameters, out, calibration, data, recipe)
 
 
-def _imported(file: str, data: str | None, calibration: Path | None, out: Path, choices: "Choices"):
+def _imported(file: str, data: str | None, calibration: Path | None, out: Path, choices: "Choices", machine: str):
     """Quantise the network of a file."""
-    from concord.model.data.read import read_data
+    from concord.nnp.lib.front import read_float
     from concord.nnp.lib.progress import shown
     from concord.nnp.lib.training import needing_torch
     from rich.console import Console
 
     train = needing_torch("concord.train.runs.imported")
-    network = imports.float_network(file)
-    source = train.prepared(network, read_data(data) if data else None, choices, calibration)
+    network = read_float(Path(file))
+    source = train.prepared(network, imports.data_set(data) if data else None, choices, calibration)
     with shown() as show:
         model = train.quantize(out, source, choices, command=_command(), progress=show)
     figures = (("FP32", "fp32_accuracy"), ("quantised", "golden_accuracy"))
     Console().print(f"{out}: {imports.result(model, figures)}", soft_wrap=True, highlight=False)
+    typer.echo(imports.unfit(model, machine), nl=False)
 
 
 def _built_in(network: str, parameters: Path, out: Path, calibration: Path | None, data: str | None, recipe):

@@ -9,10 +9,10 @@ import typer
 from concord.nnp.lib import imports
 from concord.nnp.lib import quantisation_options as options
 from concord.nnp.lib.files import check_writable
+from concord.nnp.lib.front import read_float
 from concord.nnp.lib.storage import written
 from concord.nnp.lib.training import Checkpoint, Log, followed, needing_torch, settings
 from concord.train.lib.methods import (
-    ActivationMethod,
     ActivationTraining,
     Gates,
     Start,
@@ -44,7 +44,7 @@ def train_file(
     layer: options.Layer = None,
     symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
-    ptq_activations: options.PtqActivations = ActivationMethod.JOINT,
+    ptq_activations: imports.PtqActivations = None,
     rows: options.Rows = 1,
     weights: options.Weights = WeightTraining.WRPN,
     activations: options.Activations = ActivationTraining.UNIFORM,
@@ -61,13 +61,14 @@ def train_file(
     checkpoint: Checkpoint = None,
 ):
     """An imported network of your own on your own data, from its weights."""
-    from concord.model.data.read import digest, read_data
+    from concord.model.data.read import digest
     from rich.console import Console
 
     gates = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits)
     given = imports.widths(machine, weights_bits, input_bits, symmetric, weights, gates)
-    recipe = options.recipe(given, layer, ptq_weights, ptq_activations, rows, weights, activations, start, batch_norm,
-                            keep_input)
+    method = ptq_activations or imports.activation_method(arithmetic)
+    recipe = options.recipe(
+        given, layer, ptq_weights, method, rows, weights, activations, start, batch_norm, keep_input)
     numbers = options.epochs(epochs, "4,1")
     chosen = imports.choices(machine, recipe, given, gates, arithmetic, block, symmetric, accumulator)
     if rate is not None and not 0 < rate < 100:
@@ -79,7 +80,7 @@ def train_file(
     if data is None:
         raise ValueError(f"{file}: name the data to train on with --data")
     train = needing_torch("concord.train.runs.imported").train_imported
-    network, samples = imports.float_network(file), read_data(data)
+    network, samples = read_float(Path(file)), imports.data_set(data)
     deciding = {"seed": seed, "epochs": numbers, "rate": rate, "recipe": chosen.recipe, "gates": gates,
                 "accumulator": accumulator, "network": Path(file).name,
                 "data": digest(samples.train) if samples.train else data}
@@ -90,4 +91,5 @@ def train_file(
                 path, network=network, data=samples, choices=chosen, seed=seed, epochs=numbers, rate=rate,
                 accumulator=accumulator, command=shlex.join(["nnp", *sys.argv[1:]]), progress=progress)
     figures = (("FP32", "fp32_accuracy"), ("QAT", "qat_accuracy"), ("golden", "golden_accuracy"))
-    Console().print(f"{out}: {imports.result(model, figures)}")
+    Console().print(f"{out}: {imports.result(model, figures)}", soft_wrap=True, highlight=False)
+    typer.echo(imports.unfit(model, machine), nl=False)

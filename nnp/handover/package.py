@@ -8,12 +8,11 @@ from importlib.metadata import version
 
 import numpy as np
 from concord.golden.host.firmware import Direction, Firmware
-from concord.nnp.handover.registers import register_files
+from concord.nnp.handover.registers import machine_name, register_files
 from concord.nnp.handover.runs import Run, golden_runs, load_messages
 from concord.nnp.handover.streams import Stream
 from concord.nnp.handover.templates import copied, rendered
 from concord.nnp.lib.environment import DISTRIBUTION
-from concord.spec.config import PRESETS
 from concord.spec.registers import Control, Register, Status
 
 #: Each file, what it is, and the order of the page README.md.
@@ -81,15 +80,10 @@ def handover(firmware: Firmware, samples: Iterable[np.ndarray], machine: bytes |
     files["runs.hex"] = "".join(" ".join(f"{count:x}" for count in _beats(firmware, run)) + "\n" for run in runs)
     values = _values(firmware, runs, streams)
     files |= {name: rendered(f"{name}.j2", values) for name in RENDERED} | {name: copied(name) for name in COPIED}
-    files |= register_files(config, machine_name(firmware)) | ({"nnp.so": machine} if machine else {})
-    files["README.md"] = rendered("README.md.j2", values | {"files": {n: FILES[n] for n in FILES if n in files}})
+    files |= register_files(config) | ({"nnp.so": machine} if machine else {})
+    files["README.md"] = rendered("README.md.j2", values | {"files": {
+        name: what for name, what in FILES.items() if name in files or name in ("README.md", "manifest.json")}})
     return files | {"manifest.json": _manifest(firmware, runs, files)}
-
-
-def machine_name(firmware: Firmware) -> str:
-    """Name of the preset that the firmware is for, or a name for a configuration that is no preset."""
-    names = [name for name, preset in PRESETS.items() if preset == firmware.config]
-    return f"preset {names[0]}" if names else "a configuration of its own"
 
 
 def _beats(firmware: Firmware, run: Run) -> tuple[int, ...]:
@@ -101,7 +95,7 @@ def _values(firmware: Firmware, runs: list[Run], streams: dict[str, Stream]) -> 
     config = firmware.config
     words = firmware.input_words or config.vectors_of(firmware.inputs) * config.vector_words
     return {
-        "firmware": firmware, "config": config, "machine": f"{machine_name(firmware)}, digest {config.digest:08x}",
+        "firmware": firmware, "config": config, "machine": machine_name(config),
         "load": list(streams["load"].bytes), "beats": {name: stream.beats for name, stream in streams.items()},
         "input_words": 0 if firmware.input_layout else words,
         "backward": [direction == Direction.BACKWARD for direction in firmware.directions],
@@ -115,7 +109,7 @@ def _manifest(firmware: Firmware, runs: list[Run], files: dict[str, str | bytes]
     record = {
         "made_by": f"{DISTRIBUTION} {version(DISTRIBUTION)}",
         "network": {name: getattr(firmware, name) for name in ("name", "inputs", "outputs", "recurrent", "classes")},
-        "machine": {"name": machine_name(firmware), "digest": f"{firmware.config.digest:08x}",
+        "machine": {"name": machine_name(firmware.config), "digest": f"{firmware.config.digest:08x}",
                     "configuration": asdict(firmware.config)},
         "examples": [{"steps": len(run.sample) if firmware.recurrent else 1,
                       **dict(zip(("setup_beats", "input_beats", "output_beats"), _beats(firmware, run), strict=True))}

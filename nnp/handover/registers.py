@@ -1,10 +1,11 @@
 """Descriptions of the registers that follow from `spec.registers`: SystemRDL, IP-XACT and a C header."""
 
+import struct
 import tempfile
 from pathlib import Path
 
 from concord.nnp.handover.templates import rendered
-from concord.spec.config import Config
+from concord.spec.config import PRESETS, Config
 from concord.spec.enum_docs import described
 from concord.spec.isa import FIELDS, Error, Op
 from concord.spec.memories import ADDRESSED
@@ -13,16 +14,13 @@ from concord.spec.registers import Control, Counter, Register, Status
 
 #: Version of the register map in IP-XACT; it rises when an address or a bit changes.
 VERSION = "1.0"
+#: Fields of `spec.messages.HEADER`, in order.
+HEADER_FIELDS = ("KIND", "MEMORY", "FLAGS", "ZERO", "ADDRESS", "COUNT", "DIGEST")
 
 
-def register_files(config: Config, machine: str) -> dict[str, str]:
-    """The text of each description, by the name of its file.
-
-    Args:
-        config:  Configuration of the machine; some registers hold its values.
-        machine: Name of the machine.
-    """
-    values = _values(config, machine)
+def register_files(config: Config) -> dict[str, str]:
+    """The text of each description, by the name of its file. Some registers hold values of the configuration."""
+    values = _values(config)
     systemrdl = rendered("nnp.rdl.j2", values)
     return {"nnp.rdl": systemrdl, "nnp.xml": _ipxact(systemrdl), "nnp_machine.h": rendered("nnp_machine.h.j2", values)}
 
@@ -36,11 +34,17 @@ def constants(config: Config) -> dict[str, int]:
     }
 
 
-def _values(config: Config, machine: str) -> dict:
+def machine_name(config: Config) -> str:
+    """Name of a machine: its preset, or that it is none, and its digest."""
+    names = [name for name, preset in PRESETS.items() if preset == config]
+    return f"{f'preset {names[0]}' if names else 'a machine of its own'}, digest {config.digest:08x}"
+
+
+def _values(config: Config) -> dict:
     """What the templates show. Counters of SystemRDL have addresses; those of C are numbers."""
     return {
         "config": config,
-        "machine": f"{machine}, digest {config.digest:08x}",
+        "machine": machine_name(config),
         "registers": _rows(Register),
         "constants": constants(config),
         "control": _rows(Control),
@@ -51,6 +55,7 @@ def _values(config: Config, machine: str) -> dict:
         "kinds": _rows(MessageKind),
         "items": [(kind.name, item_bytes(config, kind)) for kind in MessageKind],
         "memories": [(int(mem), mem.name, mem.title) for mem in ADDRESSED],
+        "header": [(name, struct.calcsize(HEADER.format[: 1 + k])) for k, name in enumerate(HEADER_FIELDS)],
         "header_bytes": HEADER.size,
         "entry_bytes": entry_bytes(config),
         "loop_opcode": int(Op.LOOP),

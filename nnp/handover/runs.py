@@ -46,7 +46,7 @@ def golden_runs(firmware: Firmware, samples: Iterable[np.ndarray]) -> list[Run]:
     for message in load_messages(firmware):
         machine.send(message)
     for sample in samples:
-        wanted = len(sample) if firmware.recurrent else 1
+        wanted = len(sample) if firmware.loop is not None else 1
         setup = () if wanted == steps else (firmware.program_message(wanted),)
         inputs = (firmware.input_message(sample),) if firmware.inputs else ()
         for message in (*setup, *inputs):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from concord.nnp.lib import quantisation_options as options
 from concord.nnp.lib.training import needing_torch
-from concord.train.lib.methods import Gates, Recipe, WeightTraining
+from concord.train.lib.methods import ActivationMethod, Gates, Recipe, WeightTraining
 
 if TYPE_CHECKING:
-    from concord.model.floating.network import FloatNetwork
+    from concord.model.data.samples import DataSet
     from concord.model.model import Model
     from concord.train.imported.quantised import Choices
 
@@ -34,29 +34,38 @@ Shared = Annotated[bool, typer.Option(
 GateBits = Annotated[int, typer.Option(
     help="Bits of the outputs of gates of recurrent layers, 2 to 9; 0 keeps binary16.")]
 
+PtqActivations = Annotated[
+    ActivationMethod | None, typer.Option(
+        "--ptq-activations", help="Method that finds the ranges of inputs of layers before any training.",
+        show_default="ends for files of networks, else search")]
+
+
+def activation_method(arithmetic: options.NetworkArithmetic) -> ActivationMethod:
+    """The method that finds the ranges of the inputs of imported networks by default.
+
+    Their inputs may have any sign and any tails, where `search` clips the lower end.
+    """
+    integer = arithmetic is options.NetworkArithmetic.INTEGER
+    return ActivationMethod.ENDS if integer else ActivationMethod.SEARCH
+
 
 def is_file(name: str) -> bool:
     """Whether a command's first word is a file of a network, rather than the name of a network or command."""
     return Path(name).suffix.lower() in ENDINGS or Path(name).is_file()
 
 
-def float_network(path: str) -> "FloatNetwork":
-    """The network of a file.
+def data_set(place: str) -> "DataSet":
+    """The data set at a place; what was chosen by default is said on stderr.
 
     Raises:
-        ValueError: there is no such file, it cannot be read, or a package is missing.
+        ValueError: there are no such data, or they are damaged.
     """
-    if not Path(path).is_file():
-        raise ValueError(f"{path}: there is no such file")
-    if Path(path).suffix.lower() != ".onnx":
-        from concord.model.floating import file
+    from concord.model.data.read import read_data
 
-        return file.load(Path(path))
-    try:
-        from concord.front.read import read_network
-    except ModuleNotFoundError as error:
-        raise ValueError(f"{path}: reading ONNX files needs {error.name}: pip install concord-nnp[front]") from error
-    return read_network(Path(path))
+    data = read_data(place)
+    for note in data.notes:
+        typer.echo(f"nnp: {note}", err=True)
+    return data
 
 
 def choices(
@@ -90,6 +99,17 @@ def widths(
     if not machine or not gates.asymmetric:
         return found
     return options.Widths(weights=found.weights - 1, inputs=found.inputs, symmetric=found.symmetric)
+
+
+def unfit(model: "Model", machine: str) -> str:
+    """Why a machine cannot run a model, in sentences with their line ends; empty if it can, or if there is none."""
+    if not machine:
+        return ""
+    from concord.compiler.support import problems
+    from concord.spec.machine_file import find_config
+
+    found = problems(model, find_config(machine))
+    return "".join(f"{machine} cannot run it: {problem}\n" for problem in found)
 
 
 def result(model: "Model", measures: tuple[tuple[str, str], ...]) -> str:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
+from concord.hw.lib.payloads import address_bits
 from concord.hw.mvm import bit_planes
 from concord.hw.mvm.shared_products import groups
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.nnp.machines.block_ram import memories
-from concord.nnp.machines.measured import read_measured
+from concord.nnp.machines.measured import Measured, read_measured
 from concord.spec.config import Config
 
 RESOURCES = ("LUT4", "DSP", "block RAM")
@@ -24,39 +25,57 @@ Features = Callable[[Config], Sequence[float]]
 
 
 def _tile_engine(config: Config) -> Sequence[float]:
-    """Bits of products in lookup tables, of factors in multipliers, and of the shifters that align the sums."""
-    engine, bits = TileEngine(config), config.weights.bits * config.activations.bits
-    shared = sum(group.rows for group in _groups(config))
-    return ((config.native_dim - shared) * config.lanes * bits, shared * config.lanes,
-            config.native_dim * engine.width * engine.shift_bits)
+    """Bits of the adders of planes in lookup tables, adders behind multipliers, bits of shifters that align sums."""
+    weights, inputs, adders = config.weights.bits, config.activations.bits, config.lanes - 1
+    planes = (config.native_dim - sum(group.rows for group in _groups(config))) * weights
+    return (planes * adders * (inputs + 2), sum(group.multipliers for group in _groups(config)) * adders,
+            config.native_dim * (weights + inputs) * TileEngine(config).shift_bits)
 
 
-def _per_lane(config: Config) -> Sequence[float]:
+def _accumulator(config: Config) -> Sequence[float]:
+    """Bits of sums, of their selection word by word, and of what counts their overflows."""
+    bits = config.native_dim * config.sum_bits
+    return bits, bits * (config.vector_words - 1).bit_length(), bits * config.count_overflows
+
+
+def _converter(config: Config) -> Sequence[float]:
+    """Lanes, bits of their sums, and of what counts their overflows."""
+    bits = config.mfu_lanes * config.sum_bits
+    return config.mfu_lanes, bits, bits * config.count_overflows
+
+
+def _lanes(config: Config) -> Sequence[float]:
+    """A constant, and lanes of words."""
     return 1, config.mfu_lanes
+
+
+def _words(config: Config) -> Sequence[float]:
+    """Lanes of words, and bits of addresses."""
+    return config.mfu_lanes, address_bits(config)
 
 
 #: Features of each unit, without the memories that `block_ram` counts. A feature of 1 has a constant as coefficient.
 UNITS: dict[str, Features] = {
     "tile_engine": _tile_engine,
-    "accumulator": lambda c: (c.native_dim * c.sum_bits, c.native_dim * c.sum_bits * c.count_overflows),
-    "converter": lambda c: (c.mfu_lanes * c.sum_bits, c.mfu_lanes, c.mfu_lanes * c.count_overflows),
-    "quantizer": _per_lane,
-    "matrix_loader": _per_lane,
-    "entry_writer": _per_lane,
-    "vector_memories": _per_lane,
+    "accumulator": _accumulator,
+    "converter": _converter,
+    "quantizer": _lanes,
+    "matrix_loader": _words,
+    "entry_writer": _words,
+    "vector_memories": _words,
     "mfu_pipeline": lambda c: (c.mfu_lanes,),
-    "copy": _per_lane,
-    "writeback": _per_lane,
-    "operand_fetch": _per_lane,
-    "gather": _per_lane,
-    "issue": _per_lane,
-    "pixel_pipeline": _per_lane,
-    "interlock": lambda c: (1, c.tile_engines, bool(c.vector_rf)),
+    "copy": _lanes,
+    "writeback": _words,
+    "operand_fetch": _lanes,
+    "gather": _lanes,
+    "issue": _lanes,
+    "pixel_pipeline": lambda c: (c.mfu_lanes,),
+    "interlock": lambda c: (1, address_bits(c)),
     "decoder": lambda c: (1, bool(c.vector_rf)),
     "counters": lambda c: (1,),
     "message_input": lambda c: (1, c.message_bytes),
     "message_output": lambda c: (1, c.message_bytes),
-    "lazy_update": _per_lane,
+    "lazy_update": _lanes,
     "others": lambda c: (1, c.mfu_lanes, c.count_overflows * c.tile_engines * c.native_dim * c.lanes),
 }
 #: Attribute of the configuration that a machine must have to hold a unit.
@@ -67,15 +86,25 @@ def estimate(config: Config) -> dict[str, int]:
     """Estimated number of cells of a machine by the name of the resource: those of all units, each on its own."""
     rams = list(memories(config))
     lut4 = sum(ram.lut4 for ram in rams) + sum(
-        unit_lut4(name, config) for name in UNITS if getattr(config, NEEDS.get(name, "native_dim")))
+        unit_lut4(name, config) * (config.tile_engines if name == "tile_engine" else 1)
+        for name in UNITS if getattr(config, NEEDS.get(name, "native_dim")))
     block_ram = sum(ram.block_ram for ram in rams)
     return {"LUT4": round(lut4 / 100) * 100, "DSP": multipliers(config), "block RAM": block_ram}
 
 
-def unit_lut4(name: str, config: Config) -> int:
-    """Estimated number of LUT4 of a unit's logic, of all instances together."""
-    count = config.tile_engines if name == "tile_engine" else 1
-    return round(count * float(np.dot(_coefficients()[name], UNITS[name](config))))
+def unit_lut4(name: str, config: Config) -> float:
+    """Estimated number of LUT4 of one instance of a unit, without its memories."""
+    return float(np.dot(_coefficients()[name], UNITS[name](config)))
+
+
+def whole_unit_lut4(name: str, config: Config) -> float:
+    """Estimated number of LUT4 of one instance of a unit, with its memories in distributed RAM."""
+    return unit_lut4(name, config) + sum(ram.lut4 for ram in memories(config) if ram.unit == name)
+
+
+def unit_error(row: Measured) -> float:
+    """Relative error of the estimated LUT4 of a unit that was measured."""
+    return whole_unit_lut4(row.unit, row.config) / row.cells["LUT4"] - 1
 
 
 def multipliers(config: Config) -> int:

@@ -107,7 +107,7 @@ def _with_format(config: Config, name: str, needed: Format) -> Config:
 
 def _rounded(config: Config, name: str, count: int) -> int:
     """A depth of at least `count`, an eighth larger at most, of equal banks."""
-    step = max(8, 1 << max(0, (count - 1).bit_length() - 3))
+    step = max(8, 1 << max(0, (count - 1).bit_length() - 4))
     if name in BANKED:
         step = max(step // config.tile_engines, 1) * config.tile_engines
     return -(-count // step) * step

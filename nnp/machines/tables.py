@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from concord.nnp.machines.attributes import ATTRIBUTES, differing, meanings, shown
+from concord.nnp.machines.attributes import ATTRIBUTES, differing, meanings, products, shown
 from concord.nnp.machines.block_ram import memories
-from concord.nnp.machines.estimate import DEVICE, MACHINE, RESOURCES, UNITS, estimate, unit_lut4
+from concord.nnp.machines.estimate import DEVICE, MACHINE, RESOURCES, UNITS, estimate, whole_unit_lut4
 from concord.nnp.machines.fit import Fitted
 from concord.nnp.machines.measured import Measured, read_measured
 from concord.spec.config import Config
@@ -16,18 +16,12 @@ def machines_table(machines: Mapping[str, Config]) -> Table:
     table = Table(title="machines; LUT4, DSP and block RAM are estimated", title_justify="left")
     table.add_column("machine", no_wrap=True)
     for name in ("weights, inputs", "products a cycle", "MatrixRf, KiB", "VectorRf, KiB", "vector memories, KiB",
-                 "instructions", "MHz", *RESOURCES):
+                 *RESOURCES):
         table.add_column(name, justify="right")
     for name, config in machines.items():
         table.add_row(name, f"{config.weights.bits} x {config.activations.bits} bits", f"{products(config):,}",
-                      *(f"{size:,.0f}" for size in _kibibytes(config)), f"{config.instructions:,}",
-                      f"{config.clock_mhz}", *_estimated(config))
+                      *(f"{size:,.1f}" for size in _kibibytes(config)), *_estimated(config))
     return table
-
-
-def products(config: Config) -> int:
-    """Largest number of products of a weight and an activation in one cycle."""
-    return config.tile_engines * config.native_dim * config.lanes
 
 
 def comparison_table(machines: Mapping[str, Config]) -> Table:
@@ -76,11 +70,11 @@ def errors_table() -> Table:
 
 def _errors(row: Measured) -> list[str]:
     """Cells of the table of errors: resources that are not estimated for a unit alone are empty."""
-    real, rams = row.cells, [ram for ram in memories(row.config) if ram.unit == row.unit]
-    guess = estimate(row.config) if row.unit == MACHINE else {"block RAM": sum(ram.block_ram for ram in rams)}
+    real = row.cells
+    guess = estimate(row.config) if row.unit == MACHINE else {
+        "block RAM": sum(ram.block_ram for ram in memories(row.config) if ram.unit == row.unit)}
     if row.unit in UNITS:
-        count = row.config.tile_engines if row.unit == "tile_engine" else 1
-        guess["LUT4"] = unit_lut4(row.unit, row.config) // count + round(sum(ram.lut4 for ram in rams))
+        guess["LUT4"] = round(whole_unit_lut4(row.unit, row.config))
     both = [f"{guess[name]:,} | {real[name]:,}" if name in guess else "" for name in RESOURCES]
     return [both[0], f"{guess['LUT4'] / real['LUT4'] - 1:+.0%}" if "LUT4" in guess else "", both[2], both[1]]
 

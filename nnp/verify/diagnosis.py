@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
+from concord.nnp.verify.cutter import Cut, Cutter
 from concord.nnp.verify.session import Session
 from concord.spec.disassembler import disassemble_word
-from concord.spec.isa import Instruction, Op, decode, encode
+from concord.spec.isa import Op, decode
 from concord.spec.memories import MEMORY_NAMES, Mem
-
-END = encode(Instruction(op=Op.END))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,7 +18,7 @@ class Difference:
     Attributes:
         sample:      Index of the sample.
         chain:       Number of chains that were executed before the one that differs.
-        step:        Time step, from 0; None outside the loop over time.
+        step:        Time step, from 0, of the loop that runs; None outside of loops over time.
         first:       Address of the chain's first instruction.
         layer:       Name of the layer that the chain belongs to.
         address:     Address of the instruction whose result differs.
@@ -58,68 +57,6 @@ class Difference:
             return f"{self.memory} entry {self.word} element {self.lane}: golden {golden}, machine {other}"
         return (f"{self.memory} word {self.word} lane {self.lane}: golden {_value(self.golden)}, "
                 f"machine {_value(self.other)}")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cut:
-    """A program that stops after some chains.
-
-    Attributes:
-        instruction_words: Instruction words of the program.
-        first: Address of the last chain's first instruction in the whole program; -1 if there is no chain.
-        end:   Address of that chain's `end_chain` in the whole program.
-        step:  Time step of that chain, or None.
-    """
-
-    instruction_words: list[int]
-    first: int
-    end: int
-    step: int | None
-
-
-class Cutter:
-    """Makes programs that execute only the first chains of a firmware.
-
-    A program that is cut inside the loop over time has all complete passes in a loop, and then the rest of one pass.
-    """
-
-    def __init__(self, firmware: Firmware, steps: int):
-        self._words = firmware.program(steps)
-        self._steps = steps
-        ops = [decode(word).op for word in self._words]
-        self._ends = [address for address, op in enumerate(ops) if op == Op.END_CHAIN]
-        self._sources = [address for address, op in enumerate(ops) if op in (Op.V_RD, Op.M_RD)]
-        self._loop = firmware.loop
-        self._close = ops.index(Op.END_LOOP) if self._loop is not None else None
-        self._before = sum(1 for end in self._ends if self._loop is None or end < self._loop)
-        self._inside = 0 if self._loop is None else sum(1 for end in self._ends if self._loop < end < self._close)
-
-    @property
-    def total(self) -> int:
-        """Number of chains that one run executes."""
-        return len(self._ends) + (self._steps - 1) * self._inside if self._loop is not None else len(self._ends)
-
-    def cut(self, chains: int) -> Cut:
-        """The program that executes the first `chains` chains."""
-        done = chains - self._before - 1  # Index of the last chain, counted from the first one in the loop.
-        if self._loop is None or done < 0:
-            return self._behind([], 0, chains - 1, None)
-        passes = done // self._inside
-        if passes >= self._steps:
-            index = self._before + self._inside + done - self._steps * self._inside
-            return self._behind([], 0, index, None)
-        head = self._words[: self._loop]
-        if passes:
-            head = head + [encode(Instruction(op=Op.LOOP, a=passes))] + self._words[self._loop + 1 : self._close + 1]
-        return self._behind(head, self._loop + 1, self._before + done % self._inside, passes)
-
-    def _behind(self, head: list[int], start: int, index: int, step: int | None) -> Cut:
-        """The program `head`, followed by the instructions from `start` to the end of the chain with this index."""
-        if index < 0:
-            return Cut(instruction_words=[END], first=-1, end=-1, step=None)
-        end = self._ends[index]
-        words = [*head, *self._words[start : end + 1], END]
-        return Cut(instruction_words=words, first=self._sources[index], end=end, step=step)
 
 
 def first_difference(golden: Session, other: Session, sample: np.ndarray, index: int) -> Difference | None:

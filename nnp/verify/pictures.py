@@ -1,6 +1,7 @@
 """The report's pictures, as SVG text."""
 
 import io
+from math import isfinite, nan
 
 import matplotlib
 import numpy as np
@@ -30,13 +31,13 @@ POINTS = 2000
 
 
 def measures(done: list[Verified], name: str) -> str:
-    """A picture of one measure of every network of the models that have it; empty if none has it."""
-    having = [verified for verified in done if name in verified.measures.get("golden", ())]
+    """A picture of one measure of every network of the models that have it; empty if none has a finite one."""
+    having = [verified for verified in done if isfinite(verified.measures.get("golden", {}).get(name, nan))]
     if not having:
         return ""
     figure, axes = _figure(7, 1 + 1.2 * len(having))
     for index, verified in enumerate(having):
-        found = {network: values[name] for network, values in verified.measures.items()}
+        found = {network: values[name] for network, values in verified.measures.items() if isfinite(values[name])}
         places = [index + 0.2 * NETWORKS.index(network) for network in found]
         bars = axes.barh(places, list(found.values()), 0.18, color=[COLOURS[network] for network in found])
         words = [f"{network} {text(name, value)}" for network, value in found.items()]

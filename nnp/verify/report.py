@@ -113,7 +113,8 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
 
 def commands(verified: Verified) -> list[str]:
     """The command lines that lead from training to this report."""
-    request, preset = verified.request, ("--preset", verified.preset)
+    request = verified.request
+    preset = "--preset", request.preset or verified.preset  # the path of a TOML file, not its name
     verify = ["nnp", "verify", request.place, *preset, "--machine", str(request.kind), *request.source.words]
     shown = verified.first, len(verified.samples)
     return [*filter(None, [verified.model.provenance.command]),
@@ -155,7 +156,7 @@ def page(done: list[Verified], tables: list[str], made: dict[str, str], folder: 
         made=made,
         shown=SHOWN,
         waves=[_link(verified, folder) for verified in done],
-        configurations=[asdict(verified.compiled.firmware.config) for verified in done],
+        configurations=[_shown(verified.compiled.firmware.config) for verified in done],
         classes=[sample_results.class_names(verified) for verified in done],
         confusions=[sample_results.confusion(verified).tolist() for verified in done],
         differing=[sample_results.differing_values(verified) for verified in done],
@@ -171,6 +172,12 @@ def page(done: list[Verified], tables: list[str], made: dict[str, str], folder: 
         layers=[pictures.layers(verified) for verified in done],
         errors=[pictures.errors(verified) for verified in done],
     )
+
+
+def _shown(config: Config) -> dict[str, str]:
+    """The attributes of a configuration as text; a format is a list of its own attributes."""
+    return {name: ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else str(value)
+            for name, value in asdict(config).items()}
 
 
 def _link(verified: Verified, folder: Path) -> str:

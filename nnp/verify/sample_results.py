@@ -11,6 +11,9 @@ from concord.model.data.samples import Task
 from concord.nnp.lib.results import real
 from concord.nnp.verify.verification import Verified
 
+#: Most classes of a confusion matrix.
+CLASSES = 100
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Value:
@@ -34,12 +37,15 @@ class Value:
 def confusion(verified: Verified) -> np.ndarray:
     """int[classes, classes]: samples of each class (row) by the class that the machine gave (column).
 
-    It is empty if the labels are not known, or are no classes.
+    It is empty if the labels are not known or are no classes, or if there are more than `CLASSES`.
     """
+    none = np.zeros((0, 0), int)
     if verified.samples.labels is None or verified.task is not Task.CLASSIFICATION:
-        return np.zeros((0, 0), int)
+        return none
     labels, found = verified.samples.labels, network.classes(verified.other.outputs)
     count = max(len(verified.samples.classes), int(max(labels.max(), found.max())) + 1)
+    if count > CLASSES:
+        return none
     matrix = np.zeros((count, count), int)
     np.add.at(matrix, (labels, found), 1)
     return matrix
@@ -47,7 +53,7 @@ def confusion(verified: Verified) -> np.ndarray:
 
 def class_names(verified: Verified) -> list[str]:
     """Names of the rows of the confusion matrix: the classes of the data set, or numbers."""
-    names = list(verified.samples.classes)
+    names = list(verified.samples.classes)[:len(confusion(verified))]
     return names + [str(number) for number in range(len(names), len(confusion(verified)))]
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.nnp.lib.options import MachineKind
-from concord.nnp.verify.diagnosis import Cutter, Difference
+from concord.nnp.verify.cutter import Cutter
+from concord.nnp.verify.diagnosis import Difference
 from concord.nnp.verify.session import Session
 from concord.sim.machines.host import machine
 from concord.spec.registers import Counter

@@ -19,7 +19,7 @@ from concord.sim.machines.scoreboard import compare
 from concord.sim.stimulus.functional_coverage import all_bins, bins
 from concord.sim.stimulus.programs import Case, random_illegal, random_program
 from concord.sim.units import CONFIGURATIONS
-from concord.spec.machine_file import find_config
+from concord.spec.machine_file import find_config, machine_name
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -172,8 +172,13 @@ def main(
     """Run random programs on golden and on the Verilated library, and compare."""
     console, began = Console(), time.monotonic()
     configs = config or CONFIGURATIONS
+    try:
+        for place in configs:
+            find_config(place).require_hardware()
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     if program is not None:
-        trace = Path("build") / f"{configs[0]}-{seed}-{program}.vcd"
+        trace = Path("build") / f"{machine_name(configs[0])}-{seed}-{program}.vcd"
         trace.parent.mkdir(exist_ok=True)
         found = Totals()
         found.add(chunk(configs[0], seed, [program], trace))

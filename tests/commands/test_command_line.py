@@ -75,7 +75,8 @@ def test_help_loads_nothing_heavy():
 
 
 @pytest.mark.parametrize("command", [
-    "verify", "train", "quantize", "compare", "compile", "run", "export", "verilog", "asm", "disasm", "doctor"])
+    "verify", "train", "quantize", "compare", "compile", "run", "export", "verilog", "handover", "asm", "disasm",
+    "doctor"])
 def test_every_command_explains_itself(command):
     result = nnp(command, "--help")
     assert result.exit_code == 0

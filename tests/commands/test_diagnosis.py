@@ -7,7 +7,8 @@ import pytest
 from concord.compiler.network import compile_network
 from concord.golden.host.firmware import Firmware, Tiles
 from concord.nnp.lib.options import MachineKind
-from concord.nnp.verify.diagnosis import Cutter, first_difference
+from concord.nnp.verify.cutter import Cutter
+from concord.nnp.verify.diagnosis import first_difference
 from concord.nnp.verify.session import Session
 from concord.nnp.verify.waveform import MARGIN, write_waveform
 from concord.sim.machines.host import machine
@@ -16,7 +17,7 @@ from concord.spec.config import preset
 from concord.spec.isa import Op, decode
 from concord.spec.memories import Mem
 from concord.spec.registers import Counter
-from concord.tests import networks
+from concord.tests import mixed_networks, networks
 
 TINY = preset("tiny")
 
@@ -99,6 +100,29 @@ def test_cut_programs_run_as_many_chains_as_they_say(recurrent):
         part = session(recurrent)
         part.probe(cutter.cut(chains).instruction_words, sample)
         assert part.machine.counter(Counter.CHAINS) == chains
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_programs_with_loops_over_base_registers_are_cut_too(block):
+    firmware = compile_network(mixed_networks.small(np.random.default_rng(0), TINY, block=block), TINY).firmware
+    sample = networks.inputs(np.random.default_rng(3), 4, 2)
+    cutter, whole = Cutter(firmware, 4), session(firmware)
+    whole.infer(sample)
+    assert cutter.total == whole.machine.counter(Counter.CHAINS)
+    for chains in range(0, cutter.total + 1, 3):
+        part = session(firmware)
+        part.probe(cutter.cut(chains).instruction_words, sample)
+        assert part.machine.counter(Counter.CHAINS) == chains
+    with pytest.raises(ValueError, match="the program has .* chains only"):
+        cutter.cut(cutter.total + 1)
+
+
+def test_a_fault_in_a_loop_over_base_registers_is_found():
+    firmware = compile_network(mixed_networks.small(np.random.default_rng(0), TINY, block=True), TINY).firmware
+    sample = networks.inputs(np.random.default_rng(3), 4, 2)
+    found = first_difference(session(firmware), session(with_changed_weight(firmware, 2, 0)), sample, 0)
+    assert found.layer == "rnn3"
+    assert found.step == 0
 
 
 def test_the_whole_program_is_its_own_last_cut(recurrent):

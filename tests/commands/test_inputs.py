@@ -15,6 +15,7 @@ from concord.nnp.main import app
 from concord.spec.config import preset
 from concord.tests import networks
 from concord.tests.image_networks import Images
+from concord.tests.mixed_networks import small
 from typer.testing import CliRunner, Result
 
 MLP, LSTM = (DATA / "models" / f"{name}.safetensors" for name in ("fashion-mlp-w4a4", "vowels-lstm-w8"))
@@ -247,3 +248,17 @@ def test_slow_steps_are_announced(firmware, monkeypatch):
     assert nnp("run", "firmware.safetensors", "--inputs", "in.npy").stderr == ""
     result = nnp("verilog", "--unit", "crc", "--preset", "tiny", "-o", "out")
     assert "1/1 generate Verilog ...  crc of tiny" in result.stderr
+
+
+def test_sequences_of_a_fixed_length(folder):
+    model = replace(small(np.random.default_rng(0), preset("tiny"), block=False), data="none")
+    save_model(model, folder / "model.safetensors")
+    done("compile", "model.safetensors", "--preset", "tiny", "-o", "firmware.safetensors")
+    np.save("right.npy", RNG.normal(size=(3, 4, 2)))
+    np.save("wrong.npy", RNG.normal(size=(3, 5, 2)))
+    np.save("flat.npy", RNG.normal(size=(3, 8)))
+    for command in (["predict", "model.safetensors"], ["run", "firmware.safetensors"]):
+        assert done(*command, "--inputs", "right.npy")
+        message = refused(*command, "--inputs", "wrong.npy")
+        assert "wrong.npy: random takes sequences of 4 time steps, not of 5: cut or pad them" in message
+        assert "random takes numbers[samples, 4, 2], not float64[3, 8]" in refused(*command, "--inputs", "flat.npy")

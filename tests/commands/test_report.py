@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 from concord.model.data.samples import Samples, Task
-from concord.nnp.verify import pictures, sample_results
+from concord.nnp.verify import pictures, sample_results, tables
 from concord.nnp.verify.layer_costs import WAITS, LayerCost
-from concord.nnp.verify.report import cost_record, table_names
+from concord.nnp.verify.report import _shown, cost_record, table_names
 from concord.nnp.verify.tables import cost_rows, cost_table, without_costs
 from concord.spec.config import preset
 from concord.spec.registers import TIMES, Counter
@@ -55,6 +55,52 @@ def test_a_line_for_each_sample():
     assert rows[2] == {
         "sample": "8", "label": "2", "FP32 class": "2", "QAT class": "2", "golden class": "2", "machine class": "1",
         "differing bits": "1", "output 0": "1.0", "output 1": "4.0", "output 2": "3.0"}
+
+
+def with_labels(task: Task, labels, values) -> SimpleNamespace:
+    """A verification of one output for each sample."""
+    samples = replace(VERIFIED.samples, labels=np.array(labels))
+    return SimpleNamespace(**vars(VERIFIED) | {"task": task, "samples": samples, "other": outputs(values)})
+
+
+def test_answers_are_drawn_beside_labels():
+    regression = with_labels(Task.REGRESSION, np.float32([[1, 2], [2, 3], [4, 5]]), [[1, 2], [3, 4], [4, 6]])
+    assert "output 1</text>" in pictures.answers(regression)
+    anomaly = with_labels(Task.ANOMALY, [0, 1, 1], [[0.1], [0.3], [0.3]])
+    assert "anomalies found" in pictures.answers(anomaly)
+    assert pictures.answers(VERIFIED) == ""
+    assert pictures.answers(with_labels(Task.ANOMALY, [0, 0, 0], [[0.1], [0.3], [0.3]])) != ""
+
+
+def test_measures_that_are_not_finite_are_not_drawn():
+    found = SimpleNamespace(measures={"FP32": {"R2": -np.inf}, "golden": {"R2": 0.5}},
+                            request=SimpleNamespace(path=SimpleNamespace(stem="net")))
+    text = pictures.measures([found], "R2")
+    assert "golden 0.5" in text
+    assert "FP32" not in text
+    assert pictures.measures([SimpleNamespace(measures={"golden": {"R2": np.nan}})], "R2") == ""
+
+
+def test_measures_of_several_tasks_have_rows_of_their_own():
+    classes, numbers, bare = (SimpleNamespace(measures=found) for found in (
+        {"golden": {"accuracy": 0.5}, "RTL": {"accuracy": 0.25}}, {"golden": {"RMSE": 3.0, "R2": 0.5}}, {}))
+    assert tables.measure_names([classes, numbers, bare]) == ["accuracy", "RMSE", "R2"]
+    assert tables.measure_names([bare]) == ["accuracy"]
+    assert [tables._measure(v, "accuracy", "RTL") for v in (classes, numbers, bare)] == ["25.00%", "", "no labels"]
+    assert [tables._measure(v, "RMSE", "FP32") for v in (classes, numbers)] == ["", "not known"]
+
+
+def test_a_confusion_matrix_of_very_many_classes_is_left_out():
+    many = with_labels(Task.CLASSIFICATION, [0, 1, 100], np.zeros((3, 101)))
+    assert len(sample_results.confusion(many)) == 0
+    assert sample_results.class_names(many) == []
+
+
+def test_formats_of_a_configuration_are_text():
+    shown = _shown(CONFIG)
+    assert shown["weights"].startswith(f"bits {CONFIG.weights.bits}, symmetric True, e_min ")
+    assert shown["native_dim"] == str(CONFIG.native_dim)
+    assert not any(mark in text for text in shown.values() for mark in "{<")
 
 
 def test_models_of_one_name_have_tables_of_their_own():

@@ -3,6 +3,7 @@
 from io import StringIO
 
 import numpy as np
+import pytest
 from concord.compiler.explain import explain
 from concord.compiler.network import compile_network
 from concord.model.model import INPUT
@@ -14,6 +15,7 @@ from concord.spec.memories import Mem
 from concord.spec.registers import Counter
 from concord.tests import networks
 from concord.tests.image_networks import Images
+from concord.tests.mixed_networks import small
 from rich.console import Console
 
 
@@ -36,6 +38,19 @@ def test_beats_and_chains_are_those_that_run():
     assert sum(work.chains for work in works) == counters[Counter.CHAINS]
     assert {work.layer for work in works} - {""} == {layer.name for layer in model.layers}
     assert all(work.cycles >= max(work.beats, work.words) for work in works)
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_all_passes_of_a_loop_over_time_steps_are_counted(block):
+    config = preset("tiny")
+    model = small(np.random.default_rng(0), config, block=block)
+    compiled = compile_network(model, config)
+    session = Session(machine("golden", config), compiled.firmware)
+    session.infer(networks.inputs(np.random.default_rng(0), model.steps, model.inputs))
+    counters, works = session.counters(), explain(compiled.firmware)
+    assert sum(work.beats for work in works) == counters[Counter.BEATS]
+    assert sum(work.chains for work in works) == counters[Counter.CHAINS]
+    assert {work.layer: work.passes for work in works if work.layer.startswith("rnn")} == {"rnn3": 4, "rnn7": 3}
 
 
 def test_places_are_those_of_the_memories():

@@ -68,13 +68,14 @@ def test_blocks_that_do_not_follow_the_pixels():
     assert "its blocks do not follow the pixels of its input: quantise the network again" in refused(made.model())
 
 
-def test_sequences_and_images():
+def test_images_behind_sequences_of_any_length():
     made = images()
     made.conv(INPUT, 4)
     recurrent = networks.recurrent(np.random.default_rng(0), VISION, [108, 4], block=[False]).layers[0]
     layers = [recurrent, replace(made.layers[0], name="image", shape=(4, 1, 1), weights=made.layers[0].weights[
         :, :1, :1, :1].repeat(4, 1), quant_scale=None, quant_offset=None)]
-    assert "a network reads images or sequences, not both" in refused(networks.model(layers))
+    message = refused(networks.model(layers))
+    assert "its sequence has any number of time steps, and a network with images stores all of a fixed" in message
 
 
 def test_sums_of_images_in_different_order():

@@ -1,43 +1,52 @@
 """The C driver on the Verilated machine: golden's bits, and a result of its own for everything that goes wrong."""
 
 import ctypes
+from ctypes import POINTER, byref, c_size_t, c_uint8, c_uint16, pointer
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network
-from concord.golden.host.messages import program_message
+from concord.golden.host.layout import Layout
+from concord.golden.host.messages import input_message, program_message
 from concord.model import network
 from concord.model.cells.registry import CELLS
 from concord.model.model import INPUT
+from concord.nnp.lib.memory_images import Image, assembled
 from concord.sim.machines.library import Library
 from concord.spec.assembler import assemble
 from concord.spec.config import preset
 from concord.spec.isa import Error, Op
+from concord.spec.memories import Mem
 from concord.spec.registers import Counter, Register, Status
 from concord.tests import networks
-from concord.tests.c_driver import Driver
-from concord.tests.image_networks import Images
+from concord.tests.c_driver import CLayout, Driver, Network
+from concord.tests.compiler.test_mixed_networks import small
+from concord.tests.image_networks import Images, geometry
 
 TINY = preset("tiny")
 
 
 def models(rng):
-    """Networks of every form of input and output: vectors, sequences from both ends, images, maps."""
+    """Networks of every form of input and output: vectors, sequences from both ends or of fixed steps, images."""
     yield networks.mlp(rng, TINY, [13, 9, 5], block=True)
     yield networks.both_directions(rng, TINY, block=False, cell=CELLS["gru"])
     images = Images(rng, TINY, (2, 4, 3), block=False)
     images.conv(images.conv(INPUT, 3, (2, 2), padding=(1, 0, 0, 1)), 3, (2, 2), stride=(2, 1), padding=(0, 1, 1, 0))
     yield images.model()
+    yield small(np.random.default_rng(0), TINY, block=False)
 
 
 def samples_of(rng, firmware):
-    """Three samples, sequences of different lengths if the network is recurrent."""
+    """Three samples, sequences of different lengths if the network is recurrent, one of them longer than NetQ."""
+    if firmware.steps:
+        return list(networks.inputs(rng, 3, firmware.steps, firmware.inputs))
     if firmware.recurrent:
-        return [networks.inputs(rng, steps, firmware.inputs) for steps in (3, 1, 5)]
+        return [networks.inputs(rng, steps, firmware.inputs) for steps in (3, 1, 5, TINY.net_in // 8 + 3)]
     return list(networks.inputs(rng, 3, firmware.inputs))
 
 
-@pytest.mark.parametrize("number", range(3), ids=["vectors", "both directions", "images"])
+@pytest.mark.parametrize("number", range(4), ids=["vectors", "both directions", "images", "fixed steps"])
 def test_results_are_goldens(number, tmp_path):
     rng = np.random.default_rng(number)
     model = list(models(rng))[number]
@@ -52,6 +61,18 @@ def test_results_are_goldens(number, tmp_path):
         np.testing.assert_array_equal(result, network.forward(model, sample[None])[-1].outputs[0])
         assert driver.nnp.status == Status.DONE
     link.close()
+
+
+def test_a_program_without_input(tmp_path):
+    text = "v_rd InitialVrf, 0\nv_wr NetQ\nend_chain\nend"
+    np.save(tmp_path / "x.npy", np.float16([3, 4]))
+    image = Image(mem=Mem.INITIAL_VRF, address=0, path=tmp_path / "x.npy")
+    firmware = assembled("constant", TINY, text, assemble(text), [image], inputs=None, outputs=None)
+    driver = Driver(tmp_path, firmware, [np.zeros(0, np.uint16)], Library(TINY))
+    assert (driver.open(), driver.load()) == ("OK", "OK")
+    name, result = driver.infer(np.zeros(0, np.uint16))
+    assert (name, result.view(np.float16).tolist()) == ("OK", [3, 4, 0, 0, 0, 0, 0, 0])
+    driver.link.close()
 
 
 @pytest.fixture(scope="module")
@@ -139,12 +160,22 @@ def test_a_transfer_that_fails(mended):
     assert mended.open() == "TRANSFER"
 
 
-def test_inputs_that_nobody_took_are_dropped_by_a_reset(mended):
-    """A program that ends at once leaves all of its input in NetQ and behind it."""
+@pytest.mark.parametrize("patient", [False, True])
+def test_inputs_that_nobody_took_are_dropped_by_a_reset(mended, patient):
+    """A program that ends at once leaves its input in NetQ and behind it, and two more messages behind that."""
     mended.send(program_message(TINY, assemble("end")))
-    mended.nnp.polls = 50
-    assert mended.infer(np.resize(mended.sample, (200, 3)))[0] == "TIMEOUT"
-    mended.nnp.polls = mended.polls
+    mended.call("settle")
+    long, short = (mended.firmware.input_message(np.resize(mended.sample[::-1], (steps, 3))) for steps in (200, 5))
+    mended.nnp.polls, before, mended.polls, mended.patient = 100, mended.polls, 100, patient
+    assert mended.infer(np.resize(mended.sample, (200, 3)))[0] == ("TRANSFER" if patient else "TIMEOUT")
+    for message in (long, short):
+        mended.link.send(message)
+    assert mended.call("reset") == "OK"
+    mended.nnp.polls = mended.polls = before
+    mended.patient = True
+    assert mended.send(mended.firmware.program_message()) == "OK"
+    name, result = mended.infer(mended.sample)
+    assert (name, result.tolist()) == ("OK", mended.wanted.tolist())
 
 
 @pytest.mark.parametrize(("arguments", "result"), [
@@ -152,6 +183,24 @@ def test_inputs_that_nobody_took_are_dropped_by_a_reset(mended):
 def test_numbers_out_of_range(driver, arguments, result):
     assert driver.infer(driver.sample, **arguments)[0] == result
     assert driver.infer(driver.sample)[0] == "OK"
+
+
+def test_layouts_are_goldens(driver):
+    """Random windows, strides, paddings and dilations of random images."""
+    rng = np.random.default_rng(9)
+    for _ in range(200):
+        channels, rows, columns = (int(n) for n in rng.integers(1, 6, 3))
+        window, more = geometry(rng, (channels, rows, columns))
+        layout = Layout(channels=channels, rows=rows, columns=columns, window=window, **more,
+                        align=TINY.mfu_lanes * int(rng.integers(1, 5)))
+        sample = rng.integers(1, 1 << 16, layout.size).astype(np.uint16)
+        wanted = input_message(TINY, layout.laid(sample).reshape(-1, TINY.mfu_lanes))
+        given = CLayout(**asdict(layout))
+        made = Network(b"", layout.size, 1, 0, 0, -1, 0, 1, (c_uint8 * 1)(0), pointer(given), None)
+        got, size = (c_uint8 * len(wanted))(), c_size_t()
+        assert driver.c.nnp_input(byref(made), sample.ctypes.data_as(POINTER(c_uint16)), 1, got, c_size_t(len(got)),
+                                  byref(size)) == 0
+        assert bytes(got) == wanted
 
 
 def test_every_result_has_a_sentence(driver):

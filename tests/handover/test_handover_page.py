@@ -1,5 +1,6 @@
 """The commands of docs/handover.md, as they stand there, and what `nnp handover` refuses."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -44,6 +45,9 @@ def board(tmp_path_factory):
             elif words[0] == "nnp":
                 result = nnp(*words[1:])
                 assert result.exit_code == 0, result.output
+                if words[1] == "verilog":
+                    assert {"nnp.v", "registers.md", "nnp.rdl", "nnp.xml", "nnp_machine.h"} <= {
+                        path.name for path in (folder / "board").iterdir()}
             else:
                 done = subprocess.run(words, capture_output=True, text=True, check=True)
                 printed.append((line, done.stdout))
@@ -63,6 +67,7 @@ def test_the_folder_has_what_its_page_lists(board):
     page = (folder / "README.md").read_text()
     listed = set(re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE))
     assert listed <= {path.name for path in folder.iterdir()}
+    assert listed >= json.loads((folder / "manifest.json").read_text())["files"].keys()
     assert {"load.hex", "nnp_testbench.v", "nnp.so", "nnp.rdl"} <= listed
     assert "The outputs are T-shirt/top, trouser" in page
 
@@ -95,6 +100,19 @@ def test_the_example_refuses_a_damaged_file(board, tmp_path):
     assert (done.returncode, done.stderr) == (1, "load: The message or the firmware is damaged or cut off.\n")
 
 
+def test_linux_reads_the_registers_of_its_device(board, tmp_path):
+    """A file of zeros as UIO device has another digest than the machine."""
+    folder, _ = board
+    for name in ("uio", "stream"):
+        (tmp_path / name).write_bytes(bytes(4096))
+    for place, code, said in (
+        (f"{tmp_path}/uio,{tmp_path}/stream", 1, "open: The machine has another configuration than nnp_machine.h.\n"),
+        (f"{tmp_path}/uio", 2, f"{tmp_path}/uio: no machine is here; call it as: example PLACE [load.bin]\n"),
+    ):
+        done = subprocess.run(["./example_linux", place], cwd=folder, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (code, said)
+
+
 @pytest.fixture(scope="module")
 def firmware(tmp_path_factory):
     path = tmp_path_factory.mktemp("firmware") / "vowels.safetensors"
@@ -107,7 +125,7 @@ def firmware(tmp_path_factory):
     (["--first", "9999"], "--first 9999 is not one of the samples"),
     (["--inputs", "missing.npy"], "missing.npy"),
     (["-o", "{firmware}"], "it is a file; name another place"),
-    (["--data", "/nowhere"], "/nowhere: there is no such folder"),
+    (["--data", "/nowhere"], "/nowhere: there is no such file or folder"),
 ])
 def test_bad_input_is_a_sentence_and_leaves_nothing(firmware, tmp_path, monkeypatch, words, said):
     monkeypatch.chdir(tmp_path)

@@ -28,7 +28,8 @@ def built(bench: str):
     def make(where):
         (where / f"{BENCH}.v").write_text(bench)
         (where / "nnp.v").write_text(lean(text))
-        verilate(where, ["--top-module", BENCH, "-o", BENCH, f"{BENCH}.v", "nnp.v"], TIMED, target=BENCH, optimise="-O0")
+        sources = ["--top-module", BENCH, "-o", BENCH, f"{BENCH}.v", "nnp.v"]
+        verilate(where, sources, TIMED, target=BENCH, optimise="-O0")
         keep_only(where, {BENCH})
 
     return cached("testbench", bench + text, make) / BENCH
@@ -81,4 +82,4 @@ def test_a_missing_tlast(folder):
 
 def test_a_damaged_message(folder):
     """The machine refuses it: error 10, MESSAGE."""
-    assert changed(folder, "load.hex", 9, 11).startswith("FAILED: the machine stopped with error 10 ")
+    assert changed(folder, "load.hex", 9, 11).startswith("FAILED: the program stopped with error 10 ")

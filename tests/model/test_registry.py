@@ -13,6 +13,7 @@ from concord.model.layers.layer import Layer, Unknown
 from concord.model.layers.pool import MaxPool
 from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.model.layers.registry import KINDS, kind_of
+from concord.model.layers.sequences import ImageToSequence, SequenceToImage, TimeAxis
 from concord.model.model import INPUT, Model
 from concord.model.model_file import load_model, save_model
 from concord.spec.config import preset
@@ -34,6 +35,8 @@ MAKERS = {
     "Add": lambda rng: Add(name="layer", inputs=6),
     "Concat": lambda rng: Concat(name="layer", sizes=(6, 6)),
     "SequenceConcat": lambda rng: SequenceConcat(name="layer", sizes=(6, 6)),
+    "ImageToSequence": lambda rng: ImageToSequence(name="layer", shape=(2, 3, 4), time=TimeAxis.ROWS),
+    "SequenceToImage": lambda rng: SequenceToImage(name="layer", inputs=6, steps=4),
 }
 
 

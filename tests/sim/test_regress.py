@@ -54,6 +54,20 @@ def test_a_filter_that_leaves_nothing_fails():
     assert regress("--regress", "-k", "paper").returncode == 5
 
 
+def test_a_machine_in_a_file(tmp_path):
+    """It runs the testbenches of the units that it holds."""
+    mine = tmp_path / "mine.toml"
+    mine.write_text('based_on = "tiny"\nlazy_update = false\n')
+    chosen = {"config": [str(mine)], "seed": []}
+    assert [str(job) for job in jobs(unit=["crc"], **chosen)] == ["crc-mine-1"]
+    names = {job.unit for job in jobs(unit=[], **chosen)}
+    assert "quantizer" in names
+    assert "lazy_update" not in names
+    mine.write_text('based_on = "brainwave_s10"\n')
+    with pytest.raises(ValueError, match="hardware needs native_dim to be a power of two, not 400"):
+        jobs(unit=[], **chosen)
+
+
 def test_ordinary_tests_run_a_part():
     """Arithmetic units run in each configuration, others in one; a unit that is named runs in each."""
     def names(**chosen):

@@ -94,7 +94,7 @@ def test_files_that_are_not_read(tmp_path):
     path = tmp_path / "mine.toml"
     with pytest.raises(ValueError, match="there is no such file; a machine is the name of a preset .* --toml` prints"):
         find_config(str(path))
-    with pytest.raises(ValueError, match="there is no such file"):
+    with pytest.raises(ValueError, match="it is a folder; a machine is"):
         find_config(str(tmp_path) + "/")
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="mine.toml: 'utf-8' codec can't decode"):

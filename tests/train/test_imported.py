@@ -26,6 +26,7 @@ from concord.train.qat.graph import Unsupported
 
 pytestmark = pytest.mark.usefixtures("seeded")
 FEED_FORWARD = {"images": float_networks.images, "residual": float_networks.residual, "line": float_networks.line,
+                "before": float_networks.before_layers,
                 "perceptron": float_networks.perceptron}
 RECURRENT = {
     **{str(op): (op, {}) for op in GATES}, "both": (Op.LSTM, {"both": True}), "both gru": (Op.GRU, {"both": True}),
@@ -198,7 +199,7 @@ def test_labels_that_do_not_fit_are_refused():
 
 def test_choices_of_another_kind_are_refused():
     found = prepared(float_networks.sequences())
-    with pytest.raises(ValueError, match="recurrent networks take widths alone"):
+    with pytest.raises(ValueError, match="recurrent networks have one way of training"):
         check(found, Choices(recipe=Recipe(weights=WeightTraining.LSQ)))
     with pytest.raises(ValueError, match="has no bound, and must keep its bits"):
         check(prepared(float_networks.sequences(Op.RNN_RELU)), Choices(gates=Gates(outputs=4)))

@@ -10,7 +10,6 @@ from concord.train.ptq import quantise as ptq
 from concord.train.ptq.divergence import BINS, divergence
 from concord.train.ptq.gaussian import gaussian, unit_step
 from concord.train.ptq.grid import Grid
-from concord.train.ptq.joint import joint
 from concord.train.ptq.kmeans import kmeans
 from concord.train.ptq.search import quantised, search
 
@@ -113,29 +112,6 @@ def test_clusters_lose_no_more_than_quantiles():
     assert ptq.decibels(values, scale * codes) > 5
 
 
-@pytest.mark.parametrize("levels", [3, 15, 254])
-def test_joint_search_is_no_worse_than_any_offset_of_a_grid(levels):
-    """Minima that differ from sample to sample, as those of features of speech."""
-    rng = np.random.default_rng(levels)
-    samples = rng.normal(size=(30, 40)) * rng.exponential(1, (30, 1)) - 5 * (rng.random((30, 40)) < 0.02)
-
-    def error(saturation, offset):
-        return np.square(samples - quantised(samples, saturation, offset, levels)).sum()
-
-    found = error(*joint(samples, levels))
-    offsets = np.linspace(samples.min(), np.median(samples), 9)
-    assert found <= 1.01 * min(error(*search(samples, levels, m)) for m in offsets)
-    assert found < (1 if levels == 3 else 0.9) * error(*search(samples, levels))
-    assert joint(samples, levels, 0.5) == search(samples, levels, 0.5)
-
-
-def test_joint_search_keeps_the_offset_of_a_relu():
-    samples = np.maximum(np.random.default_rng(0).normal(size=(10, 50)), 0)
-    assert joint(samples, 15) == search(samples, 15)
-    assert joint(np.zeros((4, 5)), 15) == search(np.zeros((4, 5)), 15)
-    assert joint(np.array([[1.0, 2.0], [3.0, 4.0]]), 3)[1] == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("levels", [3, 15])
 def test_divergence_is_the_least_of_all_saturations(levels):
     samples = np.abs(np.random.default_rng(levels).standard_t(3, (40, 100))) + 0.5
@@ -225,6 +201,22 @@ def test_a_given_offset_is_kept():
     samples = np.random.default_rng(1).normal(size=(4, 100)) + 3
     for method in ActivationMethod:
         assert ptq.activations(samples, 15, method, 0.5)[1] == 0.5
+
+
+def test_both_ends_are_searched():
+    """The minima of samples of few elements say little of the smallest value; behind a relu, the offset stays 0."""
+    samples = np.random.default_rng(1).normal(size=(256, 20))
+
+    def error(method: ActivationMethod, levels: int) -> float:
+        saturation, offset = ptq.activations(samples, levels, method)
+        return np.square(quantised(samples, saturation, offset, levels) - samples).mean()
+
+    for levels in 15, 254:
+        assert error(ActivationMethod.ENDS, levels) < error(ActivationMethod.UNIFORM, levels)
+        assert error(ActivationMethod.ENDS, levels) < 0.9 * error(ActivationMethod.SEARCH, levels)
+    clipped = samples.clip(0)
+    assert ptq.activations(clipped, 15, ActivationMethod.ENDS) == ptq.activations(clipped, 15, offset=0.0)
+    assert ptq.activations(clipped * 0, 15, ActivationMethod.ENDS)[0] > 0
 
 
 @pytest.mark.parametrize("method", list(ActivationMethod))

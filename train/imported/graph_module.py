@@ -6,12 +6,16 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from concord.model.floating.network import INPUT, FloatNetwork, Node, Op
+from concord.model.floating.shapes import shapes
 from concord.train.imported.folding import folded
 from concord.train.imported.names import layer_names
 from concord.train.qat.graph import Unsupported
 from concord.train.qat.modules import PaddedMaxPool2d
 from torch import fx, nn
 from torch.nn import functional
+
+#: Operations that an activation function becomes a part of.
+CARRYING = frozenset({Op.CONV, Op.DENSE, Op.BATCH_NORM, Op.ADD, Op.MAX_POOL, Op.AVERAGE_POOL, Op.GLOBAL_AVERAGE})
 
 
 def graph_module(network: FloatNetwork) -> fx.GraphModule:
@@ -50,6 +54,7 @@ class _Builder:
     def __init__(self, network: FloatNetwork):
         self.network, self.graph = network, fx.Graph()
         self.root = nn.ModuleDict()
+        self.shapes = shapes(network)
         self.names = layer_names(node.name for node in network.nodes)
         self.made = {INPUT: self.graph.placeholder("x")}
 
@@ -79,6 +84,19 @@ class _Builder:
         made = self.graph.call_function(function, args)
         made.meta["name"] = name
         return made
+
+
+def _function(builder: _Builder, node: Node, sources: list[fx.Node]) -> fx.Node:
+    """An activation function; a maximum of single pixels carries one of an image that others read without it."""
+    name, source = builder.names[node.name], node.sources[0]
+    before = next((other for other in builder.network.nodes if other.name == source), None)
+    readers = [other for other in builder.network.nodes if source in other.sources]
+    carried = before is not None and before.op in CARRYING and len(readers) == 1
+    if carried or len(builder.shapes[source]) < 3:
+        return builder.graph.call_module(builder.add(name, MODULES[node.op](node)), tuple(sources))
+    pixel = builder.add(name, PaddedMaxPool2d((1, 1), (1, 1), (0, 0, 0, 0)))
+    made = builder.graph.call_module(pixel, tuple(sources))
+    return builder.graph.call_module(builder.add(f"{name} {node.op}", MODULES[node.op](node)), (made,))
 
 
 def _call_module(builder: _Builder, node: Node, sources: list[fx.Node]) -> fx.Node:
@@ -168,4 +186,5 @@ MODULES: dict[Op, Callable[[Node], nn.Module]] = {
     Op.FLATTEN: lambda node: nn.Flatten()}
 #: What adds an operation of other kinds to the graph.
 FUNCTIONS: dict[Op, Callable[[_Builder, Node, list[fx.Node]], fx.Node]] = {
-    Op.ADD: _add, Op.CONCAT: _concat, Op.BATCH_NORM: _batch_norm}
+    Op.ADD: _add, Op.CONCAT: _concat, Op.BATCH_NORM: _batch_norm, Op.RELU: _function, Op.SIGMOID: _function,
+    Op.TANH: _function}

@@ -1,7 +1,7 @@
 """Imported networks behind quantisers, whatever their kind and arithmetic."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from concord.model.layers.layer import Layer
@@ -9,7 +9,7 @@ from concord.spec.formats import Format
 from concord.train.imported.graph_module import plane_shape
 from concord.train.imported.source import Source
 from concord.train.lib.block_recipe import BlockRecipe
-from concord.train.lib.methods import ActivationMethod, Gates, Methods, Recipe
+from concord.train.lib.methods import Gates, Recipe
 from concord.train.lib.observer import Progress, silent
 from concord.train.qat.block import BlockNetwork
 from concord.train.qat.check import check as check_graph
@@ -18,8 +18,6 @@ from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, Qu
 
 #: A network behind quantisers, in integers or in block floating point.
 Quantised = QuantisedNetwork | QuantisedClassifier | BlockClassifier
-#: Methods of post-training quantisation where nothing else is said: data of any kind have minima that differ.
-METHODS = Methods(activations=ActivationMethod.JOINT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,11 +25,11 @@ class Choices:
     """How a network is quantised.
 
     Attributes:
-        recipe: Widths and methods. Recurrent networks take the widths alone.
+        recipe: Widths and methods. Recurrent networks take the widths, and `methods` for their dense layers.
         gates:  How the gates of recurrent layers become integers.
     """
 
-    recipe: Recipe | BlockRecipe = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True), methods=METHODS)
+    recipe: Recipe | BlockRecipe = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True))
     gates: Gates = Gates()
 
     @property
@@ -69,11 +67,12 @@ def check(source: Source, choices: Choices):
         check_graph(source.net, choices.recipe, plane_shape(source.network))
         return
     recipe = choices.recipe
-    plain = choices.blocks or recipe.methods in (METHODS, Methods()) and replace(recipe, methods=METHODS) == Recipe(
-        weights_bits=recipe.weights_bits, input_bits=recipe.input_bits, symmetric=recipe.symmetric, methods=METHODS)
+    plain = choices.blocks or recipe == Recipe(
+        weights_bits=recipe.weights_bits, input_bits=recipe.input_bits, symmetric=recipe.symmetric,
+        methods=recipe.methods)
     if not plain or recipe.bits:
-        raise ValueError("recurrent networks take widths alone: leave out --layer, --ptq-weights, --ptq-activations, "
-                         "--rows, --weights, --activations, --start, --batch-norm and --keep-input")
+        raise ValueError("recurrent networks have one way of training and one width: leave out --layer, --weights, "
+                         "--activations, --start, --batch-norm and --keep-input")
     weights, _ = choices.formats
     choices.gates.travels_as(weights)
     for layer in source.net.recurrent:
@@ -96,7 +95,8 @@ def quantised(source: Source, choices: Choices, progress: Progress = silent) -> 
         if choices.blocks:
             formats = BlockFormats(weights=weights, inputs=codes, block=choices.recipe.block)
             return BlockClassifier(source.net, x, lengths, formats, progress)
-        return QuantisedClassifier(source.net, x, weights, codes, choices.gates, lengths, progress)
+        return QuantisedClassifier(
+            source.net, x, weights, codes, choices.gates, lengths, progress, choices.recipe.methods)
 
 
 def lowered(source: Source, net: Quantised) -> tuple[tuple[Layer, ...], Mapping[str, tuple[str, ...]]]:

@@ -48,7 +48,7 @@ class ActivationMethod(Method):
     """How post-training quantisation finds saturation and offset of activations: each place holds such a function."""
 
     SEARCH = "search", "ptq.search:search", "b minimises the squared error; m is the mean of the samples' minima"
-    JOINT = "joint", "ptq.joint:joint", "b and m together minimise the squared error"
+    ENDS = "ends", "ptq.ends:ends", "b and m minimise the squared error, one after the other"
     DIVERGENCE = (
         "divergence", "ptq.divergence:divergence",
         "b minimises the Kullback-Leibler divergence between the histograms before and after")

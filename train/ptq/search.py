@@ -33,26 +33,32 @@ def search(samples: np.ndarray, levels: int, offset: float | None = None, steps:
     samples = np.asarray(samples, np.float64)
     offset = float(samples.min(axis=1).mean()) if offset is None else offset
     values, counts = np.unique(samples, return_counts=True)
-    top = float(values[-1] - offset)
+    return best_saturation(values - offset, counts, levels, steps), offset
+
+
+def best_saturation(values: np.ndarray, counts: np.ndarray, levels: int, steps: int = 200) -> float:
+    """The saturation b > 0 of least squared error.
+
+    Args:
+        values: float64[n], the distinct values less the offset, sorted.
+        counts: int[n], how often each value occurs.
+        levels: Largest code of the quantiser.
+        steps:  Number of steps of each grid.
+    """
+    top = float(values[-1])
     if top <= 0:
-        return 1.0, offset
+        return 1.0
+    errors = _Errors(values, counts, levels)
 
-    return least(Errors(values - offset, counts, levels), top, steps)[1], offset
-
-
-def least(errors: "Errors", top: float, steps: int) -> tuple[float, float]:
-    """The least squared error and its saturation, of the two grids of `search` up to a saturation `top` > 0."""
     def best(candidates):
-        found = errors(candidates)
-        at = int(np.argmin(found))
-        return float(found[at]), float(candidates[at])
+        return candidates[int(np.argmin(errors(candidates)))]
 
-    coarse = best(top * np.arange(1, steps + 1) / steps)[1]
+    coarse = best(top * np.arange(1, steps + 1) / steps)
     fine = coarse + top / steps * np.arange(-steps + 1, steps) / steps
-    return best(fine[fine > 0])
+    return float(best(fine[fine > 0]))
 
 
-class Errors:
+class _Errors:
     """Squared errors for saturations, as sums over the values of each code: differences of cumulative sums at its ends.
 
     Args:

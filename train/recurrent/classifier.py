@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from concord.spec.activation import Activation
 from concord.spec.formats import Format
-from concord.train.lib.methods import Gates, Recipe
+from concord.train.lib.methods import Gates, Methods, Recipe
 from concord.train.lib.observer import Progress, silent
 from concord.train.ptq import quantise as ptq
 from concord.train.qat.block_layer import BlockLayer
@@ -22,6 +22,8 @@ from concord.train.recurrent.integer_layer import SYMMETRIC, QuantisedRecurrent
 from concord.train.recurrent.operations import widen
 from torch import nn
 
+#: Methods of post-training quantisation by default.
+MMSE = Methods()
 #: Modules of the activation functions of dense layers.
 FUNCTIONS = {Activation.RELU: nn.ReLU, Activation.SIGMOID: nn.Sigmoid, Activation.TANH: nn.Tanh}
 
@@ -37,11 +39,13 @@ class QuantisedClassifier(nn.Module):
         input_format:   Format of the signed codes.
         gates:          How the weights of gates become integers.
         progress:       Shows each layer that has been quantised.
+        methods:        How the dense layers behind the first one are quantised.
     """
 
     def __init__(
         self, net: FloatSequenceNetwork, x, weights_format: Format, input_format: Format, gates: Gates = SYMMETRIC,
         lengths: torch.Tensor | None = None, progress: Progress = silent,
+        methods: Methods = MMSE,
     ):
         super().__init__()
         lengths = torch.full((len(x),), x.shape[1]) if lengths is None else lengths
@@ -58,7 +62,7 @@ class QuantisedClassifier(nn.Module):
         self.head_name, self.rest = first.name, None
         if rest:
             recipe = Recipe(weights_bits=weights_format.bits, input_bits=input_format.bits,
-                            symmetric=(True, input_format.symmetric))
+                            symmetric=(True, input_format.symmetric), methods=methods)
             self.rest = QuantisedNetwork(_sequential(rest), net.dense_inputs(x, lengths)[1], recipe, progress)
 
     def forward(self, x, lengths, lowered: bool = False):

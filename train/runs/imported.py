@@ -6,6 +6,7 @@ Source: S0; S1; numerics.md of the specification, integer mode, items 4 to 8.
 from pathlib import Path
 
 import torch
+from concord.model.data import measures
 from concord.model.data.samples import DataSet, Task
 from concord.model.floating.network import FloatNetwork
 from concord.model.layer_overflow import Widths
@@ -118,9 +119,9 @@ def train_imported(
         net, found.calibration.inputs[0], Widths(sum_bits=accumulator), progress)
     rate = (RECURRENT_RATE if network.sequence else RATE) if rate is None else rate
     rate = predictor.rate(rate) if predictor else rate
-    options = {"seed": seed, "progress": progress, "predictor": predictor}
-    train_phase(net, found.data.task, part, lowered=False, epochs=epochs[0], rate=rate, **options)
     measured = found.test or found.calibration
+    options = {"seed": seed, "progress": progress, "predictor": predictor, "test": found.test}
+    train_phase(net, found.data.task, part, lowered=False, epochs=epochs[0], rate=rate, **options)
     real = measured.outputs(net, False)
     slower = 5 if network.sequence else 10
     train_phase(net, found.data.task, part, lowered=True, epochs=epochs[1], rate=rate / slower, **options)
@@ -131,7 +132,7 @@ def train_imported(
 
 def train_phase(
     net: Quantised, task: Task, part: Part, *, lowered: bool, rate: float, epochs: int, seed: int,
-    progress: Progress = silent, predictor: Predictor | None = None,
+    progress: Progress = silent, predictor: Predictor | None = None, test: Part | None = None,
 ):
     """Train one phase: recurrent networks by Adam, others by SGD with momentum.
 
@@ -142,6 +143,7 @@ def train_phase(
         lowered:   Whether the forward pass is in the machine's arithmetic, rather than in real numbers.
         rate:      Learning rate at the beginning.
         predictor: See `train.runs.qat_training.train_quantised`.
+        test:      Test set, on which a log measures each epoch.
         Others:    See `fit`.
     """
     recurrent, loss = len(part.inputs) > 1, loss_of(task, part)
@@ -149,5 +151,12 @@ def train_phase(
     following = {"after_epoch": predictor.run, "also": {"predictor": predictor}} if predictor else {}
     fit(phase="QAT, lowered" if lowered else "QAT", net=net.train(), optimiser=optimiser,
         loss=lambda index: loss(net(*part.at(index), lowered), index), count=len(part), batch=BATCH, epochs=epochs,
-        seed=seed, progress=progress, after_step=net.bound, **following)
+        seed=seed, progress=progress, after_step=net.bound,
+        accuracy=test and (lambda: _measure(net, task, test, lowered)), **following)
     net.eval()
+
+
+def _measure(net: Quantised, task: Task, test: Part, lowered: bool) -> float | None:
+    """The first measure of the task on a test set; None if it has no labels."""
+    found = measures.measure(task, test.outputs(net, lowered).numpy(), test.samples)
+    return next(iter(found.values()), None)

@@ -11,7 +11,7 @@
 #include "network.h"
 #include "platform.h"
 
-enum { POLLS = 10000000 };
+enum { POLLS = 1000000 };
 
 static int fail(const struct nnp *nnp, const char *what, int result) {
     fprintf(stderr, "%s: %s\n", what, nnp_text(result));
@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
     static struct nnp nnp;
     struct nnp_port port;
     if (argc < 2 || platform_open(&port, argv[1])) {
-        fprintf(stderr, "%s: there is no machine; call it as: example PLACE [load.bin]\n", argc < 2 ? "example" : argv[1]);
+        fprintf(stderr, "%s: no machine is here; call it as: example PLACE [load.bin]\n", argc < 2 ? "" : argv[1]);
         return 2;
     }
     size_t bytes;

@@ -13,6 +13,10 @@
 
 #include "nnp_machine.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Results of the driver's functions; nnp_text says each of them in a sentence. */
 enum nnp_result {
     NNP_OK,
@@ -114,5 +118,9 @@ void nnp_clear(struct nnp *nnp);
 /* A result of the driver, and an error of the machine, as a sentence. */
 const char *nnp_text(int result);
 const char *nnp_error_text(uint32_t error);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

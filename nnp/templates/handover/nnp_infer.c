@@ -37,8 +37,13 @@ static uint32_t vector_words(const struct nnp_network *network) {
     return places(network->input, 0) * places(network->input, 1) * place_elements(network->input) / NNP_MFU_LANES;
 }
 
+/* Vectors of a sample. All steps of a fixed number lie in one vector: an image whose columns are the time steps. */
+static uint32_t vectors(const struct nnp_network *network, uint32_t steps) {
+    return network->steps ? 1 : steps * network->directions;
+}
+
 static size_t input_bytes(const struct nnp_network *network, uint32_t steps) {
-    return (size_t)steps * network->directions * vector_words(network) * WORD_BYTES;
+    return (size_t)vectors(network, steps) * vector_words(network) * WORD_BYTES;
 }
 
 size_t nnp_buffer_bytes(const struct nnp_network *network, uint32_t steps) {
@@ -51,6 +56,7 @@ static void put_vector(const struct nnp_network *network, const uint16_t *vector
     uint32_t elements = vector_words(network) * NNP_MFU_LANES;
     for (uint32_t k = 0; k < elements; k++) {
         int64_t from = network->input ? element(network->input, k) : k < network->inputs ? (int64_t)k : -1;
+        if (from >= 0 && network->steps) from = from % network->steps * network->inputs + from / network->steps;
         uint16_t value = from < 0 ? 0 : vector[from];
         bytes[2 * k] = (uint8_t)value;
         bytes[2 * k + 1] = (uint8_t)(value >> 8);
@@ -59,17 +65,17 @@ static void put_vector(const struct nnp_network *network, const uint16_t *vector
 
 int nnp_input(const struct nnp_network *network, const uint16_t *sample, uint32_t steps, uint8_t *buffer,
               size_t capacity, size_t *bytes) {
-    uint32_t words = vector_words(network), most = network->loop < 0 ? 1 : MOST_STEPS;
-    if (steps < 1 || steps > most || !network->inputs) return NNP_ARGUMENT;
+    uint32_t words = vector_words(network), fixed = network->steps ? network->steps : network->loop < 0;
+    if (steps < 1 || steps > MOST_STEPS || (fixed && steps != fixed) || !network->inputs) return NNP_ARGUMENT;
     if (capacity < NNP_MESSAGE_BYTES(input_bytes(network, steps))) return NNP_SPACE;
     uint8_t *at = buffer + NNP_HEADER_BYTES;
-    for (uint32_t step = 0; step < steps; step++)
+    for (uint32_t step = 0; step < (network->steps ? 1 : steps); step++)
         for (uint32_t k = 0; k < network->directions; k++) {
             uint32_t from = network->backward[k] ? steps - 1 - step : step;
             put_vector(network, sample + (size_t)from * network->inputs, at);
             at += (size_t)words * WORD_BYTES;
         }
-    struct nnp_message message = {.kind = NNP_MESSAGE_INPUT, .count = steps * network->directions * words,
+    struct nnp_message message = {.kind = NNP_MESSAGE_INPUT, .count = vectors(network, steps) * words,
                                   .payload = buffer + NNP_HEADER_BYTES, .payload_bytes = input_bytes(network, steps)};
     return nnp_pack(buffer, capacity, &message, bytes);
 }

@@ -4,6 +4,10 @@
 
 #include "nnp.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* How the elements of an image lie in words. A sample holds them by channel, row and column; the machine takes or gives
  * place after place, at each place the pixels of a window, row by row, and all channels of each pixel. Zeros fill each
  * place up to a multiple of `align` elements. */
@@ -20,14 +24,15 @@ struct nnp_network {
     uint32_t inputs, outputs;        /* elements of one input vector, and of the result */
     uint32_t input_words;            /* words of one input vector; 0 with a layout */
     uint32_t output_words;           /* words of the result */
-    int32_t loop;                    /* address of the loop over time steps, or -1 where an input is one vector */
+    int32_t loop;                    /* address of the loop over time steps; -1: one vector, or fixed time steps */
+    uint32_t steps;                  /* time steps of every sample if they are fixed, otherwise 0 */
     uint32_t directions;             /* vectors that each time step takes */
     const uint8_t *backward;         /* whether each of them comes from the end of the sequence */
     const struct nnp_layout *input;  /* NULL for the order of the sample */
     const struct nnp_layout *output; /* NULL for the order of the result */
 };
 
-/* Bytes of the buffer that nnp_infer needs for a sample of so many time steps, 1 where an input is one vector. */
+/* Bytes of the buffer that nnp_infer needs for a sample of so many time steps; 1 where a sample is one vector. */
 size_t nnp_buffer_bytes(const struct nnp_network *network, uint32_t steps);
 
 /* Make the INPUT message of a sample: binary16 patterns [inputs], or [steps][inputs] of a recurrent network. */
@@ -42,5 +47,9 @@ int nnp_infer(struct nnp *nnp, const struct nnp_network *network, const uint16_t
 /* Conversion to and from binary16; to the nearest, ties to even. */
 uint16_t nnp_from_float(float value);
 float nnp_to_float(uint16_t bits);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

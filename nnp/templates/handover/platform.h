@@ -4,8 +4,16 @@
 
 #include "nnp.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Fill the functions of the port. Return 0, or anything else if there is no machine at this place. */
 int platform_open(struct nnp_port *port, const char *place);
 void platform_close(struct nnp_port *port);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

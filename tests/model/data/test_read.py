@@ -259,3 +259,14 @@ def test_other_data_are_read_as_the_description_of_a_model_says():
     assert np.array_equal(numbers(found.test), ((X[:5] + 1).astype(np.float64) * 0.5).astype(np.float16))
     np.save("c.npy", X[:3])
     assert read_data("c.npy", model).task is Task.NONE
+    np.savez("d.npz", x_train=X[:12], y_train=Y[:12], x_test=X[12:], y_test=Y[12:])
+    assert (len(read_data("d.npz", model).train), len(read_data("d.npz", model).test)) == (12, 8)
+
+
+@pytest.mark.parametrize("key", ["test", "calibration"])
+def test_nothing_that_a_model_names_is_opened_or_run(key, folder):
+    (folder / "trap_data.py").write_text("raise SystemExit('it was run')\n")
+    np.savez("a.npz", x=X, y=Y)
+    for name in "trap_data:made", "none.npz":
+        found = read_data("a.npz", f'data = "a.npz"\n{key} = "{name}"\n')
+        assert len(found.test) == (20 if key == "test" else 4)

@@ -1,0 +1,191 @@
+"""The graph of a model whose tensors are all images: sequences are stored as images of one row, column by column.
+
+Layers that only read an image as a sequence, or a sequence as an image, disappear where the machine stores both alike.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from concord.compiler.lib.reason import Reason
+from concord.model.layers.concat import Concat, SequenceConcat
+from concord.model.layers.layer import Layer
+from concord.model.layers.recurrent import Recurrent
+from concord.model.layers.sequences import ImageToSequence, SequenceToImage
+from concord.model.model import INPUT, Model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Loop:
+    """Recurrent layers that share one loop over time steps.
+
+    Attributes:
+        entry:   How the first layer reads its source, an image.
+        layers:  The recurrent layers, each behind its source; all begin at the same end.
+        sources: Name of the source of each recurrent layer.
+        images:  Layers that make images of their hidden vectors of all time steps.
+    """
+
+    entry: ImageToSequence
+    layers: list[Recurrent] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    images: list[SequenceToImage] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Wiring:
+    """Layers and what enters them.
+
+    Attributes:
+        entering: Channels, rows and columns of the network's input.
+        layers:   The layers in the order in which they are compiled; the last one makes the network's result.
+        sources:  Names of the tensors that enter each layer, INPUT for the network's input.
+        loops:    The loop of each recurrent layer and of each image of its hidden vectors, by the name of the layer.
+        problems: Reasons about layers that the machine cannot run, by the name of the layer.
+    """
+
+    entering: tuple[int, int, int]
+    layers: list[Layer]
+    sources: Mapping[str, tuple[str, ...]]
+    loops: Mapping[str, Loop]
+    problems: Mapping[str, list[Reason]]
+
+    def sources_of(self, layer: Layer) -> tuple[str, ...]:
+        """Names of the sources of a layer."""
+        return self.sources[layer.name]
+
+
+def wired(model: Model) -> Wiring:
+    """The wiring of a model; layers that do not lead to its result are left out."""
+    return _Wires(model).wiring()
+
+
+class _Wires:
+    """Follows the layers of a model in order.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: Model):
+        self._model = model
+        self._layers: dict[str, Layer] = {}
+        self._sources: dict[str, tuple[str, ...]] = {}
+        self._images = {INPUT: INPUT}  # The tensor that stands for each layer's result, read as an image.
+        self._entries: dict[str, tuple[str, ImageToSequence]] = {}  # The images that are read as sequences.
+        self._joined: dict[str, tuple[str, ...]] = {}
+        self._loops: dict[str, Loop] = {}
+        self._problems: dict[str, list[Reason]] = {}
+        for layer in needed(model):
+            self._follow(layer)
+
+    def wiring(self) -> Wiring:
+        """The result."""
+        last, ordered = self._model.layers[-1], []
+        if self._images.get(last.name) != last.name:
+            self._problem(last, "it only puts numbers into another order: put a layer that computes behind it")
+        for layer in self._layers.values():
+            loop = self._loops.get(layer.name)
+            if loop is None:
+                ordered.append(layer)
+            elif layer is loop.layers[0]:
+                ordered += [*loop.layers, *loop.images]
+        return Wiring(entering=self._entering(), layers=ordered, sources=self._sources, loops=self._loops,
+                      problems=self._problems)
+
+    def _entering(self) -> tuple[int, int, int]:
+        if self._model.recurrent:
+            return self._model.inputs, 1, self._model.steps or 1
+        return self._model.image or (self._model.inputs, 1, 1)
+
+    def _follow(self, layer: Layer):
+        sources = self._model.sources_of(layer)
+        match layer:
+            case ImageToSequence():
+                self._entries[layer.name] = self._image(layer, sources[0]), layer
+            case SequenceToImage():
+                self._images[layer.name] = self._all_steps(layer, sources[0])
+            case SequenceConcat():
+                self._joined[layer.name] = sources
+            case Recurrent():
+                self._follow_recurrent(layer, sources[0])
+            case _:
+                self._add(layer, tuple(self._image(layer, name) for name in sources))
+
+    def _follow_recurrent(self, layer: Recurrent, source: str):
+        """Let a recurrent layer join the loop of its source, or begin a loop on an image."""
+        before = self._layers.get(source)
+        if isinstance(before, Recurrent) and before.reverse == layer.reverse:
+            loop, name = self._loops[source], source
+        elif source in self._entries:
+            name, entry = self._entries[source]
+            loop = Loop(entry=entry)
+        else:
+            name, steps = self._all_steps(layer, source), self._model.steps_of(source)
+            loop = Loop(entry=ImageToSequence(name=layer.name, shape=(layer.inputs, 1, steps or 1)))
+        loop.layers.append(layer)
+        loop.sources.append(name)
+        self._loops[layer.name] = loop
+        self._add(layer, (name,))
+
+    def _all_steps(self, reader: Layer, source: str) -> str:
+        """The tensor of a sequence, stored as an image of one row."""
+        steps = self._model.steps_of(source)
+        if steps is None:
+            self._problem(reader, "its sequence has any number of time steps, and a network with images stores all of "
+                                  "a fixed number: put a SequenceToImage behind the sequence, or leave out the images")
+            return INPUT
+        if source == INPUT:
+            return INPUT
+        if source in self._entries:
+            name, entry = self._entries[source]
+            if entry.shape[1] > 1:
+                self._problem(reader, f"it reads {source!r}, of which a time step has several pixels: let recurrent "
+                                      "layers read it, or reshape it on the host")
+            return name
+        if source in self._joined:
+            return self._join(reader, source)
+        loop, layer = self._loops[source], self._layers[source]
+        found = next((one for one in loop.images if self._sources[one.name] == (source,)), None)
+        if found is None:
+            named = isinstance(reader, SequenceToImage) and self._model.sources_of(reader) == (source,)
+            name = reader.name if named else f"{source}, all steps"
+            found = SequenceToImage(name=name, inputs=layer.outputs, steps=steps)
+            loop.images.append(found)
+            self._loops[found.name] = loop
+            self._add(found, (source,))
+        return found.name
+
+    def _join(self, reader: Layer, source: str) -> str:
+        """The concatenation of sequences, stored as images."""
+        if source not in self._layers:
+            parts = tuple(self._all_steps(reader, part) for part in self._joined[source])
+            sizes = tuple(size * (self._model.steps_of(source) or 1) for size in self._size_of(source))
+            self._add(Concat(name=source, sizes=sizes), parts)
+        return source
+
+    def _size_of(self, source: str) -> tuple[int, ...]:
+        return next(layer.sizes for layer in self._model.layers if layer.name == source)
+
+    def _image(self, reader: Layer, source: str) -> str:
+        """The tensor that a layer of images reads: of a sequence, the vector of the last time step."""
+        if source in self._entries or source in self._joined or (source == INPUT and self._model.recurrent):
+            self._problem(reader, f"it reads only the last time step of {source or 'the input'!r}, which no recurrent "
+                                  "layer makes: read a recurrent layer, or an image of all time steps")
+            return INPUT
+        return self._images[source]
+
+    def _add(self, layer: Layer, sources: tuple[str, ...]):
+        self._layers[layer.name], self._sources[layer.name] = layer, sources
+        self._images[layer.name] = layer.name
+
+    def _problem(self, layer: Layer, sentence: str):
+        self._problems.setdefault(layer.name, []).append(Reason(sentence=sentence))
+
+
+def needed(model: Model) -> list[Layer]:
+    """The layers that lead to the result."""
+    found = {model.layers[-1].name}
+    for layer in reversed(model.layers):
+        if layer.name in found:
+            found.update(model.sources_of(layer))
+    return [layer for layer in model.layers if layer.name in found]

@@ -1,0 +1,161 @@
+"""`nnp quantize FILE` and `nnp train FILE`: models of imported networks, and errors before slow work."""
+
+import numpy as np
+import pytest
+from concord.model import network as golden
+from concord.model.data.measures import measure
+from concord.model.data.read import read_data
+from concord.model.data.samples import Task
+from concord.model.floating import file
+from concord.model.floating.network import Op
+from concord.model.model_file import load_model
+from concord.nnp.lib.presets import compile_for
+from concord.nnp.lib.progress import lines
+from concord.nnp.main import app
+from concord.tests import float_networks
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+from concord.train.runs import imported
+
+NETWORKS = {
+    "perceptron": float_networks.perceptron, "residual": float_networks.residual, "lstm": float_networks.sequences,
+    "gru": lambda: float_networks.sequences(Op.GRU),
+    "both": lambda: float_networks.sequences(Op.GRU, both=True)}
+
+
+def nnp(*words) -> Result:
+    """Run the command in this process, as a wide terminal shows it."""
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
+
+
+def done(*words) -> str:
+    """The output of a command that must succeed."""
+    result = nnp(*words)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A working folder with networks and data."""
+    rng = np.random.default_rng(0)
+    for name, make in NETWORKS.items():
+        file.save(make(), tmp_path / f"{name}.safetensors")
+    file.save(float_networks.perceptron(12, 12), tmp_path / "restoring.safetensors")
+    x, y = rng.normal(size=(80, 12)).astype(np.float32), rng.integers(0, 3, 80)
+    x[np.arange(80), y] += 3
+    arrays = {"x_train": x[:60], "x_test": x[60:]}
+    np.savez(tmp_path / "classes.npz", **arrays, y_train=y[:60], y_test=y[60:])
+    targets = np.stack([x[:, 0] * 50, x[:, 1], x.sum(1), x[:, 2]], 1)
+    np.savez(tmp_path / "targets.npz", **arrays, y_train=targets[:60], y_test=targets[60:])
+    np.savez(tmp_path / "anomalies.npz", **arrays, y_train=np.arange(60) % 4 == 0, y_test=np.arange(20) % 2)
+    np.savez(tmp_path / "images.npz", x_train=rng.normal(size=(30, 1, 8, 8)), y_train=np.arange(30) % 3)
+    np.savez(tmp_path / "steps.npz", x_train=rng.normal(size=(30, 6, 5)), y_train=np.arange(30) % 4,
+             x_test=rng.normal(size=(8, 6, 5)), y_test=np.arange(8) % 4)
+    (tmp_path / "targets.toml").write_text('data = "targets.npz"\ntask = "regression"\n')
+    (tmp_path / "anomalies.toml").write_text('data = "anomalies.npz"\ntask = "anomaly"\n')
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def assert_model(path, data: str, task: Task):
+    """Assert that a model says how it is measured, and that the figures in it are those of golden."""
+    model, found = load_model(path), read_data(data)
+    test = (found.as_sequences() if model.recurrent else found).test
+    assert model.task is task
+    assert len(model.fp32_predictions) == len(model.qat_predictions) == len(test)
+    outputs = golden.outputs(model, test.inputs, test.lengths).view(np.float16).astype(np.float64)
+    assert next(iter(measure(task, outputs, test).values())) == model.provenance.golden_accuracy
+    assert "data = " in model.description
+    compile_for(model, "speech")
+
+
+@pytest.mark.parametrize("arithmetic", ["integer", "bfp"])
+@pytest.mark.parametrize(("name", "data"), [
+    ("perceptron", "classes.npz"), ("lstm", "steps.npz"), ("gru", "steps.npz")])
+def test_quantised_networks_are_measured_and_compile(name, data, arithmetic):
+    text = done("quantize", f"{name}.safetensors", "--for", "speech", "--data", data, "--arithmetic", arithmetic,
+                "-o", "m.safetensors")
+    assert "PTQ 1/" in text
+    assert "m.safetensors: accuracy FP32 " in text
+    assert "cannot run it" not in text
+    assert_model("m.safetensors", data, Task.CLASSIFICATION)
+
+
+def test_a_machine_that_cannot_run_the_result_is_named():
+    text = done("quantize", "both.safetensors", "--for", "speech", "--data", "steps.npz")
+    assert "speech cannot run it: layer 'rnn_one-both'" in text
+
+
+def test_images_without_a_test_set_and_with_a_calibration_file(folder):
+    text = done("quantize", "residual.safetensors", "--for", "vision", "--data", "images.npz", "-o", "a.safetensors")
+    assert "quantised" in text, "a share of the training samples is the test set"
+    np.save("c.npy", np.random.default_rng(1).normal(size=(9, 1, 8, 8)))
+    text = done("quantize", "residual.safetensors", "--for", "vision", "--calibration", "c.npy", "-o", "b.safetensors")
+    assert "no labelled test set, so no measure" in text
+    made = load_model(folder / "b.safetensors")
+    assert (made.data, made.provenance.fp32_accuracy, len(made.fp32_predictions)) == ("none", None, 0)
+
+
+@pytest.mark.parametrize(("name", "data", "task"), [
+    ("perceptron", "classes.npz", Task.CLASSIFICATION), ("perceptron", "targets.toml", Task.REGRESSION),
+    ("restoring", "anomalies.toml", Task.ANOMALY), ("lstm", "steps.npz", Task.CLASSIFICATION)])
+def test_training_goes_on_from_the_networks_weights(name, data, task, folder):
+    words = ("train", f"{name}.safetensors", "--for", "speech", "--data", data, "--epochs", "3,1")
+    text = done(*words, "-o", "m.safetensors", "--log", "log.csv", "--checkpoint", "kept")
+    assert "QAT 2/6 loss" in text or "QAT 1/3 loss" in text
+    assert_model("m.safetensors", data, task)
+    rows = (folder / "log.csv").read_text().splitlines()
+    losses = [float(row.split(",")[-2]) for row in rows[1:4]]
+    assert losses[-1] < losses[0]
+
+
+def test_a_regression_in_blocks(folder):
+    done("train", "perceptron.safetensors", "--arithmetic", "bfp", "--weights-bits", 6, "--input-bits", 6, "--data",
+         "targets.toml", "--epochs", "1,1", "-o", "m.safetensors")
+    made = load_model(folder / "m.safetensors")
+    assert made.fp32_predictions.shape == (20, 4)
+    assert "block floating point" in made.provenance.method
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (("quantize", "nix.onnx", "--for", "vision"), "nix.onnx: there is no such file"),
+    (("train", "nix.safetensors", "--for", "vision", "--data", "classes.npz"), "nix.safetensors: there is no such"),
+    (("train", "perceptron.safetensors", "--for", "vision"), "name the data to train on with --data"),
+    (("train", "perceptron.safetensors", "--data", "classes.npz"), "name the machine, such as --for vision"),
+    (("quantize", "perceptron.safetensors", "--for", "visoin", "--data", "classes.npz"), "visoin"),
+    (("quantize", "perceptron.safetensors", "--for", "speech"), "give data to calibrate with, by --data"),
+    (("quantize", "perceptron.safetensors", "p", "--for", "speech"), "it holds its parameters, so leave p out"),
+    (("quantize", "mlp", "--for", "speech"), "name a file behind it that holds its FP32 parameters"),
+    (("quantize", "mlp", "p", "--arithmetic", "bfp"), "--gate-bits are for files of networks"),
+    (("train", "perceptron.safetensors", "--for", "speech", "--data", "images.npz"), "a sample is 1 x 8 x 8, but"),
+    (("train", "perceptron.safetensors", "--for", "speech", "--data", "targets.toml", "--epochs", "3"),
+     "two numbers parted by commas are needed, such as 4,1"),
+    (("train", "restoring.safetensors", "--for", "speech", "--data", "targets.toml"), "4 targets for each sample"),
+    (("train", "lstm.safetensors", "--for", "speech", "--data", "steps.npz", "--weights", "lsq"), "one way of train"),
+    (("train", "lstm.safetensors", "--for", "speech", "--data", "steps.npz", "--accumulator", 16),
+     "--accumulator is for feed-forward networks in integers"),
+    (("train", "perceptron.safetensors", "--for", "speech", "--data", "classes.npz", "--gate-bits", 4),
+     "--gate-bits are for recurrent networks"),
+    (("train", "perceptron.safetensors", "--for", "speech", "--data", "classes.npz", "--rate", -1), "above 0"),
+    (("train", "perceptron.safetensors", "--arithmetic", "bfp", "--for", "speech", "--data", "classes.npz",
+      "--weights", "lsq"), "bfp finds its own exponents")])
+def test_errors_come_before_slow_work(words, message, folder, monkeypatch):
+    def reached(*_, **__):
+        raise AssertionError("too late")
+
+    monkeypatch.setattr(imported, "quantised", reached)
+    before = set(folder.iterdir())
+    result = nnp(*words)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert set(folder.iterdir()) == before
+
+
+def test_progress_in_a_pipe_is_lines(capsys):
+    show = lines(Console(force_terminal=False, width=200))
+    for step in range(1, 4):
+        show("QAT", step, 3, "loss 0.5" if step == 3 else "")
+    assert capsys.readouterr().out == "QAT 3/3 loss 0.5\n"

@@ -1,0 +1,75 @@
+"""Networks that are quantised already keep their integers and scales."""
+
+import numpy as np
+import pytest
+from concord.model.floating import file
+from concord.model.floating.grid import weight_grid
+from concord.model.floating.network import Op
+from concord.model.floating.run import run
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+from concord.front.read import read
+from concord.tests.front.zoo import outcome
+from concord.tests.front.zoo_quantised import ENTRIES, by_hand
+from concord.tests.onnx_files import Graph, equal, written
+
+
+@pytest.mark.parametrize("name", sorted(ENTRIES.keys() - {"brevitas"}))
+def test_zoo(tmp_path, name):
+    if name.startswith("qonnx_bipolar"):
+        pytest.importorskip("qonnx")
+    found = outcome(name, tmp_path)
+    assert found.expected, found
+
+
+def test_integers_of_weights(tmp_path):
+    """The weights of QONNX's Quant are the integers that its scales give, after a transposition and in a file."""
+    by_hand(tmp_path / "network.onnx")
+    network = read(tmp_path / "network.onnx").network
+    file.save(network, tmp_path / "network.safetensors")
+    layer = next(node for node in file.load(tmp_path / "network.safetensors").nodes if node.op is Op.DENSE)
+    grid = weight_grid(layer)
+    integers = grid.integers(layer.tensors["weight"].astype(np.float64))
+    assert np.allclose(layer.tensors["weight_scale"], np.linspace(0.05, 0.2, 10))
+    assert set(np.unique(integers)) <= set(range(-8, 8))
+    assert np.allclose(integers * grid.scale, layer.tensors["weight"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
+def test_activations_round_half_to_even_and_clip(tmp_path, dtype):
+    graph = Graph(("batch", 3))
+    scale, zero = graph.constant(np.float32(0.5)), graph.constant(dtype(3))
+    graph.add("QuantizeLinear", scale, zero)
+    graph.add("DequantizeLinear", scale, zero)
+    network = equal(written(tmp_path, graph.model(21))).network
+    assert [node.op for node in network.nodes] == [Op.QUANTIZE]
+    lowest, highest = np.iinfo(dtype).min, np.iinfo(dtype).max
+    x = np.array([[0.25, 0.75, -0.25], [1e6, -1e6, 0.3]])
+    expected = (np.array([[0, 2, 0], [highest - 3, lowest - 3, 1]])) * 0.5
+    assert np.array_equal(run(network, x), expected)
+
+
+@pytest.mark.parametrize(("change", "pattern"), [
+    ({"bits": 40}, "integers of 40 bits"), ({"scale": 0.0}, "not above zero"), ({"zero_point": 300}, "zero point")])
+def test_bad_grids_in_a_file(tmp_path, change, pattern):
+    from dataclasses import replace
+
+    graph = Graph(("batch", 3))
+    scale, zero = graph.constant(np.float32(0.5)), graph.constant(np.int8(3))
+    graph.add("QuantizeLinear", scale, zero)
+    graph.add("DequantizeLinear", scale, zero)
+    network = read(written(tmp_path, graph)).network
+    node = replace(network.nodes[0], attributes={**network.nodes[0].attributes, **change})
+    file.save(replace(network, nodes=(node,)), tmp_path / "bad.safetensors")
+    with pytest.raises(ValueError, match=pattern):
+        file.load(tmp_path / "bad.safetensors")
+
+
+def test_other_scale_behind(tmp_path):
+    graph = Graph(("batch", 3))
+    zero = graph.constant(np.int8(0))
+    graph.add("QuantizeLinear", graph.constant(np.float32(0.5)), zero)
+    graph.add("DequantizeLinear", graph.constant(np.float32(0.25)), zero)
+    with pytest.raises(ValueError, match="n1_DequantizeLinear.*scale 0.5 .* for those of 0.25"):
+        read(written(tmp_path, graph))
