@@ -104,6 +104,18 @@ def test_what_is_folded_computes_the_same():
     np.testing.assert_allclose(run(made, x), run(unpadded, x), rtol=1e-4)
 
 
+def test_ranges_of_a_quantised_network_are_found_anew():
+    chain = Chain((12,)).dense("one", 8, 12)
+    chain.add(Op.QUANTIZE, "q", scale=0.1, zero_point=3, bits=8, signed=True, narrow=False).add(Op.RELU, "r")
+    chain.add(Op.QUANTIZE, "p", scale=0.1, zero_point=0, bits=8, signed=False, narrow=False).dense("two", 4, 8)
+    network = chain.network()
+    assert [node.op for node in folded(network).nodes] == [Op.DENSE, Op.RELU, Op.DENSE]
+    found = prepared(network)
+    x = found.calibration.inputs[0]
+    assert np.abs(found.calibration.outputs(found.net).numpy() - run(network, x.numpy())).max() < 0.3
+    assert_golden(found, quantised(found, Choices()))
+
+
 def test_layers_have_the_names_of_their_nodes():
     found = prepared(float_networks.images())
     names = [layer.name for layer in lowered(found, quantised(found, Choices()))[0]]
