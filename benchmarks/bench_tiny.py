@@ -50,8 +50,8 @@ TOGETHER = 50  #: Number of samples that the float network runs at once.
 GOAL = 0.900  #: Least accuracy of keyword spotting in golden arithmetic, all 1,000 features.
 COMMAND = "nox -s bench_tiny"
 #: Formats of the presets for images, and the methods that `nnp quantize` chooses for imported networks.
-METHODS = Methods(activations=ActivationMethod.ENDS)
-RECIPE = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True), methods=METHODS)
+RECIPE = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True),
+                methods=Methods(activations=ActivationMethod.ENDS))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
