@@ -24,26 +24,13 @@ from concord.sim.machines.host import machine
 from concord.spec.config import PRESETS, preset
 from concord.spec.messages import MessageKind, pack, unpack
 from concord.tests import networks
+from concord.tests.command_line import nnp, refused
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 MLP, LSTM, RESNET = (DATA / "models" / f"{name}.safetensors" for name in (
     "fashion-mlp-w4a4", "vowels-lstm-w8", "fashion-resnet-w8"))
-
-
-def nnp(*words) -> Result:
-    """Run the command in this process."""
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
-def refused(*words) -> str:
-    """The one sentence that a refused command prints on stderr."""
-    result = nnp(*words)
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("nnp: ")
-    assert "Traceback" not in result.output
-    return result.stderr
 
 
 def test_version():
