@@ -150,7 +150,8 @@ def _checked(step: Step, build: Builder) -> list[Value]:
     except Refused:
         raise
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError) as error:
-        raise Misplaced(f"its inputs and attributes do not fit each other ({str(error).strip() or type(error).__name__})",
+        reason = str(error).strip() or type(error).__name__
+        raise Misplaced(f"its inputs and attributes do not fit each other ({reason})",
                         "check it in the tool that wrote it, and export the network again") from error
 
 

@@ -128,10 +128,13 @@ class Step:
         return None if found is None else tuple(int(number) for number in np.asarray(found).reshape(-1))
 
     def label(self) -> str:
-        """A name for the network's node: that of the layer whose weights it has, or its own; letters and digits."""
+        """A name for the network's node: that of the layer whose weights it has, or its own; letters and digits.
+
+        TensorFlow Lite joins the names of all operations that it fuses by semicolons; the first one is taken.
+        """
         layer, _, weight = self.names[1].rpartition(".") if len(self.names) > 1 else ("", "", "")
         name = layer if weight == "weight" and layer else self.name
-        clean = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or self.kind
+        clean = re.sub(r"\W+", "_", name.split(";")[0], flags=re.ASCII).strip("_") or self.kind
         return f"layer_{clean}" if clean[0].isdigit() else clean
 
 

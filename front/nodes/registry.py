@@ -82,7 +82,7 @@ REFUSED = {
     "DynamicQuantizeLinear": ("its scale depends on each input", "use scales from calibration (static quantisation)"),
     **dict.fromkeys(("Loop", "Scan"), (
         "it repeats a graph of its own",
-        "write recurrent layers as LSTM, GRU or RNN (tf2onnx does so for layers of one direction)")),
+        "write recurrent layers as LSTM, GRU or RNN (of Keras, tf2onnx does so for LSTM of one direction)")),
     "If": ("it chooses between graphs", "export the network with constant shapes, or with dynamo=True"),
     "ConvTranspose": ("the machine has no transposed convolutions", "use Resize outside the network, or Conv"),
     "LeakyRelu": ("the machine has no slope for negative numbers", "use Relu and train on"),

@@ -24,26 +24,13 @@ from concord.sim.machines.host import machine
 from concord.spec.config import PRESETS, preset
 from concord.spec.messages import MessageKind, pack, unpack
 from concord.tests import networks
+from concord.tests.command_line import nnp, refused
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 MLP, LSTM, RESNET = (DATA / "models" / f"{name}.safetensors" for name in (
     "fashion-mlp-w4a4", "vowels-lstm-w8", "fashion-resnet-w8"))
-
-
-def nnp(*words) -> Result:
-    """Run the command in this process."""
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
-def refused(*words) -> str:
-    """The one sentence that a refused command prints on stderr."""
-    result = nnp(*words)
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("nnp: ")
-    assert "Traceback" not in result.output
-    return result.stderr
 
 
 def test_version():
@@ -203,7 +190,10 @@ def test_an_unknown_preset(tmp_path):
 def test_a_model_for_no_preset_of_that_format():
     message = refused("compile", MLP, "--preset", "speech")
     assert "layer 'hidden1' (dense, integer): its input codes are symmetric 4-bit" in message
-    assert len(message.splitlines()) == 4
+    *layers, advice = message.splitlines()
+    assert len(layers) == 4
+    assert advice == (f"A machine that holds it: `nnp presets --fit {MLP} --preset speech -o my.toml`, and then "
+                      "`--preset my.toml`")
 
 
 def test_no_preset_at_all(tmp_path):

@@ -11,15 +11,10 @@ pytest.importorskip("torch", reason="networks are quantised with PyTorch")
 from concord.model.floating.file import save
 from concord.model.floating.network import Op
 from concord.model.model_file import load_model
-from concord.nnp.main import app
 from concord.spec.config import PRESETS
+from concord.tests.command_line import nnp
 from concord.tests.float_networks import Chain
 from concord.tests.own_digits import arrays, perceptron, written
-from typer.testing import CliRunner
-
-
-def nnp(*words):
-    return CliRunner().invoke(app, list(map(str, words)))
 
 
 @pytest.fixture(scope="module")

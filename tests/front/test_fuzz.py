@@ -1,6 +1,7 @@
 """Damaged ONNX files are refused with a sentence, whatever is damaged."""
 
 import random
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -67,12 +68,12 @@ def attempt(content: bytes, path):
     try:
         imported = read(path)
     except ValueError as error:
-        assert str(path) in str(error) or "the input [" in str(error), error
+        said = str(error)
+    else:
+        with suppress(ValueError):  # onnxruntime refuses it
+            assert difference(imported) < 1e-4
         return
-    try:
-        assert difference(imported) < 1e-4
-    except ValueError:
-        pass  # onnxruntime refuses it
+    assert said.startswith(str(path))
 
 
 @pytest.mark.parametrize("seed", range(12))

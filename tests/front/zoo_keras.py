@@ -78,6 +78,6 @@ ENTRIES = {
     "keras_residual_lite": (partial(export, network=RESIDUAL, lite=True), ""),
     "keras_conv1d": (partial(export, network=CONV1D, lite=False), ""),
     "keras_lstm": (partial(export, network=LSTM, lite=False), ""),
-    "keras_gru": (partial(export, network=GRU, lite=False), ""),
+    "keras_gru": (partial(export, network=GRU, lite=False), "it repeats a graph of its own"),
     "keras_gru_bidirectional": (partial(export, network=BOTH, lite=False), "it repeats a graph of its own"),
 }
