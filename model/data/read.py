@@ -2,12 +2,11 @@
 
 import hashlib
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import tomli_w
 from concord.model.data import arrays, dataset, function, labels, preprocess, published
-from concord.model.data.description import ORIGIN, PARTS, Description, parse, record
+from concord.model.data.description import ORIGIN, PARTS, Description, record
 from concord.model.data.find import described, find
 from concord.model.data.raw import Found, Raw
 from concord.model.data.samples import DataSet, Samples, Task
@@ -31,18 +30,17 @@ def read_data(place: str, like: str = "") -> DataSet:
     return found if isinstance(found, DataSet) else _whole(found, description)
 
 
-def data_of(values, name: str = "arrays", like: str = "") -> DataSet:
+def data_of(values, name: str = "arrays") -> DataSet:
     """The data set in arrays.
 
     Args:
         values: Arrays by name: x_train, y_train, x_test and y_test, or x and y; or a tuple of them in this order.
         name:   Name of the data set.
-        like:   TOML text that describes them, as that of a file does; empty for the usual.
 
     Raises:
-        ValueError: these are no arrays, or they do not fit their description.
+        ValueError: these are no arrays, or they do not fit each other.
     """
-    description = replace(parse(like, "the description", Path()), data=name, name=name)
+    description = Description(data=name, name=name)
     return _whole(arrays.found(function.archive(name, values), description), description)
 
 

@@ -82,6 +82,7 @@ def _imported(file: str, data: str | None, calibration: Path | None, out: Path, 
 
     train = needing_torch("concord.train.runs.imported")
     network = read_float(Path(file))
+    typer.echo(imports.requantised(network), nl=False)
     source = train.prepared(network, imports.data_set(data) if data else None, choices, calibration)
     with shown() as show:
         model = train.quantize(out, source, choices, command=_command(), progress=show)

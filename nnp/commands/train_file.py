@@ -81,6 +81,7 @@ def train_file(
         raise ValueError(f"{file}: name the data to train on with --data")
     train = needing_torch("concord.train.runs.imported").train_imported
     network, samples = read_float(Path(file)), imports.data_set(data)
+    typer.echo(imports.requantised(network), nl=False)
     deciding = {"seed": seed, "epochs": numbers, "rate": rate, "recipe": chosen.recipe, "gates": gates,
                 "accumulator": accumulator, "network": Path(file).name,
                 "data": digest(samples.train) if samples.train else data}

@@ -10,6 +10,7 @@ from concord.train.lib.methods import ActivationMethod, Gates, Recipe, WeightTra
 
 if TYPE_CHECKING:
     from concord.model.data.samples import DataSet
+    from concord.model.floating.network import FloatNetwork
     from concord.model.model import Model
     from concord.train.imported.quantised import Choices
 
@@ -99,6 +100,15 @@ def widths(
     if not machine or not gates.asymmetric:
         return found
     return options.Widths(weights=found.weights - 1, inputs=found.inputs, symmetric=found.symmetric)
+
+
+def requantised(network: "FloatNetwork") -> str:
+    """A line that says that a network is quantised already; empty for others."""
+    from concord.model.floating.network import Op
+
+    if not any(node.op is Op.QUANTIZE or "weight_scale" in node.tensors for node in network.nodes):
+        return ""
+    return f"{network.name} is quantised already: its weights are kept as numbers, integers and ranges are found anew\n"
 
 
 def unfit(model: "Model", machine: str) -> str:

@@ -9,6 +9,7 @@ from concord.model.data.find import FORMS
 from concord.model.data.read import read_data
 from concord.nnp.lib.choosing import choices_for, smallest
 from concord.nnp.lib.front import read_float
+from concord.nnp.lib.imports import requantised
 from concord.nnp.lib.options import MachineKind, sample_range
 from concord.nnp.lib.progress import shown
 from concord.nnp.lib.steps import Steps
@@ -58,7 +59,8 @@ def opened(request: Request, kept: Path, console: Console, network: "FloatNetwor
     steps, given = Steps(console, STEPS), request.source
     with steps.step("import the network") as note:
         network = read_float(request.path) if network is None else network
-        note.text = f"{len(network.nodes)} operations" + "".join(f"; {said}" for said in network.notes)
+        said = filter(None, (*network.notes, requantised(network).strip()))
+        note.text = "; ".join((f"{len(network.nodes)} operations", *said))
     with steps.step("read data to calibrate and to test with") as note:
         if not (given.inputs or given.data or given.read):
             raise ValueError(f"{request.place}: a network in float32 is quantised by samples of its data; give --data "

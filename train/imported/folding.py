@@ -19,11 +19,16 @@ MOST_APART = 1024
 
 
 def folded(network: FloatNetwork) -> FloatNetwork:
-    """The same network without nodes of the operations AFFINE and HARD_SIGMOID.
+    """The same network without nodes of the operations AFFINE, HARD_SIGMOID and QUANTIZE.
+
+    Of a network that is quantised already, the numbers that its weights stand for stay, and its ranges of activations
+    are left to the quantisers that replace them.
 
     Nodes of the operation BATCH_NORM that are left follow a layer that nobody else reads.
     """
     nodes = [part for node in network.nodes for part in _parts(node)]
+    while (node := next((node for node in nodes if node.op is Op.QUANTIZE), None)) is not None:
+        nodes = _bypassed(node, nodes, {})
     while (at := next((index for index, node in enumerate(nodes) if _unfit(node, nodes)), None)) is not None:
         nodes = _without(at, nodes, network)
     return replace(network, nodes=tuple(nodes))

@@ -219,6 +219,8 @@ def test_a_folder_of_images(folder):
     Image.new("RGB", (10, 8), (255, 0, 0)).save(folder / "insects" / "test" / "bee" / "red.jpg")
     found = described('data = "insects"\n[preprocessing]\nsize = [2, 3]\n')
     assert found.shape == (3, 2, 3)
+    channels = numbers(found.test).reshape(-1, 3, 6).mean(axis=2).tolist()
+    assert [image for image in channels if image[0] > 0.9 and image[1:] == pytest.approx([0, 0], abs=0.02)]
 
 
 @pytest.mark.parametrize("name", dataset.SHIPPED)
