@@ -99,6 +99,12 @@ def bench_overflow(session):
 
 
 @nox.session(default=False)
+def bench_tiny(session):
+    """The trained networks of MLPerf Tiny from their published files to RTL: `-- --models FOLDER --data FOLDER`."""
+    python(session, "concord.benchmarks.bench_tiny")
+
+
+@nox.session(default=False)
 def bench_train(session):
     """Ways to start quantisation-aware training beside each other; `--speed`."""
     python(session, "concord.benchmarks.bench_train")

@@ -1,6 +1,7 @@
 """Measurements of a model on golden and on the Verilated library machine: differing bits, clock cycles, rates."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from concord.golden.host.firmware import Firmware
 from concord.golden.host.messages import words_of
 from concord.model import network
 from concord.model.model import Model
+from concord.nnp.lib.progress import Show
 from concord.nnp.verify.batches import count_bits
 from concord.nnp.verify.layer_costs import LayerCost, alone, layer_costs
 from concord.nnp.verify.session import Session
@@ -18,6 +20,10 @@ from concord.spec.messages import unpack
 from concord.spec.registers import EVENTS
 
 KINDS = ("golden", "library")
+
+
+def silent(phase: str, step: int, steps: int, note: str):
+    """Show nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +78,9 @@ class Measurement:
         return products / (cycles * config.tile_engines * config.native_dim * config.lanes) if cycles else 0.0
 
 
-def measure(model: Model, config: Config, inputs: np.ndarray, measured: str | None = None) -> Measurement:
+def measure(
+    model: Model, config: Config, inputs: np.ndarray, measured: str | None = None, show: Show = silent,
+) -> Measurement:
     """Compile a model and run it on both machines.
 
     Args:
@@ -80,6 +88,7 @@ def measure(model: Model, config: Config, inputs: np.ndarray, measured: str | No
         config:   Configuration of the machine.
         inputs:   uint16[samples, inputs].
         measured: Name of the layer that is also measured alone, or None.
+        show:     Shows each sample that a machine has run.
 
     Raises:
         ValueError: the machine cannot run the model.
@@ -90,7 +99,7 @@ def measure(model: Model, config: Config, inputs: np.ndarray, measured: str | No
     for kind in KINDS:
         with machine(kind, config) as nnp:
             session = Session(nnp, compiled.firmware)
-            runs[kind] = _run(session, inputs)
+            runs[kind] = _run(session, inputs, lambda done, kind=kind: show(kind, done, len(inputs), ""))
             seconds[kind] = runs[kind].seconds
             if kind == "library":
                 costs = layer_costs(session, inputs[0])
@@ -102,14 +111,16 @@ def measure(model: Model, config: Config, inputs: np.ndarray, measured: str | No
                        single=single, seconds=seconds)
 
 
-def _run(session: Session, inputs: np.ndarray) -> Run:
+def _run(session: Session, inputs: np.ndarray, done: Callable[[int], None]) -> Run:
     session.infer(inputs[0])  # golden plans each chain when it first runs
     session.counters()
-    began = time.perf_counter()
-    outputs = np.stack([session.infer(sample) for sample in inputs])
+    began, outputs = time.perf_counter(), []
+    for sample in inputs:
+        outputs.append(session.infer(sample))
+        done(len(outputs))
     seconds = (time.perf_counter() - began) / len(inputs)
     counters = session.counters()
-    return Run(outputs=outputs, memories=session.memories(), seconds=seconds,
+    return Run(outputs=np.stack(outputs), memories=session.memories(), seconds=seconds,
                events={counter: counters[counter] for counter in EVENTS})
 
 

@@ -45,10 +45,9 @@ def compile_network(model: Model, config: Config) -> Compiled:
     found = problems(model, config)
     if found:
         raise Refused(f"{model.name} cannot be compiled for this machine:", found)
-    build = Build(config)
-    graph = (Images if has_images(model) else Graph)(build, model)
-    graph.emit()
-    build.program.end()
+    build, graph = _emitted(model, config)
+    if len(build.program.instructions) > config.instructions and has_images(model):
+        build, graph = _emitted(model, config, short=True)
     _check_sizes(build, model.name)
     firmware = Firmware(
         name=model.name,
@@ -69,6 +68,15 @@ def compile_network(model: Model, config: Config) -> Compiled:
         **graph.host,
     )
     return Compiled(firmware=firmware, bounds=tuple(build.bounds), usage=_usage(build), uses=uses(build))
+
+
+def _emitted(model: Model, config: Config, *, short: bool = False) -> tuple[Build, Graph | Images]:
+    """The whole program of a model; a short one has strips of images in loops."""
+    build = Build(config, short=short)
+    graph = (Images if has_images(model) else Graph)(build, model)
+    graph.emit()
+    build.program.end()
+    return build, graph
 
 
 def _usage(build: Build) -> dict[str, tuple[int, int]]:

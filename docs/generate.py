@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from concord.nnp.machines.attributes import meanings, shown
-from concord.nnp.machines.estimate import MACHINE, UNITS, estimate, unit_error
+from concord.nnp.machines.estimate import MACHINE, UNITS, estimate, unit_errors
 from concord.nnp.machines.measured import read_measured
 from concord.spec import config, isa, memories, messages, registers
 from concord.spec.enum_docs import comments, described
@@ -37,7 +37,8 @@ def pages() -> dict[str, str]:
         "presets": _presets(),
         "purposes": _purposes(),
         "meanings": meanings(),
-        "measured": [(row.machine, estimate(row.config), row.cells) for row in read_measured() if row.unit == MACHINE],
+        "measured": [(row.machine, estimate(row.config), estimate(row.config, row.machine), row.cells)
+                     for row in read_measured() if row.unit == MACHINE],
         "unit_errors": _unit_errors(),
     }
     made = {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}
@@ -103,13 +104,14 @@ def _purposes() -> dict[str, str]:
     return {name: found[name] for name in config.PRESETS}
 
 
-def _unit_errors() -> list[tuple[str, int, float]]:
-    """For each unit of the estimate, the number of machines in which it was measured, and the largest error."""
-    found: dict[str, list[float]] = {}
+def _unit_errors() -> list[tuple[str, int, float, float]]:
+    """For each unit of the estimate, the number of machines in which it was measured, and the two largest errors."""
+    found: dict[str, list[tuple[float, float]]] = {}
     for row in read_measured():
         if row.unit in UNITS:
-            found.setdefault(row.unit, []).append(unit_error(row))
-    return [(name, len(errors), max(map(abs, errors))) for name, errors in found.items()]
+            found.setdefault(row.unit, []).append(unit_errors(row))
+    return [(name, len(errors), *(max(map(abs, kind)) for kind in zip(*errors, strict=True)))
+            for name, errors in found.items()]
 
 
 if __name__ == "__main__":

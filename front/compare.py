@@ -62,7 +62,14 @@ def _runner(imported: Imported) -> Callable[[np.ndarray], np.ndarray]:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions have no common class
         raise ValueError(f"onnxruntime cannot run it: {str(error).splitlines()[0]}") from error
-    return lambda x: session.run([imported.tensor], {imported.entry.name: x})[0]
+
+    def execute(x: np.ndarray) -> np.ndarray:
+        try:
+            return session.run([imported.tensor], {imported.entry.name: x})[0]
+        except Exception as error:  # onnxruntime's exceptions have no common class
+            raise ValueError(f"onnxruntime cannot run it: {str(error).splitlines()[0]}") from error
+
+    return execute
 
 
 def _with_qonnx(imported: Imported, model: onnx.ModelProto) -> Callable[[np.ndarray], np.ndarray]:

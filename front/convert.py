@@ -86,12 +86,12 @@ def _input(axes: Axes) -> Source:
 def _converted(model: onnx.ModelProto, entry: Entry, axes: Axes, build: Builder) -> Conversion:
     numbers = np.arange(build.input.order.size, dtype=np.int32).reshape(axes.shape)
     values: dict[str, Value] = {"": None, entry.name: View(source=build.input, numbers=numbers)}
-    values |= {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    values |= {tensor.name: _constant(tensor) for tensor in model.graph.initializer}
     problems = []
     for node in model.graph.node:
         step = _step(model, node, values)
         try:
-            made = _results(step, build)
+            made = _checked(step, build)
         except Refused as error:
             # What follows from an earlier refusal is no problem of its own.
             if not (isinstance(error, Misplaced) and any(_guessed(value) for value in step.values)):
@@ -125,6 +125,34 @@ def _step(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Value]
         name=node.name or next(name for name in node.output if name), kind=node.op_type, attributes=attributes,
         values=tuple(values.get(name, Unknown()) for name in node.input), names=tuple(node.input),
         outputs=tuple(node.output), opset=opset(model, node.domain), proto=node)
+
+
+def _constant(tensor: onnx.TensorProto) -> np.ndarray:
+    """The numbers of a tensor.
+
+    Raises:
+        ValueError: there are more or fewer than its shape needs.
+    """
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise ValueError(f"the constant {tensor.name!r} is damaged ({error}); export the network again") from error
+
+
+def _checked(step: Step, build: Builder) -> list[Value]:
+    """Results of a node.
+
+    Raises:
+        Refused: it cannot be computed, or its inputs and attributes do not fit each other.
+    """
+    try:
+        return _results(step, build)
+    except Refused:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError) as error:
+        reason = str(error).strip() or type(error).__name__
+        raise Misplaced(f"its inputs and attributes do not fit each other ({reason})",
+                        "check it in the tool that wrote it, and export the network again") from error
 
 
 def _results(step: Step, build: Builder) -> list[Value]:

@@ -81,7 +81,10 @@ def read(path: Path | str, shape: tuple[int, ...] | None = None, output: str | N
         first = entry(path, model, shape)
     except ValueError as error:
         raise ValueError(f"{error}\n{hint}" if hint else str(error)) from error
-    found = convert(path, model, first, output)
+    try:
+        found = convert(path, model, first, output)
+    except ValueError as error:
+        raise ValueError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
     if found.problems:
         raise refusal(path, found.problems, len(model.graph.node), hint)
     network = _network(path, model, found)

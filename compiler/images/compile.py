@@ -1,15 +1,17 @@
 """Compiles networks of images: plan, addresses, program, and what the host must know about images."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
-from concord.compiler.images import borders, gaps, layouts
+from concord.compiler.images import borders, gaps, layouts, rolling
 from concord.compiler.images.demands import Demands
 from concord.compiler.images.network import Network
 from concord.compiler.images.passes import Pass
 from concord.compiler.images.planner import Planner
 from concord.compiler.images.storage import CodeMap
 from concord.compiler.images.streams import Stream
+from concord.compiler.images.time_loops import TimeLoop
 from concord.compiler.images.wiring import wired
 from concord.compiler.lib.build import Build
 from concord.golden.host.firmware import Direction, Entries
@@ -61,8 +63,10 @@ class Images:
             for one in around.first_in(made):
                 self._emit_border(one, made, borders.runs(one))
             stream = next((stream for stream in streams if made in stream.passes), None)
-            if stream is None:
+            if stream is None and (not build.short or isinstance(made, TimeLoop)):
                 made.emit(config, build.program)
+            elif stream is None:
+                rolling.emit(build, [partial(self._emit_strip_at, made, first) for first in made.firsts])
             elif made is stream.passes[-1]:
                 self._emit_stream(stream)
             for one in around.behind(made):
@@ -82,11 +86,23 @@ class Images:
 
     def _emit_stream(self, stream: Stream):
         """Emit passes strip by strip."""
-        for number, ranges in enumerate(stream.strips()):
-            for made, one, (low, high) in zip(stream.passes, (*stream.maps, None), ranges, strict=True):
-                first, stop = max(low, 0), min(high, made.value.shape[1])
-                if one and (low < high or number == 0):
-                    one.origin = low
-                    self._emit_border(one, made, borders.runs_of_strip(one, high - low, number == 0))
-                if first < stop:
-                    made.emit_strip(self._config, self._build.program, first, stop - first)
+        strips = [partial(self._emit_strips, stream, number, ranges) for number, ranges in enumerate(stream.strips())]
+        if self._build.short:
+            rolling.emit(self._build, strips)
+            return
+        for strip in strips:
+            strip()
+
+    def _emit_strip_at(self, made: Pass, first: int):
+        """Emit the strip of a pass that begins with a row."""
+        made.emit_strip_at(self._config, self._build.program, first)
+
+    def _emit_strips(self, stream: Stream, number: int, ranges: Sequence[tuple[int, int]]):
+        """Emit strip `number` of each pass of a stream."""
+        for made, one, (low, high) in zip(stream.passes, (*stream.maps, None), ranges, strict=True):
+            first, stop = max(low, 0), min(high, made.value.shape[1])
+            if one and (low < high or number == 0):
+                one.origin = low
+                self._emit_border(one, made, borders.runs_of_strip(one, high - low, number == 0))
+            if first < stop:
+                made.emit_strip(self._config, self._build.program, first, stop - first)

@@ -106,9 +106,17 @@ class Pass:
 
     def emit(self, config: Config, program: Program):
         """Add the chains to a program."""
-        rows = self.value.shape[1]
-        for first in range(0, rows, self.rows):
-            self.emit_strip(config, program, first, min(self.rows, rows - first))
+        for first in self.firsts:
+            self.emit_strip_at(config, program, first)
+
+    @property
+    def firsts(self) -> range:
+        """The first row of each strip."""
+        return range(0, self.value.shape[1], self.rows)
+
+    def emit_strip_at(self, config: Config, program: Program, first: int):
+        """Add the chains of the strip that begins with a row to a program."""
+        self.emit_strip(config, program, first, min(self.rows, self.value.shape[1] - first))
 
     def emit_strip(self, config: Config, program: Program, first: int, rows: int):
         """Add the chains of some rows to a program."""

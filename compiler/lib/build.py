@@ -19,10 +19,11 @@ class Build:
 
     Args:
         config: Configuration of the machine.
+        short:  Whether the program must be short, even if that costs time.
     """
 
-    def __init__(self, config: Config):
-        self.config = config
+    def __init__(self, config: Config, *, short: bool = False):
+        self.config, self.short = config, short
         self.program = Program()
         self.allocator = Allocator(config)
         self.bounds: list[bounds.Bound] = []
@@ -31,9 +32,13 @@ class Build:
         self._biases: list[tuple[int, np.ndarray]] = []
 
     @contextmanager
-    def part(self) -> Iterator[Program]:
-        """A context whose chains go to a part of the program, which is spliced into it later."""
-        whole, self.program = self.program, Program.apart()
+    def part(self, after: Program | None = None) -> Iterator[Program]:
+        """A context whose chains go to a part of the program, which is spliced into it later.
+
+        Args:
+            after: The part that runs before it, if there is one.
+        """
+        whole, self.program = self.program, Program.apart(after)
         yield self.program
         self.program = whole
 

@@ -129,10 +129,10 @@ class Program:
         self._registers |= part._registers
 
     @classmethod
-    def apart(cls) -> "Program":
-        """A part of a program that knows nothing of the registers before it."""
+    def apart(cls, after: "Program | None" = None) -> "Program":
+        """A part of a program that knows the registers which another part leaves, or none of them."""
         part = cls()
-        part._registers = {Reg.ITERATIONS: None, Reg.ITERATIONS_X: None}
+        part._registers = {Reg.ITERATIONS: None, Reg.ITERATIONS_X: None} if after is None else dict(after._registers)
         return part
 
     def end(self):

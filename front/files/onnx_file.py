@@ -31,6 +31,7 @@ def read_onnx(path: Path) -> onnx.ModelProto:
         raise ValueError(f"{path}: not a whole ONNX file ({error}); copy it again") from error
     if not model.graph.node or not model.opset_import:
         raise ValueError(f"{path}: not an ONNX file, or one without nodes; export the network again")
+    _check_names(path, model.graph)
     _check_opset(path, model)
     external_data.load(path, model, LARGEST)
     try:
@@ -51,6 +52,14 @@ def opset(model: onnx.ModelProto, domain: str) -> int:
     """Version of the operator set of a domain; 1 if the model does not import it."""
     same = STANDARD if domain in STANDARD else (domain,)
     return next((entry.version for entry in model.opset_import if entry.domain in same), 1)
+
+
+def _check_names(path: Path, graph: onnx.GraphProto):
+    """Refuse names that are not text, which protobuf gives as bytes."""
+    names = [name for node in graph.node for name in (node.name, node.op_type, node.domain, *node.input, *node.output)]
+    names += [entry.name for entry in (*graph.initializer, *graph.input, *graph.output)]
+    if bad := [name for name in names if not isinstance(name, str)]:
+        raise ValueError(f"{path}: it holds the name {bad[0]!r}, which is not text; copy it again")
 
 
 def _check_opset(path: Path, model: onnx.ModelProto):

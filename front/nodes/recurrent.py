@@ -25,6 +25,13 @@ def recurrent(step: Step, build: Builder) -> list[Value]:
     if bias is None:
         bias = np.zeros((directions, 2 * weight_hh.shape[1]))
     order = GATES[step.kind]
+    gates = len(order) * hidden
+    for what, value, shape in (("weight", weight_ih, (directions, gates, source.shape[1])),
+                               ("recurrent weight", weight_hh, (directions, gates, hidden)),
+                               ("bias", bias, (directions, 2 * gates))):
+        if value.shape != shape:
+            raise Refused(f"its {what} has the shape {list(value.shape)}, but {list(shape)} is needed",
+                          "export the network again")
     tensors = {}
     for direction, end in enumerate(("", "_reverse")[:directions]):
         halves = np.split(bias[direction], 2)

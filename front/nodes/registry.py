@@ -80,6 +80,10 @@ REFUSED = {
     **dict.fromkeys(("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"), (
         "it computes with integers itself", "write QuantizeLinear and DequantizeLinear instead (QuantFormat.QDQ)")),
     "DynamicQuantizeLinear": ("its scale depends on each input", "use scales from calibration (static quantisation)"),
+    **dict.fromkeys(("Loop", "Scan"), (
+        "it repeats a graph of its own",
+        "write recurrent layers as LSTM, GRU or RNN (of Keras, tf2onnx does so for LSTM of one direction)")),
+    "If": ("it chooses between graphs", "export the network with constant shapes, or with dynamo=True"),
     "ConvTranspose": ("the machine has no transposed convolutions", "use Resize outside the network, or Conv"),
     "LeakyRelu": ("the machine has no slope for negative numbers", "use Relu and train on"),
     "Elu": ("the machine has no such activation function", "use Relu and train on"),

@@ -1,9 +1,28 @@
 """Calls in worker processes."""
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
+
+
+class _Process(SpawnProcess):
+    """A new Python process that does not run the script of a user again, which need not know of processes."""
+
+    def start(self):
+        script = sys.modules["__main__"]
+        if getattr(script, "__spec__", None) is None:  # a file or a notebook, not `python -m`
+            sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            super().start()
+        finally:
+            sys.modules["__main__"] = script
+
+
+class _Context(SpawnContext):
+    Process = _Process
 
 
 def workers(count: int, begin: Callable | None = None, arguments: tuple = ()) -> ProcessPoolExecutor:
@@ -18,7 +37,7 @@ def workers(count: int, begin: Callable | None = None, arguments: tuple = ()) ->
         arguments: Arguments of `begin`.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # which a process reads when it imports numpy
-    return ProcessPoolExecutor(count, get_context("spawn"), initializer=begin, initargs=arguments)
+    return ProcessPoolExecutor(count, _Context(), initializer=begin, initargs=arguments)
 
 
 def calls(

@@ -64,3 +64,12 @@ def read(kind: Kind, path: Path) -> tuple[dict, dict[str, np.ndarray]]:
         raise ValueError(f"{path}: {kind.name} file version {version}, but this program reads version {kind.version}; "
                          f"{kind.remedy}")
     return header, arrays
+
+
+def holds(kind: Kind, path: Path) -> bool:
+    """Whether a file is of a kind, whatever its version; False where there is none, or it cannot be read."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return kind.key in (file.metadata() or {})
+    except (SafetensorError, OSError, ValueError):
+        return False

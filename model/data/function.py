@@ -40,18 +40,26 @@ def returned(name: str, folder: Path) -> DataSet | Archive:
     except Exception as error:
         raise ValueError(f"{name}: calling it fails with {type(error).__name__} ({error}); it is called without "
                          "arguments") from error
-    return value if isinstance(value, DataSet) else _archive(name, value)
+    return value if isinstance(value, DataSet) else archive(name, value)
 
 
-def _archive(name: str, value) -> Archive:
-    """Arrays by their usual names."""
+def archive(name: str, value) -> Archive:
+    """Arrays by their usual names, from a mapping or a tuple.
+
+    Args:
+        name:  Where they come from, for messages.
+        value: The mapping, or a tuple of x and y, or of x_train, y_train, x_test and y_test, or of two pairs.
+
+    Raises:
+        ValueError: these are no arrays.
+    """
     if isinstance(value, Mapping):
         return mapping(value, name)
     if not isinstance(value, tuple | list):
-        raise ValueError(f"{name}: it returns {type(value).__name__}, but {_NEEDED}")
+        raise ValueError(f"{name}: there is a {type(value).__name__}, but {_NEEDED}")
     flat = [item for pair in value for item in pair] if all(
         isinstance(item, tuple) and len(item) == 2 for item in value) else list(value)
     names = {2: ("x", "y"), 4: ("x_train", "y_train", "x_test", "y_test")}.get(len(flat))
     if names is None:
-        raise ValueError(f"{name}: it returns {len(flat)} values, but {_NEEDED}")
+        raise ValueError(f"{name}: there are {len(flat)} values, but {_NEEDED}")
     return mapping({key: as_array(item, f"{name}, {key}") for key, item in zip(names, flat, strict=True)}, name)

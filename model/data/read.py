@@ -1,21 +1,18 @@
 """Reads the data set at a place: a file, a folder, a TOML description, a function, or the name of a shipped set."""
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import tomli_w
-from concord.model.data import arrays, dataset, function, labels, pictures, preprocess, published, table
-from concord.model.data.description import ORIGIN, PARTS, Description, parse, record
+from concord.model.data import arrays, dataset, function, labels, preprocess, published
+from concord.model.data.description import ORIGIN, PARTS, Description, record
+from concord.model.data.find import described, find
 from concord.model.data.raw import Found, Raw
 from concord.model.data.samples import DataSet, Samples, Task
 
 #: Share of the samples that become the test set where nothing else is said.
 SHARE = 0.2
-FORMS = ("a .toml, .npz, .npy or .csv file, a folder of images by class, of .npy files, of IDX files or of .ts files, "
-         "or module:callable")
 
 
 def read_data(place: str, like: str = "") -> DataSet:
@@ -28,14 +25,23 @@ def read_data(place: str, like: str = "") -> DataSet:
     Raises:
         ValueError: there are no such data, they are damaged, or they do not fit their description.
     """
-    description = _described(str(place), like)
-    found = _found(description)
-    if isinstance(found, DataSet):
-        return found
-    parts, notes = _parted(found, description)
-    if notes:
-        description = replace(description, test=SHARE)
-    return _data_set(parts, replace(found, notes=(*found.notes, *notes)), description)
+    description = described(str(place), like)
+    found = find(description)
+    return found if isinstance(found, DataSet) else _whole(found, description)
+
+
+def data_of(values, name: str = "arrays") -> DataSet:
+    """The data set in arrays.
+
+    Args:
+        values: Arrays by name: x_train, y_train, x_test and y_test, or x and y; or a tuple of them in this order.
+        name:   Name of the data set.
+
+    Raises:
+        ValueError: these are no arrays, or they do not fit each other.
+    """
+    description = Description(data=name, name=name)
+    return _whole(arrays.found(function.archive(name, values), description), description)
 
 
 def digest(samples: Samples) -> str:
@@ -47,80 +53,12 @@ def digest(samples: Samples) -> str:
     return made.hexdigest()[:32]
 
 
-def _described(place: str, like: str) -> Description:
-    """The description of a place: its TOML text, or that of its model, or none but the place itself."""
-    if not place or "://" in place or "\0" in place:
-        raise ValueError(f"{place!r} is no place of data: a URL must be downloaded first; data are {FORMS}")
-    path = Path(place)
-    if path.suffix == ".toml":
-        if not path.is_file():
-            raise ValueError(f"{path}: there is no such file")
-        if path.stat().st_size > 2**20:
-            raise ValueError(f"{path}: more than 1 MiB of text; a description of data is shorter")
-        try:
-            text = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: not a text file in UTF-8") from error
-        description = parse(text, str(path), path.parent)
-        if not description.data and description.inputs is None:
-            raise ValueError(f"{path}: it names no data: write `data = \"FILE\"`, or `inputs = \"x.npy\"`")
-        return description
-    if not like:
-        return Description(data=place)
-    description = parse(like, "the model's description of its data", Path())
-    same = Path(description.data).name == path.name
-    return replace(description, borrowed=True, data=place, name=description.name if same else "",
-                   test=description.test if same else None if isinstance(description.test, str) else 1.0,
-                   calibration=description.calibration if same else None)
-
-
-def _found(description: Description) -> Found | DataSet:
-    """What the reader of a place finds there."""
-    name, path = description.data, description.path(description.data)
-    if not name:
-        return _npy_files(description)
-    if function.NAME.fullmatch(name) and not path.exists():
-        made = function.returned(name, description.folder)
-        return made if isinstance(made, DataSet) else arrays.found(made, description)
-    if path.is_dir():
-        return _folder(path, description)
-    if name in dataset.SHIPPED and not path.exists():
-        return _shipped(name)
-    if not path.is_file():
-        raise ValueError(f"{path}: there is no such file or folder; data are {FORMS}")
-    match path.suffix.lower():
-        case ".npz":
-            return arrays.found(arrays.npz(path), description)
-        case ".npy":
-            archive = arrays.Archive(str(path), ["x"], lambda _: arrays.npy(path))
-            return arrays.found(archive, replace(description, inputs="x", labels=None))
-        case ".csv" | ".tsv":
-            return table.found(path, description)
-    raise ValueError(f"{path}: this kind of file is not read; data are {FORMS}")
-
-
-def _npy_files(description: Description) -> Found:
-    """Arrays in .npy files that the description names one by one."""
-    names = []
-    for wanted in description.inputs, description.labels, description.lengths:
-        names += wanted.values() if isinstance(wanted, Mapping) else [wanted] if isinstance(wanted, str) else []
-    archive = arrays.Archive(str(description.folder), names, lambda name: arrays.npy(description.path(name)))
-    return arrays.found(archive, description)
-
-
-def _folder(folder: Path, description: Description) -> Found:
-    if published.is_published(folder):
-        return published.found(folder)
-    if any(folder.glob("*.npy")):
-        return arrays.found(arrays.npy_folder(folder), description)
-    return pictures.found(folder, description)
-
-
-def _shipped(name: str) -> DataSet:
-    samples = dataset.load(name)
-    shape = (1, 28, 28) if name == "fashion-mnist" else samples.inputs.shape[2:]
-    return DataSet(name=name, task=Task.CLASSIFICATION, shape=shape, train=None, test=samples,
-                   calibration=None, description=tomli_w.dumps({"data": name}))
+def _whole(found: Found, description: Description) -> DataSet:
+    """The data set of what a reader found."""
+    parts, notes = _parted(found, description)
+    if notes:
+        description = replace(description, test=SHARE)
+    return _data_set(parts, replace(found, notes=(*found.notes, *notes)), description)
 
 
 def _parted(found: Found, description: Description) -> tuple[dict[str, Raw], tuple[str, ...]]:
@@ -135,7 +73,7 @@ def _parted(found: Found, description: Description) -> tuple[dict[str, Raw], tup
     if isinstance(description.test, str) or (tuple(parts) != ("train",) and description.test is None):
         return parts, notes
     if "train" not in parts or set(parts) - {"train", "calibration"}:
-        if "train" in parts:
+        if "train" in parts and not description.borrowed:
             raise ValueError(f"{description.data}: test = {description.test:g} is a share of the samples, but the data "
                              "have a test part; leave `test` out")
         return parts, notes
@@ -144,7 +82,7 @@ def _parted(found: Found, description: Description) -> tuple[dict[str, Raw], tup
 
 def _one_part(part: str, name: str, description: Description) -> Raw:
     """The samples of a file that the description names for one part."""
-    found = _found(replace(description, data=name, test=None, calibration=None))
+    found = find(replace(description, data=name, test=None, calibration=None))
     if isinstance(found, DataSet):
         raise ValueError(f"{name}: a file is needed as {part}, not a function that returns a DataSet")
     chosen = found.parts.get(part, found.parts.get("all"))

@@ -23,6 +23,8 @@ def check(network: FloatNetwork):
     sizes = network.shape
     if not 1 <= len(sizes) <= 3 or any(not isinstance(size, int) or size < 1 for size in sizes):
         raise ValueError(f"the input has the shape {list(sizes)}; one to three sizes of 1 or more are needed")
+    if network.sequence and len(sizes) > 1:
+        raise ValueError(f"the input is a sequence of {list(sizes)}; sequences of vectors are needed")
     if sorted(network.axes) != list(range(len(sizes))):
         raise ValueError(f"axes {list(network.axes)} do not name each axis of the shape {list(sizes)} once")
     names = [node.name for node in network.nodes]
@@ -30,9 +32,39 @@ def check(network: FloatNetwork):
         raise ValueError("two nodes have one name, or one has none; names are unique")
     for node in network.nodes:
         _check_tensors(node)
-    found = shapes(network)
+    found, sequences = shapes(network), is_sequence(network)
     for node in network.nodes:
         _check_fit(node, [found[name] for name in node.sources])
+        needs = node.op in RECURRENT or node.op is Op.LAST
+        if len({sequences[name] for name in node.sources} | ({True} if needs else set())) > 1:
+            raise ValueError(f"node {node.name!r} takes {'something else than' if needs else 'vectors and'} sequences")
+
+
+#: Attributes that nodes of an operation have.
+ATTRIBUTES = {
+    Op.CONV: ("groups",), Op.MAX_POOL: ("size",), Op.AVERAGE_POOL: ("size", "count_padding"),
+    Op.BATCH_NORM: ("epsilon",), Op.RELU: ("ceiling",), Op.HARD_SIGMOID: ("alpha", "beta"),
+    Op.QUANTIZE: ("scale", "zero_point", "bits", "signed", "narrow")}
+#: Operations with a window, and the smallest number of each of its attributes.
+WINDOWED = frozenset({Op.CONV, Op.MAX_POOL, Op.AVERAGE_POOL})
+WINDOW = {"size": (2, 1), "stride": (2, 1), "dilation": (2, 1), "padding": (4, 0)}
+
+
+def _check_attributes(node: Node):
+    """Refuse missing attributes, and others than numbers."""
+    for key in ATTRIBUTES.get(node.op, ()):
+        value = node.attributes.get(key, "nothing")
+        number = isinstance(value, int | float) and np.isfinite(value) or key == "size"
+        if not number and not (key == "ceiling" and value is None):
+            raise ValueError(f"node {node.name!r}, {key}: a number is needed, not {value!r}")
+    for key, (count, smallest) in WINDOW.items() if node.op in WINDOWED else ():
+        if key == "size" and node.op is Op.CONV:
+            continue
+        value = node.attributes.get(key)
+        if not isinstance(value, tuple) or len(value) != count or any(
+                not isinstance(number, int) or number < smallest for number in value):
+            raise ValueError(f"node {node.name!r}, {key}: {count} whole numbers of {smallest} or more are needed, not "
+                             f"{value!r}")
 
 
 def is_sequence(network: FloatNetwork) -> dict[str, bool]:
@@ -44,6 +76,7 @@ def is_sequence(network: FloatNetwork) -> dict[str, bool]:
 
 
 def _check_tensors(node: Node):
+    _check_attributes(node)
     check_grid(node)
     for key, tensor in node.tensors.items():
         if tensor.dtype != np.float32:

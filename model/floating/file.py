@@ -39,7 +39,7 @@ def load(path: Path) -> FloatNetwork:
             name=str(header["name"]), shape=tuple(header["shape"]), sequence=bool(header["sequence"]),
             axes=tuple(header["axes"]), nodes=nodes, notes=tuple(header["notes"]), origin=dict(header["origin"]))
         check(network)
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, ArithmeticError) as error:
         reason = f"the header lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path}: {reason}; import the network again") from error
     return network

@@ -7,6 +7,7 @@ from concord.model.cells.lstm import LSTM
 from concord.model.cells.real import RealOperations
 from concord.model.cells.rnn import RELU, TANH
 from concord.model.floating.network import RECURRENT, FloatNetwork, Node, Op
+from concord.model.layers.recurrent import backward
 
 #: The cell of each recurrent operation.
 CELLS = {Op.LSTM: LSTM, Op.GRU: AFTER, Op.GRU_BEFORE: BEFORE, Op.RNN_TANH: TANH, Op.RNN_RELU: RELU}
@@ -23,8 +24,8 @@ def unroll(node: Node, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     forward = _direction(node, "", x, lengths)
     if not node.attributes.get("bidirectional"):
         return forward
-    backward = _direction(node, "_reverse", _turned(x, lengths), lengths)
-    return np.concatenate([forward, _turned(backward, lengths)], axis=-1)
+    hidden = _direction(node, "_reverse", backward(x, lengths), lengths)
+    return np.concatenate([forward, backward(hidden, lengths)], axis=-1)
 
 
 def last(network: FloatNetwork, node: Node, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -66,10 +67,3 @@ def _parameters(node: Node, end: str) -> dict[str, np.ndarray]:
         bias[cell.index(gate)] = bias_ih[cell.index(gate)]
         vectors[name] = bias_hh[cell.index(gate)]
     return {"input_weights": weight_ih, "recurrent_weights": weight_hh, "bias": bias, **vectors}
-
-
-def _turned(x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Sequences with the time steps of each sample in reverse order; what lies behind its end stays."""
-    steps = np.arange(x.shape[1])
-    behind = np.asarray(lengths)[:, None] - 1 - steps
-    return x[np.arange(len(x))[:, None], np.where(behind >= 0, behind, steps)]

@@ -34,6 +34,8 @@ def import_network(
 
     given = sizes(shape)
     place = out or str(Path(file_name(network)).with_suffix(".safetensors"))
+    if not place.endswith(".safetensors"):
+        raise ValueError(f"--out {place}: name a file with the ending .safetensors, by which other commands know it")
     if not is_url(place):
         check_writable(Path(place))
     front = needing_onnx("concord.front.read")

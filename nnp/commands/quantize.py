@@ -75,15 +75,15 @@ def quantize(
 
 def _imported(file: str, data: str | None, calibration: Path | None, out: Path, choices: "Choices", machine: str):
     """Quantise the network of a file."""
-    from concord.model.data.read import read_data
+    from concord.nnp.lib.front import read_float
     from concord.nnp.lib.progress import shown
     from concord.nnp.lib.training import needing_torch
     from rich.console import Console
 
     train = needing_torch("concord.train.runs.imported")
-    network = imports.float_network(file)
+    network = read_float(Path(file))
     typer.echo(imports.requantised(network), nl=False)
-    source = train.prepared(network, read_data(data) if data else None, choices, calibration)
+    source = train.prepared(network, imports.data_set(data) if data else None, choices, calibration)
     with shown() as show:
         model = train.quantize(out, source, choices, command=_command(), progress=show)
     figures = (("FP32", "fp32_accuracy"), ("quantised", "golden_accuracy"))

@@ -9,6 +9,7 @@ import typer
 from concord.nnp.lib import imports
 from concord.nnp.lib import quantisation_options as options
 from concord.nnp.lib.files import check_writable
+from concord.nnp.lib.front import read_float
 from concord.nnp.lib.storage import written
 from concord.nnp.lib.training import Checkpoint, Log, followed, needing_torch, settings
 from concord.train.lib.methods import (
@@ -60,7 +61,7 @@ def train_file(
     checkpoint: Checkpoint = None,
 ):
     """An imported network of your own on your own data, from its weights."""
-    from concord.model.data.read import digest, read_data
+    from concord.model.data.read import digest
     from rich.console import Console
 
     gates = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits)
@@ -79,7 +80,7 @@ def train_file(
     if data is None:
         raise ValueError(f"{file}: name the data to train on with --data")
     train = needing_torch("concord.train.runs.imported").train_imported
-    network, samples = imports.float_network(file), read_data(data)
+    network, samples = read_float(Path(file)), imports.data_set(data)
     typer.echo(imports.requantised(network), nl=False)
     deciding = {"seed": seed, "epochs": numbers, "rate": rate, "recipe": chosen.recipe, "gates": gates,
                 "accumulator": accumulator, "network": Path(file).name,

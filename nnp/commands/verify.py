@@ -1,4 +1,4 @@
-"""`nnp verify`: runs quantised models on golden and on the simulated machine, and compares every bit."""
+"""`nnp verify`: runs networks on golden and on the simulated machine, and compares every bit."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 from concord.nnp.lib.options import CORES, First, Inputs, Jobs, Machine, MachineKind, ManySamples, Preset, TestData
+from concord.nnp.lib.quantisation_options import NetworkArithmetic
 from concord.nnp.lib.storage import fetched
 
 
 def verify(
     models: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODEL]...", help="Model files or URLs.", show_default="the shipped models"),
+        typer.Argument(metavar="[FILE]...", help="Quantised models, or networks in float32: ONNX files, and what `nnp "
+                                                 "import` wrote. Paths or URLs.", show_default="the shipped models"),
     ] = None,
     inputs: Inputs = None,
     data: TestData = None,
@@ -30,18 +32,24 @@ def verify(
     layers: Annotated[
         bool, typer.Option("--layers", help="Print cycles, utilisation and waits of each layer, too.")] = False,
     jobs: Jobs = CORES,
+    arithmetic: Annotated[
+        NetworkArithmetic | None, typer.Option(
+            help="Quantise networks in float32 to integers, or to block floating point (bfp).",
+            show_default="integer")] = None,
 ):
-    """Run quantised models on golden and on the simulated machine, and compare every bit.
+    """Run networks on golden and on the simulated machine, and compare every bit.
+
+    A network in float32 is quantised without training first, by samples of --data, for the machine of --preset or
+    for the smallest one that takes it. Its quantised model is kept beside the report.
 
     The exit code is 1 if a bit or an event counter differs.
     """
     from concord.model.data.dataset import DATA
     from concord.nnp.lib.files import check_writable
-    from concord.nnp.verify.builds import Builds
     from concord.nnp.verify.inputs import Source
-    from concord.nnp.verify.report import write_report
     from concord.nnp.verify.tables import cost_table, faults, verify_table, without_costs
-    from concord.nnp.verify.verification import Request, prepare, verify_model
+    from concord.nnp.verify.verification import Request
+    from concord.nnp.verify.whole import Job, ready, verify_all
     from rich.console import Console
 
     console = Console()
@@ -52,22 +60,20 @@ def verify(
         raise ValueError(f"{DATA / 'models'} holds no models: name one, or train one with `nnp train`")
     with ExitStack() as files:
         paths = [files.enter_context(fetched(place)) for place in places]
-        requests = [
-            Request(path=path, place=place, source=source, preset=preset, kind=machine, jobs=jobs, folder=report,
-                    waves=waves)
-            for path, place in zip(paths, places, strict=True)
-        ]
-        # Models that cannot be compiled or run are reported before any slow work.
-        ready = [prepare(request, console) for request in requests]
-        for words in dict.fromkeys(words for prepared in ready for words in prepared.inputs.remarks):
+        jobs_ = [Job(request=Request(
+            path=path, place=place, source=source, preset=preset, kind=machine, jobs=jobs, folder=report, waves=waves,
+            arithmetic=arithmetic or NetworkArithmetic.INTEGER)) for path, place in zip(paths, places, strict=True)]
+        if arithmetic and not all(job.floating for job in jobs_):
+            raise ValueError("--arithmetic is for networks in float32: a quantised model has its own, so leave it out")
+        prepared = ready(jobs_, console)
+        for words in dict.fromkeys(words for one in prepared for words in one.inputs.remarks):
             typer.echo(f"nnp: {words}", err=True)
-        with Builds(machine, [prepared.compiled.firmware.config for prepared in ready]) as builds:
-            done = [verify_model(prepared, builds, console) for prepared in ready]
+        whole = verify_all(prepared, console)
+    done = list(whole.done)
     console.print(verify_table(done))
     for verified in done if layers else ():
         console.print(cost_table(verified) if verified.costs else without_costs(verified))
-    written = write_report(done, report)
-    console.print("report: " + ", ".join(str(path) for path in written))
+    console.print("report: " + ", ".join(str(path) for path in whole.files))
     for line in faults(done):
         typer.echo(f"nnp: {line}", err=True)
-    raise typer.Exit(0 if all(verified.equal for verified in done) else 1)
+    raise typer.Exit(0 if whole.equal else 1)

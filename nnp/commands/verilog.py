@@ -20,9 +20,8 @@ def verilog(
     machine's register map as a page, in SystemRDL, in IP-XACT and as a C header.
     """
     from concord.golden.lib.atomic_files import write_all
-    from concord.nnp.handover.registers import register_files
+    from concord.nnp.handover.verilog_files import verilog_files
     from concord.nnp.lib.files import check_writable
-    from concord.nnp.lib.integration import package
     from concord.nnp.lib.steps import Steps
     from concord.sim.units import component, in_machines
     from concord.spec.machine_file import find_config, machine_name
@@ -36,8 +35,6 @@ def verilog(
     check_writable(output, folder=True)
     made = component(unit, chosen)
     with Steps(Console(stderr=True), 1).step("generate Verilog", f"{unit} of {machine}; a large machine takes minutes"):
-        files = package(made, unit, machine, chosen)
-        if unit == "nnp":
-            files |= register_files(chosen)
+        files = verilog_files(made, unit, machine, chosen)
     write_all(output, files)
     typer.echo(f"{output}: {', '.join(files)}")

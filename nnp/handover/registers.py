@@ -1,5 +1,6 @@
 """Descriptions of the registers that follow from `spec.registers`: SystemRDL, IP-XACT and a C header."""
 
+import struct
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from concord.spec.registers import Control, Counter, Register, Status
 
 #: Version of the register map in IP-XACT; it rises when an address or a bit changes.
 VERSION = "1.0"
+#: Fields of `spec.messages.HEADER`, in order.
+HEADER_FIELDS = ("KIND", "MEMORY", "FLAGS", "ZERO", "ADDRESS", "COUNT", "DIGEST")
 
 
 def register_files(config: Config) -> dict[str, str]:
@@ -52,6 +55,7 @@ def _values(config: Config) -> dict:
         "kinds": _rows(MessageKind),
         "items": [(kind.name, item_bytes(config, kind)) for kind in MessageKind],
         "memories": [(int(mem), mem.name, mem.title) for mem in ADDRESSED],
+        "header": [(name, struct.calcsize(HEADER.format[: 1 + k])) for k, name in enumerate(HEADER_FIELDS)],
         "header_bytes": HEADER.size,
         "entry_bytes": entry_bytes(config),
         "loop_opcode": int(Op.LOOP),

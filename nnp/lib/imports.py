@@ -9,6 +9,7 @@ from concord.nnp.lib.training import needing_torch
 from concord.train.lib.methods import ActivationMethod, Gates, Recipe, WeightTraining
 
 if TYPE_CHECKING:
+    from concord.model.data.samples import DataSet
     from concord.model.floating.network import FloatNetwork
     from concord.model.model import Model
     from concord.train.imported.quantised import Choices
@@ -54,15 +55,18 @@ def is_file(name: str) -> bool:
     return Path(name).suffix.lower() in ENDINGS or Path(name).is_file()
 
 
-def float_network(path: str) -> "FloatNetwork":
-    """The network of a file.
+def data_set(place: str) -> "DataSet":
+    """The data set at a place; what was chosen by default is said on stderr.
 
     Raises:
-        ValueError: there is no such file, it cannot be read, or a package is missing.
+        ValueError: there are no such data, or they are damaged.
     """
-    from concord.nnp.lib.front import read_float
+    from concord.model.data.read import read_data
 
-    return read_float(Path(path))
+    data = read_data(place)
+    for note in data.notes:
+        typer.echo(f"nnp: {note}", err=True)
+    return data
 
 
 def choices(

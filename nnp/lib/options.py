@@ -43,6 +43,17 @@ First = Annotated[int, typer.Option("--first", help="Index of the first sample."
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Path or URL of a quantised model.", show_default=False)]
 
 
+def named(kind: type[StrEnum], name: str) -> StrEnum:
+    """The member of a table of names.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    if name not in list(kind):
+        raise ValueError(f"{name!r}: choose one of {', '.join(kind)}")
+    return kind(name)
+
+
 def sample_range(text: str | None, first: int, available: int, default: int) -> slice:
     """The range of samples that `--samples` and `--first` choose.
 

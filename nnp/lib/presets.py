@@ -6,9 +6,33 @@ from concord.compiler.lib.reason import Refused
 from concord.compiler.network import Compiled, compile_network
 from concord.compiler.support import problems
 from concord.model.model import Model
+from concord.nnp.machines.attributes import products
 from concord.nnp.machines.fit import fit
-from concord.spec.config import PRESETS
+from concord.spec.config import PRESETS, Config
 from concord.spec.machine_file import find_config, machine_name
+
+#: Presets that were made for tests, which come behind those that were made for a purpose.
+FOR_TESTS = ("tiny", "serial", "wide")
+
+
+def smallest_first(hardware: bool = False) -> list[str]:
+    """The presets in the order in which a machine is looked for: those of 8 bits before others, then by their size.
+
+    The size is the number of products in a cycle, then that of stored weights.
+
+    Args:
+        hardware: Whether to leave out machines of which no hardware can be generated.
+    """
+    def order(name: str) -> tuple:
+        config = PRESETS[name]
+        return name in FOR_TESTS, -config.weights.bits, products(config), stored_weights(config)
+
+    return sorted((name for name in PRESETS if not hardware or _is_hardware(PRESETS[name])), key=order)
+
+
+def stored_weights(config: Config) -> int:
+    """Number of weights that MatrixRf holds."""
+    return config.matrix_tiles * config.native_dim ** 2
 
 
 def compile_for(model: Model, preset: str, place: str = "") -> tuple[str, Compiled]:
@@ -29,20 +53,27 @@ def compile_for(model: Model, preset: str, place: str = "") -> tuple[str, Compil
         try:
             return machine_name(preset), compile_network(model, find_config(preset))
         except Refused as error:
-            raise ValueError(f"{error}{_advice(model, preset, place)}") from error
+            raise ValueError(f"{error}{advice(model, preset, place)}") from error
     reasons = {}
-    # The presets made for a purpose come before the small ones made for tests.
-    for candidate in sorted(PRESETS, key=lambda p: p in ("tiny", "serial", "wide")):
+    for candidate in smallest_first():
         try:
             return candidate, compile_network(model, PRESETS[candidate])
         except ValueError as error:
             reasons[candidate] = str(error)
     nearest = min(reasons, key=lambda p: len(problems(model, PRESETS[p])))
     raise ValueError(f"no preset takes the model; the nearest is {nearest}: {reasons[nearest]}"
-                     f"{_advice(model, nearest, place)}")
+                     f"{advice(model, nearest, place)}")
 
 
-def _advice(model: Model, preset: str, place: str) -> str:
+def _is_hardware(config: Config) -> bool:
+    try:
+        config.require_hardware()
+    except ValueError:
+        return False
+    return True
+
+
+def advice(model: Model, preset: str, place: str) -> str:
     """The line with the command that makes a machine which holds the model, if there is such a machine."""
     if not place:
         return ""

@@ -13,9 +13,9 @@ SECONDS = 15
 
 
 @contextmanager
-def shown() -> Iterator[Show]:
+def shown(console: Console | None = None) -> Iterator[Show]:
     """A context with a function that shows steps: a bar for each phase, or lines where there is no terminal."""
-    console = Console()
+    console = console or Console()
     if not console.is_terminal:
         yield lines(console)
         return

@@ -1,5 +1,6 @@
 """Files at paths and URLs. fsspec, which reads `https://`, `s3://` and others, is imported only for a URL."""
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,11 @@ def file_name(place: str) -> str:
     if not is_url(place):
         return Path(place).name
     return PurePosixPath(place.partition("?")[0]).name.lstrip(".") or "file"
+
+
+def legal(name: str) -> str:
+    """A name as the stem of a file: whatever is no letter, digit, point, hyphen or underscore becomes an underscore."""
+    return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII).lstrip(".") or "network"
 
 
 @contextmanager

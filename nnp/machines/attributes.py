@@ -30,3 +30,8 @@ def shown(value: int | bool | Format) -> str:
 def differing(*configs: Config) -> list[str]:
     """Names of the attributes in which configurations differ."""
     return [name for name in ATTRIBUTES if len({getattr(config, name) for config in configs}) > 1]
+
+
+def products(config: Config) -> int:
+    """Largest number of products of a weight and an activation in one cycle."""
+    return config.tile_engines * config.native_dim * config.lanes

@@ -57,10 +57,10 @@ def memories(config: Config) -> Iterator[Ram]:
     yield Ram(unit="matrix_rf", bits=config.lanes * config.weights.bits + config.weights.exponent_bits,
               depth=tiles * config.groups, count=engines * config.native_dim)
     yield Ram(unit="matrix_rf", bits=bits_for(config.groups), depth=tiles, count=engines)
-    if config.vector_rf:
+    if config.vector_rf:  # an entry is written word by word, each with its share of the exponent
         share = -(-config.activations.exponent_bits // config.vector_words)
-        yield Ram(unit="vector_rf", bits=config.native_dim * config.activations.bits + share * config.vector_words,
-                  depth=config.vector_rf // engines, count=engines)
+        yield Ram(unit="vector_rf", bits=config.mfu_lanes * config.activations.bits + share,
+                  depth=config.vector_rf // engines, count=engines * config.vector_words)
     yield Ram(unit="bias_rf", bits=config.mfu_lanes * config.bias_bits, depth=config.bias_words)
     yield from _operands(config)
     yield Ram(unit="mvm", bits=word, depth=config.mvmq_words)

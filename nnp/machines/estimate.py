@@ -82,29 +82,34 @@ UNITS: dict[str, Features] = {
 NEEDS = dict.fromkeys(("entry_writer", "gather", "pixel_pipeline"), "vector_rf") | {"lazy_update": "lazy_update"}
 
 
-def estimate(config: Config) -> dict[str, int]:
-    """Estimated number of cells of a machine by the name of the resource: those of all units, each on its own."""
+def estimate(config: Config, without: str = "") -> dict[str, int]:
+    """Estimated number of cells of a machine by the name of the resource: those of all units, each on its own.
+
+    Args:
+        without: Machine whose measurements are left out of the fit, by its name in `measured.csv`.
+    """
     rams = list(memories(config))
     lut4 = sum(ram.lut4 for ram in rams) + sum(
-        unit_lut4(name, config) * (config.tile_engines if name == "tile_engine" else 1)
+        unit_lut4(name, config, without) * (config.tile_engines if name == "tile_engine" else 1)
         for name in UNITS if getattr(config, NEEDS.get(name, "native_dim")))
     block_ram = sum(ram.block_ram for ram in rams)
     return {"LUT4": round(lut4 / 100) * 100, "DSP": multipliers(config), "block RAM": block_ram}
 
 
-def unit_lut4(name: str, config: Config) -> float:
-    """Estimated number of LUT4 of one instance of a unit, without its memories."""
-    return float(np.dot(_coefficients()[name], UNITS[name](config)))
+def unit_lut4(name: str, config: Config, without: str = "") -> float:
+    """Estimated number of LUT4 of one instance of a unit, without its memories; `without` is that of `estimate`."""
+    return float(np.dot(_coefficients(without)[name], UNITS[name](config)))
 
 
-def whole_unit_lut4(name: str, config: Config) -> float:
+def whole_unit_lut4(name: str, config: Config, without: str = "") -> float:
     """Estimated number of LUT4 of one instance of a unit, with its memories in distributed RAM."""
-    return unit_lut4(name, config) + sum(ram.lut4 for ram in memories(config) if ram.unit == name)
+    return unit_lut4(name, config, without) + sum(ram.lut4 for ram in memories(config) if ram.unit == name)
 
 
-def unit_error(row: Measured) -> float:
-    """Relative error of the estimated LUT4 of a unit that was measured."""
-    return whole_unit_lut4(row.unit, row.config) / row.cells["LUT4"] - 1
+def unit_errors(row: Measured) -> tuple[float, float]:
+    """Relative errors of the estimated LUT4 of a measured unit: of the fit, and of a fit without its machine."""
+    fitted, foreseen = (whole_unit_lut4(row.unit, row.config, without) for without in ("", row.machine))
+    return fitted / row.cells["LUT4"] - 1, foreseen / row.cells["LUT4"] - 1
 
 
 def multipliers(config: Config) -> int:
@@ -120,11 +125,11 @@ def _groups(config: Config):
 
 
 @cache
-def _coefficients() -> dict[str, np.ndarray]:
-    """Coefficients of the features of each unit, fitted to what was measured; none is negative."""
-    found = {}
+def _coefficients(without: str = "") -> dict[str, np.ndarray]:
+    """Coefficients of the features of each unit, fitted to what was measured in other machines; none is negative."""
+    found, measured = {}, read_measured()
     for name, features in UNITS.items():
-        rows = [row for row in read_measured() if row.unit == name]
+        rows = [row for row in measured if row.unit == name and row.machine != without]
         logic = [row.cells["LUT4"] - sum(ram.lut4 for ram in memories(row.config) if ram.unit == name) for row in rows]
         found[name] = _least_squares(np.array([features(row.config) for row in rows], float), np.array(logic, float))
     return found

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from concord.nnp.machines.attributes import ATTRIBUTES, differing, meanings, shown
+from concord.nnp.machines.attributes import ATTRIBUTES, differing, meanings, products, shown
 from concord.nnp.machines.block_ram import memories
 from concord.nnp.machines.estimate import DEVICE, MACHINE, RESOURCES, UNITS, estimate, whole_unit_lut4
 from concord.nnp.machines.fit import Fitted
@@ -22,11 +22,6 @@ def machines_table(machines: Mapping[str, Config]) -> Table:
         table.add_row(name, f"{config.weights.bits} x {config.activations.bits} bits", f"{products(config):,}",
                       *(f"{size:,.1f}" for size in _kibibytes(config)), *_estimated(config))
     return table
-
-
-def products(config: Config) -> int:
-    """Largest number of products of a weight and an activation in one cycle."""
-    return config.tile_engines * config.native_dim * config.lanes
 
 
 def comparison_table(machines: Mapping[str, Config]) -> Table:
@@ -66,7 +61,7 @@ def errors_table() -> Table:
     """The table of estimated and measured cells of everything that was synthesised."""
     title = "estimated | measured on an ECP5, each unit on its own"
     table = Table("unit", "machine", title=title, title_justify="left")
-    for name in ("LUT4", "error", "block RAM", "DSP"):
+    for name in ("LUT4", "error", "error, unseen", "block RAM", "DSP"):
         table.add_column(name, justify="right")
     for row in read_measured():
         table.add_row(row.unit, row.machine, *_errors(row))
@@ -80,8 +75,13 @@ def _errors(row: Measured) -> list[str]:
         "block RAM": sum(ram.block_ram for ram in memories(row.config) if ram.unit == row.unit)}
     if row.unit in UNITS:
         guess["LUT4"] = round(whole_unit_lut4(row.unit, row.config))
+    errors = ["", ""]
+    if "LUT4" in guess:
+        foreseen = (estimate(row.config, row.machine)["LUT4"] if row.unit == MACHINE
+                    else whole_unit_lut4(row.unit, row.config, row.machine))
+        errors = [f"{count / real['LUT4'] - 1:+.0%}" for count in (guess["LUT4"], foreseen)]
     both = [f"{guess[name]:,} | {real[name]:,}" if name in guess else "" for name in RESOURCES]
-    return [both[0], f"{guess['LUT4'] / real['LUT4'] - 1:+.0%}" if "LUT4" in guess else "", both[2], both[1]]
+    return [both[0], *errors, both[2], both[1]]
 
 
 def _kibibytes(config: Config) -> list[float]:

@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from typing import Self
 
 from concord.golden.lib.processes import workers
+from concord.nnp.lib.options import MachineKind
 from concord.sim.machines.host import machine
 from concord.spec.config import Config
 
@@ -21,8 +22,8 @@ class Builds:
     """
 
     def __init__(self, kind: str, configs: Iterable[Config]):
-        distinct = list(dict.fromkeys(configs))
-        self._pool = workers(len(distinct))
+        distinct = [] if kind == MachineKind.GOLDEN else list(dict.fromkeys(configs))
+        self._pool = workers(max(1, len(distinct)))
         self._done: dict[Config, Future] = {config: self._pool.submit(build, kind, config) for config in distinct}
 
     def wait(self, config: Config):
@@ -32,7 +33,8 @@ class Builds:
             RuntimeError: a tool failed.
             ValueError:   hardware is not generated for such a machine.
         """
-        self._done[config].result()
+        if config in self._done:  # golden is not built
+            self._done[config].result()
 
     def __enter__(self) -> Self:
         return self

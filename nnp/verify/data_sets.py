@@ -7,16 +7,17 @@ from concord.model.data import dataset
 from concord.model.data.description import ORIGIN
 from concord.model.data.measures import scored
 from concord.model.data.read import digest, read_data
-from concord.model.data.samples import DataSet, Task
+from concord.model.data.samples import DataSet, Samples, Task
 from concord.model.model import Model
 
 
-def fitting(network: Firmware | Model, place: str | None) -> DataSet:
+def fitting(network: Firmware | Model, place: str | None, data: DataSet | None = None) -> DataSet:
     """A data set with test samples that fit a network.
 
     Args:
         network: The network. Its description says how a place is read that has none of its own.
         place:   Place as `read_data` takes it; None for the shipped set that the network names.
+        data:    The data set at this place, if it was read already.
 
     Raises:
         ValueError: there are no such data, or they do not fit the network.
@@ -25,15 +26,26 @@ def fitting(network: Firmware | Model, place: str | None) -> DataSet:
         has = "no test set" if network.data == "none" else f"the test set of {network.data}, which is not shipped"
         raise ValueError(f"{network.name} has {has}: give inputs with --inputs FILE.npy, or a test set with --data "
                          "PLACE")
-    data = read_data(network.data) if place is None else read_data(place, network.description)
-    if data.test is None:
-        raise ValueError(f"{place}: it holds no test set; with `test = 1` in a TOML file all samples are one")
+    if data is None:
+        data = read_data(network.data) if place is None else read_data(place, network.description)
+    tested(data, network.data if place is None else place)
     if network.recurrent:
         data = data.as_sequences()
     _check_shape(network, data, place or network.data)
     if data.test.labels is not None:
         _check_labels(network, data, place or network.data)
     return data
+
+
+def tested(data: DataSet, place: str) -> Samples:
+    """The test samples of a data set.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if data.test is None:
+        raise ValueError(f"{place}: it holds no test set; with `test = 1` in a TOML file all samples are one")
+    return data.test
 
 
 def is_own(model: Model, data: DataSet) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
-from concord.model.data.samples import Samples, Task
+from concord.model.data.samples import DataSet, Samples, Task
 from concord.model.model import Model
 from concord.model.npy_file import read_numbers
 from concord.nnp.lib.options import sample_range
@@ -27,6 +27,7 @@ class Source:
         samples: Text of `--samples`; None for `default` samples, or for all if there are fewer.
         first:   Index of the first sample.
         default: Number of samples if `samples` is None.
+        read:    The data set at the place `data`, if it was read already.
 
     Raises:
         ValueError: both `inputs` and `data` are given.
@@ -37,6 +38,7 @@ class Source:
     samples: str | None
     first: int
     default: int
+    read: DataSet | None = None
 
     def __post_init__(self):
         if self.inputs and self.data is not None:
@@ -92,11 +94,11 @@ def read(network: Firmware | Model, source: Source) -> Inputs:
     task = network.task if isinstance(network, Model) else Task.CLASSIFICATION
     if source.inputs:
         name = str(source.inputs)
-        numbers = _shaped(network, source.inputs)
+        numbers = shaped(network, read_numbers(source.inputs), name)
         with np.errstate(over="ignore"):
             found = Samples(inputs=numbers.astype(np.float16).view(np.uint16), lengths=None, labels=None, classes=())
     elif source.data is not None or network.inputs:
-        name, data = network.data if source.data is None else source.data, fitting(network, source.data)
+        name, data = network.data if source.data is None else source.data, fitting(network, source.data, source.read)
         found, task = data.test, task if data.test.labels is None else data.task
     else:
         name, found = "nothing", Samples(inputs=np.zeros((1, 0), np.uint16), lengths=None, labels=None, classes=())
@@ -143,20 +145,25 @@ def _listed(rows: Sequence[int]) -> str:
     return f"sample{'s' * (len(rows) > 1)} {text}" + f" and {len(rows) - NAMED:,} more" * (len(rows) > NAMED)
 
 
-def _shaped(network: Firmware | Model, path: Path) -> np.ndarray:
-    """Read numbers [samples, inputs] or [samples, steps, inputs] from a file; the axes of an input are flattened.
+def shaped(network: Firmware | Model, array: np.ndarray, place: str) -> np.ndarray:
+    """Numbers [samples, inputs] or [samples, steps, inputs], where the axes of an input are flattened.
+
+    Args:
+        network: The network that takes them.
+        array:   The numbers, with the axes of an input.
+        place:   Where they come from, for messages.
 
     Raises:
         ValueError: the numbers do not fit the network, or have several axes that are not those of its images.
     """
-    array, axes = read_numbers(path), 2 if network.recurrent else 1
+    axes = 2 if network.recurrent else 1
     if array.ndim <= axes or np.prod(array.shape[axes:]) != network.inputs:
         steps = network.steps or "steps"
         shape = f"[samples, {steps}, {network.inputs}]" if network.recurrent else f"[samples, {network.inputs}]"
-        raise ValueError(f"{path}: {network.name} takes numbers{shape}, not {array.dtype}{list(array.shape)}")
+        raise ValueError(f"{place}: {network.name} takes numbers{shape}, not {array.dtype}{list(array.shape)}")
     given, wanted = ([size for size in shape if size > 1] for shape in (array.shape[axes:], network.image or ()))
     if len(given) > 1 and wanted and given != wanted:
         takes, holds = (" x ".join(map(str, shape)) for shape in (network.image, array.shape[axes:]))
-        raise ValueError(f"{path}: {network.name} takes images of {takes} (channels, rows, columns), not {holds}: "
+        raise ValueError(f"{place}: {network.name} takes images of {takes} (channels, rows, columns), not {holds}: "
                          "transpose or reshape the array")
     return array.reshape(*array.shape[:axes], network.inputs)

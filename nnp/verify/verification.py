@@ -44,6 +44,8 @@ class Request:
         jobs:    Number of worker processes.
         folder:  Folder for reports and waveforms.
         waves:   Whether to write a waveform of the first difference.
+        arithmetic: Arithmetic in which a network in float32 is quantised, "integer" or "bfp".
+        command: Command that makes the quantised model of a network in float32; empty for `nnp quantize`.
     """
 
     path: Path
@@ -54,6 +56,8 @@ class Request:
     jobs: int
     folder: Path
     waves: bool
+    arithmetic: str = "integer"
+    command: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -155,14 +159,20 @@ class Verified:
         return self.other.counters[Counter.BEATS] / cycles if cycles else 0.0
 
 
-def prepare(request: Request, console: Console) -> Prepared:
+def prepare(request: Request, console: Console, steps: Steps | None = None) -> Prepared:
     """Read a model and its inputs, and compile it, so that errors show before slow work begins.
+
+    Args:
+        request: The options.
+        console: Console to print on.
+        steps:   Steps that were done before, such as the quantisation of an imported network; None for none.
 
     Raises:
         ValueError: the model file is damaged, its data are missing, or no machine can run it.
     """
-    console.rule(f"[bold]{request.path.stem}")
-    steps = Steps(console, STEPS)
+    if steps is None:
+        console.rule(f"[bold]{request.path.stem}")
+        steps = Steps(console, STEPS)
     with steps.step("read model and test data") as note:
         model = load_model(request.path)
         inputs = read(model, request.source)

@@ -203,7 +203,10 @@ def test_an_unknown_preset(tmp_path):
 def test_a_model_for_no_preset_of_that_format():
     message = refused("compile", MLP, "--preset", "speech")
     assert "layer 'hidden1' (dense, integer): its input codes are symmetric 4-bit" in message
-    assert len(message.splitlines()) == 4
+    *layers, advice = message.splitlines()
+    assert len(layers) == 4
+    assert advice == (f"A machine that holds it: `nnp presets --fit {MLP} --preset speech -o my.toml`, and then "
+                      "`--preset my.toml`")
 
 
 def test_no_preset_at_all(tmp_path):

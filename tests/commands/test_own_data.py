@@ -13,6 +13,7 @@ from concord.model.data.measures import measure, predictions, text
 from concord.model.data.read import read_data
 from concord.model.data.samples import DataSet, Task
 from concord.model.model_file import save_model
+from concord.nnp.lib.imports import data_set
 from concord.nnp.lib.results import described, real
 from concord.nnp.main import app
 from concord.spec.config import preset
@@ -247,6 +248,12 @@ def test_data_that_do_not_fit_are_refused_before_slow_work(command, text, arrays
         return
     assert sentence in refused(command, "m", "--data", "other.toml")
     assert not (folder / "build").exists()
+
+
+def test_commands_that_train_say_what_was_chosen_by_default(capsys):
+    np.savez("own.npz", x=X, y=np.arange(20) % 4)
+    assert len(data_set("own.npz").test) == 4
+    assert "nnp: own.npz, x: 4 of 20 samples, a share of 0.2 by seed 0, are the test set" in capsys.readouterr().err
 
 
 def test_outputs_that_do_not_fit_the_task(folder):

@@ -96,7 +96,7 @@ def test_estimates_are_near_what_was_measured():
     lines = done("presets", "--errors").splitlines()
     machines = [line.split("│") for line in lines if line.startswith("│ nnp ")]
     assert machines
-    for _, _, _, _, error, block_ram, dsp, _ in machines:
+    for _, _, _, _, error, _, block_ram, dsp, _ in machines:
         assert abs(int(error.strip(" %"))) <= 10
         for both in (block_ram, dsp):
             assert len({number.strip() for number in both.split("|")}) == 1

@@ -38,6 +38,13 @@ def test_no_such_file(tmp_path):
     refused(tmp_path, "it is a folder")
 
 
+def test_the_file_itself_is_not_written_over(tmp_path):
+    path = written(tmp_path, dense())
+    content = path.read_bytes()
+    refused(path, "ending .safetensors", "-o", str(path))
+    assert path.read_bytes() == content
+
+
 @pytest.mark.parametrize("length", [0, 1, 40, 100, -1])
 def test_truncated(tmp_path, length):
     path = written(tmp_path, dense())

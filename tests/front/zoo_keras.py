@@ -28,6 +28,9 @@ LSTM = """
 net = keras.Sequential([keras.Input((9, 6)), L.LSTM(7), L.Dense(3)])
 """
 GRU = """
+net = keras.Sequential([keras.Input((9, 6)), L.GRU(7, return_sequences=True), L.GRU(5), L.Dense(3)])
+"""
+BOTH = """
 net = keras.Sequential([keras.Input((9, 6)), L.Bidirectional(L.GRU(5)), L.Dense(3)])
 """
 CONV1D = """
@@ -75,5 +78,6 @@ ENTRIES = {
     "keras_residual_lite": (partial(export, network=RESIDUAL, lite=True), ""),
     "keras_conv1d": (partial(export, network=CONV1D, lite=False), ""),
     "keras_lstm": (partial(export, network=LSTM, lite=False), ""),
-    "keras_gru": (partial(export, network=GRU, lite=False), ""),
+    "keras_gru": (partial(export, network=GRU, lite=False), "it repeats a graph of its own"),
+    "keras_gru_bidirectional": (partial(export, network=BOTH, lite=False), "it repeats a graph of its own"),
 }

@@ -80,6 +80,7 @@ def test_the_c_header_has_every_code(files, tmp_path):
     for prefix, codes in (("CONTROL", Control), ("STATUS", Status), ("ERROR", Error), ("MESSAGE", MessageKind),
                           ("COUNTER", Counter)):
         wanted |= {f"NNP_{prefix}_{code.name}": int(code) for code in codes}
+    wanted |= {"NNP_HEADER_BYTES": 16, "NNP_HEADER_ADDRESS": 4, "NNP_HEADER_COUNT": 8, "NNP_HEADER_DIGEST": 12}
     wanted |= {"NNP_DIGEST": TINY.digest, "NNP_BEAT_BYTES": TINY.message_bytes, "NNP_MFU_LANES": TINY.mfu_lanes}
     (tmp_path / "nnp_machine.h").write_text(files["nnp_machine.h"])
     source = '#include "nnp_machine.h"\n' + "".join(f"_{name} = {name};\n" for name in wanted)

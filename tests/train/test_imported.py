@@ -122,6 +122,7 @@ def test_layers_have_the_names_of_their_nodes():
     assert names == ["norm", "first_Conv", "pool", "type_2", "sum_1", "sum", "wide", "both", "average", "last",
                      "hidden", "out_put"]
     assert layer_names(["a/b", "a.b", "", "é"]) == {"a/b": "a_b", "a.b": "a_b_2", "": "layer", "é": "é"}
+    assert layer_names(["net/Relu;net/conv/BiasAdd", ";x"]) == {"net/Relu;net/conv/BiasAdd": "net_Relu", ";x": "layer"}
 
 
 @pytest.mark.parametrize("of_weights", list(WeightTraining))

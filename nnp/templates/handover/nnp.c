@@ -88,13 +88,13 @@ int nnp_pack(uint8_t *buffer, size_t capacity, const struct nnp_message *message
     size_t end = NNP_HEADER_BYTES + message->payload_bytes;
     if (whole > capacity) return NNP_SPACE;
     if (message->payload_bytes) memmove(buffer + NNP_HEADER_BYTES, message->payload, message->payload_bytes);
-    buffer[0] = message->kind;
-    buffer[1] = message->memory;
-    buffer[2] = message->flags;
-    buffer[3] = 0;
-    put32(buffer + 4, message->address);
-    put32(buffer + 8, message->count);
-    put32(buffer + 12, NNP_DIGEST);
+    buffer[NNP_HEADER_KIND] = message->kind;
+    buffer[NNP_HEADER_MEMORY] = message->memory;
+    buffer[NNP_HEADER_FLAGS] = message->flags;
+    buffer[NNP_HEADER_ZERO] = 0;
+    put32(buffer + NNP_HEADER_ADDRESS, message->address);
+    put32(buffer + NNP_HEADER_COUNT, message->count);
+    put32(buffer + NNP_HEADER_DIGEST, NNP_DIGEST);
     memset(buffer + end, 0, whole - end);
     put32(buffer + body, crc32(buffer, body));
     *bytes = whole;
@@ -103,15 +103,15 @@ int nnp_pack(uint8_t *buffer, size_t capacity, const struct nnp_message *message
 
 int nnp_unpack(const uint8_t *data, size_t available, struct nnp_message *message, size_t *bytes) {
     if (available < NNP_MESSAGE_BYTES(0)) return NNP_DAMAGED;
-    message->kind = data[0];
-    message->memory = data[1];
-    message->flags = data[2];
-    message->address = get32(data + 4);
-    message->count = get32(data + 8);
+    message->kind = data[NNP_HEADER_KIND];
+    message->memory = data[NNP_HEADER_MEMORY];
+    message->flags = data[NNP_HEADER_FLAGS];
+    message->address = get32(data + NNP_HEADER_ADDRESS);
+    message->count = get32(data + NNP_HEADER_COUNT);
     message->payload = data + NNP_HEADER_BYTES;
     size_t item = item_bytes(message->kind, message->memory);
-    if (!item || data[3]) return NNP_DAMAGED;
-    if (get32(data + 12) != NNP_DIGEST) return NNP_OTHER_FIRMWARE;
+    if (!item || data[NNP_HEADER_ZERO]) return NNP_DAMAGED;
+    if (get32(data + NNP_HEADER_DIGEST) != NNP_DIGEST) return NNP_OTHER_FIRMWARE;
     if (message->count > available / item) return NNP_DAMAGED;
     message->payload_bytes = message->count * item;
     *bytes = NNP_MESSAGE_BYTES(message->payload_bytes);
@@ -122,7 +122,7 @@ int nnp_unpack(const uint8_t *data, size_t available, struct nnp_message *messag
 
 int nnp_send(struct nnp *nnp, const uint8_t *message, size_t bytes) {
     /* An INPUT larger than the machine's queue holds up all behind it until a program runs, even a READ. */
-    int input = bytes && message[0] == NNP_MESSAGE_INPUT;
+    int input = bytes && message[NNP_HEADER_KIND] == NNP_MESSAGE_INPUT;
     int result = input && nnp->unsettled ? nnp_settle(nnp) : NNP_OK;
     if (result != NNP_OK) return result;
     nnp->unsettled |= !input;

@@ -186,8 +186,8 @@ def test_functions_that_fail(folder, monkeypatch):
                                         "def objects():\n    return np.array([{}, {}]), [0, 1]\n")
     for name, sentence in (
         ("fails", "calling it fails with ZeroDivisionError (division by zero); it is called without arguments"),
-        ("none", "it returns NoneType, but a DataSet, a dict of arrays"),
-        ("three", "bad_data:three: it returns 3 values, but"),
+        ("none", "there is a NoneType, but a DataSet, a dict of arrays"),
+        ("three", "bad_data:three: there are 3 values, but"),
         ("ragged", "x: list is no array of numbers"),
         ("objects", "numbers or texts are needed, not object; arrays of Python objects are not read"),
         ("missing", "module 'bad_data' has no function 'missing'")):
@@ -223,7 +223,8 @@ def reads_or_refuses(place: str):
         assert isinstance(read_data(place), DataSet)
 
 
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[
+    HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def test_a_header_that_python_cannot_parse(folder):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from concord.model.data.measures import MEASURES, NAMES, measure, text
 from concord.model.data.samples import Samples, Task
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 
@@ -32,6 +32,7 @@ def test_targets_that_are_all_equal():
     assert measure(Task.REGRESSION, np.zeros((4, 1)), flat) == {"RMSE": 1.0, "R2": -np.inf}
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30))
 def test_auc_is_the_share_of_pairs_in_order(pairs):
     scores, labels = map(list, zip(*pairs, strict=True))

@@ -219,6 +219,8 @@ def test_a_folder_of_images(folder):
     Image.new("RGB", (10, 8), (255, 0, 0)).save(folder / "insects" / "test" / "bee" / "red.jpg")
     found = described('data = "insects"\n[preprocessing]\nsize = [2, 3]\n')
     assert found.shape == (3, 2, 3)
+    channels = numbers(found.test).reshape(-1, 3, 6).mean(axis=2).tolist()
+    assert [image for image in channels if image[0] > 0.9 and image[1:] == pytest.approx([0, 0], abs=0.02)]
 
 
 @pytest.mark.parametrize("name", dataset.SHIPPED)
@@ -259,3 +261,14 @@ def test_other_data_are_read_as_the_description_of_a_model_says():
     assert np.array_equal(numbers(found.test), ((X[:5] + 1).astype(np.float64) * 0.5).astype(np.float16))
     np.save("c.npy", X[:3])
     assert read_data("c.npy", model).task is Task.NONE
+    np.savez("d.npz", x_train=X[:12], y_train=Y[:12], x_test=X[12:], y_test=Y[12:])
+    assert (len(read_data("d.npz", model).train), len(read_data("d.npz", model).test)) == (12, 8)
+
+
+@pytest.mark.parametrize("key", ["test", "calibration"])
+def test_nothing_that_a_model_names_is_opened_or_run(key, folder):
+    (folder / "trap_data.py").write_text("raise SystemExit('it was run')\n")
+    np.savez("a.npz", x=X, y=Y)
+    for name in "trap_data:made", "none.npz":
+        found = read_data("a.npz", f'data = "a.npz"\n{key} = "{name}"\n')
+        assert len(found.test) == (20 if key == "test" else 4)

@@ -1,0 +1,95 @@
+"""`concord.load`: networks, quantised models and firmware from files, and networks of PyTorch."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from concord.nnp.api.objects import Model, Network, Program
+from concord.nnp.api.shown import Shown
+
+if TYPE_CHECKING:
+    import torch
+
+
+def load(
+    source: "str | os.PathLike | torch.nn.Module",
+    example: "torch.Tensor | tuple[torch.Tensor, ...] | None" = None,
+    *,
+    shape: tuple[int, ...] | None = None,
+    output: str | None = None,
+    name: str = "",
+) -> Network | Model | Program:
+    """Read a network, a quantised model or firmware.
+
+    Args:
+        source:  Path or URL of an ONNX file, of what `nnp import` wrote, of a quantised model or of firmware; or a
+            network of PyTorch, which is exported to ONNX in its evaluation mode.
+        example: An input of a network of PyTorch, [samples, ...], or [samples, time, ...] where it takes sequences.
+        shape:   Sizes of one sample, where an ONNX file leaves them open.
+        output:  Name of the output that the network gives, where an ONNX file has several.
+        name:    Name of a network of PyTorch; that of its class by default.
+
+    Returns:
+        A `Network` in float32, a quantised `Model`, or the `Program` of a machine, by what the source holds.
+
+    Raises:
+        ValueError: there is no such file, it is damaged, or it holds operations that cannot be computed; the message
+            lists all of these. A network of PyTorch has no example, or cannot be exported.
+    """
+    if not isinstance(source, str | os.PathLike):
+        from concord.nnp.lib.torch_modules import exported
+
+        return Network(floating=exported(source, example, name=name, shape=shape, output=output))
+    if example is not None:
+        raise ValueError(f"{os.fspath(source)}: an example is for networks of PyTorch; leave it out")
+    from concord.nnp.lib.kinds import FileKind, kind_of
+    from concord.nnp.lib.storage import fetched, is_url
+
+    place = os.fspath(source)
+    with fetched(place) as path:
+        match kind_of(path):
+            case FileKind.NETWORK:
+                from concord.nnp.lib.front import read_float
+
+                return Network(floating=read_float(path, shape, output))
+            case FileKind.MODEL:
+                from concord.model.model_file import load_model
+
+                return Model(quantised=load_model(path), path=None if is_url(place) else path)
+            case FileKind.FIRMWARE:
+                return _program(path)
+
+
+def _program(path: Path) -> Program:
+    from concord.golden.host.firmware_file import load_firmware
+    from concord.spec.config import PRESETS
+
+    firmware = load_firmware(path)
+    names = [name for name, config in PRESETS.items() if config == firmware.config]
+    return Program(firmware=firmware, machine=names[0] if names else f"machine {firmware.config.digest:08x}", usage={})
+
+
+def network_of(given: "Network | str | os.PathLike") -> Network:
+    """The network in float32 that an argument means.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found = load(given) if isinstance(given, str | os.PathLike) else given
+    if not isinstance(found, Network):
+        what = f"a {type(found).__name__}" if not isinstance(found, Shown) else found.summary
+        raise ValueError(f"a network in float32 is needed, as concord.load gives it of an ONNX file, not {what}")
+    return found
+
+
+def model_of(given: "Model | str | os.PathLike") -> Model:
+    """The quantised model that an argument means.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found = load(given) if isinstance(given, str | os.PathLike) else given
+    if not isinstance(found, Model):
+        what = f"a {type(found).__name__}" if not isinstance(found, Shown) else found.summary
+        raise ValueError(f"a quantised model is needed, as concord.quantize gives it, not {what}")
+    return found

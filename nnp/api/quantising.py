@@ -1,0 +1,78 @@
+"""`concord.quantize`: a network in float32 becomes a quantised model, without training."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from concord.nnp.api.data import Data, data_set
+from concord.nnp.api.loading import network_of
+from concord.nnp.api.objects import Model, Network
+from concord.nnp.lib.storage import legal
+
+
+def quantize(
+    network: "Network | str | os.PathLike",
+    data: Data | None = None,
+    *,
+    preset: str = "",
+    arithmetic: str = "integer",
+    calibration: str | os.PathLike | None = None,
+    out: str | os.PathLike | None = None,
+    quiet: bool = True,
+    **options,
+) -> Model:
+    """Quantise a network without training, as `nnp quantize` does.
+
+    Args:
+        network:     What `load` gives, or the path of a network in float32.
+        data:        Data set to calibrate and to measure with, see `concord.nnp.api.data.Data`. Its calibration samples
+            find the ranges of values, or else 256 of its training samples.
+        preset:      Machine: a preset or a TOML file, which sets the bits of weights and inputs. Empty where
+            `weights_bits` and `input_bits` are given.
+        arithmetic:  "integer", or "bfp" for block floating point.
+        calibration: A .npy file of real numbers [samples, ...] to calibrate with.
+        out:         Model file to write; none by default.
+        quiet:       Whether to print no progress.
+        options:     Further options, see `concord.nnp.lib.choosing.choices_for`.
+
+    Returns:
+        The model, whose `measures` are those of the float network and of golden on the test set.
+
+    Raises:
+        ValueError: there is no such machine, data are missing or do not fit, or an operation cannot be quantised.
+    """
+    from concord.nnp.lib.choosing import choices_for
+    from concord.nnp.lib.progress import shown
+    from concord.nnp.lib.training import needing_torch
+    from rich.console import Console
+
+    choices = choices_for(preset, arithmetic, **options)
+    train = needing_torch("concord.train.runs.imported")
+    source = train.prepared(
+        network_of(network).floating, data_set(data), choices, None if calibration is None else Path(calibration))
+    with model_file(out, source.network.name) as path, shown(Console(quiet=quiet)) as progress:
+        made = train.quantize(path, source, choices, command="concord.quantize", progress=progress)
+    return Model(quantised=made, path=None if out is None else Path(out))
+
+
+@contextmanager
+def model_file(out: str | os.PathLike | None, name: str) -> Iterator[Path]:
+    """A context with the path of a model file to write; one that is removed afterwards where `out` is None.
+
+    Args:
+        out:  The path, or None.
+        name: Name of a model without a path, which is otherwise that of its file.
+
+    Raises:
+        ValueError: the path cannot be written.
+    """
+    from concord.nnp.lib.files import check_writable
+
+    if out is not None:
+        check_writable(Path(out))
+        yield Path(out)
+        return
+    with tempfile.TemporaryDirectory(prefix="concord-") as folder:
+        yield Path(folder, f"{legal(name)}.safetensors")

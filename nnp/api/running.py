@@ -1,0 +1,160 @@
+"""`concord.run`: the outputs of a network, a model or firmware for inputs in memory."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from concord.nnp.api.data import Data, data_set, place_of
+from concord.nnp.api.loading import load
+from concord.nnp.api.objects import Model, Network, Program
+from concord.nnp.api.shown import Shown, table
+from rich.console import RenderableType
+
+if TYPE_CHECKING:
+    from concord.model.data.samples import DataSet, Samples
+
+SHOWN = 10  #: Most samples that a table shows.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
+class Outputs(Shown):
+    """Outputs of a network; `numpy.asarray` gives the numbers.
+
+    Attributes:
+        name:     What ran, in words.
+        numbers:  float64[samples, outputs].
+        patterns: The same as binary16 patterns, uint16[samples, outputs]; None of a network in float32.
+        labels:   Labels of the samples, or None.
+        measures: Measures of the task, such as the accuracy; empty without labels.
+    """
+
+    name: str
+    numbers: np.ndarray
+    patterns: np.ndarray | None
+    labels: np.ndarray | None
+    measures: Mapping[str, float]
+
+    @property
+    def classes(self) -> np.ndarray:
+        """int[samples], the first of the largest outputs of each sample."""
+        return self.numbers.argmax(axis=1)
+
+    @property
+    def summary(self) -> str:
+        from concord.nnp.lib.results import described
+
+        return f"{self.name}: {len(self.numbers)} samples" + f", {described(self.measures)}" * bool(self.measures)
+
+    def tables(self) -> Iterator[RenderableType]:
+        rows = ([index, *map(float, row)] for index, row in enumerate(self.numbers[:SHOWN]))
+        yield table(("sample", *map(str, range(self.numbers.shape[1]))), rows, "outputs")
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.array(self.numbers, dtype=dtype, copy=copy)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def run(
+    network: Network | Model | Program | str | os.PathLike, inputs: "np.ndarray | Data", *, machine: str = "golden",
+) -> Outputs:
+    """Run a network on inputs.
+
+    Args:
+        network: A network in float32, which runs in float64; a quantised model, which runs in golden arithmetic; or
+            firmware, which runs on a machine. What `load`, `quantize`, `train` or `compile` gives, or a path.
+        inputs:  Real numbers [samples, ...], or [samples, time, ...] for a recurrent network, which are rounded to
+            binary16 for models and firmware; or a data set, see `concord.nnp.api.data.Data`, whose test samples run.
+        machine: Machine that runs firmware: "golden", or Verilated hardware as "library" or under "cocotb".
+
+    Raises:
+        ValueError:   the inputs do not fit.
+        RuntimeError: the machine stopped with an error, or could not be built.
+    """
+    from concord.nnp.lib.options import MachineKind, named
+
+    given = load(network) if isinstance(network, str | os.PathLike) else network
+    kind = named(MachineKind, machine)
+    if kind is not MachineKind.GOLDEN and not isinstance(given, Program):
+        raise ValueError(f"machine {machine} runs firmware: compile the model first, as in "
+                         "concord.run(concord.compile(model), inputs, machine=\"library\")")
+    return _float(given, inputs) if isinstance(given, Network) else _quantised(given, inputs, kind)
+
+
+def _float(given: Network, inputs: "np.ndarray | Data") -> Outputs:
+    """Outputs in float64."""
+    from concord.model.floating.run import run
+
+    network, data = given.floating, None if _is_array(inputs) else data_set(inputs)
+    if data is not None:
+        from concord.nnp.verify.data_sets import tested
+
+        data = data.as_sequences() if network.sequence else data
+        samples = tested(data, place_of(inputs))
+        array, lengths = samples.inputs.view(np.float16).astype(np.float64), samples.lengths
+    else:
+        samples, array, lengths = None, np.asarray(inputs, np.float64), None
+    axes = 1 + network.sequence
+    if array.ndim < axes or np.prod(array.shape[axes:]) != np.prod(network.shape):
+        wanted = ", ".join(map(str, ("samples", *["time"] * network.sequence, *network.shape)))
+        raise ValueError(f"{network.name} takes numbers [{wanted}], not {list(array.shape)}")
+    outputs = run(network, array.reshape(*array.shape[:axes], *network.shape), lengths)
+    return _outputs(f"{network.name} in float64", outputs.reshape(len(array), -1), None, samples, data)
+
+
+def _quantised(given: Model | Program, inputs: "np.ndarray | Data", kind: str) -> Outputs:
+    """Outputs in golden arithmetic, or of a machine."""
+    from concord.model import network
+    from concord.nnp.lib.results import real
+    from concord.nnp.verify.data_sets import fitting, tested
+
+    held = given.quantised if isinstance(given, Model) else given.firmware
+    data = None if _is_array(inputs) else fitting(held, place_of(inputs), data_set(inputs))
+    samples = tested(data, data.name) if data else _samples(held, np.asarray(inputs))
+    if isinstance(given, Model):
+        name, patterns = f"{held.name} in golden arithmetic", network.outputs(held, samples.inputs, samples.lengths)
+    else:
+        name, patterns = f"{held.name} on {given.machine}, {kind}", _on_machine(given, samples, kind)
+    return _outputs(name, real(patterns), patterns, samples, data)
+
+
+def _samples(held, array: np.ndarray) -> "Samples":
+    """Real numbers as a machine reads them."""
+    from concord.model.data.samples import Samples
+    from concord.nnp.verify.inputs import shaped
+
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"inputs are real numbers, not {array.dtype}")
+    with np.errstate(over="ignore"):
+        numbers = shaped(held, array, "inputs").astype(np.float16)
+    if not np.isfinite(numbers).all():
+        raise ValueError("inputs: some numbers are too large for binary16, or are none; scale them")
+    return Samples(inputs=numbers.view(np.uint16), lengths=None, labels=None, classes=())
+
+
+def _on_machine(given: Program, samples: "Samples", kind: str) -> np.ndarray:
+    from concord.nnp.verify.batches import one_sample
+    from concord.nnp.verify.session import Session
+    from concord.sim.machines import host
+
+    with host.machine(kind, given.firmware.config) as made:
+        session = Session(made, given.firmware)
+        return np.stack([session.infer(one_sample(samples, index)) for index in range(len(samples))])
+
+
+def _outputs(
+    name: str, numbers: np.ndarray, patterns: np.ndarray | None, samples: "Samples | None", data: "DataSet | None",
+) -> Outputs:
+    from concord.model.data.measures import measure
+
+    found = {} if data is None or samples.labels is None else measure(data.task, numbers, samples)
+    return Outputs(name=name, numbers=numbers, patterns=patterns, labels=samples.labels if samples else None,
+                   measures=found)
+
+
+def _is_array(inputs) -> bool:
+    """Whether inputs are an array, or what becomes one, rather than a data set."""
+    return isinstance(inputs, np.ndarray | np.generic | list) or type(inputs).__module__.partition(".")[0] == "torch"

@@ -1,0 +1,149 @@
+"""`concord.verify`: a network on golden and on the simulated machine, and every bit compared."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from concord.nnp.api.data import Data, data_set, place_of
+from concord.nnp.api.loading import load
+from concord.nnp.api.objects import Model, Network
+from concord.nnp.api.shown import Shown
+from concord.nnp.lib.storage import legal
+from rich.console import Console, RenderableType
+
+if TYPE_CHECKING:
+    from concord.nnp.verify.verification import Request, Verified
+    from concord.nnp.verify.whole import Job
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
+class Verification(Shown):
+    """The results of a verification.
+
+    Attributes:
+        verified: Everything that was found, see `concord.nnp.verify.verification.Verified`.
+        files:    Files of the report: verify.json, verify.html, and a CSV table of all samples.
+        model:    The quantised model that ran.
+    """
+
+    verified: "Verified"
+    files: tuple[Path, ...]
+    model: Model
+
+    @property
+    def equal(self) -> bool:
+        """Whether no bit and no event counter differs."""
+        return self.verified.equal
+
+    @property
+    def bits(self) -> int:
+        """Number of bits in which the machine's outputs and memories differ from golden."""
+        return self.verified.bits
+
+    @property
+    def cycles(self) -> float:
+        """Clock cycles of one inference; 0 on golden, which has no clock."""
+        return self.verified.cycles
+
+    @property
+    def measures(self) -> Mapping[str, Mapping[str, float]]:
+        """Measures of FP32, QAT, golden and RTL on the samples that ran, such as the accuracy; empty without labels."""
+        return self.verified.measures
+
+    @property
+    def summary(self) -> str:
+        found = self.verified
+        verdict = "equal to the bit" if found.equal else f"{found.bits} bits differ"
+        return f"{found.model.name} on {found.preset}, {len(found.samples)} samples: {verdict}"
+
+    def tables(self) -> Iterator[RenderableType]:
+        from concord.nnp.verify.tables import cost_table, verify_table
+
+        yield verify_table([self.verified])
+        if self.verified.costs:
+            yield cost_table(self.verified)
+
+
+def verify(
+    network: Network | Model | str | os.PathLike,
+    data: Data | None = None,
+    *,
+    inputs: str | os.PathLike | None = None,
+    preset: str = "",
+    arithmetic: str = "integer",
+    samples: int | str = 200,
+    first: int = 0,
+    machine: str = "library",
+    report: str | os.PathLike = "build/report",
+    jobs: int | None = None,
+    waves: bool = True,
+    quiet: bool = True,
+) -> Verification:
+    """Run a network on golden and on the simulated machine, and compare every bit, as `nnp verify` does.
+
+    Args:
+        network:    A quantised model, or a network in float32, which is quantised first. What `load`, `quantize` or
+            `train` gives, or a path.
+        data:       Data set, see `concord.nnp.api.data.Data`; the shipped one that a model names by default.
+        inputs:     A .npy file of real numbers [samples, ...] instead.
+        preset:     Machine: a preset or a TOML file; the smallest preset that takes the network by default.
+        arithmetic: Arithmetic in which a network in float32 is quantised, "integer" or "bfp".
+        samples:    Number of samples, or "all"; fewer where there are fewer.
+        first:      Index of the first sample.
+        machine:    "library" or "cocotb", Verilated hardware, which is built at first use; or "golden" alone.
+        report:     Folder of the report, and of the quantised model of a network in float32.
+        jobs:       Number of worker processes; one for each core by default.
+        waves:      Whether to write a waveform of the first difference.
+        quiet:      Whether to print no steps.
+
+    Raises:
+        ValueError:   data are missing or do not fit, or no machine can run the network.
+        RuntimeError: a machine stopped with an error, or could not be built.
+    """
+    from concord.nnp.lib.files import check_writable
+    from concord.nnp.lib.options import CORES, MachineKind, named
+    from concord.nnp.lib.quantisation_options import NetworkArithmetic
+    from concord.nnp.verify.inputs import Source
+    from concord.nnp.verify.verification import Request
+    from concord.nnp.verify.whole import ready, verify_all
+
+    given = load(network) if isinstance(network, str | os.PathLike) else network
+    if not isinstance(given, Network | Model):
+        raise ValueError(f"a network in float32 or a quantised model is needed, not {given!r}")
+    read = data_set(data)
+    check_writable(Path(report), folder=True)
+    count = str(samples)
+    if read is not None and read.test is not None and count.isdecimal():
+        count = str(max(1, min(int(count), len(read.test) - first)))
+    source = Source(inputs=None if inputs is None else Path(inputs), data=place_of(data), samples=count, first=first,
+                    default=200, read=read)
+    place = os.fspath(network) if isinstance(network, str | os.PathLike) else ""
+    request = Request(
+        path=Path(place), place=place, source=source, preset=preset, kind=named(MachineKind, machine),
+        jobs=jobs or CORES, folder=Path(report), waves=waves, arithmetic=named(NetworkArithmetic, arithmetic),
+        command="concord.verify")
+    console = Console(quiet=quiet)
+    prepared = ready([_job(given, request)], console)
+    whole = verify_all(prepared, console)
+    (found,) = whole.done
+    return Verification(verified=found, files=whole.files, model=Model(quantised=found.model, path=found.request.path))
+
+
+def _job(given: Network | Model, request: "Request") -> "Job":
+    """The job of a network in float32, or of a model, whose file is written into the report if it has none."""
+    from dataclasses import replace
+
+    from concord.nnp.verify.whole import Job
+
+    if isinstance(given, Network):
+        name = f"{legal(given.floating.name)}.onnx"
+        return Job(request=replace(request, path=Path(request.path.name or name), place=request.place or name),
+                   network=given.floating)
+    path = given.path
+    if path is None:
+        path = request.folder / f"{legal(given.quantised.name)}.safetensors"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        given.save(path)
+    return Job(request=replace(request, path=path, place=str(path)))

@@ -1,0 +1,32 @@
+"""A small data set and networks as a user brings them, for tests of the way from a network to the machine."""
+
+from pathlib import Path
+
+import numpy as np
+from concord.model.floating.file import save
+from concord.model.floating.network import FloatNetwork, Op
+from concord.model.floating.run import run
+from concord.tests.float_networks import Chain
+
+
+def arrays(shape: tuple[int, ...] = (64,), seed: int = 0) -> dict[str, np.ndarray]:
+    """Images like digits: ten patterns with noise, 60 to train with and 20 to test with."""
+    rng = np.random.default_rng(seed)
+    patterns, labels = rng.uniform(0, 1, (10, 64)), np.arange(80) % 10
+    x = np.float32(np.clip(patterns[labels] + rng.normal(0, 0.1, (80, 64)), 0, 1)).reshape(80, *shape)
+    return {"x_train": x[:60], "y_train": labels[:60], "x_test": x[60:], "y_test": labels[60:]}
+
+
+def perceptron(hidden: int = 16) -> FloatNetwork:
+    """A perceptron that the machine `tiny` holds."""
+    return Chain((64,)).dense("one", hidden, 64).add(Op.RELU, "r", ceiling=None).dense("two", 10, hidden).network("net")
+
+
+def written(folder: Path) -> tuple[str, str]:
+    """Files of the network, as `nnp import` writes it, and of its data, whose labels are the network's answers."""
+    network, data = perceptron(), arrays()
+    for part in "train", "test":
+        data[f"y_{part}"] = run(network, np.float16(data[f"x_{part}"])).argmax(axis=1)
+    save(network, folder / "net.safetensors")
+    np.savez(folder / "digits.npz", **data)
+    return str(folder / "net.safetensors"), str(folder / "digits.npz")
