@@ -32,7 +32,7 @@ def quantize(
                      show_default="the data's calibration set, or 256 of its training samples")
     ] = None,
     data: imports.Data = None,
-    machine: imports.Machine = "",
+    preset: imports.Machine = "",
     arithmetic: imports.Arithmetic = options.NetworkArithmetic.INTEGER,
     block: imports.Block = None,
     weights_bits: options.WeightsBits = None,
@@ -52,8 +52,8 @@ def quantize(
     from concord.nnp.lib.files import check_writable
 
     gates, is_file = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits), imports.is_file(network)
-    given = imports.widths(machine, weights_bits, input_bits, symmetric, weights, gates) if is_file else (
-        options.widths(machine, weights_bits, input_bits, symmetric, weights))
+    given = imports.widths(preset, weights_bits, input_bits, symmetric, weights, gates) if is_file else (
+        options.widths(preset, weights_bits, input_bits, symmetric, weights))
     method = ptq_activations or (imports.activation_method(arithmetic) if is_file else ActivationMethod.SEARCH)
     recipe = options.recipe(given, layer, ptq_weights, method, rows, weights, activations)
     check_writable(out)
@@ -61,8 +61,8 @@ def quantize(
         if parameters is not None:
             raise ValueError(f"{network}: it holds its parameters, so leave {parameters} out; name the model file with "
                              "--out")
-        chosen = imports.choices(machine, recipe, given, gates, arithmetic, block, symmetric)
-        _imported(network, data, calibration, out, chosen, machine)
+        chosen = imports.choices(preset, recipe, given, gates, arithmetic, block, symmetric)
+        _imported(network, data, calibration, out, chosen, preset)
         return
     if parameters is None:
         raise ValueError(f"{network}: name a file behind it that holds its FP32 parameters, or an ONNX file in its "
