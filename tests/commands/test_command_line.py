@@ -169,6 +169,14 @@ def test_a_truncated_model(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("words", [
+    ("compile",), ("predict",), ("overflow", "--accumulator", "16"), ("presets", "--fit")])
+def test_a_network_in_float32_is_no_model(words, tmp_path):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(b"\x08\x0a" + bytes(100))
+    assert f"{path}: not a quantised model; `nnp quantize {path} --for MACHINE --data PLACE`" in refused(*words, path)
+
+
 def test_a_model_of_wrong_shapes(tmp_path):
     path = tmp_path / "model.safetensors"
     arrays = load_file(MLP)
