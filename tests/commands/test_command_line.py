@@ -73,6 +73,7 @@ def test_every_command_explains_itself(command):
 def test_verify_on_golden(tmp_path):
     result = nnp("verify", LSTM, "--machine", "golden", "--samples", 3, "--report", tmp_path / "out", "--jobs", 1)
     assert result.exit_code == 0, result.output
+    assert result.output.count("not run") == 3, "RTL, its bits and its event counters"
     for word in ("1/7", "7/7", "mismatching bits", "accuracy, FP32", "MVM utilisation", "overflows"):
         assert word in result.output
     (record,) = json.loads((tmp_path / "out" / "verify.json").read_text())
