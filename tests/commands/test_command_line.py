@@ -398,7 +398,7 @@ def test_training_without_torch(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("concord.train.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert "training needs PyTorch: pip install torch==2.13.0" in refused("train", "mlp")
+    assert "training and quantisation need PyTorch: pip install torch==2.13.0" in refused("train", "mlp")
 
 
 def test_doctor():
