@@ -88,7 +88,7 @@ def _imported(file: str, data: str | None, calibration: Path | None, out: Path, 
         model = train.quantize(out, source, choices, command=_command(), progress=show)
     figures = (("FP32", "fp32_accuracy"), ("quantised", "golden_accuracy"))
     Console().print(f"{out}: {imports.result(model, figures)}", soft_wrap=True, highlight=False)
-    typer.echo(imports.unfit(model, machine), nl=False)
+    typer.echo(imports.unfit(model, machine, str(out)), nl=False)
 
 
 def _built_in(network: str, parameters: Path, out: Path, calibration: Path | None, data: str | None, recipe):

@@ -17,6 +17,7 @@ from concord.nnp.lib.training import needing_torch
 from concord.nnp.verify import verification
 from concord.nnp.verify.data_sets import tested
 from concord.nnp.verify.verification import Prepared, Request, prepare
+from concord.spec.machine_file import find_config
 from rich.console import Console
 
 if TYPE_CHECKING:
@@ -53,9 +54,12 @@ def opened(request: Request, kept: Path, console: Console, network: "FloatNetwor
         network: The network, if it is in memory.
 
     Raises:
-        ValueError: the network has operations that cannot be computed, or its data are missing or do not fit.
+        ValueError: there is no such machine, the network has operations that cannot be computed, or its data are
+            missing or do not fit.
     """
     console.rule(f"[bold]{request.path.stem}")
+    if request.preset:
+        find_config(request.preset)
     steps, given = Steps(console, STEPS), request.source
     with steps.step("import the network") as note:
         network = read_float(request.path) if network is None else network
