@@ -63,7 +63,9 @@ def array_changed(array: np.ndarray, rng: random.Random) -> np.ndarray:
         case 2:
             return flat[:rng.randint(0, flat.size)]
         case 3:
-            return flat.reshape(array.shape).astype(rng.choice(("u1", "i1", "u2", "i4", "i8", "f2", "f4", "f8", "?")))
+            kind = rng.choice(("u1", "i1", "u2", "i4", "i8", "f2", "f4", "f8", "?"))
+            with np.errstate(all="ignore"):
+                return flat.reshape(array.shape).astype(kind)
         case 4 if flat.size:
             kind = np.dtype(np.uint8) if flat.dtype == bool else flat.dtype
             info = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
