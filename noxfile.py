@@ -144,3 +144,9 @@ def zoo(session):
 def docs(session):
     """Write the generated pages of the documentation."""
     session.run(sys.executable, "docs/generate.py", *session.posargs, external=True)
+
+
+@nox.session(default=False)
+def fuzz(session):
+    """Damaged files of every kind that users bring: refused in a sentence that names the file."""
+    python(session, "concord.tests.fuzz")

@@ -131,8 +131,11 @@ def _constant(tensor: onnx.TensorProto) -> np.ndarray:
     """The numbers of a tensor.
 
     Raises:
-        ValueError: there are more or fewer than its shape needs.
+        ValueError: there are more or fewer than its shape needs, or they are of a type that is not known.
     """
+    if tensor.data_type not in helper.get_all_tensor_dtypes():
+        raise ValueError(f"the constant {tensor.name!r} is of the type {tensor.data_type}, which is not known; export "
+                         "the network again")
     try:
         return numpy_helper.to_array(tensor)
     except (ValueError, TypeError, OverflowError, MemoryError) as error:

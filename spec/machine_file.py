@@ -171,6 +171,6 @@ def _meant(name: str, known) -> str:
 
 def _line(text: str, sentence: str) -> int | None:
     """Number of the line that sets the attribute with which a sentence begins, if the file has one."""
-    name = re.match(r"(\w+)", sentence)[1]
-    found = re.search(rf"^[ \t]*\[?{name}\b", text, re.MULTILINE)
+    name = re.match(r"\w+", sentence)
+    found = name and re.search(rf"^[ \t]*\[?{name[0]}\b", text, re.MULTILINE)
     return text.count("\n", 0, found.end()) + 1 if found else None

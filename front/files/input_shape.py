@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 SAMPLES = 2  #: Samples of a batch where a file leaves their number open: two, so that mixing them is noticed.
 TIME = 5  #: Time steps where a file leaves their number open.
+#: Element types that are no real numbers.
+UNREAL = frozenset({TensorProto.STRING, TensorProto.BOOL, TensorProto.COMPLEX64, TensorProto.COMPLEX128})
 RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 
@@ -64,9 +66,10 @@ def entry(path: Path, model: onnx.ModelProto, shape: tuple[int, ...] | None) -> 
     if not found[0].type.HasField("tensor_type") or not kind.HasField("shape"):
         raise ValueError(f"{path}: the shape of its input {found[0].name!r} is not known; export the network again "
                          "with an example input")
-    if kind.elem_type in (TensorProto.STRING, TensorProto.BOOL, TensorProto.COMPLEX64, TensorProto.COMPLEX128):
-        raise ValueError(f"{path}: its input {found[0].name!r} holds {TensorProto.DataType.Name(kind.elem_type)}; "
-                         "real numbers are needed")
+    if kind.elem_type in UNREAL or kind.elem_type not in helper.get_all_tensor_dtypes():
+        names = {number: name for name, number in TensorProto.DataType.items()}
+        held = names.get(kind.elem_type, f"the unknown type {kind.elem_type}")
+        raise ValueError(f"{path}: its input {found[0].name!r} holds {held}; real numbers are needed")
     sizes = [size.dim_value if size.HasField("dim_value") and size.dim_value > 0 else None for size in kind.shape.dim]
     recurrent = any(node.op_type in RECURRENT for node in graph.node)
     return Entry(name=found[0].name, kind=kind.elem_type, choices=_choices(path, sizes, shape, recurrent))

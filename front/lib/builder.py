@@ -145,7 +145,7 @@ class Builder:
             return
         if form is Form.VECTOR:
             order = source.order.reshape(source.samples, -1)
-        elif order.size != source.order.size or len(np.unique(order)) < order.size or order.min() < 0:
+        elif order.size != source.order.size or order.min() < 0 or np.bincount(order.reshape(-1)).max() > 1:
             raise misplaced("it reads a part of the network's input", "give the network only what it reads")
         elif axes(order) is None:
             raise misplaced("it reads the network's input in an order that is no order of axes")

@@ -114,7 +114,8 @@ class Step:
         value = self.constant(index, what)
         if value is None:
             return None
-        value = np.asarray(value, np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            value = np.asarray(value, np.float64)
         if bad := int(np.count_nonzero(~np.isfinite(value))):
             raise Refused(f"its {what} {self.names[index]!r} holds {bad} values of {value.size} that are infinite or "
                           "not a number", "train the network again")

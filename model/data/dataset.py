@@ -1,6 +1,7 @@
 """Test sets, shipped ones and those of other folders, as binary16 vectors for the machine."""
 
 import gzip
+import math
 import struct
 import zlib
 from pathlib import Path
@@ -135,16 +136,32 @@ def transcript(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.concatenate(frames), np.array([len(f) for f in frames]), np.array(labels, np.uint8)
 
 
+def _content(stream, size: int) -> bytes:
+    """The rest of a stream, which is `size` bytes. It is read in pieces, as a stream may hold less than is promised.
+
+    Raises:
+        ValueError: it has another size, or there are more than `LIMIT` bytes.
+    """
+    if size > LIMIT:
+        raise ValueError(f"more than {LIMIT // 2**30} GiB")
+    content = bytearray()
+    while piece := stream.read(2**20):
+        content += piece
+        if len(content) > size:
+            break
+    if len(content) != size:
+        raise ValueError(f"its header promises {size:,} bytes, but it has "
+                         f"{'more' if len(content) > size else f'{len(content):,}'}")
+    return bytes(content)
+
+
 def _idx(path: Path) -> np.ndarray:
     """Read a gzipped IDX file of bytes."""
     try:
         with gzip.open(path) as stream:
-            content = stream.read(LIMIT + 1)
-        if len(content) > LIMIT:
-            raise ValueError(f"more than {LIMIT // 2**30} GiB")
-        dimensions = content[3]
-        shape = struct.unpack_from(f">{dimensions}I", content, 4)
-        return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+            dimensions = stream.read(4)[3]
+            shape = struct.unpack(f">{dimensions}I", stream.read(4 * dimensions))
+            return np.frombuffer(_content(stream, math.prod(shape)), np.uint8).reshape(shape)
     except FileNotFoundError as error:
         raise ValueError(
             f"{path}: no such file; Debian's package dataset-fashion-mnist puts it into "

@@ -101,7 +101,7 @@ def parse(text: str, place: str, folder: Path) -> Description:
     """
     try:
         record = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also numbers of too many digits
         raise ValueError(f"{place}: not TOML ({error})") from error
     except RecursionError as error:
         raise ValueError(f"{place}: not a description of data: its values are nested too deeply") from error

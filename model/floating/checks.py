@@ -84,6 +84,11 @@ def _check_tensors(node: Node):
         if not np.isfinite(tensor).all():
             raise ValueError(f"node {node.name!r}, {key}: it holds infinite values or values that are not a number "
                              f"({np.count_nonzero(~np.isfinite(tensor))} of {tensor.size}); train again")
+    if node.op is Op.BATCH_NORM and "variance" in node.tensors:
+        smallest = node.tensors["variance"].min(initial=np.inf) + node.attributes["epsilon"]
+        if not smallest > 0:
+            raise ValueError(f"node {node.name!r}, variance: its smallest value with epsilon is {smallest:.3g}, but a "
+                             "number above 0 is needed; train again")
 
 
 def _check_fit(node: Node, taken: list[tuple[int, ...]]):

@@ -39,10 +39,11 @@ def forward(network: FloatNetwork, x: np.ndarray, lengths: np.ndarray | None = N
         x = x[:, :, None]
     lengths = np.full(len(x), x.shape[1]) if lengths is None else np.asarray(lengths)
     made, sequences = {INPUT: x}, is_sequence(network)
-    for node in network.nodes:
-        taken = [made[name] for name in node.sources]
-        channels_last = sequences[node.sources[0]]
-        made[node.name] = _result(node, taken, lengths, channels_last, network)
+    with np.errstate(over="ignore", invalid="ignore"):  # the exponential of a sigmoid; results show what is infinite
+        for node in network.nodes:
+            taken = [made[name] for name in node.sources]
+            channels_last = sequences[node.sources[0]]
+            made[node.name] = _result(node, taken, lengths, channels_last, network)
     return made
 
 

@@ -1,12 +1,15 @@
 """Turn errors into a sentence on stderr and an exit code: 2 for bad input, 1 for a failure of a machine."""
 
 import functools
+import re
 from collections.abc import Callable
 
 import typer
 
 FAILED = 1  #: Exit code if a machine, or a tool that builds it, fails.
 BAD_INPUT = 2  #: Exit code for errors that the user can correct.
+
+LONGEST = 1000  #: Signs of a word that is shortened: more than paths and names of nodes have.
 
 
 def sentences(command: Callable) -> Callable:
@@ -22,14 +25,21 @@ def sentences(command: Callable) -> Callable:
             typer.echo(f"nnp: {describe(error)}", err=True)
             raise typer.Exit(BAD_INPUT) from error
         except (RuntimeError, AssertionError) as error:
-            typer.echo(f"nnp: {error}", err=True)
+            typer.echo(f"nnp: {readable(str(error))}", err=True)
             raise typer.Exit(FAILED) from error
 
     return wrapped
 
 
 def describe(error: ValueError | OSError) -> str:
-    """A sentence about an error."""
+    """A sentence about an error, without signs from a file that would move the cursor or fill the terminal."""
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
+        return readable(f"{error.filename}: {error.strerror}")
+    return readable(str(error))
+
+
+def readable(text: str) -> str:
+    """A text with control characters as escapes, and without the middle of words that are longer than a path."""
+    text = re.sub(rf"\S{{{LONGEST},}}", lambda word: f"{word[0][:100]}...{word[0][-20:]}", text)
+    return "".join(sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
+                   for sign in text)

@@ -189,6 +189,19 @@ def test_a_model_of_wrong_shapes(tmp_path):
     assert "layer 'hidden2', scale: uint16[64] is needed, not uint16[63]" in message
 
 
+def test_names_in_files_do_not_reach_the_terminal_as_control_characters(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(f'based_on = "vision"\nlanes = "\\u001B[31m"\n"{"9" * 5000}" = 1\n')
+    result = CliRunner().invoke(app, ["presets", str(path)])
+    assert result.exit_code == 2
+    assert "\\x1b[31m" in result.stderr
+    assert "\x1b" not in result.stderr
+    path.write_text(f'based_on = "vision"\n{"9" * 5000} = 1\n')
+    result = CliRunner().invoke(app, ["presets", str(path)])
+    assert "9...9" in result.stderr
+    assert len(result.stderr) < 2000
+
+
 def test_an_unknown_preset(tmp_path):
     message = refused("compile", MLP, "--preset", "huge", "-o", tmp_path / "out")
     assert "there is no preset 'huge': choose one of tiny" in message

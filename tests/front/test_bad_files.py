@@ -105,6 +105,21 @@ def test_nan_weights_are_named(tmp_path):
     refused(written(tmp_path, model), "n0_Gemm.*'c0' holds 1 values of 12 that are infinite or not a number")
 
 
+@pytest.mark.parametrize(("kind", "held"), [(0, "UNDEFINED"), (63, "the unknown type 63"), (8, "STRING")])
+def test_inputs_that_are_no_numbers(tmp_path, kind, held):
+    model = dense().model()
+    model.graph.input[0].type.tensor_type.elem_type = kind
+    refused(written(tmp_path, model), f"its input 'x' holds {held}; real|not a valid ONNX")
+
+
+def test_constants_of_an_unknown_type(tmp_path):
+    graph = dense()
+    unused = graph.constant(np.float32([1, 2]))
+    model = graph.model()
+    next(tensor for tensor in model.graph.initializer if tensor.name == unused).data_type = 63
+    refused(written(tmp_path, model), f"the constant '{unused}' is of the type 63, which is not known")
+
+
 def test_open_axes(tmp_path):
     graph = Graph(("batch", 3, "rows", "columns"))
     graph.add("Conv", graph.weight(4, 3, 3, 3))

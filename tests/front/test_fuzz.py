@@ -12,6 +12,7 @@ from concord.front.compare import difference
 from concord.front.read import read
 from concord.tests.front.test_recurrent import HIDDEN, INPUTS, layer
 from concord.tests.front.zoo_quantised import network
+from concord.tests.fuzz.damage import bytes_changed
 from concord.tests.onnx_files import Graph
 
 NUMBERS = (-(2**31), -3, -1, 0, 1, 2, 3, 7, 1000, 2**31 - 1, 2**40)
@@ -86,7 +87,4 @@ def test_damaged_graphs(make, seed, tmp_path):
 @pytest.mark.parametrize("seed", range(12))
 def test_damaged_bytes(seed, tmp_path):
     rng = random.Random(seed)
-    content = bytearray(network("image").model().SerializeToString())
-    for _ in range(rng.randrange(1, 4)):
-        content[rng.randrange(len(content))] = rng.randrange(256)
-    attempt(bytes(content), tmp_path / "damaged.onnx")
+    attempt(bytes_changed(network("image").model().SerializeToString(), rng), tmp_path / "damaged.onnx")

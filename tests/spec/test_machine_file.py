@@ -81,6 +81,7 @@ V = 'based_on = "vision"\n'
     ("based_on = 3", 'line 1: based_on = 3 must be the name of a preset in quotation marks, such as "vision"'),
     ("lanes = 8", "it lacks native_dim, mfu_lanes, weights, activations, acc_int, acc_frac: name them, or begin with "),
     (V + V, "no TOML: Cannot overwrite a value"), ("a = " + "[" * 5000, "no TOML: "),
+    (V + '"" = 1', ' = 1: a machine has no such attribute; it has '),
     (V + "lanes = " + "9" * 5000, "no TOML: "), (V + "lanes = nan", "line 2: lanes = nan must be a whole number"),
 ])
 def test_what_is_no_machine(text, sentence, tmp_path):

@@ -7,6 +7,7 @@ import io
 import pickle
 import re
 import struct
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -15,6 +16,7 @@ from concord.model.data import dataset, raw
 from concord.model.data.description import parse
 from concord.model.data.read import read_data
 from concord.model.data.samples import DataSet
+from concord.tests.fuzz.damage import bytes_changed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -167,7 +169,8 @@ def test_bombs_are_refused_before_they_are_read(folder, monkeypatch):
     np.savez_compressed("a.npz", x=np.zeros((2**9, 2**9)))
     refused("a.npz", "a.npz, x: an array [512, 512] of 8 bytes each takes more than")
     (folder / "b").mkdir()
-    (folder / "b" / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(bytes(2**21)))
+    header = struct.pack(">4I", 0x803, 2, 2**10, 2**10)
+    (folder / "b" / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + bytes(2**21)))
     refused("b", "t10k-images-idx3-ubyte.gz: not a whole IDX file (more than")
     (folder / "c" / "ant").mkdir(parents=True)
     Image.new("1", (5000, 5000)).save(folder / "c" / "ant" / "0.png")
@@ -175,6 +178,27 @@ def test_bombs_are_refused_before_they_are_read(folder, monkeypatch):
     header = b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': (60000,), }".ljust(118)
     (folder / "x.npy").write_bytes(header)
     refused("x.npy", "x.npy: not a whole .npy file of numbers (float64[60000] does not fit into 128 bytes")
+
+
+def test_idx_files_that_promise_more_than_they_hold(folder):
+    """No memory is taken for what a header promises, nor for what a stream holds beyond it."""
+    labels = gzip.compress(struct.pack(">2I", 0x801, 2) + bytes(2))
+    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(labels)
+    path = folder / "t10k-images-idx3-ubyte.gz"
+    for sizes, content, sentence in (
+        ((2, 30000, 30000), bytes(8), "its header promises 1,800,000,000 bytes, but it has 8"),
+        ((2, 2, 2), bytes(10**7), "its header promises 8 bytes, but it has more"),
+        ((2, 2**20, 2**20), bytes(8), "more than 4 GiB")):
+        path.write_bytes(gzip.compress(struct.pack(">4I", 0x803, *sizes) + content))
+        tracemalloc.start()
+        refused(".", f"t10k-images-idx3-ubyte.gz: not a whole IDX file ({sentence}")
+        assert tracemalloc.get_traced_memory()[1] < 8e6
+        tracemalloc.stop()
+
+
+def test_numbers_of_too_many_digits(folder):
+    (folder / "own.toml").write_text(f"seed = {'9' * 5000}\n")
+    refused("own.toml", "own.toml: not TOML (Exceeds the limit")
 
 
 def test_functions_that_fail(folder, monkeypatch):
@@ -211,11 +235,8 @@ def as_npy(array: np.ndarray) -> bytes:
 
 
 def changed(content: bytes, data) -> bytes:
-    """A file that is cut, or in which some bytes have other values."""
-    content = bytearray(content[:data.draw(st.integers(0, len(content)))])
-    for _ in range(data.draw(st.integers(0, 4)) if content else 0):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    return bytes(content)
+    """A file with damaged bytes, or a whole one."""
+    return bytes_changed(content, data.draw(st.randoms())) if data.draw(st.booleans()) else content
 
 
 def reads_or_refuses(place: str):

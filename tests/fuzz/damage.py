@@ -1,0 +1,92 @@
+"""Damage to files: bytes, words of texts, values of JSON headers, and arrays, as a random generator chooses."""
+
+import json
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+#: Words that texts hold rarely.
+WORDS = ("", "nan", "inf", "-1", "0", "1e999", "1e-999", "0x10", "9" * 5000, "1_000", "\0", "\x1b[31m", "\N{BOM}", "é",
+         "\r", "\n", '"', "'", "[" * 3000, "{", "}", ",", ";", ":", "\t", "=", "../../x", "/dev/zero", ".", "true",
+         "[]", "{}", '""', "[1, 2]", "1/0", "os:getcwd", "'''")
+
+
+def bytes_changed(content: bytes, rng: random.Random) -> bytes:
+    """Bytes of which the end is missing, or some have other values, or a part is there twice or is missing."""
+    content = bytearray(content)
+    if not content or rng.random() < 0.2:
+        return bytes(content[:rng.randint(0, len(content))])
+    for _ in range(rng.randint(1, 4)):
+        place, length = rng.randrange(len(content) + 1), rng.choice((1, 1, 1, 2, 4, 8, 50))
+        part = content[place:place + length]
+        content[place:place + length] = rng.choice((
+            rng.randbytes(len(part)), b"", part * 2, bytes(len(part)), b"\xff" * len(part),
+            bytes(byte ^ 1 << rng.randrange(8) for byte in part)))
+    return bytes(content)
+
+
+def text_changed(text: str, rng: random.Random) -> str:
+    """A text in which words or signs are exchanged, missing or there twice."""
+    words = re.findall(r"\w+|\s+|.", text)
+    for _ in range(rng.randint(1, 3)):
+        place = rng.randrange(len(words))
+        words[place] = rng.choice((rng.choice(WORDS), rng.choice(words), words[place] * 2, ""))
+    return "".join(words)
+
+
+def value_changed(value, rng: random.Random):
+    """A JSON value with one part changed or missing."""
+    other = rng.choice([None, -1, 0, 1.5, 10**12, 2**70, "x", "\x1b[31m", [], {}, [0, 0], True, float("nan")])
+    if isinstance(value, dict) and value:
+        key = rng.choice(list(value))
+        if rng.random() < 0.15:
+            return {name: part for name, part in value.items() if name != key}
+        return value | {key: value_changed(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.8:
+        place = rng.randrange(len(value))
+        return [value_changed(part, rng) if index == place else part for index, part in enumerate(value)]
+    return other
+
+
+def array_changed(array: np.ndarray, rng: random.Random) -> np.ndarray:
+    """An array of another shape, type or values."""
+    flat = np.array(array).reshape(-1)
+    match rng.randrange(6):
+        case 0:
+            return flat
+        case 1:
+            return np.array(array)[None]
+        case 2:
+            return flat[:rng.randint(0, flat.size)]
+        case 3:
+            kind = rng.choice(("u1", "i1", "u2", "i4", "i8", "f2", "f4", "f8", "?"))
+            with np.errstate(all="ignore"):
+                return flat.reshape(array.shape).astype(kind)
+        case 4 if flat.size:
+            kind = np.dtype(np.uint8) if flat.dtype == bool else flat.dtype
+            info = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
+            values = [info.min, info.max, 0, 1] + ([np.nan, np.inf] if flat.dtype.kind == "f" else [])
+            flat[rng.randrange(flat.size)] = rng.choice(values)
+            return flat.reshape(array.shape)
+        case _:
+            return np.zeros([rng.choice((0, 1, 2, 3)) for _ in array.shape], array.dtype)
+
+
+def tensors_changed(path: Path, key: str, rng: random.Random):
+    """Rewrite a safetensors file with another header or other arrays."""
+    with safe_open(path, framework="numpy") as opened:
+        header = json.loads(opened.metadata()[key])
+    arrays = load_file(path)
+    for _ in range(rng.randint(1, 2)):
+        if rng.random() < 0.6 or not arrays:
+            header = value_changed(header, rng)
+            continue
+        name = rng.choice(sorted(arrays))
+        array = arrays.pop(name)
+        if rng.random() < 0.8:
+            arrays[name if rng.random() < 0.9 else name + "x"] = array_changed(array, rng)
+    save_file(arrays, path, {key: json.dumps(header)})
