@@ -101,3 +101,13 @@ def codes(step: float, first: int, last: int, fmt: Format, *, nonnegative: bool,
 def width(fmt: Format) -> str:
     """What integers a format has, in words."""
     return f"{fmt.lowest}..{fmt.highest}, or {fmt.levels + 1} unsigned ones"
+
+
+def wanted(first: int, last: int) -> str:
+    """Advice on a machine whose operands have as many integers, the beginning of a list; "" if there is none."""
+    bits = (last - first + 1).bit_length() - 1
+    symmetric = last - first + 2 == 1 << bits + 1
+    if not 2 <= bits + symmetric <= 16 or not (symmetric or last - first + 1 == 1 << bits):
+        return ""
+    return (f"choose a machine with `activations = {{ bits = {bits + symmetric}, symmetric = "
+            f"{'true' if symmetric else 'false'} }}` in its TOML file, or ")

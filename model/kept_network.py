@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 from concord.model.floating.network import FloatNetwork, Op
 from concord.model.floating.shapes import window
-from concord.model.kept_codes import Codes, bounds, codes, width
+from concord.model.kept_codes import Codes, bounds, codes, wanted, width
 from concord.model.kept_exact import Multiples
 from concord.model.kept_graph import has_images, prepared
 from concord.model.kept_layers import product
@@ -30,13 +30,15 @@ class Kept:
         sources:    As in `Model`.
         inexact:    For each layer whose bits may differ from those of its file, the reason, a clause. If it is empty, golden
             gives the same bits, see `kept_exact`.
-        quantisers: For each quantiser by name the layers that hold its codes, with their [step, offset].
+        network:    The same network, where every quantiser is read by layers with weights and by averages alone.
+        quantisers: For each of its quantisers by name, a layer that reads it, and the operand codes.
     """
 
     layers: tuple[Layer, ...]
     sources: Mapping[str, tuple[str, ...]]
     inexact: Mapping[str, str]
-    quantisers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    network: FloatNetwork
+    quantisers: Mapping[str, tuple[str, Codes]]
 
     @property
     def exact(self) -> bool:
@@ -64,7 +66,7 @@ def keep(network: FloatNetwork, weights: Format, inputs: Format) -> Kept:
         count = len(plan.problems)
         raise ValueError(f"{network.name}: the machine cannot compute {count} node{'s' * (count > 1)} as the file says\n"
                          + "\n".join(f"  {name}: {reason}" for name, reason in plan.problems.items()))
-    return made.kept()
+    return made.kept(network)
 
 
 class _Lowering:
@@ -84,17 +86,17 @@ class _Lowering:
         for planned in plan.layers:
             self._tried(planned.name, lambda planned=planned: self.layers.append(self._layer(planned)))
 
-    def kept(self) -> Kept:
+    def kept(self, network: FloatNetwork) -> Kept:
         sources, before = {}, (INPUT,)
         for planned in self.plan.layers:
             name, taken = self.names[planned.name], tuple(map(self._origin, planned.sources))
             if taken != before:
                 sources[name] = taken
             before = (name,)
-        quantisers = {quantiser.node.name: tuple(
-            self.names[planned.name] for planned in self.plan.layers if quantiser in planned.sources)
-            for quantiser in self.plan.quantisers}
-        return Kept(layers=tuple(self.layers), sources=sources, inexact=self.inexact, quantisers=quantisers)
+        quantisers = {source.node.name: (self.names[planned.name], self.codes[source.node.name])
+                      for planned in self.plan.layers for source in planned.sources if isinstance(source, Quantised)}
+        return Kept(layers=tuple(self.layers), sources=sources, inexact=self.inexact, network=network,
+                    quantisers=quantisers)
 
     def _tried(self, name: str, make: Callable[[], None]):
         try:
@@ -113,8 +115,8 @@ class _Lowering:
         direct = answering is not None and source.layer is answering
         found = codes(float(grid.scale), first, last, self.inputs, nonnegative=source.nonnegative, direct=direct)
         if found is None:
-            raise Refused(f"its integers are {first}..{last} without the zero point, and the machine clips at "
-                          f"{width(self.inputs)}; choose a machine whose operands have this range, or {ANEW}")
+            raise Refused(f"its integers, without the zero point, are {first}..{last}, and the machine clips at "
+                          f"{width(self.inputs)}; {wanted(first, last)}{ANEW}")
         self.codes[quantiser.node.name] = found
         if answering is not None and not found.apart:
             self.in_steps.add(quantiser.node.name)
