@@ -42,7 +42,7 @@ def difference(imported: Imported, seed: int = 0) -> float:
 
 
 def outputs(imported: Imported, samples: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What onnxruntime gives for samples, and given outputs of the network in the same order, both float64[samples, ...].
+    """What onnxruntime gives for samples, and given outputs of the network in its order: float64[samples, ...] each.
 
     Args:
         samples: Real numbers [samples, *shape of the network]; those that fill no run of the graph are left out.

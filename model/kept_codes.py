@@ -1,8 +1,8 @@
 """How the integers of a quantiser become operand codes of a machine.
 
 A quantiser of scale s rounds x to the integer r = clip(round(x / s), first, last), half to even; a zero point only
-changes what these integers are called. The machine rounds x / s + shift, and clips at the ends of its own format. So these
-ends must be first + shift and last + shift, unless something else clips there.
+changes what these integers are called. The machine rounds x / s + shift, and clips at the ends of its own format. So
+these ends must be first + shift and last + shift, unless something else clips there.
 """
 
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class Codes:
         shift:    What is added to x / s before it is rounded. If it is odd, numbers halfway between two integers are
             rounded to the other one than by the quantiser.
         relu:     Whether the layer before must clip at r = 0, which is `first`.
-        turned:   Whether the layer before gives relu(last - x / s), which becomes x / s again ahead of the rounding. This
-            clips at `last` in any format that is wide enough.
+        turned:   Whether the layer before gives relu(last - x / s), which becomes x / s again ahead of the rounding.
+            This clips at `last` in any format that is wide enough.
         apart:    Whether a relu clips at r = 0 in real units, so that the layer before cannot answer in these codes.
     """
 

@@ -1,11 +1,12 @@
 """When a network that is quantised already has the same bits in the machine as in its file.
 
-A machine rounds every sum, and every scaled sum, to the 11 significant bits of binary16, before the next quantiser rounds
-it to an integer. A file does so in float32. Both are equal if all scales are powers of two and each number that counts
-is a multiple of 2**-f below 2**(11 - f): rounding to binary16 then changes nothing. Of what a quantiser reads, only numbers
-within its range count, because rounding keeps their order, so that all others stay outside and are clipped.
+The machine rounds every sum, and every scaled sum, to the 11 significant bits of binary16, before the next quantiser
+rounds it to an integer. A file does so in float32. Both are equal if all scales are powers of two and each number that
+counts is a multiple of 2**-f of at most 2**(11 - f): rounding to binary16 then changes nothing. Of what a quantiser
+reads, only numbers within its range count, because rounding keeps their order, so that all others stay outside and are
+clipped.
 
-Numbers halfway between two integers are common among multiples of 2**-f. The machine rounds x / s + shift to even, so that
+Numbers halfway between two integers are common among multiples of 2**-f. The machine rounds x / s + shift to even, so
 the shift must be even, too.
 """
 

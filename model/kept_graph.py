@@ -18,9 +18,10 @@ CHOOSING = frozenset({Op.MAX_POOL, Op.FLATTEN, Op.CONCAT, Op.RELU})
 
 
 def prepared(network: FloatNetwork) -> FloatNetwork:
-    """The same network without quantisers that change nothing, and with an average of single pixels, or a product with an
-    identity matrix, wherever something else than a product reads a quantiser. These give the numbers that its integers
-    stand for.
+    """The same network without quantisers that change nothing.
+
+    Where something else than a product reads a quantiser, an average of single pixels, or a product with an identity
+    matrix, gives it the numbers that the integers stand for.
     """
     return _with_numbers(_merged(_without_repeated(network)))
 
@@ -50,8 +51,8 @@ def _merged(network: FloatNetwork) -> FloatNetwork:
     first, nodes = {}, []
     for node in network.nodes:
         node = replace(node, sources=tuple(first.get(name, name) for name in node.sources))
-        same = next((one for one in nodes if node.op is Op.QUANTIZE and one.sources == node.sources and _same(one, node)),
-                    None)
+        same = next((one for one in nodes if node.op is one.op is Op.QUANTIZE and one.sources == node.sources
+                     and _same(one, node)), None)
         if same is None or node is network.nodes[-1]:
             nodes.append(node)
         else:

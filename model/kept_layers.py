@@ -21,7 +21,7 @@ from concord.spec.formats import Format
 SMALLEST = 2.0**-14  #: Smallest normal number of binary16.
 LARGEST = 65504.0  #: Largest number of binary16.
 MOST_PLACES = 14  #: Right shift up to which every sum of few bits is a normal number.
-NEAR = 2.0**-22  #: Distance from an integer, relative to it, that float32 leaves to a product of an integer and a scale.
+NEAR = 2.0**-22  #: Relative error that float32 leaves to the product of an integer and a scale.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -117,8 +117,8 @@ def product(
 def _check_weights(rows: np.ndarray, fmt: Format):
     low, high = int(rows.min()), int(rows.max())
     if low < fmt.lowest or high > fmt.highest:
-        raise Refused(f"its weights are the integers {low}..{high}, and the machine's {fmt.lowest}..{fmt.highest}; choose a "
-                      f"machine of wider weights, or {ANEW}")
+        raise Refused(f"its weights are the integers {low}..{high}, and the machine's {fmt.lowest}..{fmt.highest}; "
+                      f"choose a machine of wider weights, or {ANEW}")
 
 
 def _bias(bias: np.ndarray, unit: np.ndarray, planned: Planned) -> tuple[np.ndarray, np.ndarray]:
@@ -158,8 +158,8 @@ def _quantiser(source: Tensor, codes: Codes, in_steps: bool) -> tuple[np.ndarray
     scale, offset = scale / codes.step * ones, codes.shift + offset / codes.step * ones
     magnitudes = np.abs(scale)
     if magnitudes.min() < SMALLEST or max(magnitudes.max(), np.abs(offset).max()) > LARGEST:
-        raise Refused(f"its input in steps of {codes.step:g} needs a factor of {scale[0]:.2g}, which is no normal number of "
-                      f"binary16; {ANEW}")
+        raise Refused(f"its input in steps of {codes.step:g} needs a factor of {scale[0]:.2g}, which is no normal "
+                      f"number of binary16; {ANEW}")
     return scale, offset
 
 
@@ -216,8 +216,8 @@ def _reads(layer: Dense | Conv, source: Tensor, codes: Codes, quantiser: tuple[n
         border = {"border": int(lowering.binary16(zero, f"layer {layer.name!r}, border"))}
         made = replace(made, **border)
         if any(layer.padding) and (made.border_codes != codes.stored).any():
-            raise Refused("its channels have different scales or offsets ahead of their quantiser, so no padding is zero in "
-                          f"all of them; scale the inputs in the data, or {ANEW}")
+            raise Refused("its channels have different scales or offsets ahead of their quantiser, so no padding is "
+                          f"zero in all of them; scale the inputs in the data, or {ANEW}")
     return made
 
 
@@ -255,7 +255,8 @@ def _exact(rows: np.ndarray, start: np.ndarray, codes: Codes, real: np.ndarray, 
     largest, moved = float((sums + np.abs(shift)).max()), float(np.abs(shift).max())
     if answers is not None:
         clipped = min(largest, answers.limit + moved)
-        return ("" if held(fraction, clipped) else _many(fraction, clipped)), Multiples(fraction=fraction, largest=largest)
+        why = "" if held(fraction, clipped) else _many(fraction, clipped)
+        return why, Multiples(fraction=fraction, largest=largest)
     if not held(fraction, largest):
         return _many(fraction, largest), None
     return "", Multiples(fraction=fraction, largest=largest)

@@ -28,8 +28,8 @@ class Kept:
     Attributes:
         layers:     Layers in order.
         sources:    As in `Model`.
-        inexact:    For each layer whose bits may differ from those of its file, the reason, a clause. If it is empty, golden
-            gives the same bits, see `kept_exact`.
+        inexact:    For each layer whose bits may differ from those of its file, the reason, a clause. If it is empty,
+            golden gives the same bits, see `kept_exact`.
         network:    The same network, where every quantiser is read by layers with weights and by averages alone.
         quantisers: For each of its quantisers by name, a layer that reads it, and the operand codes.
     """
@@ -64,8 +64,8 @@ def keep(network: FloatNetwork, weights: Format, inputs: Format) -> Kept:
     made = _Lowering(plan, weights, inputs, has_images(network))
     if plan.problems:
         count = len(plan.problems)
-        raise ValueError(f"{network.name}: the machine cannot compute {count} node{'s' * (count > 1)} as the file says\n"
-                         + "\n".join(f"  {name}: {reason}" for name, reason in plan.problems.items()))
+        raise ValueError(f"{network.name}: the machine cannot compute {count} node{'s' * (count > 1)} as the file says"
+                         "\n" + "\n".join(f"  {name}: {reason}" for name, reason in plan.problems.items()))
     return made.kept(network)
 
 
@@ -101,7 +101,7 @@ class _Lowering:
     def _tried(self, name: str, make: Callable[[], None]):
         try:
             make()
-        except Refused as error:
+        except ValueError as error:  # also of numbers outside binary16
             self.plan.problems[name] = str(error)
 
     def _origin(self, source: Tensor | Quantised) -> str:

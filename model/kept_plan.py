@@ -182,8 +182,8 @@ class Plan:
             return Tensor(shape=x.shape, scale=scale, offset=offset)
         layer = x.layer
         if layer is None or not layer.multiplies or layer.activation is not Activation.NONE or self._read_else(node):
-            raise Refused("its scale and offset stand behind no layer with weights, which could hold them; move it there, "
-                          f"or {ANEW}")
+            raise Refused("its scale and offset stand behind no layer with weights, which could hold them; move it "
+                          f"there, or {ANEW}")
         layer.gain, layer.constant = layer.gain * scale, layer.constant * scale + offset
         return Tensor(shape=x.shape, layer=layer)
 
@@ -191,8 +191,8 @@ class Plan:
         """An activation function, which the layer before it applies, or the quantisers behind it by their clip."""
         layer, ceiling, relu = x.layer, node.attributes.get("ceiling"), node.op is Op.RELU
         if ceiling is not None and not self._only_quantisers(node.name):
-            raise Refused(f"its ceiling of {ceiling:g} is left to quantisers behind it, but something else reads it, too; "
-                          f"put a quantiser there, or {ANEW}")
+            raise Refused(f"its ceiling of {ceiling:g} is left to quantisers behind it, but something else reads it, "
+                          f"too; put a quantiser there, or {ANEW}")
         free = layer is not None and layer.activation is Activation.NONE and layer.node.op is not Op.CONCAT
         if free and not self._read_else(node):
             layer.activation = CURVES[node.op]

@@ -24,7 +24,7 @@ Data = Annotated[str | None, typer.Option(
     "--data", metavar="DATA", show_default=False,
     help="Data of your own: a TOML, .npz or .csv file, a folder, or module:callable.")]
 Anew = Annotated[bool, typer.Option(
-    "--anew", help="Choose new integers and scales for a network that is quantised already, instead of keeping its own.")]
+    "--anew", help="Choose new integers and scales for a network that is quantised already, instead of its own.")]
 Arithmetic = Annotated[options.NetworkArithmetic, typer.Option(
     help="Integers, or block floating point (bfp), whose mantissas have 2 to 8 bits.")]
 Block = Annotated[int | None, typer.Option(
@@ -131,8 +131,8 @@ def is_kept(network: "FloatNetwork", anew: bool, others: bool) -> bool:
             raise ValueError(f"{network.name}: it is not quantised, so leave out --anew")
         return False
     if others and not anew:
-        raise ValueError(f"{network.name}: it is quantised already and keeps its integers and scales; leave out the options "
-                         "that choose others, or add --anew")
+        raise ValueError(f"{network.name}: it is quantised already and keeps its integers and scales; leave out the "
+                         "options that choose others, or add --anew")
     return not anew
 
 

@@ -1,4 +1,4 @@
-"""Networks that are quantised already: their models with the same integers, and how far these differ from their files."""
+"""Networks that are quantised already: models with the same integers, and how these differ from their files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,8 +48,8 @@ class Difference:
     def __str__(self):
         text = (f"on {self.where}, {self.wrong:,} of {self.codes:,} integers behind quantisers differ from the file's"
                 f" ({self.wrong / self.codes:.2%}")
-        return (f"{text}{f', by at most {self.largest}' if self.wrong else ''}); outputs differ from those of {self.by} by "
-                f"at most {self.outputs:.3g}, the largest of which is {self.range:.3g}")
+        return (f"{text}{f', by at most {self.largest}' if self.wrong else ''}); outputs differ from those of "
+                f"{self.by} by at most {self.outputs:.3g}, the largest of which is {self.range:.3g}")
 
 
 def kept(network: FloatNetwork, machine: str, bits: tuple[int, int, bool] | None = None) -> Kept:
@@ -134,8 +134,9 @@ def difference(made: Kept, model: Model, data: DataSet | None, imported: "Import
         wrong, codes, largest = wrong + np.count_nonzero(apart), codes + apart.size, max(largest, int(apart.max()))
     ours = real(traces[model.layers[-1].name].outputs)
     theirs, ours, by = _theirs(imported, numbers, ours, file[made.network.nodes[-1].name])
-    return Difference(where=where, codes=codes, wrong=wrong, largest=largest, outputs=float(np.abs(ours - theirs).max()),
-                      range=float(np.abs(theirs).max()), by=by)
+    return Difference(
+        where=where, codes=codes, wrong=wrong, largest=largest, outputs=float(np.abs(ours - theirs).max()),
+        range=float(np.abs(theirs).max()), by=by)
 
 
 def _theirs(imported: "Imported | None", x: np.ndarray, ours: np.ndarray, file: np.ndarray
@@ -153,7 +154,9 @@ def _theirs(imported: "Imported | None", x: np.ndarray, ours: np.ndarray, file: 
 
 def _inputs(made: Kept, data: DataSet | None) -> tuple[np.ndarray, str]:
     """uint16[samples, inputs] of data, or random ones within the range of the first quantisers; and what they are."""
-    for name, part in ({} if data is None else data.parts()).items():
+    parts = {} if data is None else data.parts()
+    for name in ("test", "train", "calibration"):
+        part = parts.get(name)
         if part is not None and len(part):
             chosen = part.first(SAMPLES)
             return chosen.inputs, f"{len(chosen)} {name} samples of {data.name}"
@@ -226,5 +229,5 @@ def words(made: Kept, found: Difference) -> str:
     if made.exact:
         return f"{text}golden gives the bits of the file for every input: {found}\n"
     layers = "".join(f"  {layer}: {why}\n" for layer, why in made.inexact.items())
-    return f"{text}bits may differ from those of the file in {len(made.inexact)} of {len(made.layers)} layers\n{layers}" \
-           f"{found}\n"
+    return (f"{text}bits may differ from those of the file in {len(made.inexact)} of {len(made.layers)} layers\n"
+            f"{layers}{found}\n")
