@@ -52,10 +52,10 @@ class Codes:
 
     @property
     def limit(self) -> int:
-        """Magnitude above which every result that answers in these codes is clipped."""
+        """Magnitude from which on every result that answers in these codes becomes the first or the last of them."""
         if self.turned:
-            return 2 * (self.last - self.first) + 1
-        return max(abs(self.first + self.shift), abs(self.last + self.shift)) + 1
+            return self.last - self.first
+        return max(abs(self.first + self.shift), abs(self.last + self.shift))
 
 
 def bounds(grid: Grid, nonnegative: bool, ceiling: float | None) -> tuple[int, int]:

@@ -121,8 +121,6 @@ class _Lowering:
         if answering is not None and not found.apart:
             self.in_steps.add(quantiser.node.name)
             self.answers[answering.name] = found
-            for planned in _ahead(source):  # codes clip as their relu does
-                planned.activation = Activation.NONE if planned.node.op is Op.MAX_POOL else planned.activation
 
     def _layer(self, planned: Planned) -> Layer:
         source, name = planned.sources[0], self.names[planned.name]

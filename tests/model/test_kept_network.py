@@ -45,6 +45,16 @@ def same(network: FloatNetwork, kept: Kept, x: np.ndarray) -> bool:
     return np.array_equal(outputs(kept, x), run(network, x).reshape(len(x), -1))
 
 
+def kept_or_refused(network: FloatNetwork, fmt: Format) -> Kept | None:
+    """None where the quantiser q is refused."""
+    try:
+        return keep(network, fmt, fmt)
+    except ValueError as error:
+        if "  q: its integers" not in str(error):
+            raise
+        return None
+
+
 GRIDS = [(bits, signed, narrow, zero) for bits, signed, narrow in product((2, 3, 4), (True, False), (True, False))
          for zero in (0, 1)]
 
@@ -68,10 +78,8 @@ def test_every_quantiser_of_few_bits_has_its_own_integers_or_is_refused(fmt, rel
             quantiser(chain, "q", 0.25, bits=bits, signed=signed, narrow=narrow, zero=zero)
             dense(chain, "two", np.eye(3, dtype=int), 0.5)
         network = chain.network()
-        try:
-            kept = keep(network, fmt, fmt)
-        except ValueError as error:
-            assert "  q: its integers" in str(error)
+        kept = kept_or_refused(network, fmt)
+        if kept is None:
             refused += 1
             continue
         codes = np.arange(fmt.lowest, fmt.highest + 1)[:: 1 if fmt.bits < 8 else 9] * 0.5
@@ -88,6 +96,43 @@ def test_full_ranges_need_full_operands():
     assert same(network, keep(network, FULL, FULL), x)
     with pytest.raises(ValueError, match=r"in: its integers.*-128..127.*bits = 8, symmetric = false"):
         keep(network, FULL, SYMMETRIC)
+
+
+def halves(fmt: Format, **grid) -> FloatNetwork:
+    """A layer gives halves of the steps of a quantiser."""
+    chain = quantiser(Chain((2,)), "in", 0.5, narrow=fmt.symmetric)
+    return dense(quantiser(dense(chain, "one", [[1, 1]], 0.5), "q", 0.5, **grid), "two", [[1]], 0.5).network()
+
+
+def pairs(fmt: Format) -> np.ndarray:
+    """Two numbers in steps of 0.5: all codes of the first one, and some of the second one."""
+    return np.array(list(product(range(fmt.lowest, fmt.highest + 1), (-60, -7, 0, 1, 2, 63)))) * 0.5
+
+
+def test_halves_are_rounded_to_even_where_a_format_has_an_even_shift():
+    network = halves(SYMMETRIC, signed=False, narrow=True, zero=3)
+    kept = keep(network, SYMMETRIC, SYMMETRIC)
+    assert kept.exact
+    assert same(network, kept, pairs(SYMMETRIC))
+
+
+def test_an_odd_shift_is_said():
+    network = halves(FULL, zero=1)
+    kept = keep(network, FULL, FULL)
+    assert set(kept.inexact) == {"two"}
+    assert "halves are rounded to the other neighbour" in kept.inexact["two"]
+    assert not same(network, kept, pairs(FULL))
+
+
+@pytest.mark.parametrize(("fraction", "bits"), [(3, 0), (4, 0), (5, 12), (7, 14)])
+def test_more_than_11_significant_bits_are_said(fraction, bits):
+    """Sums have many bits; those that are not clipped are below 128, and have 7 bits ahead of the point."""
+    chain = dense(quantiser(Chain((2,)), "in", 1.0), "one", [[127, 1]], 2.0**-fraction)
+    network = dense(quantiser(chain, "q", 1.0), "two", [[1]], 0.5).network()
+    kept = keep(network, FULL, FULL)
+    said = {"one": f"its sums have up to {bits} significant bits, and binary16 has 11"}
+    assert kept.inexact == (said if bits else {})
+    assert same(network, kept, np.array(list(product(range(-128, 128), repeat=2)))) == (not bits)
 
 
 def test_a_scale_that_is_no_power_of_two_is_no_reason_for_a_refusal():
