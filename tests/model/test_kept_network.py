@@ -132,7 +132,7 @@ def test_more_than_11_significant_bits_are_said(fraction, bits):
     kept = keep(network, FULL, FULL)
     said = {"one": f"its sums have up to {bits} significant bits, and binary16 has 11"}
     assert kept.inexact == (said if bits else {})
-    assert same(network, kept, np.array(list(product(range(-128, 128), repeat=2)))) == (not bits)
+    assert same(network, kept, np.array(list(product(range(-128, 128), range(-128, 128, 9))))) == (not bits)
 
 
 def test_a_scale_that_is_no_power_of_two_is_no_reason_for_a_refusal():
