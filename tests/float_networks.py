@@ -21,6 +21,7 @@ class Chain:
     def add(self, op: Op, name: str, sources: Sequence[str] = (), tensors: dict | None = None, **attributes) -> "Chain":
         """A node of any operation."""
         before = (self.nodes[-1].name if self.nodes else INPUT,)
+        attributes = ({"ceiling": None} if op is Op.RELU else {}) | attributes
         self.nodes.append(Node(name=name, op=op, sources=tuple(sources) or before, attributes=attributes,
                                tensors=tensors or {}))
         return self

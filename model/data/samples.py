@@ -79,8 +79,11 @@ class DataSet:
         """Whether a sample is a sequence of vectors."""
         return any(part.inputs.ndim == 3 for part in (self.test, self.train, self.calibration) if part is not None)
 
-    def as_sequences(self) -> "DataSet":
+    def as_sequences(self, numbers: int = 0) -> "DataSet":
         """The same samples for a recurrent network: the first axis of each becomes time.
+
+        Args:
+            numbers: Numbers of a time step that the network takes, for the advice in an error; 0 if not known.
 
         Raises:
             ValueError: a sample has only one axis.
@@ -89,8 +92,11 @@ class DataSet:
             return self
         shape = self.shape[1:] if self.shape[:1] == (1,) and len(self.shape) == 3 else self.shape
         if len(shape) < 2:
+            steps = shape[0] // numbers if numbers and shape and shape[0] % numbers == 0 else "time"
             raise ValueError(f"{self.name}: a recurrent network takes sequences, [time, numbers] each, and a sample is "
-                             f"{list(self.shape)}; give `shape = [time, numbers]` below [preprocessing]")
+                             f"{list(self.shape)}; give arrays [samples, {steps}, {numbers or 'numbers'}], or a TOML "
+                             "file that describes the data, with "
+                             f"`shape = [{steps}, {numbers or 'numbers'}]` below [preprocessing]")
         parts = {name: replace(part, inputs=part.inputs.reshape(len(part), shape[0], -1))
                  for name, part in self.parts().items() if part is not None}
         return replace(self, shape=shape[1:], **parts)

@@ -53,9 +53,9 @@ WINDOW = {"size": (2, 1), "stride": (2, 1), "dilation": (2, 1), "padding": (4, 0
 def _check_attributes(node: Node):
     """Refuse missing attributes, and others than numbers."""
     for key in ATTRIBUTES.get(node.op, ()):
-        value = node.attributes.get(key, "nothing")
+        value = node.attributes.get(key, None if key == "ceiling" else "nothing")
         number = isinstance(value, int | float) and np.isfinite(value) or key == "size"
-        if not number and not (key == "ceiling" and value is None):
+        if not number and not (key == "ceiling" and value is None):  # a relu without a ceiling
             raise ValueError(f"node {node.name!r}, {key}: a number is needed, not {value!r}")
     for key, (count, smallest) in WINDOW.items() if node.op in WINDOWED else ():
         if key == "size" and node.op is Op.CONV:

@@ -92,7 +92,7 @@ def _float(given: Network, inputs: "np.ndarray | Data") -> Outputs:
     if data is not None:
         from concord.nnp.verify.data_sets import tested
 
-        data = data.as_sequences() if network.sequence else data
+        data = data.as_sequences(int(np.prod(network.shape))) if network.sequence else data
         samples = tested(data, place_of(inputs))
         array, lengths = samples.inputs.view(np.float16).astype(np.float64), samples.lengths
     else:

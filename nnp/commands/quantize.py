@@ -34,7 +34,7 @@ def quantize(
                      show_default="the data's calibration set, or 256 of its training samples")
     ] = None,
     data: imports.Data = None,
-    machine: imports.Machine = "",
+    preset: imports.Machine = "",
     arithmetic: imports.Arithmetic = options.NetworkArithmetic.INTEGER,
     block: imports.Block = None,
     weights_bits: options.WeightsBits = None,
@@ -58,8 +58,8 @@ def quantize(
     from concord.nnp.lib.files import check_writable
 
     gates, is_file = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits), imports.is_file(network)
-    given = imports.widths(machine, weights_bits, input_bits, symmetric, weights, gates) if is_file else (
-        options.widths(machine, weights_bits, input_bits, symmetric, weights))
+    given = imports.widths(preset, weights_bits, input_bits, symmetric, weights, gates) if is_file else (
+        options.widths(preset, weights_bits, input_bits, symmetric, weights))
     method = ptq_activations or (imports.activation_method(arithmetic) if is_file else ActivationMethod.SEARCH)
     recipe = options.recipe(given, layer, ptq_weights, method, rows, weights, activations)
     check_writable(out)
@@ -71,12 +71,12 @@ def quantize(
         plain = options.recipe(given, None, WeightMethod.MMSE, method if ptq_activations is None else (
             imports.activation_method(arithmetic)), 1, WeightTraining.WRPN, ActivationTraining.UNIFORM)
         others = (recipe != plain or gates != Gates() or arithmetic is not options.NetworkArithmetic.INTEGER
-                  or calibration is not None)
+                  or block is not None or calibration is not None)
         if imports.is_kept(opened[0], anew, others):
-            _kept(opened, data, out, given, machine)
+            _kept(opened, data, out, given, preset)
             return
-        chosen = imports.choices(machine, recipe, given, gates, arithmetic, block, symmetric)
-        _imported(opened[0], data, calibration, out, chosen, machine)
+        chosen = imports.choices(preset, recipe, given, gates, arithmetic, block, symmetric)
+        _imported(opened[0], data, calibration, out, chosen, preset)
         return
     if anew:
         raise ValueError("--anew is for files of networks that are quantised already: leave it out")
@@ -98,7 +98,7 @@ def _kept(opened: tuple["FloatNetwork", "Imported | None"], data: str | None, ou
     model = kept.write(out, made, samples, _command())
     typer.echo(kept.words(made, kept.difference(made, model, samples, imported)), nl=False)
     typer.echo(f"{out}: {imports.result(model, (('file', 'fp32_accuracy'), ('golden', 'golden_accuracy')))}")
-    typer.echo(imports.unfit(model, machine), nl=False)
+    typer.echo(imports.unfit(model, machine, str(out)), nl=False)
 
 
 def _imported(network: "FloatNetwork", data: str | None, calibration: Path | None, out: Path, choices: "Choices",
@@ -115,7 +115,7 @@ def _imported(network: "FloatNetwork", data: str | None, calibration: Path | Non
         model = train.quantize(out, source, choices, command=_command(), progress=show)
     figures = (("FP32", "fp32_accuracy"), ("quantised", "golden_accuracy"))
     Console().print(f"{out}: {imports.result(model, figures)}", soft_wrap=True, highlight=False)
-    typer.echo(imports.unfit(model, machine), nl=False)
+    typer.echo(imports.unfit(model, machine, str(out)), nl=False)
 
 
 def _built_in(network: str, parameters: Path, out: Path, calibration: Path | None, data: str | None, recipe):

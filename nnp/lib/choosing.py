@@ -30,7 +30,7 @@ def choices_for(
     block: int | None = None,
     gates: Gates = GATES,
     ptq_weights: str = WeightMethod.MMSE,
-    ptq_activations: str = ActivationMethod.SEARCH,
+    ptq_activations: str | None = None,
     rows: int = 1,
     weights: str = WeightTraining.WRPN,
     activations: str = ActivationTraining.UNIFORM,
@@ -52,8 +52,9 @@ def choices_for(
     kind, weights = named(options.NetworkArithmetic, arithmetic), named(WeightTraining, weights)
     given = imports.widths(machine, weights_bits, input_bits, symmetric, weights, gates)
     bits = [f"{name}={weight},{entering}" for name, (weight, entering) in (layers or {}).items()]
+    method = imports.activation_method(kind) if ptq_activations is None else named(ActivationMethod, ptq_activations)
     recipe = options.recipe(
-        given, bits, named(WeightMethod, ptq_weights), named(ActivationMethod, ptq_activations), rows, weights,
+        given, bits, named(WeightMethod, ptq_weights), method, rows, weights,
         named(ActivationTraining, activations), named(Start, start), batch_norm, keep_input)
     return imports.choices(machine, recipe, given, gates, kind, block, symmetric, accumulator)
 

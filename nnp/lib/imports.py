@@ -136,15 +136,27 @@ def is_kept(network: "FloatNetwork", anew: bool, others: bool) -> bool:
     return not anew
 
 
-def unfit(model: "Model", machine: str) -> str:
-    """Why a machine cannot run a model, in sentences with their line ends; empty if it can, or if there is none."""
+def unfit(model: "Model", machine: str, place: str) -> str:
+    """Why a machine cannot run a model, in sentences with their line ends; empty if it can, or if there is none.
+
+    Args:
+        model:   The model.
+        machine: A preset or TOML file, or empty.
+        place:   Path or URL of the model, for the command that makes a machine which holds it.
+    """
     if not machine:
         return ""
     from concord.compiler.support import problems
+    from concord.nnp.lib.presets import compile_for
     from concord.spec.machine_file import find_config
 
-    found = problems(model, find_config(machine))
-    return "".join(f"{machine} cannot run it: {problem}\n" for problem in found)
+    if found := problems(model, find_config(machine)):
+        return "".join(f"{machine} cannot run it: {problem}\n" for problem in found)
+    try:
+        compile_for(model, machine, place)
+    except ValueError as error:
+        return f"{machine} cannot run it: {error}\n"
+    return ""
 
 
 def result(model: "Model", measures: tuple[tuple[str, str], ...]) -> str:

@@ -81,5 +81,6 @@ def advice(model: Model, preset: str, place: str) -> str:
         fit(model, find_config(preset))
     except ValueError:
         return ""
-    command = shlex.join(["nnp", "presets", "--fit", place, "--preset", preset, "-o", "my.toml"])
-    return f"\nA machine that holds it: `{command}`, and then `--preset my.toml`"
+    made = "my.toml" if preset != "my.toml" else "larger.toml"  # the file of the user stays as it is
+    command = shlex.join(["nnp", "presets", "--fit", place, "--preset", preset, "-o", made])
+    return f"\nA machine that holds it: `{command}`, and then `--preset {made}`"

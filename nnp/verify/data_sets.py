@@ -30,7 +30,7 @@ def fitting(network: Firmware | Model, place: str | None, data: DataSet | None =
         data = read_data(network.data) if place is None else read_data(place, network.description)
     tested(data, network.data if place is None else place)
     if network.recurrent:
-        data = data.as_sequences()
+        data = data.as_sequences(network.inputs)
     _check_shape(network, data, place or network.data)
     if data.test.labels is not None:
         _check_labels(network, data, place or network.data)

@@ -24,6 +24,7 @@ from concord.nnp.lib.training import needing_torch
 from concord.nnp.verify import verification
 from concord.nnp.verify.data_sets import tested
 from concord.nnp.verify.verification import Prepared, Request, prepare
+from concord.spec.machine_file import find_config
 from rich.console import Console
 
 if TYPE_CHECKING:
@@ -68,9 +69,12 @@ def opened(request: Request, kept: Path, console: Console, network: "FloatNetwor
         network: The network, if it is in memory.
 
     Raises:
-        ValueError: the network has operations that cannot be computed, or its data are missing or do not fit.
+        ValueError: there is no such machine, the network has operations that cannot be computed, or its data are
+            missing or do not fit.
     """
     console.rule(f"[bold]{request.path.stem}")
+    if request.preset:
+        find_config(request.preset)
     steps, given = Steps(console, STEPS), request.source
     with steps.step("import the network") as note:
         network, imported = read_file(request.path) if network is None else (network, None)
@@ -140,6 +144,7 @@ def _command(opening: Opened, machine: str) -> str:
     """The command line that makes the same model."""
     request = opening.request
     bfp = ["--arithmetic", request.arithmetic] if request.arithmetic != "integer" else ["--anew"] * request.anew
-    places = (("--calibration", request.source.inputs), ("--data", request.source.data))
+    inputs = None if opening.source is None else request.source.inputs  # to calibrate with
+    places = (("--calibration", inputs), ("--data", request.source.data))
     words = [str(word) for option, place in places if place for word in (option, place)]
     return shlex.join(["nnp", "quantize", request.place, "--for", machine, *bfp, *words, "-o", str(opening.kept)])

@@ -23,7 +23,9 @@ def test_the_page(tmp_path, monkeypatch, capsys):
     assert len(blocks) == 6
     names = {}
     for block in blocks:
-        quick = block.replace('"vision"', '"tiny"').replace("samples=20", "samples=2").replace(".onnx", ".safetensors")
+        # Block floating point has no machine among those that other tests build.
+        quick = re.sub(r'"vision"(?!, arithmetic)', '"tiny"', block)
+        quick = quick.replace("samples=20", "samples=2").replace(".onnx", ".safetensors")
         exec(compile(quick, "python.md", "exec"), names)
     printed = capsys.readouterr().out
     assert "<net on tiny, 2 samples: equal to the bit>" in printed

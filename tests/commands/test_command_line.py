@@ -24,26 +24,13 @@ from concord.sim.machines.host import machine
 from concord.spec.config import PRESETS, preset
 from concord.spec.messages import MessageKind, pack, unpack
 from concord.tests import networks
+from concord.tests.command_line import nnp, refused
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 MLP, LSTM, RESNET = (DATA / "models" / f"{name}.safetensors" for name in (
     "fashion-mlp-w4a4", "vowels-lstm-w8", "fashion-resnet-w8"))
-
-
-def nnp(*words) -> Result:
-    """Run the command in this process."""
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
-def refused(*words) -> str:
-    """The one sentence that a refused command prints on stderr."""
-    result = nnp(*words)
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("nnp: ")
-    assert "Traceback" not in result.output
-    return result.stderr
 
 
 def test_version():
@@ -86,6 +73,7 @@ def test_every_command_explains_itself(command):
 def test_verify_on_golden(tmp_path):
     result = nnp("verify", LSTM, "--machine", "golden", "--samples", 3, "--report", tmp_path / "out", "--jobs", 1)
     assert result.exit_code == 0, result.output
+    assert result.output.count("not run") == 3, "RTL, its bits and its event counters"
     for word in ("1/7", "7/7", "mismatching bits", "accuracy, FP32", "MVM utilisation", "overflows"):
         assert word in result.output
     (record,) = json.loads((tmp_path / "out" / "verify.json").read_text())
@@ -180,6 +168,14 @@ def test_a_truncated_model(tmp_path):
     path.write_bytes(MLP.read_bytes()[:5000])
     assert "not a whole safetensors file" in refused("compile", path, "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("words", [
+    ("compile",), ("predict",), ("overflow", "--accumulator", "16"), ("presets", "--fit")])
+def test_a_network_in_float32_is_no_model(words, tmp_path):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(b"\x08\x0a" + bytes(100))
+    assert f"{path}: not a quantised model; `nnp quantize {path} --for MACHINE --data PLACE`" in refused(*words, path)
 
 
 def test_a_model_of_wrong_shapes(tmp_path):

@@ -9,9 +9,8 @@ from concord.compiler.support import problems
 from concord.model import network
 from concord.model.data import dataset
 from concord.model.model_file import load_model
-from concord.nnp.main import app
 from concord.spec.config import preset
-from typer.testing import CliRunner, Result
+from concord.tests.command_line import done, refused
 
 pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 from concord.train.lib import data
@@ -22,26 +21,6 @@ from torch import nn
 def dense():
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 8), nn.ReLU(), nn.Linear(8, 10))
 """
-
-
-def nnp(*words) -> Result:
-    """Run the command in this process."""
-    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
-
-
-def done(*words) -> str:
-    """The output of a command that must succeed."""
-    result = nnp(*words)
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def refused(*words) -> str:
-    """The one sentence of a refused command."""
-    result = nnp(*words)
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("nnp: ")
-    return result.stderr
 
 
 def write_images(folder, part: str, pixels: np.ndarray, labels: np.ndarray):

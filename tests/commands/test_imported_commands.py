@@ -11,10 +11,9 @@ from concord.model.floating.network import Op
 from concord.model.model_file import load_model
 from concord.nnp.lib.presets import compile_for
 from concord.nnp.lib.progress import lines
-from concord.nnp.main import app
 from concord.tests import float_networks
+from concord.tests.command_line import done, nnp
 from rich.console import Console
-from typer.testing import CliRunner, Result
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 from concord.train.runs import imported
@@ -23,18 +22,6 @@ NETWORKS = {
     "perceptron": float_networks.perceptron, "residual": float_networks.residual, "lstm": float_networks.sequences,
     "gru": lambda: float_networks.sequences(Op.GRU),
     "both": lambda: float_networks.sequences(Op.GRU, both=True)}
-
-
-def nnp(*words) -> Result:
-    """Run the command in this process, as a wide terminal shows it."""
-    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
-
-
-def done(*words) -> str:
-    """The output of a command that must succeed."""
-    result = nnp(*words)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +74,14 @@ def test_quantised_networks_are_measured_and_compile(name, data, arithmetic):
 def test_a_machine_that_cannot_run_the_result_is_named():
     text = done("quantize", "both.safetensors", "--for", "speech", "--data", "steps.npz")
     assert "speech cannot run it: layer 'rnn_one-both'" in text
+
+
+def test_a_machine_that_is_too_small_for_the_result_is_named(folder):
+    (folder / "small.toml").write_text('based_on = "speech"\ninstructions = 8\n')
+    text = done("quantize", "perceptron.safetensors", "--for", "small.toml", "--data", "classes.npz", "-o",
+                "m.safetensors")
+    assert "small.toml cannot run it: " in text
+    assert "`nnp presets --fit m.safetensors --preset small.toml -o my.toml`" in text
 
 
 def test_images_without_a_test_set_and_with_a_calibration_file(folder):

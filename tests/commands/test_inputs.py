@@ -11,36 +11,14 @@ from concord.model import network
 from concord.model.data.dataset import DATA
 from concord.model.model import INPUT
 from concord.model.model_file import load_model, save_model
-from concord.nnp.main import app
 from concord.spec.config import preset
 from concord.tests import networks
+from concord.tests.command_line import done, nnp, refused
 from concord.tests.image_networks import Images
 from concord.tests.mixed_networks import small
-from typer.testing import CliRunner, Result
 
 MLP, LSTM = (DATA / "models" / f"{name}.safetensors" for name in ("fashion-mlp-w4a4", "vowels-lstm-w8"))
 RNG = np.random.default_rng(0)
-
-
-def nnp(*words) -> Result:
-    """Run the command in this process."""
-    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
-
-
-def done(*words) -> str:
-    """The stdout of a command that must succeed."""
-    result = nnp(*words)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def refused(*words) -> str:
-    """The one sentence of a refused command."""
-    result = nnp(*words)
-    assert result.exit_code == 2, result.output
-    assert "Traceback" not in result.output
-    assert result.stderr.startswith("nnp: ")
-    return result.stderr
 
 
 @pytest.fixture(autouse=True)

@@ -15,35 +15,13 @@ from concord.model.data.samples import DataSet, Task
 from concord.model.model_file import save_model
 from concord.nnp.lib.imports import data_set
 from concord.nnp.lib.results import described, real
-from concord.nnp.main import app
 from concord.spec.config import preset
 from concord.tests import networks
+from concord.tests.command_line import done, nnp, refused
 from PIL import Image
-from typer.testing import CliRunner, Result
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 6))
-
-
-def nnp(*words) -> Result:
-    """Run the command in this process."""
-    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
-
-
-def done(*words) -> str:
-    """The stdout of a command that must succeed."""
-    result = nnp(*words)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def refused(*words) -> str:
-    """The one sentence of a refused command."""
-    result = nnp(*words)
-    assert result.exit_code == 2, result.output
-    assert "Traceback" not in result.output
-    assert result.stderr.startswith("nnp: ")
-    return result.stderr
 
 
 @pytest.fixture(autouse=True)

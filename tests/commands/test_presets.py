@@ -13,33 +13,12 @@ from concord.model.data.dataset import DATA
 from concord.model.model import INPUT
 from concord.model.model_file import save_model
 from concord.nnp.machines.fit import fit
-from concord.nnp.main import app
 from concord.spec.config import PRESETS, preset
 from concord.spec.machine_file import config_from_text, read_config
 from concord.tests import image_networks, networks
-from typer.testing import CliRunner
+from concord.tests.command_line import done, refused
 
 RESNET = DATA / "models" / "fashion-resnet-w8.safetensors"
-
-
-def nnp(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
-def done(*words) -> str:
-    """What a command prints that succeeds."""
-    result = nnp(*words)
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def refused(*words) -> str:
-    """The one sentence that a refused command prints on stderr."""
-    result = nnp(*words)
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("nnp: ")
-    assert "Traceback" not in result.output
-    return result.stderr
 
 
 @pytest.fixture

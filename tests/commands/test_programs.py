@@ -7,14 +7,13 @@ import pytest
 from concord.golden.host.firmware import Firmware, Section, Tiles
 from concord.golden.host.firmware_file import load_firmware, save_firmware
 from concord.golden.host.stops import Stopped, stopped
-from concord.nnp.main import app
 from concord.nnp.verify.session import Session
 from concord.sim.machines.host import KINDS, machine
 from concord.spec.assembler import assemble
 from concord.spec.config import preset
 from concord.spec.isa import Error
 from concord.spec.memories import Mem
-from typer.testing import CliRunner, Result
+from concord.tests.command_line import done, nnp, refused
 
 TINY = preset("tiny")
 LAYER = """
@@ -43,26 +42,6 @@ v_wr NetQ
 end_chain
 end
 """
-
-
-def nnp(*words) -> Result:
-    """Run the command in this process."""
-    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
-
-
-def done(*words) -> str:
-    """The stdout of a command that must succeed."""
-    result = nnp(*words)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def refused(*words) -> str:
-    """The one sentence of a refused command."""
-    result = nnp(*words)
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("nnp: ")
-    return result.stderr
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,7 @@ import pytest
 from concord.model import network
 from concord.model.data import dataset
 from concord.model.model_file import load_model
-from concord.nnp.main import app
-from typer.testing import CliRunner, Result
+from concord.tests.command_line import done, nnp
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
 from concord.train.lib import data
@@ -29,18 +28,6 @@ def curved():
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.GELU())
 """
 TINY = ("--samples", 60, "--epochs", "1,1,1")
-
-
-def nnp(*words) -> Result:
-    """Run the command in this process, as a wide terminal shows it."""
-    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
-
-
-def done(*words) -> str:
-    """The output of a command that must succeed."""
-    result = nnp(*words)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 @pytest.fixture(autouse=True)

@@ -11,15 +11,10 @@ pytest.importorskip("torch", reason="networks are quantised with PyTorch")
 from concord.model.floating.file import save
 from concord.model.floating.network import Op
 from concord.model.model_file import load_model
-from concord.nnp.main import app
 from concord.spec.config import PRESETS
+from concord.tests.command_line import nnp
 from concord.tests.float_networks import Chain
 from concord.tests.own_digits import arrays, perceptron, written
-from typer.testing import CliRunner
-
-
-def nnp(*words):
-    return CliRunner().invoke(app, list(map(str, words)))
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +124,11 @@ def test_data_of_another_shape_and_too_many_samples_are_refused(files, tmp_path)
     np.savez(tmp_path / "other.npz", **arrays() | small)
     assert "5 x 5" in refused(tmp_path / "report", files[0], "--data", tmp_path / "other.npz")
     assert "1..20" in refused(tmp_path / "report", files[0], "--data", files[1], "--samples", 21)
+
+
+def test_a_machine_that_does_not_exist_is_refused_before_anything_is_read(files, tmp_path):
+    said = refused(tmp_path / "report", files[0], "--data", tmp_path / "nix.npz", "--preset", "tinyy")
+    assert "there is no preset 'tinyy'" in said
 
 
 def test_a_quantised_model_has_its_own_arithmetic(files, tmp_path):

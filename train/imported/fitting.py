@@ -13,7 +13,7 @@ def fitted(data: DataSet, network: FloatNetwork) -> DataSet:
         ValueError: they do not fit the network.
     """
     if network.sequence:
-        data = data.as_sequences()
+        data = data.as_sequences(prod(network.shape))
     elif data.sequence:
         raise ValueError(f"{data.name}: the samples are sequences, but {network.name} takes {words(network.shape)}; "
                          "give samples of one length as such arrays, without lengths")

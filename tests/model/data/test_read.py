@@ -152,7 +152,7 @@ def test_rows_of_images_are_sequences_for_a_recurrent_network():
         assert found.sequence
     assert read_data("a.npz").as_sequences().test.inputs.shape == (1, 4, 5)
     np.savez("b.npz", x=X, y=Y)
-    with pytest.raises(ValueError, match=r"give `shape = \[time, numbers\]`"):
+    with pytest.raises(ValueError, match=r"with `shape = \[time, numbers\]`"):
         read_data("b.npz").as_sequences()
 
 
