@@ -45,6 +45,7 @@ class Request:
         folder:  Folder for reports and waveforms.
         waves:   Whether to write a waveform of the first difference.
         arithmetic: Arithmetic in which a network in float32 is quantised, "integer" or "bfp".
+        anew:    Whether a network that is quantised already gets new integers and scales.
         command: Command that makes the quantised model of a network in float32; empty for `nnp quantize`.
     """
 
@@ -57,6 +58,7 @@ class Request:
     folder: Path
     waves: bool
     arithmetic: str = "integer"
+    anew: bool = False
     command: str = ""
 
 
