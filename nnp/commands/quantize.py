@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from concord.nnp.lib import imports, kept
+from concord.nnp.lib import imports
 from concord.nnp.lib import quantisation_options as options
 from concord.train.lib.methods import ActivationMethod, ActivationTraining, Gates, WeightMethod, WeightTraining
 
@@ -67,7 +67,9 @@ def quantize(
         if parameters is not None:
             raise ValueError(f"{network}: it holds its parameters, so leave {parameters} out; name the model file with "
                              "--out")
-        opened = kept.opened(Path(network))
+        from concord.nnp.lib.kept import opened as read_file
+
+        opened = read_file(Path(network))
         plain = options.recipe(given, None, WeightMethod.MMSE, method if ptq_activations is None else (
             imports.activation_method(arithmetic)), 1, WeightTraining.WRPN, ActivationTraining.UNIFORM)
         others = (recipe != plain or gates != Gates() or arithmetic is not options.NetworkArithmetic.INTEGER
@@ -92,6 +94,8 @@ def quantize(
 def _kept(opened: tuple["FloatNetwork", "Imported | None"], data: str | None, out: Path, given: options.Widths,
           machine: str):
     """Write the model of a network that is quantised already, with the integers and scales of its file."""
+    from concord.nnp.lib import kept
+
     network, imported = opened
     made = kept.kept(network, machine, (given.weights, given.inputs, given.symmetric))
     samples = kept.fitting(network, imports.data_set(data) if data else None)
