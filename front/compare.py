@@ -41,6 +41,25 @@ def difference(imported: Imported, seed: int = 0) -> float:
     return found / largest if largest else found
 
 
+def outputs(imported: Imported, samples: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What onnxruntime gives for samples, and given outputs of the network in its order: float64[samples, ...] each.
+
+    Args:
+        samples: Real numbers [samples, *shape of the network]; those that fill no run of the graph are left out.
+        given:   The outputs to be compared, real numbers [samples, outputs].
+
+    Raises:
+        ModuleNotFoundError: onnxruntime is not installed.
+        ValueError: onnxruntime does not run the file.
+    """
+    execute, each = _runner(imported), imported.samples
+    dtype = helper.tensor_dtype_to_np_dtype(imported.entry.kind)
+    starts = range(0, len(samples) // each * each, each)
+    theirs = [execute(imported.tensor_of(samples[at:at + each].astype(dtype))) for at in starts]
+    ours = [given[at:at + each].reshape(-1)[imported.places] for at in starts]
+    return tuple(np.stack(parts).astype(np.float64) for parts in (theirs, ours))
+
+
 def _runner(imported: Imported) -> Callable[[np.ndarray], np.ndarray]:
     """A function that runs the file's graph, with onnxruntime, or with qonnx if its operators need that."""
     model = onnx.ModelProto()

@@ -16,6 +16,9 @@ ADVICE = {
     ".pb": f"a graph of TensorFlow; convert its folder: {_TF} --saved-model FOLDER --output network.onnx",
     **dict.fromkeys((".pkl", ".pickle", ".joblib"),
                     "a pickled file, which is not opened here; write an ONNX file: skl2onnx.to_onnx(model, example)"),
+    **dict.fromkeys((".npz", ".npy", ".csv", ".tsv", ".toml"),
+                    "data or a description, not a network; name it with --data, behind the ONNX file of the network"),
+    ".data": "weights of an ONNX file; name that file itself, whose name lacks .data",
 }
 
 

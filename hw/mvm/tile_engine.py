@@ -17,6 +17,11 @@ __all__ = ["TileEngine", "result_bits"]
 _SHIFTS = 3  # levels of the shifter in one cycle
 
 
+def shift_bits(config: Config) -> int:
+    """Number of bits of the sum of two stored exponents."""
+    return bits_for(sum(fmt.e_max - fmt.e_min for fmt in (config.weights, config.activations)))
+
+
 class TileEngine(wiring.Component):
     """o[r] = sum over lanes of weights[r] * operand, in block mode times 2**(alignment + both stored exponents).
 
@@ -46,12 +51,6 @@ class TileEngine(wiring.Component):
             "o": Out(data.ArrayLayout(signed(self.width), config.native_dim))})
 
     @property
-    def shift_bits(self) -> int:
-        """Number of bits of the sum of two stored exponents."""
-        fmts = self.config.weights, self.config.activations
-        return bits_for(sum(fmt.e_max - fmt.e_min for fmt in fmts))
-
-    @property
     def joins(self) -> int:
         """Cycles in which rows in lookup tables join their planes, and rows in multipliers are taken apart."""
         return bit_planes.cycles(self.config.weights.bits)
@@ -64,7 +63,7 @@ class TileEngine(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from operand to result: weights, dot products, alignment."""
-        return self.weights_after + self.dot_latency + -(-self.shift_bits // _SHIFTS)
+        return self.weights_after + self.dot_latency + -(-shift_bits(self.config) // _SHIFTS)
 
     def elaborate(self, platform):
         m = Module()
@@ -74,7 +73,7 @@ class TileEngine(wiring.Component):
         integer_later = delay(m, integer, self.dot_latency)
         dots = self._dots(m, platform, data.View(self.operand.mantissas.shape(), mantissas))
         for weights, dot, o in zip(self.weights, dots, self.o, strict=True):
-            amount = Mux(integer, 0, weights.exponent + exponent)[:self.shift_bits]
+            amount = Mux(integer, 0, weights.exponent + exponent)[:shift_bits(self.config)]
             m.d.comb += o.eq(self._aligned(m, dot, delay(m, amount, self.dot_latency), integer_later))
         return m
 
@@ -95,7 +94,7 @@ class TileEngine(wiring.Component):
             value = Mux(integer, value, value.shift_left(self.config.alignment))
         while len(amount):
             for k in range(min(_SHIFTS, len(amount))):
-                place = 1 << self.shift_bits - len(amount) + k
+                place = 1 << shift_bits(self.config) - len(amount) + k
                 value = Mux(amount[k], value.shift_left(place), value)[:self.width].as_signed()
             value = delay(m, value, 1)
             amount = delay(m, amount[_SHIFTS:], 1) if len(amount) > _SHIFTS else ()

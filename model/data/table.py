@@ -1,6 +1,7 @@
 """Data sets in CSV files, whose first line names the columns."""
 
 import csv
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -107,7 +108,9 @@ def _present(wanted, columns: list[str], path: Path, key: str) -> list[str]:
     names = [wanted] if isinstance(wanted, str) else list(wanted)
     if missing := [name for name in names if name not in columns]:
         shown = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
-        raise ValueError(f"{path}: there is no column {missing[0]!r}; there are {shown}")
+        close = get_close_matches(missing[0], columns, 1)
+        meant = f" (did you mean {close[0]!r}?)" if close else ""
+        raise ValueError(f"{path}: there is no column {missing[0]!r}{meant}; there are {shown}")
     return names
 
 

@@ -5,11 +5,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from concord.nnp.api.data import Data, data_set
 from concord.nnp.api.loading import network_of
 from concord.nnp.api.objects import Model, Network
 from concord.nnp.lib.storage import legal
+
+if TYPE_CHECKING:
+    from concord.model.data.samples import DataSet
+    from concord.model.floating.network import FloatNetwork
+
+#: Options that choose widths where no machine does.
+WIDTHS = ("weights_bits", "input_bits", "symmetric")
 
 
 def quantize(
@@ -20,10 +28,13 @@ def quantize(
     arithmetic: str = "integer",
     calibration: str | os.PathLike | None = None,
     out: str | os.PathLike | None = None,
+    anew: bool = False,
     quiet: bool = True,
     **options,
 ) -> Model:
     """Quantise a network without training, as `nnp quantize` does.
+
+    A network that is quantised already keeps its integers and scales, and needs no data.
 
     Args:
         network:     What `load` gives, or the path of a network in float32.
@@ -34,6 +45,7 @@ def quantize(
         arithmetic:  "integer", or "bfp" for block floating point.
         calibration: A .npy file of real numbers [samples, ...] to calibrate with.
         out:         Model file to write; none by default.
+        anew:        Whether a network that is quantised already gets new integers and scales.
         quiet:       Whether to print no progress.
         options:     Further options, see `concord.nnp.lib.choosing.choices_for`.
 
@@ -44,17 +56,37 @@ def quantize(
         ValueError: there is no such machine, data are missing or do not fit, or an operation cannot be quantised.
     """
     from concord.nnp.lib.choosing import choices_for
+    from concord.nnp.lib.imports import is_kept
     from concord.nnp.lib.progress import shown
     from concord.nnp.lib.training import needing_torch
     from rich.console import Console
 
+    given = network_of(network)
+    bits = {name: options[name] for name in WIDTHS if name in options}
+    others = arithmetic != "integer" or calibration is not None or len(bits) < len(options)
+    if is_kept(given.floating, anew, others):
+        return _kept(given.floating, data_set(data), preset, out, bits)
     choices = choices_for(preset, arithmetic, **options)
     train = needing_torch("concord.train.runs.imported")
     source = train.prepared(
-        network_of(network).floating, data_set(data), choices, None if calibration is None else Path(calibration))
+        given.floating, data_set(data), choices, None if calibration is None else Path(calibration))
     with model_file(out, source.network.name) as path, shown(Console(quiet=quiet)) as progress:
         made = train.quantize(path, source, choices, command="concord.quantize", progress=progress)
     return Model(quantised=made, path=None if out is None else Path(out))
+
+
+def _kept(network: "FloatNetwork", data: "DataSet | None", preset: str, out: str | os.PathLike | None, bits: dict
+          ) -> Model:
+    """The model of a network that is quantised already."""
+    from concord.nnp.lib import kept
+    from concord.nnp.lib.imports import widths
+    from concord.train.lib.methods import Gates, WeightTraining
+
+    given = widths(preset, *(bits.get(name) for name in WIDTHS), WeightTraining.WRPN, Gates())
+    made = kept.kept(network, preset, (given.weights, given.inputs, given.symmetric))
+    with model_file(out, network.name) as path:
+        model = kept.write(path, made, kept.fitting(network, data), "concord.quantize")
+    return Model(quantised=model, path=None if out is None else Path(out))
 
 
 @contextmanager

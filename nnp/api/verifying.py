@@ -73,6 +73,7 @@ def verify(
     inputs: str | os.PathLike | None = None,
     preset: str = "",
     arithmetic: str = "integer",
+    anew: bool = False,
     samples: int | str = 200,
     first: int = 0,
     machine: str = "library",
@@ -90,6 +91,7 @@ def verify(
         inputs:     A .npy file of real numbers [samples, ...] instead.
         preset:     Machine: a preset or a TOML file; the smallest preset that takes the network by default.
         arithmetic: Arithmetic in which a network in float32 is quantised, "integer" or "bfp".
+        anew:       Whether a network that is quantised already gets new integers and scales.
         samples:    Number of samples, or "all"; fewer where there are fewer.
         first:      Index of the first sample.
         machine:    "library" or "cocotb", Verilated hardware, which is built at first use; or "golden" alone.
@@ -110,6 +112,8 @@ def verify(
     from concord.nnp.verify.whole import ready, verify_all
 
     given = load(network) if isinstance(network, str | os.PathLike) else network
+    if isinstance(given, Model) and anew:
+        raise ValueError("anew is for networks that are quantised already in another tool, not for quantised models")
     if not isinstance(given, Network | Model):
         raise ValueError(f"a network in float32 or a quantised model is needed, not {given!r}")
     read = data_set(data)
@@ -123,7 +127,7 @@ def verify(
     request = Request(
         path=Path(place), place=place, source=source, preset=preset, kind=named(MachineKind, machine),
         jobs=jobs or CORES, folder=Path(report), waves=waves, arithmetic=named(NetworkArithmetic, arithmetic),
-        command="concord.verify")
+        anew=anew, command="concord.verify")
     console = Console(quiet=quiet)
     prepared = ready([_job(given, request)], console)
     whole = verify_all(prepared, console)

@@ -88,4 +88,4 @@ def _summary(imported: "Imported") -> str:
     network = imported.network
     sizes = " x ".join(map(str, network.shape))
     takes = f"sequences of {sizes} elements" if network.sequence else f"inputs of {sizes}"
-    return f"{len(network.nodes)} nodes, {takes}"
+    return f"{len(network.nodes)} node{'s' * (len(network.nodes) != 1)}, {takes}"

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from concord.nnp.lib import imports
+from concord.nnp.lib import imports, kept
 from concord.nnp.lib import quantisation_options as options
 from concord.train.lib.methods import ActivationMethod, ActivationTraining, Gates, WeightMethod, WeightTraining
 
 if TYPE_CHECKING:
+    from concord.front.read import Imported
+    from concord.model.floating.network import FloatNetwork
     from concord.train.imported.quantised import Choices
     from concord.train.qat.network import QuantisedNetwork
     from rich.table import Table
@@ -47,8 +49,12 @@ def quantize(
     asymmetric: imports.Asymmetric = False,
     shared: imports.Shared = False,
     gate_bits: imports.GateBits = 0,
+    anew: imports.Anew = False,
 ):
-    """Quantise a trained network without training, print the error of each layer, and write a model (needs PyTorch)."""
+    """Quantise a trained network without training, print the error of each layer, and write a model (needs PyTorch).
+
+    A FILE that is quantised already keeps its integers and scales, and needs neither --data nor PyTorch.
+    """
     from concord.nnp.lib.files import check_writable
 
     gates, is_file = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits), imports.is_file(network)
@@ -61,9 +67,19 @@ def quantize(
         if parameters is not None:
             raise ValueError(f"{network}: it holds its parameters, so leave {parameters} out; name the model file with "
                              "--out")
+        opened = kept.opened(Path(network))
+        plain = options.recipe(given, None, WeightMethod.MMSE, method if ptq_activations is None else (
+            imports.activation_method(arithmetic)), 1, WeightTraining.WRPN, ActivationTraining.UNIFORM)
+        others = (recipe != plain or gates != Gates() or arithmetic is not options.NetworkArithmetic.INTEGER
+                  or block is not None or calibration is not None)
+        if imports.is_kept(opened[0], anew, others):
+            _kept(opened, data, out, given, preset)
+            return
         chosen = imports.choices(preset, recipe, given, gates, arithmetic, block, symmetric)
-        _imported(network, data, calibration, out, chosen, preset)
+        _imported(opened[0], data, calibration, out, chosen, preset)
         return
+    if anew:
+        raise ValueError("--anew is for files of networks that are quantised already: leave it out")
     if parameters is None:
         raise ValueError(f"{network}: name a file behind it that holds its FP32 parameters, or an ONNX file in its "
                          "place")
@@ -73,22 +89,33 @@ def quantize(
     _built_in(network, parameters, out, calibration, data, recipe)
 
 
-def _imported(file: str, data: str | None, calibration: Path | None, out: Path, choices: "Choices", machine: str):
+def _kept(opened: tuple["FloatNetwork", "Imported | None"], data: str | None, out: Path, given: options.Widths,
+          machine: str):
+    """Write the model of a network that is quantised already, with the integers and scales of its file."""
+    network, imported = opened
+    made = kept.kept(network, machine, (given.weights, given.inputs, given.symmetric))
+    samples = kept.fitting(network, imports.data_set(data) if data else None)
+    model = kept.write(out, made, samples, _command())
+    typer.echo(kept.words(made, kept.difference(made, model, samples, imported)), nl=False)
+    typer.echo(f"{out}: {imports.result(model, (('file', 'fp32_accuracy'), ('golden', 'golden_accuracy')))}")
+    typer.echo(imports.unfit(model, machine, str(out)), nl=False)
+
+
+def _imported(network: "FloatNetwork", data: str | None, calibration: Path | None, out: Path, choices: "Choices",
+              machine: str):
     """Quantise the network of a file."""
-    from concord.nnp.lib.front import read_float
     from concord.nnp.lib.progress import shown
     from concord.nnp.lib.training import needing_torch
     from rich.console import Console
 
     train = needing_torch("concord.train.runs.imported")
-    network = read_float(Path(file))
     typer.echo(imports.requantised(network), nl=False)
     source = train.prepared(network, imports.data_set(data) if data else None, choices, calibration)
     with shown() as show:
         model = train.quantize(out, source, choices, command=_command(), progress=show)
     figures = (("FP32", "fp32_accuracy"), ("quantised", "golden_accuracy"))
     Console().print(f"{out}: {imports.result(model, figures)}", soft_wrap=True, highlight=False)
-    typer.echo(imports.unfit(model, machine), nl=False)
+    typer.echo(imports.unfit(model, machine, str(out)), nl=False)
 
 
 def _built_in(network: str, parameters: Path, out: Path, calibration: Path | None, data: str | None, recipe):

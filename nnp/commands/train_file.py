@@ -93,4 +93,4 @@ def train_file(
                 accumulator=accumulator, command=shlex.join(["nnp", *sys.argv[1:]]), progress=progress)
     figures = (("FP32", "fp32_accuracy"), ("QAT", "qat_accuracy"), ("golden", "golden_accuracy"))
     Console().print(f"{out}: {imports.result(model, figures)}", soft_wrap=True, highlight=False)
-    typer.echo(imports.unfit(model, machine), nl=False)
+    typer.echo(imports.unfit(model, machine, out), nl=False)

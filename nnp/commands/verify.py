@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from concord.nnp.lib import imports
 from concord.nnp.lib.options import CORES, First, Inputs, Jobs, Machine, MachineKind, ManySamples, Preset, TestData
 from concord.nnp.lib.quantisation_options import NetworkArithmetic
 from concord.nnp.lib.storage import fetched
@@ -36,6 +37,7 @@ def verify(
         NetworkArithmetic | None, typer.Option(
             help="Quantise networks in float32 to integers, or to block floating point (bfp).",
             show_default="integer")] = None,
+    anew: imports.Anew = False,
 ):
     """Run networks on golden and on the simulated machine, and compare every bit.
 
@@ -62,9 +64,12 @@ def verify(
         paths = [files.enter_context(fetched(place)) for place in places]
         jobs_ = [Job(request=Request(
             path=path, place=place, source=source, preset=preset, kind=machine, jobs=jobs, folder=report, waves=waves,
-            arithmetic=arithmetic or NetworkArithmetic.INTEGER)) for path, place in zip(paths, places, strict=True)]
+            arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew))
+            for path, place in zip(paths, places, strict=True)]
         if arithmetic and not all(job.floating for job in jobs_):
             raise ValueError("--arithmetic is for networks in float32: a quantised model has its own, so leave it out")
+        if anew and not all(job.floating for job in jobs_):
+            raise ValueError("--anew is for ONNX files of networks that are quantised already, so leave it out")
         prepared = ready(jobs_, console)
         for words in dict.fromkeys(words for one in prepared for words in one.inputs.remarks):
             typer.echo(f"nnp: {words}", err=True)

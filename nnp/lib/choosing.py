@@ -119,7 +119,9 @@ def _first(error: ValueError) -> str:
 
 
 def _larger(models: "Mapping[str, Model]", place: str) -> str:
-    """Advice on a machine that would take a network, of which there are models for some presets."""
+    """Advice on a machine that would take a network, of which there are models for some presets; "" without a place."""
+    if not place:
+        return ""
     for name, model in reversed(models.items()):  # the file holds the last one
         if words := advice(model, name, place):
             return words

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-INSTALL = "pip install 'concord-nnp[front]', or pip install onnx==1.22.0 onnxruntime==1.31.1"
+INSTALL = "pip install onnx==1.22.0 onnxruntime==1.31.1"
 
 
 def needing_onnx(name: str):

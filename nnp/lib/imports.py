@@ -23,6 +23,8 @@ Machine = Annotated[str, typer.Option(
 Data = Annotated[str | None, typer.Option(
     "--data", metavar="DATA", show_default=False,
     help="Data of your own: a TOML, .npz or .csv file, a folder, or module:callable.")]
+Anew = Annotated[bool, typer.Option(
+    "--anew", help="Choose new integers and scales for a network that is quantised already, instead of its own.")]
 Arithmetic = Annotated[options.NetworkArithmetic, typer.Option(
     help="Integers, or block floating point (bfp), whose mantissas have 2 to 8 bits.")]
 Block = Annotated[int | None, typer.Option(
@@ -103,23 +105,58 @@ def widths(
 
 
 def requantised(network: "FloatNetwork") -> str:
-    """A line that says that a network is quantised already; empty for others."""
-    from concord.model.floating.network import Op
+    """A line that says that a network is quantised already, where new integers are chosen; empty for others."""
+    from concord.model.kept_graph import is_quantised
 
-    if not any(node.op is Op.QUANTIZE or "weight_scale" in node.tensors for node in network.nodes):
+    if not is_quantised(network):
         return ""
     return f"{network.name} is quantised already: its weights are kept as numbers, integers and ranges are found anew\n"
 
 
-def unfit(model: "Model", machine: str) -> str:
-    """Why a machine cannot run a model, in sentences with their line ends; empty if it can, or if there is none."""
+def is_kept(network: "FloatNetwork", anew: bool, others: bool) -> bool:
+    """Whether a network is quantised already and keeps its integers and scales.
+
+    Args:
+        network: The network.
+        anew:    Whether new ones are asked for.
+        others:  Whether options are given that choose others.
+
+    Raises:
+        ValueError: options contradict each other.
+    """
+    from concord.model.kept_graph import is_quantised
+
+    if not is_quantised(network):
+        if anew:
+            raise ValueError(f"{network.name}: it is not quantised, so leave out --anew")
+        return False
+    if others and not anew:
+        raise ValueError(f"{network.name}: it is quantised already and keeps its integers and scales; leave out the "
+                         "options that choose others, or add --anew")
+    return not anew
+
+
+def unfit(model: "Model", machine: str, place: str) -> str:
+    """Why a machine cannot run a model, in sentences with their line ends; empty if it can, or if there is none.
+
+    Args:
+        model:   The model.
+        machine: A preset or TOML file, or empty.
+        place:   Path or URL of the model, for the command that makes a machine which holds it.
+    """
     if not machine:
         return ""
     from concord.compiler.support import problems
+    from concord.nnp.lib.presets import compile_for
     from concord.spec.machine_file import find_config
 
-    found = problems(model, find_config(machine))
-    return "".join(f"{machine} cannot run it: {problem}\n" for problem in found)
+    if found := problems(model, find_config(machine)):
+        return "".join(f"{machine} cannot run it: {problem}\n" for problem in found)
+    try:
+        compile_for(model, machine, place)
+    except ValueError as error:
+        return f"{machine} cannot run it: {error}\n"
+    return ""
 
 
 def result(model: "Model", measures: tuple[tuple[str, str], ...]) -> str:

@@ -1,6 +1,7 @@
 """Files at paths and URLs. fsspec, which reads `https://`, `s3://` and others, is imported only for a URL."""
 
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -79,10 +80,18 @@ def written(place: str) -> Iterator[Path]:
 
 
 def read_model(place: str):
-    """Load the model at a path or URL, as `model.model_file.load_model` does."""
+    """Load the model at a path or URL, as `model.model_file.load_model` does.
+
+    Raises:
+        ValueError: it cannot be read, or is a network in float32, which is not a model yet.
+    """
     from concord.model.model_file import load_model
+    from concord.nnp.lib.kinds import FileKind, kind_of
 
     with fetched(place) as path:
+        if path.is_file() and kind_of(path) is FileKind.NETWORK:
+            raise ValueError(f"{place}: not a quantised model; `nnp quantize {shlex.quote(place)} --for MACHINE --data "
+                             "PLACE` makes one of a network in float32")
         return load_model(path)
 
 

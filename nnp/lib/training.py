@@ -34,7 +34,7 @@ def needing_torch(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ValueError("training needs PyTorch: pip install torch==2.13.0 (dependency group train)") from error
+        raise ValueError("training and quantisation need PyTorch: pip install torch==2.13.0") from error
 
 
 @contextmanager

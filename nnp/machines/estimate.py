@@ -12,13 +12,13 @@ import numpy as np
 from concord.hw.lib.payloads import address_bits
 from concord.hw.mvm import bit_planes
 from concord.hw.mvm.shared_products import groups
-from concord.hw.mvm.tile_engine import TileEngine
+from concord.hw.mvm.tile_engine import shift_bits
 from concord.nnp.machines.block_ram import memories
 from concord.nnp.machines.measured import Measured, read_measured
 from concord.spec.config import Config
 
 RESOURCES = ("LUT4", "DSP", "block RAM")
-DEVICE = {"LUT4": 84_000, "DSP": 156, "block RAM": 208}  #: Cells of an LFE5U-85F.
+DEVICE = {"LUT4": 83_640, "DSP": 156, "block RAM": 208}  #: Cells of an LFE5U-85F.
 MACHINE = "nnp"  #: The unit that is the whole machine.
 
 Features = Callable[[Config], Sequence[float]]
@@ -29,7 +29,7 @@ def _tile_engine(config: Config) -> Sequence[float]:
     weights, inputs, adders = config.weights.bits, config.activations.bits, config.lanes - 1
     planes = (config.native_dim - sum(group.rows for group in _groups(config))) * weights
     return (planes * adders * (inputs + 2), sum(group.multipliers for group in _groups(config)) * adders,
-            config.native_dim * (weights + inputs) * TileEngine(config).shift_bits)
+            config.native_dim * (weights + inputs) * shift_bits(config))
 
 
 def _accumulator(config: Config) -> Sequence[float]:

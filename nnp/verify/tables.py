@@ -3,6 +3,7 @@
 from concord.compiler.explain import explain
 from concord.compiler.network import Compiled
 from concord.model.data import measures
+from concord.nnp.lib.options import MachineKind
 from concord.nnp.verify.layer_costs import WAITS, LayerCost, wait_title
 from concord.nnp.verify.verification import Verified
 from concord.spec.registers import Counter
@@ -67,9 +68,9 @@ def verify_rows(done: list[Verified]) -> dict[str, list[str]]:
         for name in NETWORKS:
             lines[f"{measure}, {name}"] = lambda v, name=name, measure=measure: _measure(v, measure, name)
     lines |= {
-        "mismatching bits, machine": lambda v: str(v.bits),
+        "mismatching bits, machine": lambda v: _compared(v, v.bits),
         "bits, golden and reference": lambda v: str(v.reference_bits),
-        "differing event counters": lambda v: str(len(v.events)),
+        "differing event counters": lambda v: _compared(v, len(v.events)),
         "cycles per inference": lambda v: f"{v.cycles:,.0f}" if v.cycles else "none on golden",
         "time per inference": lambda v: (
             f"{v.microseconds:,.1f} us at {v.compiled.firmware.config.clock_mhz} MHz" if v.cycles else "none on golden"
@@ -110,6 +111,11 @@ def cost_table(verified: Verified) -> Table:
     table.add_section()
     table.add_row(*total)
     return table
+
+
+def _compared(verified: Verified, count: int) -> str:
+    """The number of differences between golden and the machine, if another machine than golden ran."""
+    return "not run" if verified.request.kind == MachineKind.GOLDEN else str(count)
 
 
 def without_costs(verified: Verified) -> str:

@@ -45,6 +45,7 @@ class Request:
         folder:  Folder for reports and waveforms.
         waves:   Whether to write a waveform of the first difference.
         arithmetic: Arithmetic in which a network in float32 is quantised, "integer" or "bfp".
+        anew:    Whether a network that is quantised already gets new integers and scales.
         command: Command that makes the quantised model of a network in float32; empty for `nnp quantize`.
     """
 
@@ -57,6 +58,7 @@ class Request:
     folder: Path
     waves: bool
     arithmetic: str = "integer"
+    anew: bool = False
     command: str = ""
 
 
@@ -206,7 +208,8 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
         bits = batches.differing_bits(golden, other)
         events = {c: (golden.counters[c], other.counters[c]) for c in EVENTS if golden.counters[c] != other.counters[c]}
         fault = _fault(prepared, batches.first_sample(golden, other), console) if bits else None
-        note.text = f"{bits} differing bits, {len(events)} differing event counters"
+        note.text = "golden and reference alone" if request.kind == MachineKind.GOLDEN else (
+            f"{bits} differing bits, {len(events)} differing event counters")
     with steps.step("measure") as note:
         errors = quality.layer_errors(model, samples.first(ERROR_SAMPLES))
         rtl = None if request.kind == MachineKind.GOLDEN else other.outputs

@@ -73,6 +73,7 @@ def test_every_command_explains_itself(command):
 def test_verify_on_golden(tmp_path):
     result = nnp("verify", LSTM, "--machine", "golden", "--samples", 3, "--report", tmp_path / "out", "--jobs", 1)
     assert result.exit_code == 0, result.output
+    assert result.output.count("not run") == 3, "RTL, its bits and its event counters"
     for word in ("1/7", "7/7", "mismatching bits", "accuracy, FP32", "MVM utilisation", "overflows"):
         assert word in result.output
     (record,) = json.loads((tmp_path / "out" / "verify.json").read_text())
@@ -167,6 +168,14 @@ def test_a_truncated_model(tmp_path):
     path.write_bytes(MLP.read_bytes()[:5000])
     assert "not a whole safetensors file" in refused("compile", path, "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("words", [
+    ("compile",), ("predict",), ("overflow", "--accumulator", "16"), ("presets", "--fit")])
+def test_a_network_in_float32_is_no_model(words, tmp_path):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(b"\x08\x0a" + bytes(100))
+    assert f"{path}: not a quantised model; `nnp quantize {path} --for MACHINE --data PLACE`" in refused(*words, path)
 
 
 def test_a_model_of_wrong_shapes(tmp_path):
@@ -402,7 +411,7 @@ def test_training_without_torch(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("concord.train.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert "training needs PyTorch: pip install torch==2.13.0" in refused("train", "mlp")
+    assert "training and quantisation need PyTorch: pip install torch==2.13.0" in refused("train", "mlp")
 
 
 def test_doctor():

@@ -76,6 +76,14 @@ def test_a_machine_that_cannot_run_the_result_is_named():
     assert "speech cannot run it: layer 'rnn_one-both'" in text
 
 
+def test_a_machine_that_is_too_small_for_the_result_is_named(folder):
+    (folder / "small.toml").write_text('based_on = "speech"\ninstructions = 8\n')
+    text = done("quantize", "perceptron.safetensors", "--for", "small.toml", "--data", "classes.npz", "-o",
+                "m.safetensors")
+    assert "small.toml cannot run it: " in text
+    assert "`nnp presets --fit m.safetensors --preset small.toml -o my.toml`" in text
+
+
 def test_images_without_a_test_set_and_with_a_calibration_file(folder):
     text = done("quantize", "residual.safetensors", "--for", "vision", "--data", "images.npz", "-o", "a.safetensors")
     assert "quantised" in text, "a share of the training samples is the test set"

@@ -68,7 +68,7 @@ def test_verify_knows_a_model_by_its_url(server, monkeypatch):
     def prepare(request, console):
         raise ValueError(f"{request.path.stem} of {request.place}: {load_model(request.path).name}")
 
-    monkeypatch.setattr("concord.nnp.verify.verification.prepare", prepare)
+    monkeypatch.setattr("concord.nnp.verify.whole.prepare", prepare)
     url = f"{server}/{LSTM.name}"
     assert nnp("verify", url, code=2) == f"nnp: vowels-lstm-w8 of {url}: vowels-lstm-w8\n"
 

@@ -126,6 +126,11 @@ def test_data_of_another_shape_and_too_many_samples_are_refused(files, tmp_path)
     assert "1..20" in refused(tmp_path / "report", files[0], "--data", files[1], "--samples", 21)
 
 
+def test_a_machine_that_does_not_exist_is_refused_before_anything_is_read(files, tmp_path):
+    said = refused(tmp_path / "report", files[0], "--data", tmp_path / "nix.npz", "--preset", "tinyy")
+    assert "there is no preset 'tinyy'" in said
+
+
 def test_a_quantised_model_has_its_own_arithmetic(files, tmp_path):
     verify(tmp_path / "first", files[0], "--data", files[1], "--machine", "golden", "--samples", 1)
     said = refused(tmp_path / "report", tmp_path / "first" / "net.safetensors", "--arithmetic", "bfp")

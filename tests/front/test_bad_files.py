@@ -65,7 +65,8 @@ def test_every_length_of_a_truncated_file_is_a_sentence(tmp_path):
 
 @pytest.mark.parametrize(("name", "pattern"), [
     ("a.pt2", "torch.export.load"), ("a.pth", "pickled"), ("a.h5", "--keras a.h5"), ("a.keras", "--keras"),
-    ("a.tflite", "--tflite a.tflite"), ("a.pb", "--saved-model"), ("a.pkl", "skl2onnx")])
+    ("a.tflite", "--tflite a.tflite"), ("a.pb", "--saved-model"), ("a.pkl", "skl2onnx"),
+    ("a.npz", "not a network; name it with --data"), ("a.onnx.data", "name that file itself")])
 def test_files_of_other_tools(tmp_path, name, pattern):
     (tmp_path / name).write_bytes(b"anything")
     refused(tmp_path / name, pattern)

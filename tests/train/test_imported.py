@@ -205,6 +205,10 @@ def test_labels_that_do_not_fit_are_refused():
         source(network, data_for(network))
     with pytest.raises(ValueError, match="4 targets for each sample, but the network has 2"):
         source(network, data_for(network, task=Task.REGRESSION))
+    data = data_for(network, task=Task.REGRESSION)
+    classes = replace(data.train, labels=np.array([[0.0], [1.0]] * (len(data.train) // 2)))
+    with pytest.raises(ValueError, match="1 target for each sample, .* labels that are classes are saved as integers"):
+        source(network, replace(data, train=classes))
     with pytest.raises(ValueError, match="an anomaly is scored by one output, or by as many as the 12"):
         source(network, data_for(network, task=Task.ANOMALY))
 

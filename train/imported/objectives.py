@@ -29,8 +29,10 @@ def check_labels(data: DataSet, outputs: int):
             raise ValueError(f"{where}: sample {row} has class {labels[row]}, but the network has the outputs "
                              f"0..{outputs - 1}; check the labels" + ' or choose `task = "anomaly"`' * (outputs == 1))
         if data.task is Task.REGRESSION and labels.shape[1] != outputs:
-            raise ValueError(f"{where}: {labels.shape[1]} targets for each sample, but the network has {outputs} "
-                             "outputs; name as many columns of labels")
+            whole = labels.shape[1] == 1 and bool((labels >= 0).all() and (labels == np.rint(labels)).all())
+            classes = '; labels that are classes are saved as integers, or called `task = "classification"`' * whole
+            raise ValueError(f"{where}: {labels.shape[1]} target{'s' * (labels.shape[1] != 1)} for each sample, but "
+                             f"the network has {outputs} outputs; name as many columns of labels{classes}")
         if data.task is Task.ANOMALY and outputs not in (1, part.inputs.shape[-1]):
             raise ValueError(f"{where}: an anomaly is scored by one output, or by as many as the "
                              f"{part.inputs.shape[-1]} inputs, which they restore; the network has {outputs}")

@@ -8,6 +8,7 @@ import numpy as np
 from concord.model.data.samples import DataSet, Samples, Task
 from concord.model.floating.network import FloatNetwork
 from concord.model.npy_file import read_numbers
+from concord.train.imported.fitting import fitted, words
 from concord.train.imported.graph_module import plane_shape
 from concord.train.imported.module import module_of
 from concord.train.imported.objectives import check_labels, with_classes
@@ -75,39 +76,6 @@ def source(network: FloatNetwork, data: DataSet | None, calibration: Path | None
     return Source(network=network, net=net, data=data, calibration=chosen, test=test, outputs=outputs)
 
 
-def fitted(data: DataSet, network: FloatNetwork) -> DataSet:
-    """The data as sequences where the network takes such.
-
-    Raises:
-        ValueError: they do not fit the network.
-    """
-    if network.sequence:
-        data = data.as_sequences(prod(network.shape))
-    elif data.sequence:
-        raise ValueError(f"{data.name}: the samples are sequences, but {network.name} takes {_words(network.shape)}; "
-                         "give samples of one length as such arrays, without lengths")
-    given, wanted = ([size for size in shape if size != 1] for shape in (data.shape, network.shape))
-    if prod(data.shape) == prod(network.shape) and (len(data.shape) == 1 or given == wanted or len(network.shape) == 1):
-        return data
-    what = "a time step" if network.sequence else "a sample"
-    raise ValueError(f"{data.name}: {what} is {_words(data.shape)}, but {network.name} takes "
-                     f"{_words(network.shape)}{_advice(data, network)}")
-
-
-def _advice(data: DataSet, network: FloatNetwork) -> str:
-    """How to make samples fit."""
-    if prod(data.shape) != prod(network.shape):
-        return "; give the data that it was trained on"
-    last = (*network.shape[1:], network.shape[0])
-    if tuple(data.shape) == last:
-        return ", channels first; write `layout = \"hwc\"` below [preprocessing] in the data's TOML file"
-    return f"; write `shape = {list(network.shape)}` below [preprocessing] in the data's TOML file"
-
-
-def _words(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape)) + (" numbers" if len(shape) == 1 else "")
-
-
 def calibrating(data: DataSet) -> Samples:
     """The calibration set: the one of the data, or training samples at random, always the same.
 
@@ -138,8 +106,8 @@ def _of_file(path: Path, network: FloatNetwork) -> Samples:
                          f"{array.dtype}{list(array.shape)}")
     given, wanted = ([size for size in shape if size != 1] for shape in (array.shape[before:], network.shape))
     if len(given) > 1 and given != wanted:
-        raise ValueError(f"{path}: {network.name} takes {_words(network.shape)}, channels first, not "
-                         f"{_words(array.shape[before:])}; transpose the array")
+        raise ValueError(f"{path}: {network.name} takes {words(network.shape)}, channels first, not "
+                         f"{words(array.shape[before:])}; transpose the array")
     with np.errstate(over="ignore"):
         halves = array.astype(np.float16)
     if not np.isfinite(halves).all():

@@ -139,6 +139,7 @@ def test_columns_that_are_not_there(folder):
     for text, sentence in ((
             'inputs = ["a", "z"]', "a.csv: there is no column 'z'; there are a, b, label"), (
             'labels = "z"', "a.csv: there is no column 'z'"), (
+            'labels = "labl"', "a.csv: there is no column 'labl' (did you mean 'label'?); there are a, b, label"), (
             'inputs = ["a"]\nlabels = "a"', "a.csv: column 'a' is both an input and a label"), (
             'inputs = {train = "a"}', "inputs of a CSV file is the name of a column or a list of them")):
         (folder / "own.toml").write_text(f'data = "a.csv"\n{text}\n')
