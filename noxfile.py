@@ -150,3 +150,9 @@ def docs(session):
 def fuzz(session):
     """Damaged files of every kind that users bring: refused in a sentence that names the file."""
     python(session, "concord.tests.fuzz")
+
+
+@nox.session(default=False)
+def fuzz_guided(session):
+    """Files of one kind that reach other lines of its loader, by atheris: `-- --kind npz -max_total_time=60`."""
+    python(session, "concord.tests.fuzz.guided")

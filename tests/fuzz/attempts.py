@@ -112,13 +112,13 @@ class Attempts:
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
         except ValueError as error:
-            return Outcome(seed=seed, verdict=_verdict(str(error), self.folder / FOLDER), text=traceback.format_exc())
+            return Outcome(seed=seed, verdict=verdict(str(error), self.folder / FOLDER), text=traceback.format_exc())
         except BaseException as error:
             return Outcome(seed=seed, verdict=f"{type(error).__name__}: {error}"[:200], text=traceback.format_exc())
         return Outcome(seed=seed, verdict=ACCEPTED, text="")
 
 
-def _verdict(said: str, folder: Path) -> str:
+def verdict(said: str, folder: Path) -> str:
     """REFUSED, or what is wrong with a refusal, which must name a file in `folder`."""
     if not any(path.name in said for path in (folder, *folder.rglob("*"))):
         return f"the refusal names no file: {said[:200]}"

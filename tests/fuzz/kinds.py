@@ -170,7 +170,7 @@ def _toml_of_machine(folder: Path, rng: random.Random) -> Path:
 
 
 def _toml(path: Path, record: dict, rng: random.Random) -> Path:
-    if rng.random() < 0.6:
+    if record and rng.random() < 0.6:
         with suppress(TypeError):  # TOML has no null
             return _written(path, tomli_w.dumps(value_changed(record, rng)).encode())
     return _text(path, tomli_w.dumps(record) + "\n", rng)
