@@ -45,7 +45,18 @@ def described(place: str, like: str) -> Description:
 
 
 def find(description: Description) -> Found | DataSet:
-    """What the reader of a place finds there."""
+    """What the reader of a place finds there.
+
+    Raises:
+        ValueError: nothing that can be read is there.
+    """
+    try:
+        return _found(description)
+    except OSError as error:  # a name that is too long, or a file that may not be read
+        raise ValueError(f"{description.path(description.data)}: it cannot be read ({error.strerror})") from error
+
+
+def _found(description: Description) -> Found | DataSet:
     name, path = description.data, description.path(description.data)
     if not name:
         return _npy_files(description)

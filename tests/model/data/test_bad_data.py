@@ -196,6 +196,10 @@ def test_idx_files_that_promise_more_than_they_hold(folder):
         tracemalloc.stop()
 
 
+def test_names_that_are_too_long():
+    refused(f"{'a' * 5000}.npz", "a.npz: it cannot be read (File name too long)")
+
+
 def test_numbers_of_too_many_digits(folder):
     (folder / "own.toml").write_text(f"seed = {'9' * 5000}\n")
     refused("own.toml", "own.toml: not TOML (Exceeds the limit")
