@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
 
 def is_url(place: str) -> bool:
@@ -18,7 +19,9 @@ def file_name(place: str) -> str:
     """The last part of a path or URL, as a legal file name."""
     if not is_url(place):
         return Path(place).name
-    return PurePosixPath(place.partition("?")[0]).name.lstrip(".") or "file"
+    parts = urlsplit(place)
+    server = parts.scheme in ("http", "https")  # its name is no file's; in s3://bucket/model it is part of the path
+    return PurePosixPath(parts.path if server else place.partition("?")[0]).name.lstrip(".") or "file"
 
 
 def legal(name: str) -> str:
