@@ -1,11 +1,10 @@
 """Data sets that a function of the user returns, named as module:callable."""
 
-import importlib
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from concord.golden.lib.own_code import called, found
 from concord.model.data.arrays import Archive, as_array, mapping
 from concord.model.data.samples import DataSet
 
@@ -24,22 +23,7 @@ def returned(name: str, folder: Path) -> DataSet | Archive:
     Raises:
         ValueError: there is no such callable, it fails, or it returns no arrays.
     """
-    module, _, member = name.partition(":")
-    here = str(folder.resolve())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        made = getattr(importlib.import_module(module), member, None)
-    except Exception as error:
-        raise ValueError(f"{name}: module {module!r} cannot be imported: {error}; it is looked for in {here} and where "
-                         "Python looks") from error
-    if not callable(made):
-        raise ValueError(f"{name}: module {module!r} has no function {member!r}")
-    try:
-        value = made()
-    except Exception as error:
-        raise ValueError(f"{name}: calling it fails with {type(error).__name__} ({error}); it is called without "
-                         "arguments") from error
+    value = called(name, found(name, name, folder))
     return value if isinstance(value, DataSet) else archive(name, value)
 
 

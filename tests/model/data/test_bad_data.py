@@ -219,7 +219,7 @@ def test_functions_that_fail(folder, monkeypatch):
         ("three", "bad_data:three: there are 3 values, but"),
         ("ragged", "x: list is no array of numbers"),
         ("objects", "numbers or texts are needed, not object; arrays of Python objects are not read"),
-        ("missing", "module 'bad_data' has no function 'missing'")):
+        ("missing", "module 'bad_data' has no function or class 'missing'")):
         refused(f"bad_data:{name}", sentence)
     refused("no_such_module:f", "no_such_module:f: module 'no_such_module' cannot be imported")
 
