@@ -2,13 +2,15 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from concord.nnp.api.objects import Model, Network, Program
 from concord.nnp.api.shown import Shown
 
 if TYPE_CHECKING:
     import torch
+
+Held = TypeVar("Held", Network, Model)
 
 
 def load(
@@ -75,11 +77,7 @@ def network_of(given: "Network | str | os.PathLike") -> Network:
     Raises:
         ValueError: it is something else.
     """
-    found = load(given) if isinstance(given, str | os.PathLike) else given
-    if not isinstance(found, Network):
-        what = f"a {type(found).__name__}" if not isinstance(found, Shown) else found.summary
-        raise ValueError(f"a network in float32 is needed, as concord.load gives it of an ONNX file, not {what}")
-    return found
+    return _of(Network, given, "a network in float32 is needed, as concord.load gives it of an ONNX file")
 
 
 def model_of(given: "Model | str | os.PathLike") -> Model:
@@ -88,8 +86,11 @@ def model_of(given: "Model | str | os.PathLike") -> Model:
     Raises:
         ValueError: it is something else.
     """
+    return _of(Model, given, "a quantised model is needed, as concord.quantize gives it")
+
+
+def _of(kind: type[Held], given: "Held | str | os.PathLike", needed: str) -> Held:
     found = load(given) if isinstance(given, str | os.PathLike) else given
-    if not isinstance(found, Model):
-        what = f"a {type(found).__name__}" if not isinstance(found, Shown) else found.summary
-        raise ValueError(f"a quantised model is needed, as concord.quantize gives it, not {what}")
+    if not isinstance(found, kind):
+        raise ValueError(f"{needed}, not {found.summary if isinstance(found, Shown) else f'a {type(found).__name__}'}")
     return found
