@@ -82,9 +82,10 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
         "measures": {network: _finite(values) for network, values in verified.measures.items()},
         "accuracy": {network: values["accuracy"] for network, values in verified.measures.items()
                      if "accuracy" in values},
-        "mismatching_bits": verified.bits,
+        "mismatching_bits": verified.bits if verified.compared else None,
         "golden_network_bits": verified.reference_bits,
-        "differing_events": {counter.name: values for counter, values in verified.events.items()},
+        "differing_events": {
+            counter.name: values for counter, values in verified.events.items()} if verified.compared else None,
         "faults": faults([verified]),
         "cycles_per_inference": verified.cycles,
         "microseconds_per_inference": verified.microseconds,

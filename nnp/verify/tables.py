@@ -3,7 +3,6 @@
 from concord.compiler.explain import explain
 from concord.compiler.network import Compiled
 from concord.model.data import measures
-from concord.nnp.lib.options import MachineKind
 from concord.nnp.verify.layer_costs import WAITS, LayerCost, wait_title
 from concord.nnp.verify.verification import Verified
 from concord.spec.registers import Counter
@@ -115,7 +114,7 @@ def cost_table(verified: Verified) -> Table:
 
 def _compared(verified: Verified, count: int) -> str:
     """The number of differences between golden and the machine, if another machine than golden ran."""
-    return "not run" if verified.request.kind == MachineKind.GOLDEN else str(count)
+    return str(count) if verified.compared else "not run"
 
 
 def without_costs(verified: Verified) -> str:

@@ -140,6 +140,11 @@ class Verified:
     times: Mapping[str, float]
 
     @property
+    def compared(self) -> bool:
+        """Whether another machine than golden ran, so that bits and event counters were compared."""
+        return self.request.kind != MachineKind.GOLDEN
+
+    @property
     def equal(self) -> bool:
         """Whether nothing differs."""
         return not (self.reference_bits or self.bits or self.events)

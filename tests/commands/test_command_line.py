@@ -78,7 +78,8 @@ def test_verify_on_golden(tmp_path):
         assert word in result.output
     (record,) = json.loads((tmp_path / "out" / "verify.json").read_text())
     assert record["equal"]
-    assert record["mismatching_bits"] == record["golden_network_bits"] == 0
+    assert record["golden_network_bits"] == 0
+    assert record["mismatching_bits"] is record["differing_events"] is None, "no other machine ran"
     assert record["samples"] == 3
     page = (tmp_path / "out" / "verify.html").read_text()
     assert page.count("<svg") == 2  # accuracy and errors of layers; cycles need a clock
