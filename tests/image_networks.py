@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 from concord.compiler.network import Compiled
-from concord.model import block_lowering, image_lowering, lowering, network
+from concord.model import network
 from concord.model.arithmetic.places import adjacent, flattened, joined
 from concord.model.arithmetic.windows import Window
 from concord.model.layers.add import Add
@@ -14,6 +14,7 @@ from concord.model.layers.concat import Concat
 from concord.model.layers.convolution import Along
 from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
+from concord.model.lowering import block_lowering, image_lowering, lowering
 from concord.model.model import INPUT, Model
 from concord.spec.activation import Activation
 from concord.spec.config import Config

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
-from concord.model import block_lowering, lowering
 from concord.model.cells.cell import Cell
 from concord.model.cells.lstm import LSTM
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.layer import Layer
+from concord.model.lowering import block_lowering, lowering
 from concord.model.model import INPUT, Model, Provenance
 from concord.spec.activation import Activation
 from concord.spec.config import Config

@@ -9,10 +9,10 @@ from math import prod
 import numpy as np
 from concord.compiler.qonnx.form import Form, Tensor, activated, shaped
 from concord.compiler.qonnx.nodes import FLOAT32_BITS, Nodes
-from concord.model import lowering
 from concord.model.arithmetic.integer import largest_sum
 from concord.model.layers.convolution import Conv
 from concord.model.layers.rows import IntegerRows
+from concord.model.lowering import lowering
 from onnx import TensorProto
 
 MINUS_ZERO = 0x8000

@@ -106,7 +106,7 @@ def widths(
 
 def requantised(network: "FloatNetwork") -> str:
     """A line that says that a network is quantised already, where new integers are chosen; empty for others."""
-    from concord.model.kept_graph import is_quantised
+    from concord.model.kept.graph import is_quantised
 
     if not is_quantised(network):
         return ""
@@ -124,7 +124,7 @@ def is_kept(network: "FloatNetwork", anew: bool, others: bool) -> bool:
     Raises:
         ValueError: options contradict each other.
     """
-    from concord.model.kept_graph import is_quantised
+    from concord.model.kept.graph import is_quantised
 
     if not is_quantised(network):
         if anew:

@@ -10,7 +10,7 @@ from concord.model.data import measures
 from concord.model.data.samples import DataSet, Samples, Task
 from concord.model.floating.network import INPUT, FloatNetwork, Op
 from concord.model.floating.run import forward, run
-from concord.model.kept_network import Kept, keep
+from concord.model.kept.network import Kept, keep
 from concord.model.model import Model, Provenance
 from concord.model.model_file import save_model
 from concord.spec.formats import Format

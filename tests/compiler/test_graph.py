@@ -5,11 +5,12 @@ import re
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network
-from concord.model import block_lowering, network
+from concord.model import network
 from concord.model.cells.lstm import LSTM
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.pool import MaxPool
+from concord.model.lowering import block_lowering
 from concord.model.model import INPUT, Model
 from concord.spec.activation import Activation
 from concord.spec.config import preset

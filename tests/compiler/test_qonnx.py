@@ -9,12 +9,13 @@ import pytest
 from concord.compiler.qonnx.graph import qonnx_graph
 from concord.compiler.qonnx.nodes import OPSET, Nodes
 from concord.golden.lib import float16
-from concord.model import image_lowering, lowering, network
+from concord.model import network
 from concord.model.data import dataset
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
+from concord.model.lowering import image_lowering, lowering
 from concord.model.model import INPUT, Model
 from concord.model.model_file import load_model
 from concord.spec.activation import Activation

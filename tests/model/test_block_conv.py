@@ -10,10 +10,10 @@ from concord.golden.lib import float16
 from concord.golden.mvm.quantizer import quantize_block, split
 from concord.model.arithmetic import integer
 from concord.model.arithmetic.places import adjacent, blocks, flattened, joined, spread
-from concord.model.block_lowering import block_average, block_dense
-from concord.model.block_lowering import block_conv as lowered
 from concord.model.layers.average import identity
 from concord.model.layers.convolution import Along
+from concord.model.lowering.block_lowering import block_average, block_dense
+from concord.model.lowering.block_lowering import block_conv as lowered
 from concord.model.model import Model, Provenance
 from concord.model.model_file import load_model, save_model
 from concord.spec.activation import Activation

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from concord.golden.lib import float16
 from concord.golden.mvm.quantizer import quantize_integer
-from concord.model import image_lowering, lowering, network
+from concord.model import network
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.convolution import Conv
 from concord.model.layers.dense import Dense
 from concord.model.layers.pool import MaxPool
+from concord.model.lowering import image_lowering, lowering
 from concord.model.model import INPUT, Model, Provenance
 from concord.model.model_file import load_model, save_model
 from concord.spec.activation import Activation

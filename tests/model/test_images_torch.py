@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from concord.model import block_lowering, image_lowering, lowering
 from concord.model.layers.convolution import Along
 from concord.model.layers.pool import MaxPool
+from concord.model.lowering import block_lowering, image_lowering, lowering
 from concord.spec.formats import Format
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")

@@ -7,7 +7,7 @@ import pytest
 from concord.model import network as golden
 from concord.model.floating.network import FloatNetwork, Op
 from concord.model.floating.run import run
-from concord.model.kept_network import Kept, keep
+from concord.model.kept.network import Kept, keep
 from concord.model.model import Model, Provenance
 from concord.spec.formats import Format
 from concord.tests.float_networks import Chain

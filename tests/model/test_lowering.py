@@ -1,4 +1,4 @@
-"""model.lowering against exact fractions and plain loops."""
+"""model.lowering.lowering against exact fractions and plain loops."""
 
 from fractions import Fraction
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from concord.golden.lib import float16
 from concord.golden.mvm import quantizer
-from concord.model import block_lowering, lowering
 from concord.model.arithmetic.integer import largest_sum
 from concord.model.cells.lstm import LSTM
+from concord.model.lowering import block_lowering, lowering
 from concord.spec.formats import Format, Rule
 
 FORMATS = [Format(bits=4, symmetric=True), Format(bits=8), Format(bits=2), Format(bits=8, symmetric=True)]

@@ -5,11 +5,11 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from concord.model import block_lowering, lowering
 from concord.model.cells.lstm import LSTM
 from concord.model.data.dataset import DATA
 from concord.model.data.samples import Task
 from concord.model.layers.layer import Unknown
+from concord.model.lowering import block_lowering, lowering
 from concord.model.model import Model, Provenance
 from concord.model.model_file import GROUPS, KIND, load_model, save_model
 from concord.spec.activation import Activation

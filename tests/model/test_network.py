@@ -8,9 +8,10 @@ import pytest
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
 from concord.golden.mvm import quantizer
-from concord.model import block_lowering, lowering, network, reference
+from concord.model import network, reference
 from concord.model.cells.lstm import LSTM
 from concord.model.data import dataset
+from concord.model.lowering import block_lowering, lowering
 from concord.model.model_file import load_model
 from concord.spec.activation import Activation
 from concord.spec.formats import Format

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from concord.compiler.images.support import IMAGES
 from concord.compiler.layers.registry import COMPILERS, REFUSED, problems
-from concord.model import block_lowering, image_lowering, network
+from concord.model import network
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat, SequenceConcat
 from concord.model.layers.layer import Layer, Unknown
@@ -14,6 +14,7 @@ from concord.model.layers.pool import MaxPool
 from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.model.layers.registry import KINDS, kind_of
 from concord.model.layers.sequences import ImageToSequence, SequenceToImage, TimeAxis
+from concord.model.lowering import block_lowering, image_lowering
 from concord.model.model import INPUT, Model
 from concord.model.model_file import load_model, save_model
 from concord.spec.config import preset

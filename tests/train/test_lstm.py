@@ -8,9 +8,10 @@ import pytest
 import torch
 from concord.compiler.network import compile_network
 from concord.golden.lib import float16
-from concord.model import lowering, network, reference
+from concord.model import network, reference
 from concord.model.cells.registry import CELLS
 from concord.model.data import dataset
+from concord.model.lowering import lowering
 from concord.model.model_file import load_model
 from concord.nnp.main import app
 from concord.nnp.verify.session import Session

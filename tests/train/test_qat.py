@@ -5,7 +5,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from concord.model import lowering, network
+from concord.model import network
+from concord.model.lowering import lowering
 from concord.model.model import Model, Provenance
 from concord.spec.activation import Activation
 from concord.spec.formats import Format

@@ -8,12 +8,13 @@ import pytest
 import torch
 from concord.golden.lib import float16
 from concord.golden.mfu import activation
-from concord.model import lowering, network
+from concord.model import network
 from concord.model.arithmetic.integer import largest_sum
 from concord.model.cells.registry import CELLS
 from concord.model.data import dataset
 from concord.model.layers.dense import BlockDense
 from concord.model.layers.recurrent import BlockRecurrent
+from concord.model.lowering import lowering
 from concord.model.model import Model, Provenance
 from concord.model.model_file import load_model
 from concord.spec.formats import Format

@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 import torch
 from concord.golden.mfu import activation
-from concord.model import lowering
 from concord.model.arithmetic.integer import largest_sum
+from concord.model.lowering import lowering
 from concord.spec.activation import Activation
 from concord.spec.formats import Format
 from torch.autograd import Function

@@ -10,7 +10,7 @@ from functools import reduce
 import numpy as np
 import torch
 from concord.model.layer_overflow import Count, Widths, count
-from concord.model.lowering import start_values
+from concord.model.lowering.lowering import start_values
 from concord.train.lib.fit import Progress, silent
 from concord.train.overflow.defaults import COARSE, SLOWER, STEPS, NetworkKind, Steps
 from concord.train.overflow.factors import Factors, Room

@@ -4,9 +4,9 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from concord.model import block_lowering
 from concord.model.layers.convolution import Along
 from concord.model.layers.layer import Layer
+from concord.model.lowering import block_lowering
 from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.qat.average import convolution
 from concord.train.qat.block_average import BlockAverageLayer

@@ -4,9 +4,9 @@ from math import prod
 
 import numpy as np
 import torch
-from concord.model import block_lowering
 from concord.model.arithmetic.windows import reciprocal
 from concord.model.layers.average import BlockAverage, identity
+from concord.model.lowering import block_lowering
 from concord.train.lib.straight_through import binary16
 from concord.train.ptq import quantise
 from concord.train.qat.block_layer import BlockLayer

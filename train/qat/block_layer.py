@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from concord.model import block_lowering
 from concord.model.arithmetic.windows import Window
 from concord.model.layers.convolution import Along, BlockConv, seen
 from concord.model.layers.dense import BlockDense
-from concord.model.lowering import recorded
+from concord.model.lowering import block_lowering
+from concord.model.lowering.lowering import recorded
 from concord.spec.activation import Activation
 from concord.spec.formats import Format
 from concord.train.lib.block_recipe import BlockRecipe

@@ -6,10 +6,10 @@ Source: S0; numerics.md of the specification, integer mode.
 import numpy as np
 import torch
 from concord.golden.mvm.overflow import wrap
-from concord.model import lowering
 from concord.model.arithmetic.integer import largest_sum
 from concord.model.arithmetic.windows import Window
 from concord.model.layers.convolution import Conv
+from concord.model.lowering import lowering
 from concord.spec.activation import Activation
 from concord.spec.formats import Format
 from concord.train.lib.methods import Recipe

@@ -4,10 +4,10 @@ Source: S0; numerics.md of the specification, integer mode.
 """
 
 import torch
-from concord.model import image_lowering, lowering
 from concord.model.layers.convolution import Conv
 from concord.model.layers.dense import Dense
 from concord.model.layers.layer import Layer
+from concord.model.lowering import image_lowering, lowering
 from concord.spec.activation import Activation
 from concord.train.lib.methods import Recipe
 from concord.train.lib.observer import Progress, silent

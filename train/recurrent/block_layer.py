@@ -6,9 +6,9 @@ Source: numerics.md of the specification, block floating point and LSTM.
 from dataclasses import replace
 
 import torch
-from concord.model import block_lowering
 from concord.model.layers.recurrent import BlockRecurrent
-from concord.model.lowering import recorded
+from concord.model.lowering import block_lowering
+from concord.model.lowering.lowering import recorded
 from concord.spec.formats import Format
 from concord.train.lib.straight_through import binary16
 from concord.train.ptq import quantise as ptq

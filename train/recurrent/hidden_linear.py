@@ -5,8 +5,8 @@ Source: S1; numerics.md of the specification, integer mode, items 1 to 8.
 
 import numpy as np
 import torch
-from concord.model import lowering
 from concord.model.layers.dense import Dense
+from concord.model.lowering import lowering
 from concord.spec.activation import Activation
 from concord.spec.formats import Format
 from concord.train.lib.straight_through import Product, Round, binary16, curve, plain

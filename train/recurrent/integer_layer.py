@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from concord.model import lowering
 from concord.model.layers.recurrent import IntegerRecurrent
+from concord.model.lowering import lowering
 from concord.spec.activation import Activation
 from concord.spec.formats import Format
 from concord.train.lib.methods import Gates

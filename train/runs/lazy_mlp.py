@@ -14,7 +14,7 @@ from concord.golden.lazy import tensor_network
 from concord.golden.lazy.lazy_update import Parameters
 from concord.golden.lazy.tensor_training import Rates
 from concord.model.layers.dense import BlockDense
-from concord.model.lowering import binary16, recorded
+from concord.model.lowering.lowering import binary16, recorded
 from concord.model.model import Model
 from concord.spec.activation import Activation
 from concord.spec.formats import Format

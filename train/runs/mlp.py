@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from concord.model import block_lowering
 from concord.model.layer_overflow import Widths
+from concord.model.lowering import block_lowering
 from concord.model.model import Model
 from concord.spec.activation import Activation
 from concord.spec.formats import Format

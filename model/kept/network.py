@@ -5,18 +5,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from concord.model.floating.network import FloatNetwork, Op
+from concord.model.floating.network import INPUT, FloatNetwork, Op
 from concord.model.floating.shapes import window
-from concord.model.kept_codes import Codes, bounds, codes, wanted, width
-from concord.model.kept_exact import Multiples
-from concord.model.kept_graph import has_images, prepared
-from concord.model.kept_layers import product
-from concord.model.kept_plan import ANEW, Plan, Planned, Quantised, Refused, Tensor
+from concord.model.kept.codes import Codes, bounds, codes, wanted, width
+from concord.model.kept.exact import Multiples
+from concord.model.kept.graph import has_images, prepared
+from concord.model.kept.layers import product
+from concord.model.kept.plan import ANEW, Plan, Planned, Quantised, Refused, Tensor
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
-from concord.model.model import INPUT
 from concord.spec.activation import Activation
 from concord.spec.formats import Format
 
@@ -29,7 +28,7 @@ class Kept:
         layers:     Layers in order.
         sources:    As in `Model`.
         inexact:    For each layer whose bits may differ from those of its file, the reason, a clause. If it is empty,
-            golden gives the same bits, see `kept_exact`.
+            golden gives the same bits, see `kept/exact.py`.
         network:    The same network, where every quantiser is read by layers with weights and by averages alone.
         quantisers: For each of its quantisers by name, a layer that reads it, and the operand codes.
     """

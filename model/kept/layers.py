@@ -4,17 +4,17 @@ from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
-from concord.model import image_lowering, lowering
 from concord.model.floating.grid import weight_grid
 from concord.model.floating.network import Node, Op
 from concord.model.floating.shapes import window
-from concord.model.kept_codes import Codes
-from concord.model.kept_exact import Multiples, fraction_of, held, power_of_two
-from concord.model.kept_graph import IDENTITY
-from concord.model.kept_plan import ANEW, Planned, Refused, Tensor
+from concord.model.kept.codes import Codes
+from concord.model.kept.exact import Multiples, fraction_of, held, power_of_two
+from concord.model.kept.graph import IDENTITY
+from concord.model.kept.plan import ANEW, Planned, Refused, Tensor
 from concord.model.layers.average import Average
 from concord.model.layers.convolution import Conv
 from concord.model.layers.dense import Dense
+from concord.model.lowering import image_lowering, lowering
 from concord.spec.activation import Activation
 from concord.spec.formats import Format
 

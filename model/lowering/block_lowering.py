@@ -13,7 +13,7 @@ from concord.model.layers.average import BlockAverage, identity
 from concord.model.layers.convolution import Along, BlockConv, native, seen
 from concord.model.layers.dense import BlockDense
 from concord.model.layers.recurrent import BlockRecurrent
-from concord.model.lowering import binary16, first_states, patterns, recorded
+from concord.model.lowering.lowering import binary16, first_states, patterns, recorded
 from concord.spec.activation import Activation
 from concord.spec.formats import Format
 

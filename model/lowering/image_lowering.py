@@ -6,7 +6,7 @@ import numpy as np
 from concord.model.layers.average import Average
 from concord.model.layers.convolution import Conv
 from concord.model.layers.dense import Dense
-from concord.model.lowering import binary16, dense
+from concord.model.lowering.lowering import binary16, dense
 from concord.spec.formats import Format
 
 #: Format of the weights of averages.

@@ -8,7 +8,7 @@ from concord.model.floating.grid import Grid, grid_of
 from concord.model.floating.network import INPUT, FloatNetwork, Node, Op
 from concord.model.floating.run import factors
 from concord.model.floating.shapes import shapes
-from concord.model.kept_graph import PRODUCTS
+from concord.model.kept.graph import PRODUCTS
 from concord.spec.activation import Activation
 
 #: Activation functions of layers.
@@ -87,7 +87,7 @@ class Planned:
 
 
 class Plan:
-    """The layers of a network that `kept_graph.prepared` made.
+    """The layers of a network that `graph.prepared` made.
 
     Attributes:
         layers:     Layers in order.
