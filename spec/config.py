@@ -267,3 +267,8 @@ def preset(name: str) -> Config:
     if name not in PRESETS:
         raise ValueError(f"there is no preset {name!r}: choose one of {', '.join(PRESETS)}")
     return PRESETS[name]
+
+
+def preset_name(config: Config) -> str:
+    """The name of the preset that a configuration is; empty for a machine of one's own."""
+    return next((name for name, known in PRESETS.items() if known == config), "")

@@ -8,7 +8,7 @@ import numpy as np
 from concord.golden.host import messages
 from concord.golden.host.firmware_check import check_program, check_shapes
 from concord.golden.host.layout import Layout
-from concord.spec.config import PRESETS, Config
+from concord.spec.config import Config, preset_name
 from concord.spec.isa import Instruction, Op, decode, encode
 from concord.spec.memories import Mem
 from concord.spec.messages import MessageKind, unpack
@@ -245,8 +245,8 @@ class Firmware:
 
 def _machine_name(config: Config) -> str:
     """Name of a machine for messages: its preset, if it has one, and its digest."""
-    names = [name for name, preset in PRESETS.items() if preset == config]
-    return f"{names[0]} ({config.digest:08x})" if names else f"{config.digest:08x}"
+    name = preset_name(config)
+    return f"{name} ({config.digest:08x})" if name else f"{config.digest:08x}"
 
 
 def check_machine(firmware: Firmware, config: Config):

@@ -64,11 +64,11 @@ def load(
 
 def _program(path: Path) -> Program:
     from concord.golden.host.firmware_file import load_firmware
-    from concord.spec.config import PRESETS
+    from concord.spec.config import preset_name
 
     firmware = load_firmware(path)
-    names = [name for name, config in PRESETS.items() if config == firmware.config]
-    return Program(firmware=firmware, machine=names[0] if names else f"machine {firmware.config.digest:08x}", usage={})
+    machine = preset_name(firmware.config) or f"machine {firmware.config.digest:08x}"
+    return Program(firmware=firmware, machine=machine, usage={})
 
 
 def network_of(given: "Network | str | os.PathLike") -> Network:

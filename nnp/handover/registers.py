@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from concord.nnp.handover.templates import rendered
-from concord.spec.config import PRESETS, Config
+from concord.spec.config import Config, preset_name
 from concord.spec.enum_docs import described
 from concord.spec.isa import FIELDS, Error, Op
 from concord.spec.memories import ADDRESSED
@@ -36,8 +36,8 @@ def constants(config: Config) -> dict[str, int]:
 
 def machine_name(config: Config) -> str:
     """Name of a machine: its preset, or that it is none, and its digest."""
-    names = [name for name, preset in PRESETS.items() if preset == config]
-    return f"{f'preset {names[0]}' if names else 'a machine of its own'}, digest {config.digest:08x}"
+    name = preset_name(config)
+    return f"{f'preset {name}' if name else 'a machine of its own'}, digest {config.digest:08x}"
 
 
 def _values(config: Config) -> dict:

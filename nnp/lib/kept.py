@@ -13,6 +13,7 @@ from concord.model.floating.run import forward, run
 from concord.model.kept.network import Kept, keep
 from concord.model.model import Model, Provenance
 from concord.model.model_file import save_model
+from concord.nnp.lib.results import real
 from concord.spec.formats import Format
 from concord.spec.machine_file import find_config
 
@@ -111,11 +112,6 @@ def write(out: Path, made: Kept, data: DataSet | None, command: str) -> Model:
     model = model_of(made, Path(out).stem, data, command)
     save_model(model, out)
     return model
-
-
-def real(outputs: np.ndarray) -> np.ndarray:
-    """Binary16 patterns as float64 numbers."""
-    return outputs.view(np.float16).astype(np.float64)
 
 
 def difference(made: Kept, model: Model, data: DataSet | None, imported: "Imported | None" = None) -> Difference:

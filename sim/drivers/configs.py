@@ -3,13 +3,12 @@
 import json
 from dataclasses import asdict
 
-from concord.spec.config import PRESETS, Config, preset
+from concord.spec.config import Config, preset, preset_name
 
 
 def to_text(config: Config) -> str:
     """The name of the configuration if it is a preset, or else its attributes as JSON."""
-    names = [name for name, known in PRESETS.items() if known == config]
-    return names[0] if names else json.dumps(asdict(config))
+    return preset_name(config) or json.dumps(asdict(config))
 
 
 def from_text(text: str) -> Config:

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields, replace
 import pytest
 from concord.hw.nnp import NNP
 from concord.sim.drivers.configs import from_text, to_text
-from concord.spec.config import PRESETS, Config, preset
+from concord.spec.config import PRESETS, Config, preset, preset_name
 from concord.spec.formats import Format
 
 NUMBERS = [field.name for field in fields(Config) if field.type is int]
@@ -123,3 +123,8 @@ def test_a_record_has_all_attributes_and_no_other():
     del record["lanes"]
     with pytest.raises(ValueError, match="^the configuration lacks the attribute lanes"):
         Config.from_record(record)
+
+
+def test_a_preset_is_known_by_its_attributes():
+    assert [preset_name(config) for config in PRESETS.values()] == list(PRESETS)
+    assert preset_name(replace(PRESETS["tiny"], instructions=8)) == ""
