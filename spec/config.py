@@ -9,7 +9,8 @@ from functools import lru_cache
 from concord.spec.formats import Format, Rule, check_types
 from concord.spec.training import MOST_LANES
 
-#: Smallest and largest value of each attribute that is a number; 1 and 65,536 for an attribute that is not listed.
+#: Smallest and largest value of each attribute that is a number and not in `_RANGES`.
+_RANGE = (1, 65536)
 _RANGES = {
     "mfu_lanes": (2, 65536),  # A message carries no less than 32 bits of a word at once.
     "multipliers": (0, 65536),
@@ -95,18 +96,19 @@ class Config:
     def __post_init__(self):
         check_types(self)
         for name in (field.name for field in fields(self) if field.type is int):
-            lowest, highest = _RANGES.get(name, (1, 65536))
+            lowest, highest = _RANGES.get(name, _RANGE)
             if not lowest <= getattr(self, name) <= highest:
                 raise ValueError(f"{name} = {getattr(self, name)} is out of range: it lies in {lowest}..{highest}")
         for name in ("lanes", "mfu_lanes"):
             if self.native_dim % getattr(self, name):
-                lowest = _RANGES.get(name, (1,))[0]
+                lowest = _RANGES.get(name, _RANGE)[0]
                 divisors = [n for n in range(lowest, self.native_dim + 1) if self.native_dim % n == 0]
                 raise ValueError(f"{name} = {getattr(self, name)} must divide native_dim = {self.native_dim}: "
                                  f"{_nearest(divisors, getattr(self, name))}")
         for name in ("matrix_tiles", "vector_rf"):  # their banks are of equal size, one for each engine
             if getattr(self, name) % self.tile_engines:
-                near = range(0, 65537, self.tile_engines)[name == "matrix_tiles":]
+                lowest, highest = _RANGES.get(name, _RANGE)
+                near = [n for n in range(0, highest + 1, self.tile_engines) if n >= lowest]
                 raise ValueError(f"{name} = {getattr(self, name)} must be a multiple of tile_engines = "
                                  f"{self.tile_engines}: {_nearest(near, getattr(self, name))}")
         if self.message_bytes not in (4, 8, 16):

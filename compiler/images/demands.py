@@ -32,9 +32,9 @@ class Sinks:
     """Where a tensor is to be written.
 
     Attributes:
-        codes:   Maps, or parts of maps.
-        numbers: Vector memories, or parts of pixels in them.
-        net:     Whether it goes to the host.
+        codes:    Maps, or parts of maps.
+        numbers:  Vector memories, or parts of pixels in them.
+        net:      Whether it goes to the host.
         followed: Whether another layer follows in its pass: a sum, or one of the same loop over time steps.
     """
 

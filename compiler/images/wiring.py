@@ -72,7 +72,7 @@ class _Wires:
         self._sources: dict[str, tuple[str, ...]] = {}
         self._images = {INPUT: INPUT}  # The tensor that stands for each layer's result, read as an image.
         self._entries: dict[str, tuple[str, ImageToSequence]] = {}  # The images that are read as sequences.
-        self._joined: dict[str, tuple[str, ...]] = {}
+        self._joined: dict[str, SequenceConcat] = {}
         self._loops: dict[str, Loop] = {}
         self._problems: dict[str, list[Reason]] = {}
         for layer in needed(model):
@@ -105,7 +105,7 @@ class _Wires:
             case SequenceToImage():
                 self._images[layer.name] = self._all_steps(layer, sources[0])
             case SequenceConcat():
-                self._joined[layer.name] = sources
+                self._joined[layer.name] = layer
             case Recurrent():
                 self._follow_recurrent(layer, sources[0])
             case _:
@@ -158,13 +158,10 @@ class _Wires:
     def _join(self, reader: Layer, source: str) -> str:
         """The concatenation of sequences, stored as images."""
         if source not in self._layers:
-            parts = tuple(self._all_steps(reader, part) for part in self._joined[source])
-            sizes = tuple(size * (self._model.steps_of(source) or 1) for size in self._size_of(source))
-            self._add(Concat(name=source, sizes=sizes), parts)
+            layer, steps = self._joined[source], self._model.steps_of(source)
+            parts = tuple(self._all_steps(reader, part) for part in self._model.sources_of(layer))
+            self._add(Concat(name=source, sizes=tuple(size * steps for size in layer.sizes)), parts)
         return source
-
-    def _size_of(self, source: str) -> tuple[int, ...]:
-        return next(layer.sizes for layer in self._model.layers if layer.name == source)
 
     def _image(self, reader: Layer, source: str) -> str:
         """The tensor that a layer of images reads: of a sequence, the vector of the last time step."""

@@ -14,8 +14,8 @@ _SIZES = (Reg.ROWS, Reg.COLUMNS, Reg.ITERATIONS)
 def uses(build: Build) -> dict[str, int]:
     """The smallest value of each depth of `spec.config.Config` under which the program of a build runs.
 
-    Of MvmQ, that are the words that it must hold at once, and of NetQ the words that one iteration of a chain takes or
-    gives: the host can bring and take more only as the program goes on.
+    MvmQ must have room for the words that it holds at once. The queues from and to the host must have room for those of
+    one iteration of a chain, since the host brings and takes more as the program goes on.
     """
     config, found, held = build.config, Counter(), 0
     for mem in (Mem.MATRIX_RF, Mem.BIAS_RF, Mem.VECTOR_RF, *VRFS):

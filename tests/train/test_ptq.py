@@ -214,6 +214,10 @@ def test_both_ends_are_searched():
     for levels in 15, 254:
         assert error(ActivationMethod.ENDS, levels) < error(ActivationMethod.UNIFORM, levels)
         assert error(ActivationMethod.ENDS, levels) < 0.9 * error(ActivationMethod.SEARCH, levels)
+    power = np.square(samples).mean()
+    decibels = [round(10 * np.log10(power / error(method, 254)))
+                for method in (ActivationMethod.ENDS, ActivationMethod.SEARCH)]
+    assert decibels == [41, 21], "docs/quantisation.md has these numbers"
     clipped = samples.clip(0)
     assert ptq.activations(clipped, 15, ActivationMethod.ENDS) == ptq.activations(clipped, 15, offset=0.0)
     assert ptq.activations(clipped * 0, 15, ActivationMethod.ENDS)[0] > 0

@@ -64,20 +64,14 @@ class _Builder:
             sources = [self.made[name] for name in node.sources]
             make = FUNCTIONS.get(node.op, _call_module)
             self.made[node.name] = make(self, node, sources)
-        self.graph.output(self.graph.call_module(self.add("flat output", nn.Flatten()), (self.result,)))
+        result = self.made[self.network.nodes[-1].name]
+        self.graph.output(self.call_module("flat output", nn.Flatten(), result))
         return fx.GraphModule(self.root, self.graph, "Imported").eval()
 
-    @property
-    def result(self) -> fx.Node:
-        """What the last node makes."""
-        return self.made[self.network.nodes[-1].name]
-
-    def add(self, name: str, module: nn.Module) -> str:
-        """Give the network a module, and return its name, which another one may have made longer."""
-        while name in self.root:
-            name += "_"
+    def call_module(self, name: str, module: nn.Module, source: fx.Node) -> fx.Node:
+        """Give the network a module, and call it. No two have one name: a space is in no name of a node."""
         self.root[name] = module
-        return name
+        return self.graph.call_module(name, (source,))
 
     def call(self, name: str, function: Callable, *args) -> fx.Node:
         """Call a function; the operation has this name."""
@@ -88,15 +82,14 @@ class _Builder:
 
 def _function(builder: _Builder, node: Node, sources: list[fx.Node]) -> fx.Node:
     """An activation function; a maximum of single pixels carries one of an image that others read without it."""
-    name, source = builder.names[node.name], node.sources[0]
+    name, source, (x,) = builder.names[node.name], node.sources[0], sources
     before = next((other for other in builder.network.nodes if other.name == source), None)
     readers = [other for other in builder.network.nodes if source in other.sources]
     carried = before is not None and before.op in CARRYING and len(readers) == 1
     if carried or len(builder.shapes[source]) < 3:
-        return builder.graph.call_module(builder.add(name, MODULES[node.op](node)), tuple(sources))
-    pixel = builder.add(name, PaddedMaxPool2d((1, 1), (1, 1), (0, 0, 0, 0)))
-    made = builder.graph.call_module(pixel, tuple(sources))
-    return builder.graph.call_module(builder.add(f"{name} {node.op}", MODULES[node.op](node)), (made,))
+        return builder.call_module(name, MODULES[node.op](node), x)
+    made = builder.call_module(name, PaddedMaxPool2d((1, 1), (1, 1), (0, 0, 0, 0)), x)
+    return builder.call_module(f"{name} {node.op}", MODULES[node.op](node), made)
 
 
 def _call_module(builder: _Builder, node: Node, sources: list[fx.Node]) -> fx.Node:
@@ -106,9 +99,9 @@ def _call_module(builder: _Builder, node: Node, sources: list[fx.Node]) -> fx.No
     zeros = _zeros_apart(node)
     if any(zeros):
         x = builder.call(f"{name}_zeros", functional.pad, x, zeros)
-    made = builder.graph.call_module(builder.add(name, module), (x,))
+    made = builder.call_module(name, module, x)
     if node.op is Op.GLOBAL_AVERAGE:
-        made = builder.graph.call_module(builder.add(f"{name} flat", nn.Flatten()), (made,))
+        made = builder.call_module(f"{name} flat", nn.Flatten(), made)
     return made
 
 
@@ -139,7 +132,7 @@ def _batch_norm(builder: _Builder, node: Node, sources: list[fx.Node]) -> fx.Nod
     made = _filled(
         kind(len(tensors["mean"]), eps=float(node.attributes["epsilon"])), weight=tensors["weight"],
         bias=tensors["bias"], running_mean=tensors["mean"], running_var=tensors["variance"])
-    return builder.graph.call_module(builder.add(builder.names[node.name], made), tuple(sources))
+    return builder.call_module(builder.names[node.name], made, *sources)
 
 
 def _conv(node: Node) -> nn.Module:
@@ -152,7 +145,8 @@ def _conv(node: Node) -> nn.Module:
     return _filled(made, weight=weight, bias=node.tensors["bias"])
 
 
-def _dense(node: Node) -> nn.Module:
+def dense(node: Node) -> nn.Linear:
+    """The dense layer of a node."""
     rows, columns = node.tensors["weight"].shape
     return _filled(nn.Linear(columns, rows), weight=node.tensors["weight"], bias=node.tensors["bias"])
 
@@ -180,7 +174,7 @@ def _average_pool(node: Node) -> nn.Module:
 
 #: The module of an operation with one source.
 MODULES: dict[Op, Callable[[Node], nn.Module]] = {
-    Op.CONV: _conv, Op.DENSE: _dense, Op.RELU: _relu,
+    Op.CONV: _conv, Op.DENSE: dense, Op.RELU: _relu,
     Op.SIGMOID: lambda node: nn.Sigmoid(), Op.TANH: lambda node: nn.Tanh(), Op.MAX_POOL: _max_pool,
     Op.AVERAGE_POOL: _average_pool, Op.GLOBAL_AVERAGE: lambda node: nn.AdaptiveAvgPool2d(1),
     Op.FLATTEN: lambda node: nn.Flatten()}

@@ -8,12 +8,12 @@ from concord.model.floating.network import INPUT, RECURRENT, FloatNetwork, Node,
 from concord.model.floating.recurrent import CELLS
 from concord.spec.activation import Activation
 from concord.train.imported.folding import folded
+from concord.train.imported.graph_module import dense
 from concord.train.imported.names import layer_names
 from concord.train.qat.graph import Unsupported
 from concord.train.recurrent.bidirectional import Bidirectional
 from concord.train.recurrent.float_layer import FloatRecurrent
 from concord.train.recurrent.float_network import Dense, FloatSequenceNetwork
-from torch import nn
 
 #: Activation function of an operation.
 ACTIVATIONS = {Op.RELU: Activation.RELU, Op.SIGMOID: Activation.SIGMOID, Op.TANH: Activation.TANH}
@@ -95,11 +95,6 @@ def _dense(nodes: list[Node], names: dict[str, str]) -> list[Dense]:
     found = []
     for node, after in zip(nodes, [*nodes[1:], None], strict=True):
         if node.op is Op.DENSE:
-            rows, columns = node.tensors["weight"].shape
-            layer = nn.Linear(columns, rows)
-            with torch.no_grad():
-                layer.weight.copy_(torch.from_numpy(node.tensors["weight"].copy()))
-                layer.bias.copy_(torch.from_numpy(node.tensors["bias"].copy()))
             function = ACTIVATIONS.get(after.op, Activation.NONE) if after else Activation.NONE
-            found.append(Dense(name=names[node.name], layer=layer, activation=function))
+            found.append(Dense(name=names[node.name], layer=dense(node), activation=function))
     return found
