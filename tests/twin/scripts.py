@@ -55,7 +55,8 @@ def recurrent() -> Script:
     """An LSTM of 6 cells in integers over sequences of any length, and a dense layer."""
     rng = np.random.default_rng(1)
     gates = []
-    tensors = {"start.zeros": Tensor(values=np.zeros(6, np.float16)), "output.weights": integers(rng, 2, 6)}
+    tensors = {"start.zeros": Tensor(values=np.zeros(6, np.float16)), "output.weights": integers(rng, 2, 6),
+               "lstm1.h_scale": Tensor(values=np.full(6, 128, np.float16))}
     for gate, curve in (("i", "sigmoid"), ("f", "sigmoid"), ("o", "sigmoid"), ("j", "tanh")):
         tensors |= {f"lstm1.{gate}.weights": integers(rng, 6, 4), f"lstm1.{gate}.scale": halves(rng, 6),
                     f"lstm1.{gate}.recurrent": integers(rng, 6, 6), f"lstm1.{gate}.bias": halves(rng, 6)}
@@ -67,6 +68,7 @@ def recurrent() -> Script:
                   call(gate, curve, gate)]
     cell = routine("lstm1", "LSTM of 6 cells, one time step", "x h c", "h c",
                    call("codes", "integers", "x", note="the input", **SIGNED),
+                   call("h", "multiply", "h", "lstm1.h_scale"),
                    call("state", "integers", "h", **SIGNED), *gates,
                    call("c", "multiply", "f", "c"), call("i", "multiply", "i", "j"), call("c", "add", "c", "i"),
                    call("g", "tanh", "c"), call("h", "multiply", "o", "g"))
@@ -74,6 +76,7 @@ def recurrent() -> Script:
                    call("zeros", "start", "x", "start.zeros"),
                    Loop(items=(("x_t", "x"),), carried=(("h", "zeros"), ("c", "zeros")),
                         body=(call("h c", "lstm1", "x_t", "h", "c"),)),
+                   call("h", "multiply", "h", "lstm1.h_scale"),
                    call("codes", "integers", "h", **SIGNED),
                    call("y", "dense", "codes", "output.weights"))
     return Script(name="sounds", machine="tiny", inputs=(None, 4), outputs=2, classes=(), main=main, routines=(cell,),

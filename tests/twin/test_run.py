@@ -32,20 +32,22 @@ def test_an_lstm_has_the_bits_of_golden():
     inputs = samples(script, 5)
     bits = inputs.view(np.uint16)
     h = c = np.zeros((5, 6), np.uint16)
+    scale = np.float16([128]).view(np.uint16)
     values = {name: each.values for name, each in script.tensors.items()}
     for t in range(9):
-        codes, state = (quantize_integer(each, Format(bits=8), unsigned=False) for each in (bits[:, t], h))
+        codes, state = (quantize_integer(each, Format(bits=8), unsigned=False) for each in (
+            bits[:, t], float16.mul(h, scale)))
         gate = {}
         for name in "ifoj":
-            weights, recurrent, scale, bias = (values[f"lstm1.{name}.{each}"] for each in (
+            weights, recurrent, factor, bias = (values[f"lstm1.{name}.{each}"] for each in (
                 "weights", "recurrent", "scale", "bias"))
-            u = float16.mul(float16.from_integer(codes @ weights.T, 6), scale.view(np.uint16))
+            u = float16.mul(float16.from_integer(codes @ weights.T, 6), factor.view(np.uint16))
             u = float16.add(u, bias.view(np.uint16))
             u = float16.add(float16.from_integer(state @ recurrent.T, 10), u)
             gate[name] = tanh(u) if name == "j" else sigmoid(u)
         c = float16.add(float16.mul(gate["f"], c), float16.mul(gate["i"], gate["j"]))
         h = float16.mul(gate["o"], tanh(c))
-    codes = quantize_integer(h, Format(bits=8), unsigned=False)
+    codes = quantize_integer(float16.mul(h, scale), Format(bits=8), unsigned=False)
     expected = float16.from_integer(codes @ values["output.weights"].T, 0)
     assert np.array_equal(numpy_results(script, inputs).view(np.uint16), expected)
 
