@@ -113,8 +113,8 @@ def test_integer_products(words, scale, real):
     start = rng.integers(-5000, 5000, 30)
     codes[0] = weights[0] = start[0] = 0
     functions = words.functions
-    result = functions.dense(words.value(codes.astype(np.float32)), functions.stored(words.value(weights), real),
-                             functions.stored(words.value(start), real), scale=scale)
+    result = functions.dense(words.value(codes.astype(np.float32)), words.value(weights.astype(real)),
+                             words.value(start.astype(real)), scale=scale)
     assert np.array_equal(words.bits(result), float16.from_integer(codes @ weights.T + start, scale))
 
 
@@ -125,13 +125,13 @@ def test_sums_near_rounding_points_are_rounded_once(words):
     functions = words.functions
     codes = words.value(np.ones((1, 1)))
     for scale in (26, 60):
-        result = functions.dense(codes, functions.stored(words.value(sums[:, None])), scale=scale)
+        result = functions.dense(codes, words.value(sums[:, None].astype(float)), scale=scale)
         assert np.array_equal(words.bits(result)[0], float16.from_integer(sums, scale))
 
 
 def test_sums_of_zeros_are_positive(words):
     functions = words.functions
-    codes, weights = words.value(np.zeros((1, 1))), functions.stored(words.value(np.array([[-3]])))
+    codes, weights = words.value(np.zeros((1, 1))), words.value(np.array([[-3.0]]))
     assert words.bits(functions.dense(codes, weights)) == 0
     assert words.bits(functions.numbers(words.value(np.array([[-0.0]])))) == 0
 
@@ -140,7 +140,7 @@ def test_accumulators_wrap(words):
     rng = np.random.default_rng(4)
     codes, weights = rng.integers(-128, 128, (50, 64)), rng.integers(-128, 128, (20, 64))
     functions = words.functions
-    result = functions.dense(words.value(codes.astype(float)), functions.stored(words.value(weights)), scale=4, wrap=16)
+    result = functions.dense(words.value(codes.astype(float)), words.value(weights.astype(float)), scale=4, wrap=16)
     assert np.array_equal(words.bits(result), float16.from_integer(wrap(codes @ weights.T, 16), 4))
 
 
@@ -158,7 +158,7 @@ def test_block_products(words, preset):
     weights = weights.transpose(0, 2, 1, 3).reshape(2 * n, 3 * n).astype(np.float32)
     functions = words.functions
     codes = functions.blocks(words.value(halves(bits)), size=n, **block_settings(config.activations))
-    result = functions.dense(codes, functions.stored(words.value(weights)), wrap=config.sum_bits,
+    result = functions.dense(codes, words.value(weights.astype(float)), wrap=config.sum_bits,
                              fraction=config.acc_frac)
     assert np.array_equal(words.bits(result), convert(config, totals, integer=False))
 
@@ -194,8 +194,8 @@ def test_convolutions(words, geometry):
     seen = seen.reshape(*seen.shape[:-1], groups, -1)
     sums = [(seen[:, :, :, None, :, :, row * groups // 8] * weights[row]).sum((-1, -2, -3))[..., 0] for row in range(8)]
     functions = words.functions
-    result = functions.convolution(words.value(images.astype(np.float32)), functions.stored(words.value(weights)),
-                                   functions.stored(words.value(start)), scale=2, **geometry)
+    result = functions.convolution(words.value(images.astype(np.float32)), words.value(weights.astype(float)),
+                                   words.value(start.astype(float)), scale=2, **geometry)
     assert np.array_equal(words.bits(result), float16.from_integer(np.stack(sums, -1) + start, 2))
 
 

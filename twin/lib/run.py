@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import ModuleType
 
+from concord.twin.lib.reals import arrays
 from concord.twin.lib.script import Argument, Call, Line, Loop, Routine, Script, Stored
 
 
@@ -27,7 +28,7 @@ class _Run:
     def __init__(self, script: Script, functions: ModuleType, tensors: Mapping | None):
         self._functions = functions
         self._routines = {routine.name: routine for routine in script.routines}
-        self._tensors = tensors or {name: functions.stored(each.values) for name, each in script.tensors.items()}
+        self._tensors = tensors or {name: functions.stored(each) for name, each in arrays(script).items()}
 
     def call(self, routine: Routine, arguments: tuple):
         """The results of a routine."""

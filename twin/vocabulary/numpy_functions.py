@@ -8,15 +8,37 @@ in the wider type of codes and weights, in which every sum must be exact. Call t
 A writer copies these functions into the source of a twin, so that each of them needs only numpy and others of them.
 """
 
+import json
 from functools import reduce
+from pathlib import Path
 
 import numpy as np
 from concord.golden.mfu import activation
 
 
-def stored(values, real=np.float64):
-    """A tensor of the file: float16 and indices (int32) as they are, everything else as `real`."""
-    return values if values.dtype in (np.float16, np.int32) else values.astype(real)
+def read(file):
+    """The tensors of a safetensors file by name."""
+    data = Path(file).read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    types = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I32": np.int32}
+    tensors = {}
+    for name, each in json.loads(data[8:begin]).items():
+        if name != "__metadata__":
+            first, last = each["data_offsets"]
+            values = np.frombuffer(data[begin + first : begin + last], types[each["dtype"]])
+            tensors[name] = values.reshape(each["shape"])
+    return tensors
+
+
+def stored(values):
+    """A tensor of a file as a value."""
+    return values
+
+
+def binary16(values, shape):
+    """Inputs [batch, ...] as binary16 numbers of a shape, in which None stands for any size."""
+    values = np.asarray(values)
+    return values.reshape(len(values), *(size or -1 for size in shape)).astype(np.float16)
 
 
 def add(a, b):
