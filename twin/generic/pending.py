@@ -26,27 +26,26 @@ class Pending:
         """
         chain, config, (first, last) = step.chain, self._items.config, step.span
         begin, end = complete_entries(config, chain, first), complete_entries(config, chain, last)
-        self._parts.append((first, last, words))
-        parts = self._parts
-        if end > begin:
-            self._parts = []
-        if last % chain.result_words % config.vector_words:  # the last words belong to an entry that goes on
-            self._parts = parts if end == begin else parts[-1:]
+        parts = [*self._parts, (first, last, words)]
+        self._parts = []
+        if last % chain.result_words % config.vector_words:  # the last words belong to an entry that is not complete
+            self._parts = parts[-1:] if end > begin else parts
         if end == begin:
             return ""
-        lanes, size = config.mfu_lanes, config.vector_words
-        places = np.full(last + 1, -1)  # element of each position among the parts; that of the last one is zero
-        count = 0
-        for start, stop, _ in parts:
-            places[start:stop] = count + np.arange(stop - start) * lanes
-            count += (stop - start) * lanes
-        iteration, entry = np.divmod(np.arange(begin, end), chain.entries)
-        word = entry[:, None] * size + np.arange(size)
-        position = np.where(word < chain.result_words, iteration[:, None] * chain.result_words + word, last)
-        elements = np.where(position < last, places[position], count)[..., None] + np.arange(lanes)
-        elements = np.where((position < last)[..., None], elements, count)
-        if count == elements.size and np.array_equal(elements.ravel(), np.arange(count)):
+        index, count = _elements(config, chain, parts, begin, end)
+        if len(parts) == 1 and count == index.size and np.array_equal(index.ravel(), np.arange(count)):
             return self._items.lines.call("reshape", words, shape=(end - begin, config.native_dim))
         zero = self._items.lines.call("start", words, self._zero)
-        return self._items.lines.take(elements.reshape(end - begin, config.native_dim),
-                                      *(name for *_, name in parts), zero)
+        return self._items.lines.take(index.reshape(end - begin, config.native_dim), *(name for *_, name in parts),
+                                      zero)
+
+
+def _elements(config, chain, parts, begin, end) -> tuple[np.ndarray, int]:
+    """Element, among those of `parts`, of each lane of entries `begin` to `end`; and their number, where a zero is."""
+    lanes, size, words = config.mfu_lanes, config.vector_words, chain.result_words
+    first, last = parts[0][0], parts[-1][1]
+    iteration, entry = np.divmod(np.arange(begin, end), chain.entries)
+    word = entry[:, None] * size + np.arange(size)
+    count = (last - first) * lanes
+    elements = (iteration[:, None] * words + word - first)[..., None] * lanes + np.arange(lanes)
+    return np.where((word < words)[..., None], elements, count), count
