@@ -143,8 +143,9 @@ class _Lowering:
             # Lanes beyond Rows are zero in every pass.
             written = self._cut(value)
             zeros = written & is_constant(carried.initial)
-            out = np.where(zeros, carried.initial, self.nodes[carried.leaf].out)
-            self._content[len(self.flow.values) + carried.leaf] = out
+            node = self.nodes[carried.leaf]
+            node.out = np.where(zeros, carried.initial, node.out)
+            self._content[len(self.flow.values) + carried.leaf] = node.out
         return found
 
     def _codes(self, value: int) -> bool:
@@ -174,7 +175,8 @@ class _Lowering:
             leaf = self.leaf(Node(op="item", places=1, width=rows.shape[1], address=step.chain.address + key[1]))
             body.items.append((leaf, rows))
             index = len(self.flow.values) + leaf
-            self._content[index] = np.where(fixed, rows[0], self.nodes[leaf].out)
+            self.nodes[leaf].out = np.where(fixed, rows[0], self.nodes[leaf].out)
+            self._content[index] = self.nodes[leaf].out
             value[moving], item[moving] = index, np.arange(moving.sum())
         return Refs(value=value, item=item)
 
