@@ -72,25 +72,25 @@ class Statements:
     def _pointwise(self, nodes, live) -> np.ndarray:
         """A point-wise operation; returns references to the values of the elements [places, live elements]."""
         node, tables = nodes[0], self._tables(nodes, live)
-        tables = self._without_constants(node, tables)
-        main = next(k for k, table in enumerate(tables) if not is_constant(table).all())
-        whole = self._whole(node, tables, main)
+        known = is_constant(np.concatenate([node.out.reshape(node.places, -1)[:, live] for node in nodes]))
+        main = next(k for k, table in enumerate(tables) if not is_constant(table[~known]).all())
+        whole = self._whole(node, tables, main, known)
         if whole is not None:
             return whole
         return self._placed(self._laid, nodes, live, tables)
 
-    def _without_constants(self, node, tables):
-        """Single constants among the elements of an operand of values are no matter where the result is one, too."""
-        return tables
+    def _whole(self, node, tables, main, known) -> np.ndarray | None:
+        """The operation on all of the value that the main operand reads, if that is what the table amounts to.
 
-    def _whole(self, node, tables, main) -> np.ndarray | None:
-        """The operation on all of the value that the main operand reads, if that is what the table amounts to."""
+        Args:
+            known: bool[places, elements], results that are constants, so that nobody reads them here.
+        """
+        shape, tables = known.shape, [table[~known] for table in tables]
         table = tables[main]
         sources = np.unique(node_of(table))
         if len(sources) != 1 or is_constant(table).any():
             return None
-        number, source = int(sources[0]), self.views.values[int(sources[0])]
-        element = element_of(table).reshape(-1)
+        source, element = self.views.values[int(sources[0])], element_of(table)
         covered, first = np.unique(element, return_index=True)
         if len(covered) < source.size and not self._enough(source, covered):
             return None
@@ -100,16 +100,17 @@ class Statements:
                 arguments.append(source)
                 continue
             spread = np.full(source.size, -1, np.int64)
-            spread[covered] = self._plain(other).reshape(-1)[first]
-            if (spread[element] != self._plain(other).reshape(-1)).any():
+            spread[covered] = self._plain(other)[first]
+            if (spread[element] != self._plain(other)).any():
                 return None
-            spread[covered] = other.reshape(-1)[first]
+            spread[covered] = other[first]
             argument = self._operand(node, spread.reshape(source.shape), ROLES.get(node.op, ""))
             if argument is None:
                 return None
             arguments.append(argument)
-        value = self._call(node, arguments, source.shape)
-        return refs(self.views.index(value), element).reshape(table.shape) if number else None
+        at = np.full(shape, -1, np.int64)
+        at[~known] = refs(self.views.index(self._call(node, arguments, source.shape)), element)
+        return at
 
     @staticmethod
     def _enough(source, covered) -> bool:
