@@ -109,9 +109,9 @@ def dense(codes, weights, start=None, scale=0, wrap=0, fraction=0):
     return rounded(codes @ weights.T, start, scale, wrap, fraction)
 
 
-def convolution(codes, weights, start=None, scale=0, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1,
-                fill=0, wrap=0, fraction=0):
-    """Dense layer of the window at every place; weights are [rows, window rows, window columns, channels / groups]."""
+def convolution(codes, weights, start=None, scale=0, stride=(1, 1), padding=(0, 0, 0, 0),
+                dilation=(1, 1), groups=1, fill=0, wrap=0, fraction=0):
+    """`dense` of every window; weights are [rows, window rows, columns, channels / groups]."""
     seen = windows(codes, weights.shape[1:3], stride, padding, dilation, fill)
     seen = seen.reshape(*seen.shape[:5], groups, -1)
     kernels = weights.reshape(groups, -1, *weights.shape[1:])
@@ -123,7 +123,7 @@ def convolution(codes, weights, start=None, scale=0, stride=(1, 1), padding=(0, 
 
 
 def rounded(sums, start, scale, wrap, fraction):
-    """Exact sums as binary16; before that, modulo an accumulator of `wrap` bits, `fraction` of them fraction bits."""
+    """Exact sums as binary16; modulo 2**(wrap - fraction) before, if the accumulator may wrap."""
     sums = sums + (0.0 if start is None else start)
     if wrap:
         half = 1 << wrap - 1
@@ -133,7 +133,7 @@ def rounded(sums, start, scale, wrap, fraction):
 
 
 def windows(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0):
-    """The window at every place of images, [batch, rows, columns, window rows, window columns, channels]."""
+    """The windows of images, [batch, rows, columns, window rows, window columns, channels]."""
     top, bottom, left, right = padding
     if any(padding):
         x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
@@ -144,7 +144,7 @@ def windows(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fil
 
 
 def patches(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0):
-    """The window at every place of images as one vector, [batch, rows, columns, window and channels]."""
+    """The windows of images, each as one vector, [batch, rows, columns, elements]."""
     seen = windows(x, window, stride, padding, dilation, fill)
     return seen.reshape(*seen.shape[:3], -1)
 
@@ -152,7 +152,8 @@ def patches(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fil
 def max_pool(x, window, stride=(1, 1), padding=(0, 0, 0, 0), fill=0):
     """The largest value of the window at every place, channel by channel."""
     seen = windows(x, window, stride, padding, fill=fill)
-    return reduce(maximum, (seen[:, :, :, i, j] for i in range(window[0]) for j in range(window[1])))
+    pixels = [seen[:, :, :, i, j] for i in range(window[0]) for j in range(window[1])]
+    return reduce(maximum, pixels)
 
 
 def take(index, *values):
@@ -181,7 +182,7 @@ def reshape(x, shape):
 
 
 def image(x, shape):
-    """Images of shape (channels, rows, columns), also flattened ones, as [batch, rows, columns, channels]."""
+    """Samples of shape (channels, rows, columns) as [batch, rows, columns, channels]."""
     return np.moveaxis(x.reshape(len(x), *shape), 1, -1)
 
 
