@@ -101,16 +101,20 @@ class Products:
 
     def _arguments(self, made, weights):
         """Arguments behind the operand, and settings."""
-        reals = self._reals(made.node, weights)
-        stored = Constant(values=reals, role="weights", memory="matrix_rf", places=weights,
-                          bits=self._config.weights.bits)
-        arguments, settings = [stored], {}
-        if made.start.any():
-            arguments.append(Constant(values=made.start, role="start", memory="bias_rf" if made.places is not None
-                                      else "", places=made.places))
+        reals, settings = self._reals(made.node, weights), {}
+        arguments = self._stored(made, weights, reals)
         if made.node.settings[1]:
             settings["scale"] = made.node.settings[1]
         return arguments, settings | self._wrap(made, reals)
+
+    def _stored(self, made, weights, reals) -> list[Constant]:
+        """Weights, and start values where there are some."""
+        arguments = [Constant(values=reals, role="weights", memory="matrix_rf", places=weights,
+                              bits=self._config.weights.bits)]
+        if made.start.any():
+            arguments.append(Constant(values=made.start, role="start", memory="bias_rf" if made.places is not None
+                                      else "", places=made.places))
+        return arguments
 
     def _wrap(self, made, reals) -> dict:
         """The width of the accumulator, if a sum may not fit it."""
@@ -123,7 +127,7 @@ class Products:
         bound = float(np.ldexp(sums * like.limit + np.abs(signed), fraction).max(initial=0))
         inner = float(np.ldexp(sums * (like.limit + like.zero) + np.abs(made.start), fraction).max(initial=0))
         if inner >= 2.0**_EXACT:
-            raise Unrecognised(f"sums of {np.log2(inner) + 1:.0f} bits do not fit float64")
+            raise _TooWide
         if bound < 2.0 ** (self._config.sum_bits - 1):
             return {}
         return {"wrap": self._config.sum_bits} | ({"fraction": fraction} if fraction else {})
@@ -145,15 +149,13 @@ class Products:
         operand = whole[0]
         if len(whole) > 1:
             operand = views.call("join", whole, (sum(each.size for each in whole),), made.node.address)
-        arguments, settings = self._arguments(made, np.concatenate(columns, 1))
-        return self._call("dense", [operand, *arguments], (len(made.weights),), made, settings)
+        return self._call("dense", operand, np.concatenate(columns, 1), (len(made.weights),), made, {})
 
     def _few(self, made, table) -> Value:
         """One place that reads few elements of large values."""
         order = np.argsort(table[0], kind="stable")
         operand = self._views.view(table[0][order], made.node.address)
-        arguments, settings = self._arguments(made, made.weights[:, order])
-        return self._call("dense", [operand, *arguments], (len(made.weights),), made, settings)
+        return self._call("dense", operand, made.weights[:, order], (len(made.weights),), made, {})
 
     def _pooled(self, made, table) -> Value | None:
         """One place that reads each channel of an image for itself, as averages do."""
@@ -182,15 +184,14 @@ class Products:
         kernel = self._kernel(made.weights, window, image.shape[2])
         if kernel is None:
             return None
-        arguments, settings = self._arguments(made, kernel[0])
-        settings |= {name: value for name, value in (
+        settings = {name: value for name, value in (
             ("stride", window.stride), ("padding", window.padding), ("dilation", window.dilation)) if any(
                 each != (name != "padding") for each in value)}
         if kernel[1] > 1:
             settings["groups"] = kernel[1]
         if len(fill) and fill[0]:
             settings["fill"] = int(fill[0]) if fill[0] == int(fill[0]) else float(fill[0])
-        return self._call("convolution", [image, *arguments], (*window.places, len(made.weights)), made, settings)
+        return self._call("convolution", image, kernel[0], (*window.places, len(made.weights)), made, settings)
 
     def _image(self, table, address):
         """The image that a table reads, and its elements there: one value, or several joined by channel."""
@@ -232,11 +233,33 @@ class Products:
         across = next((node.across for node in nodes if len(table) % node.across == 0), len(table))
         shape = (len(table) // across, across)
         operand = self._views.view(table.reshape(*shape, -1), made.node.address)
-        arguments, settings = self._arguments(made, made.weights)
-        return self._call("dense", [operand, *arguments], (*shape, len(made.weights)), made, settings)
+        return self._call("dense", operand, made.weights, (*shape, len(made.weights)), made, {})
 
-    def _call(self, function, arguments, shape, made, settings) -> Value:
-        return self._views.call(function, arguments, shape, made.node.address, codes=NUMBERS, **settings)
+    def _call(self, function, operand, weights, shape, made, settings) -> Value:
+        """A product; one whose sums do not fit float64 is computed in whole numbers."""
+        address, config = made.node.address, self._config
+        try:
+            arguments, scale = self._arguments(made, weights)
+            return self._views.call(function, [operand, *arguments], shape, address, codes=NUMBERS, **scale, **settings)
+        except _TooWide:
+            pass
+        if function == "convolution":
+            rows, places = len(weights), {name: settings[name] for name in settings if name != "groups"}
+            weights = _ungrouped(weights, settings.get("groups", 1))
+            width = int(np.prod(weights.shape[1:]))
+            operand = self._views.call("patches", [operand], (*shape[:-1], width), address, window=weights.shape[1:3],
+                                       **places)
+            weights = weights.reshape(rows, width)
+        integer = made.node.settings[0]
+        units = (0, 0) if integer else tuple(fmt.e_min - fmt.bits + 1 for fmt in (config.activations, config.weights))
+        arguments = self._stored(made, weights, self._reals(made.node, weights))
+        return self._views.call(
+            "accumulated", [operand, *arguments], shape, address, codes=NUMBERS, bits=config.sum_bits, units=units,
+            scale=made.node.settings[1] if integer else config.acc_frac, shift=0 if integer else config.alignment)
+
+
+class _TooWide(Exception):
+    """Sums do not fit float64."""
 
 
 class _Product:
@@ -252,3 +275,13 @@ class _Product:
 
     def __init__(self, *, node, weights, start, places, like):
         self.node, self.weights, self.start, self.places, self.like = node, weights, start, places, like
+
+
+def _ungrouped(weights: np.ndarray, groups: int) -> np.ndarray:
+    """Weights of a convolution with groups as weights for all channels; -1 stands for 0."""
+    rows, *window, size = weights.shape
+    spread = np.full((rows, *window, groups * size), -1, np.int64)
+    for row in range(rows):
+        first = row // (rows // groups) * size
+        spread[row, ..., first:first + size] = weights[row]
+    return spread
