@@ -13,8 +13,8 @@ from concord.twin.lib.script import Routine, Script
 def generic(flow: Flow, final: Iterable[Mem] = ()) -> Script:
     """A script with the results of a flow.
 
-    Its main routine takes the words that the host sends, [batch, elements]. It returns the words of all output messages,
-    [batch, words, M], and the final content of memories: of vector memories, words; of VectorRf, mantissas
+    Its main routine takes the words that the host sends, [batch, elements]. It returns the words of all output
+    messages, [batch, words, M], and the final content of memories: of vector memories, words; of VectorRf, mantissas
     [batch, entries, N] and exponents [batch, entries, 1].
 
     Args:

@@ -41,7 +41,8 @@ def _operand(items, step) -> str:
     if chain.source.mem == Mem.VECTOR_RF:
         entries = items.taken_entries(refs, "mantissas" if mode.integer else "reals")
         return items.lines.call("reshape", entries, shape=(iterations, refs.value[0].size * config.native_dim))
-    flat = items.lines.call("reshape", items.taken_words(refs), shape=(iterations, refs.value[0].size * config.mfu_lanes))
+    words = items.taken_words(refs)
+    flat = items.lines.call("reshape", words, shape=(iterations, refs.value[0].size * config.mfu_lanes))
     return codes(items.lines, config.activations, flat, config.native_dim, integer=bool(mode.integer),
                  unsigned=bool(mode.unsigned))
 

@@ -63,10 +63,15 @@ class Steps:
             index = np.arange(skipped, skipped + last - first)[:, None] * self._config.mfu_lanes
             return lines.take(index + np.arange(self._config.mfu_lanes), words), True
         pixels = refs.value.shape[1]
-        words = self._numbers(chain.source, refs) if chain.source.mem == Mem.VECTOR_RF else self._items.taken_words(refs)
+        take = self._numbers if chain.source.mem == Mem.VECTOR_RF else self._words
+        words = take(chain.source, refs)
         if pixels == 1:
             return lines.call("reshape", words, shape=(last - first, self._config.mfu_lanes)), False
         return lines.call("pool", words), True
+
+    def _words(self, _, refs) -> str:
+        """Name of words of a vector memory or queue [batch, *refs, M]."""
+        return self._items.taken_words(refs)
 
     def _numbers(self, source, refs) -> str:
         """Name of words of VectorRf as numbers [batch, *refs, M]."""
