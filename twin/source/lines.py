@@ -35,6 +35,14 @@ def literal(value) -> str:
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
+def wrapped(head: str, parts: list[str], tail: str) -> list[str]:
+    """Parts with commas between them on as many lines as they need, each below the first one."""
+    hidden = [part.replace(" ", "\0") for part in parts]  # `wrap` breaks lines at spaces
+    rows = wrap(", ".join(hidden) + tail, WIDTH, initial_indent=head.replace(" ", "\0"), break_on_hyphens=False,
+                subsequent_indent=" " * len(head), break_long_words=False)
+    return [row.replace("\0", " ") for row in rows]
+
+
 class Lines:
     """Writes the bodies of routines.
 
@@ -94,11 +102,7 @@ class Lines:
         if len(text) <= WIDTH:
             return [text]
         head = " " * indent + head + self._name(line.call.function) + "("
-        # The arguments have no spaces within them when `wrap` sees them.
-        parts = [part.replace(" ", "\0") for part in self._parts(line)]
-        rows = wrap(", ".join(parts) + ")", WIDTH, initial_indent=head.replace(" ", "\0"), break_on_hyphens=False,
-                    subsequent_indent=" " * len(head), break_long_words=False)
-        return [row.replace("\0", " ") for row in rows]
+        return wrapped(head, self._parts(line), ")")
 
     def _assigned(self, line: Nested) -> str:
         return f"{', '.join(line.call.results)} = {self._expression(line)}"
@@ -121,7 +125,7 @@ class Lines:
     def _parts(self, line: Nested) -> list[str]:
         """Arguments and settings of a call; settings that have their default value are left out."""
         call = line.call
-        defaults = self._vocabulary.defaults(call.function) if call.function in self._vocabulary else {}
+        defaults = self._vocabulary.defaults(call.function) if call.function in self._vocabulary.names else {}
         return [self._argument(each) for each in line.arguments] + [
             f"{name}={literal(value)}" for name, value in call.settings.items() if defaults.get(name, ...) != value]
 

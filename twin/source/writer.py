@@ -8,7 +8,7 @@ from concord.golden.mfu import activation
 from concord.twin.lib.reals import arrays
 from concord.twin.lib.script import Call, Line, Loop, Script
 from concord.twin.source.frameworks import FORMS, Framework
-from concord.twin.source.lines import CURVES, WIDTH, Lines, attribute, literal
+from concord.twin.source.lines import CURVES, WIDTH, Lines, attribute, literal, wrapped
 from concord.twin.source.vocabulary import vocabulary
 
 _PATTERNS = np.arange(1 << 16)
@@ -22,10 +22,16 @@ def source(script: Script, framework: Framework, stem: str) -> str:
         script:    What it computes.
         framework: What it runs in.
         stem:      Name of its file, without `.py`; that of its tensors is the same, with `.safetensors`.
+
+    Raises:
+        ValueError: the script calls a function that the framework lacks.
     """
     form, words = FORMS[framework], vocabulary(framework)
     routines = frozenset(routine.name for routine in script.routines)
     used = _used(script)
+    if lacking := used - routines - words.names - set(CURVES):
+        raise ValueError(f"{script.name}: its twin needs {', '.join(sorted(lacking))}, which has no form in "
+                         f"{framework}; write a twin in {Framework.NUMPY}")
     selection = words.select([*form.functions, *used - routines, *form.helpers * bool(used & set(CURVES)),
                               *["sequence"] * _collects(script)])
     lines = Lines(words, routines, form.operators)
@@ -75,7 +81,7 @@ def _order(line: str):
 
 
 def _constants(script: Script) -> str:
-    classes = wrap(f"CLASSES = {literal(script.classes)}", WIDTH, subsequent_indent="    ") if script.classes else []
+    classes = wrapped("CLASSES = (", [literal(name) for name in script.classes], ",)") if script.classes else []
     file = ["#: Weights and tables.", 'FILE = Path(__file__).with_suffix(".safetensors")']
     return "\n".join([*file, "#: Shape of an input.", f"INPUTS = {literal(script.inputs)}",
                       *["#: Names of the results."] * bool(classes), *classes, "", ""])
@@ -100,7 +106,7 @@ def _twin(script: Script, form, lines: Lines, used: set[str]) -> str:
 
 
 def _sentence(title: str) -> str:
-    return title if title.endswith(".") else f"{title}."
+    return title if title.endswith(".") else f"{title or 'A network'}."
 
 
 def _is_operator(text: str, operators) -> bool:
