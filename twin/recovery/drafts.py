@@ -87,6 +87,7 @@ class LoopDraft:
         collected: Sequence outside, and value of the body.
         finals:    Value outside, and value of the body whose last one it is.
         body:      Drafts of the body.
+        before:    Drafts in front of the loop that make initial values.
         timed:     Whether the sequence may have any length.
     """
 
@@ -95,4 +96,5 @@ class LoopDraft:
     collected: list[tuple[Value, Value]] = field(default_factory=list)
     finals: list[tuple[Value, Value]] = field(default_factory=list)
     body: list[Draft] = field(default_factory=list)
+    before: list[Draft] = field(default_factory=list)
     timed: bool = False

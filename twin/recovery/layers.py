@@ -1,119 +1,149 @@
-"""Drafts to a script: routines of layers, and names."""
+"""Drafts to a script: a routine for each layer, and the routine that calls them."""
 
-from collections.abc import Iterable
+import keyword
+from collections import Counter
 
-import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.spec.config import preset_name
-from concord.twin.lib.script import Argument, Call, Line, Loop, Routine, Script, Stored, Tensor
-from concord.twin.recovery.drafts import Constant, Draft, LoopDraft, Value
+from concord.twin.lib.script import Call, Line, Loop, Routine, Script, Stored
+from concord.twin.recovery.drafts import Draft, LoopDraft, Value
+from concord.twin.recovery.elements import Unrecognised
+from concord.twin.recovery.labels import PRODUCTS, cell_kind, labels, routine_name
+from concord.twin.recovery.naming import Locals, Tensors, sources
+from concord.twin.recovery.order import needed
 from concord.twin.recovery.program import Program
+from concord.twin.recovery.routines import Cut, cuts, sorted_drafts, title
+from concord.twin.vocabulary import generic_numpy, numpy_functions
+
+_NAMES = {*vars(numpy_functions), *vars(generic_numpy), "network", "inputs", "x"}
 
 
 def scripted(firmware: Firmware, program: Program) -> Script:
     """The script of a program."""
-    return _Naming(firmware, program).script()
+    return _Layers(firmware, program).script()
 
 
-class _Naming:
+class _Layers:
     def __init__(self, firmware: Firmware, program: Program):
         self.firmware, self.program = firmware, program
-        self.tensors: dict[str, Tensor] = {}
-        self.count = 0
+        self.tensors, self.routines = Tensors(), []
+        self.names: dict[Value, str] = {}
+        self.count: Counter = Counter()
+        self.hints: dict[int, str] = {}
+        self.loops = 0
 
     def script(self) -> Script:
         firmware, program = self.firmware, self.program
-        first = program.inputs
-        lines: list[Line] = []
-        first.name = "inputs"
+        first, lines = program.inputs, []
+        self.names[first] = "inputs"
         if firmware.image:
-            first.name = "x"
+            self.names[first] = "x"
             lines.append(Call(results=("x",), function="image", arguments=("inputs",),
                               settings={"shape": firmware.image}))
-        lines += self._lines(program.lines, {program.result})
-        main = Routine(name="network", title="", parameters=("inputs",), results=(program.result.name,),
-                       body=tuple(lines))
+        drafts = needed(program.lines, {program.result})
+        self.loops = sum(isinstance(each, LoopDraft) for each in drafts)
+        lines += self._region(drafts, [program.result], None)
+        main = Routine(name="network", title=f"The network {firmware.name}.", parameters=("inputs",),
+                       results=(self.names[program.result],), body=tuple(lines))
         shape = firmware.image or (firmware.inputs,)
         if firmware.recurrent:
             shape = firmware.steps, firmware.inputs
         return Script(name=firmware.name, machine=preset_name(firmware.config) or "", inputs=shape,
-                      outputs=firmware.outputs, classes=firmware.classes, main=main, routines=(), tensors=self.tensors)
+                      outputs=firmware.outputs, classes=firmware.classes, main=main, routines=tuple(self.routines),
+                      tensors=self.tensors.found)
 
-    def _lines(self, drafts: Iterable[Draft | LoopDraft], wanted: set[Value]) -> list[Line]:
-        kept = live(list(drafts), wanted)
-        return [self._loop(each) if isinstance(each, LoopDraft) else self._call(each) for each in kept]
+    def _region(self, lines: list[Draft | LoopDraft], wanted: list[Value], loop: LoopDraft | None) -> list[Line]:
+        """The lines of a region: a call for each layer."""
+        drafts = [line for line in lines if isinstance(line, Draft)]
+        layers = labels(self.firmware, drafts, loop, self.count)
+        layers |= {draft: "" for draft in drafts if draft.function == "start" and loop is None}
+        old = {value: after for value, _, after in loop.carried} if loop else {}
+        states = self._states(loop, layers) if loop else {}
+        made = []
+        for cut in cuts(lines, layers, wanted, old):
+            if isinstance(cut.drafts[0], LoopDraft):
+                made.append(self._loop(cut.drafts[0]))
+            elif not cut.layer:
+                made += [self._plain(draft) for draft in cut.drafts]
+            else:
+                made.append(self._routine(cut, states, old, loop is not None))
+        return made
 
-    def _new(self, value: Value) -> str:
-        if not value.name:
-            self.count += 1
-            value.name = f"v{self.count}"
-        return value.name
-
-    def _call(self, draft: Draft) -> Call:
-        arguments = tuple(self._argument(each) for each in draft.arguments)
-        return Call(results=(self._new(draft.result),), function=draft.function, arguments=arguments,
+    def _plain(self, draft: Draft) -> Call:
+        """A call of a function of the vocabulary between those of layers."""
+        arguments = tuple(self.names[each] if isinstance(each, Value) else
+                          Stored(name=self.tensors.name("start", each.role, each)) for each in draft.arguments)
+        self.names[draft.result] = self._new("start")
+        return Call(results=(self.names[draft.result],), function=draft.function, arguments=arguments,
                     settings=draft.settings)
 
-    def _argument(self, argument) -> Argument:
-        if isinstance(argument, Value):
-            return self._new(argument)
-        name = f"t{len(self.tensors)}.{argument.role}"
-        self.tensors[name] = Tensor(values=argument.values, memory=argument.memory, places=argument.places,
-                                    bits=argument.bits)
-        return Stored(name=name)
+    def _new(self, base: str) -> str:
+        taken = set(self.names.values())
+        return next(each for each in (base, *(f"{base}{number}" for number in range(2, 10000))) if each not in taken)
+
+    def _states(self, loop: LoopDraft, layers) -> dict[Value, str]:
+        """Names of states inside of their routines: h is what products read."""
+        read = {value for draft in loop.body if draft.function in PRODUCTS for value in sources(draft)}
+        found, taken = {}, set()
+        for value, _, after in loop.carried:
+            base = "h" if value in read else "c"
+            layer = layers.get(after.draft, "")
+            name = next(each for each in (base, *(f"{base}{k}" for k in range(2, 1000))) if (layer, each) not in taken)
+            taken.add((layer, name))
+            found[value] = name
+        for value, _, after in loop.carried:
+            found.setdefault(after, found[value])
+        return found
+
+    def _routine(self, cut: Cut, states, old, step: bool) -> Call:
+        """The routine of a layer; returns its call."""
+        drafts, hints = sorted_drafts(cut.drafts), self.hints
+        curves = Counter(draft.function for draft in drafts)
+        kind = cell_kind(curves) if step else next(
+            (draft.function for draft in drafts if draft.function in PRODUCTS), "layer")
+        name = routine_name(cut.layer, kind, {each.name for each in self.routines},
+                            lambda text: text in _NAMES or keyword.iskeyword(text))
+        takes = sorted(cut.takes, key=lambda value: value in old)
+        results = sorted(cut.results, key=lambda value: (value not in states, states.get(value, "") != "h"))
+        inside = Locals(name, self.tensors, hints, {value: text for value, text in states.items()
+                                                    if value in takes or value in cut.results})
+        parameters = inside.parameters(takes)
+        body = inside.calls(drafts, results)
+        self.routines.append(Routine(
+            name=name, title=title(drafts, kind, step), parameters=parameters,
+            results=tuple(inside.names[value] for value in results), body=body))
+        arguments = tuple(self.names[value] for value in takes)
+        for value in results:
+            if value not in self.names:
+                self.names[value] = self._new(name if len(results) == 1 else f"{name}_{inside.names[value]}")
+        return Call(results=tuple(self.names[value] for value in results), function=name, arguments=arguments)
 
     def _loop(self, loop: LoopDraft) -> Loop:
+        layers = labels(self.firmware, loop.body, loop, Counter(self.count))
+        states, several = self._states(loop, layers), len({layers.get(after.draft) for *_, after in loop.carried}) > 1
         carried = []
         for value, initial, after in loop.carried:
-            carried.append((self._new(value), self._argument(initial)))
-            after.name = value.name
-        for outer, inner in loop.finals:
-            outer.name = self._new(inner)
-            if inner.name not in [name for name, _ in carried]:
-                carried.append((inner.name, loop.carried[0][1].name))
-        items = tuple((self._new(value), self._new(sequence)) for value, sequence, _ in loop.items)
-        body = self._lines(loop.body, {after for _, _, after in loop.carried} | {inner for _, inner in loop.finals}
-                           | {inner for _, inner in loop.collected})
-        collected = tuple((self._new(outer), self._new(inner)) for outer, inner in loop.collected)
-        return Loop(items=items, carried=tuple(carried), body=tuple(body), collected=collected,
-                    backward=frozenset(value.name for value, _, back in loop.items if back))
-
-
-def live(drafts: list[Draft | LoopDraft], wanted: set[Value]) -> list[Draft | LoopDraft]:
-    """The drafts that others need, in an order in which each stands behind those that it reads."""
-    makers = {}
-    for draft in drafts:
-        if isinstance(draft, LoopDraft):
-            makers |= {outer: draft for outer, _ in [*draft.finals, *draft.collected]}
-        else:
-            makers[draft.result] = draft
-    found, needed, order = set(), list(wanted), []
-    while needed:
-        draft = makers.get(needed.pop())
-        if draft is not None and draft not in found:
-            found.add(draft)
-            needed += _reads(draft)
-    left = [draft for draft in drafts if draft in found]
-    done = set()
-    while left:
-        for draft in left:
-            if all(value in done or value not in makers for value in _reads(draft)):
-                break
-        left.remove(draft)
-        order.append(draft)
-        done |= {outer for outer, _ in [*draft.finals, *draft.collected]} if isinstance(draft, LoopDraft) else {
-            draft.result}
-    return order
-
-
-def _reads(draft: Draft | LoopDraft) -> list[Value]:
-    if isinstance(draft, Draft):
-        return draft.reads
-    outside = [sequence for _, sequence, _ in draft.items]
-    outside += [initial for _, initial, _ in draft.carried if isinstance(initial, Value)]
-    made = {each.result for each in draft.body} | {value for value, _, _ in draft.items} | {
-        value for value, _, _ in draft.carried}
-    return outside + [value for each in draft.body for value in each.reads if value not in made]
-
-
-__all__ = ["Constant", "live", "np", "scripted"]
+            base = f"{layers[after.draft]}_{states[value]}" if several or self.loops > 1 else states[value]
+            self.names[value] = self._new(base if base.isidentifier() else states[value])
+            if after in self.names:
+                raise Unrecognised("a state of a loop is another state of the pass before")
+            self.names[after] = self.names[value]
+            carried.append((self.names[value], self.names[initial]))
+        items = []
+        for number, (value, sequence, _) in enumerate(loop.items):
+            self.names[value] = self._new("x" if not number else f"x{number + 1}")
+            items.append((self.names[value], self.names[sequence]))
+        inner = [value for _, value in [*loop.finals, *loop.collected]]
+        body = self._region(loop.body, [*(after for *_, after in loop.carried), *inner], loop)
+        for outer, value in loop.finals:
+            self.names[outer] = self.names[value]
+            if self.names[value] not in [name for name, _ in carried]:
+                if not carried:
+                    raise Unrecognised("a loop has results of its last pass and no state")
+                carried.append((self.names[value], carried[0][1]))
+        collected = []
+        for outer, value in loop.collected:
+            self.names[outer] = self._new(f"{self.names[value]}_all")
+            collected.append((self.names[outer], self.names[value]))
+        return Loop(items=tuple(items), carried=tuple(carried), body=tuple(body), collected=tuple(collected),
+                    backward=frozenset(self.names[value] for value, _, back in loop.items if back))

@@ -9,6 +9,7 @@ from concord.twin.recovery.elements import Unrecognised, is_constant, node_of
 from concord.twin.recovery.nodes import Body, Carried, Lowered
 from concord.twin.recovery.signatures import Signatures
 from concord.twin.recovery.statements import Statements
+from concord.twin.recovery.states import simplify
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -114,7 +115,8 @@ class _Drafting:
             for leaf, content in leaves:
                 kind.append(self._left(leaf, content, kind is loop.collected))
         loop.body = drafts + self._taken()
-        return [*before, loop]
+        simplify(loop)
+        return [*before, *loop.before, loop]
 
     def _bind(self, leaf: int, live: np.ndarray, value: Value):
         """Let the live elements of a leaf be those of a value."""
