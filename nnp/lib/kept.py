@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from concord.model import network as golden
 from concord.model.data import measures
-from concord.model.data.samples import DataSet, Samples, Task
+from concord.model.data.samples import NO_DATA, DataSet, Samples, Task
 from concord.model.floating.network import INPUT, FloatNetwork, Op
 from concord.model.floating.run import forward, run
 from concord.model.kept.network import Kept, keep
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from concord.front.read import Imported
 
 SAMPLES = 64  #: Samples on which a model is compared with its file.
-NO_DATA = "none"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +92,7 @@ def model_of(made: Kept, name: str, data: DataSet | None, command: str) -> Model
     predictions = np.zeros(0, np.uint8)
     if test is not None:
         theirs = _file_outputs(made.network, test)
-        figures["fp32"] = figures["qat"] = _first(task, theirs, test)
+        figures["fp32"] = figures["qat"] = measures.first(task, theirs, test)
         predictions = measures.predictions(task, theirs)
     fields |= {"fp32_predictions": predictions, "qat_predictions": predictions}
 
@@ -104,7 +103,7 @@ def model_of(made: Kept, name: str, data: DataSet | None, command: str) -> Model
 
     if test is None:
         return model(None)
-    return model(_first(task, real(golden.outputs(model(None), test.inputs)), test))
+    return model(measures.first(task, real(golden.outputs(model(None), test.inputs)), test))
 
 
 def write(out: Path, made: Kept, data: DataSet | None, command: str) -> Model:
@@ -174,10 +173,6 @@ def _file_outputs(network: FloatNetwork, samples: Samples) -> np.ndarray:
     x = real(samples.inputs).reshape(len(samples), *network.shape)
     return np.concatenate([run(network, x[at:at + 500]).reshape(len(x[at:at + 500]), -1)
                            for at in range(0, len(x), 500)])
-
-
-def _first(task: Task, outputs: np.ndarray, samples: Samples) -> float | None:
-    return next(iter(measures.measure(task, outputs, samples).values()), None)
 
 
 def _classes(data: DataSet | None, task: Task, outputs: int) -> tuple[str, ...]:

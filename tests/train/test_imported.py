@@ -198,6 +198,20 @@ def test_data_that_do_not_fit_are_refused(network, change, message):
         source(network, replace(data_for(network), **change))
 
 
+def test_calibration_files_hold_samples_of_the_network(tmp_path):
+    network, path = float_networks.perceptron(), tmp_path / "c.npy"
+    for shape in (5, 12), (5, 3, 4), (5, 1, 12):
+        np.save(path, np.ones(shape, np.float32))
+        assert source(network, None, path).calibration.inputs[0].shape == (5, 12)
+    images = float_networks.images()  # 2 x 9 x 8
+    np.save(path, np.ones((5, 9, 8, 2), np.float32))
+    with pytest.raises(ValueError, match="takes 2 x 9 x 8, channels first, not 9 x 8 x 2; transpose the array"):
+        source(images, None, path)
+    np.save(path, np.ones((5, 13), np.float32))
+    with pytest.raises(ValueError, match=r"takes numbers \[samples, 12\], not float"):
+        source(network, None, path)
+
+
 def test_labels_that_do_not_fit_are_refused():
     network = float_networks.perceptron(outputs=2)
     with pytest.raises(ValueError, match="random, train samples: sample 2 has class 2, but the network has the outputs "

@@ -224,6 +224,11 @@ def test_a_folder_of_images(folder):
     assert [image for image in channels if image[0] > 0.9 and image[1:] == pytest.approx([0, 0], abs=0.02)]
 
 
+def test_no_data_set_has_the_name_of_none():
+    np.savez("none.npz", x_train=X[:12], y_train=Y[:12], x_test=X[12:], y_test=Y[12:])
+    assert read_data("none.npz").name == "data none"
+
+
 @pytest.mark.parametrize("name", dataset.SHIPPED)
 def test_shipped_sets_by_name_and_by_folder(name):
     shipped, found = dataset.load(name), read_data(name)
