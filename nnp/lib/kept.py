@@ -13,6 +13,7 @@ from concord.model.floating.run import forward, run
 from concord.model.kept.network import Kept, keep
 from concord.model.model import Model, Provenance
 from concord.model.model_file import save_model
+from concord.nnp.lib.quantisation_options import Widths
 from concord.nnp.lib.results import real
 from concord.spec.formats import Format
 from concord.spec.machine_file import find_config
@@ -52,13 +53,12 @@ class Difference:
                 f"{self.by} by at most {self.outputs:.3g}, the largest of which is {self.range:.3g}")
 
 
-def kept(network: FloatNetwork, machine: str, bits: tuple[int, int, bool] | None = None) -> Kept:
+def kept(network: FloatNetwork, machine: str, bits: Widths | None = None) -> Kept:
     """A network that is quantised already, for a machine.
 
     Args:
         network: The network.
         machine: A preset or TOML file; empty where `bits` decide.
-        bits:    Bits of weights and of inputs, and whether inputs leave out their lowest code.
 
     Raises:
         ValueError: there is no such machine, or it cannot compute the network as its file says.
@@ -67,8 +67,7 @@ def kept(network: FloatNetwork, machine: str, bits: tuple[int, int, bool] | None
         config = find_config(machine)
         formats = config.weights, config.activations
     else:
-        weights, inputs, symmetric = bits
-        formats = Format(bits=weights, symmetric=True), Format(bits=inputs, symmetric=symmetric)
+        formats = Format(bits=bits.weights, symmetric=True), Format(bits=bits.inputs, symmetric=bits.symmetric)
     try:
         return keep(network, *formats)
     except ValueError as error:
@@ -197,20 +196,6 @@ def fitting(network: FloatNetwork, data: DataSet | None) -> DataSet | None:
     from concord.train.imported.fitting import fitted
 
     return None if data is None else fitted(data, network)
-
-
-def opened(file: Path) -> tuple[FloatNetwork, "Imported | None"]:
-    """The network of a file, and the file itself if it is an ONNX file.
-
-    Raises:
-        ValueError: the file cannot be read, or holds nodes that cannot be computed.
-    """
-    from concord.nnp.lib.front import needing_onnx, read_float
-
-    if Path(file).suffix == ".safetensors":
-        return read_float(file), None
-    imported = needing_onnx("concord.front.read").read(file)
-    return imported.network, imported
 
 
 def words(made: Kept, found: Difference) -> str:

@@ -15,11 +15,12 @@ from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.methods import ActivationTraining, Gates, Recipe, WeightTraining
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+from concord.train.imported.choices import Choices
 from concord.train.imported.folding import folded
 from concord.train.imported.module import module_of
 from concord.train.imported.names import layer_names
 from concord.train.imported.objectives import loss_of
-from concord.train.imported.quantised import Choices, check, lowered, quantised
+from concord.train.imported.quantised import check, lowered, quantised
 from concord.train.imported.source import Source, source
 from concord.train.lib.export import patterns
 from concord.train.qat.graph import Unsupported

@@ -11,9 +11,10 @@ from concord.model.data.samples import NO_DATA, DataSet, Task
 from concord.model.floating.network import FloatNetwork
 from concord.model.layer_overflow import Widths
 from concord.model.model import Model
+from concord.train.imported.choices import Choices
 from concord.train.imported.objectives import loss_of, trainable, with_classes
 from concord.train.imported.part import Part
-from concord.train.imported.quantised import Choices, Quantised, check, lowered, quantised
+from concord.train.imported.quantised import Quantised, check, lowered, quantised
 from concord.train.imported.source import Source, source
 from concord.train.lib.export import finish
 from concord.train.lib.fit import Progress, check_epochs, fit, reproducible, silent
