@@ -236,7 +236,14 @@ class Firmware:
         """
         payloads = [unpack(self.config, data, to_machine=False) for data in received]
         words = b"".join(message.payload for message in payloads if message.kind == MessageKind.OUTPUT)
-        values = np.frombuffer(words, "<u2").astype(np.uint16)
+        return self.result(np.frombuffer(words, "<u2").astype(np.uint16))
+
+    def result(self, values: np.ndarray) -> np.ndarray:
+        """uint16[outputs] from uint16[elements], the words of all OUTPUT messages of one input one after the other.
+
+        Raises:
+            ValueError: they are too few or too many.
+        """
         layout, lanes, wanted = self.output_layout, self.config.mfu_lanes, self.output_words
         if len(values) != wanted * lanes:
             raise ValueError(f"{self.name} gives {wanted} words for one input, {len(values) // lanes} came")

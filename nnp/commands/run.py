@@ -29,6 +29,10 @@ def run(
     preset: Annotated[str, typer.Option(
         "--preset", "--config", metavar="MACHINE", show_default=False,
         help="Name of a preset, or TOML file of a machine; that of the firmware if not given.")] = "",
+    twin: Annotated[Path | None, typer.Option(
+        "--twin", metavar="FIRMWARE", show_default=False,
+        help="Firmware that is known to be right: every output is compared with that of its software twin, and the "
+             "first instruction and element that differ are named.")] = None,
     quiet: Quiet = False,
 ):
     """Run firmware on inputs and print its outputs."""
@@ -39,18 +43,22 @@ def run(
     from concord.nnp.lib.steps import Steps
     from concord.nnp.verify.inputs import Source, read
     from concord.nnp.verify.session import Session
+    from concord.nnp.verify.twin_check import TwinCheck
     from concord.sim.machines import host
     from concord.spec.machine_file import find_config
     from rich.console import Console
 
     if waves and machine == MachineKind.GOLDEN:
         raise ValueError("--waves needs a simulated machine: --machine library or cocotb")
+    if twin and keep_state:
+        raise ValueError("--twin computes each sample from the initial state: leave out --keep-state")
     source = Source(inputs=inputs, data=data, samples=samples, first=first, default=10)
     for path in output, waves:
         if path:
             check_writable(path)
     loaded = load_firmware(firmware, find_config(preset) if preset else None)
     loaded.program(keep_state=keep_state)  # this refuses bad options before anything runs
+    check = TwinCheck(loaded, load_firmware(twin, loaded.config)) if twin else None
     given = read(loaded, source)
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
@@ -63,13 +71,21 @@ def run(
         session = Session(made, loaded)
         for place, (index, sample) in enumerate(given):
             results.append(session.infer(sample, keep_state=keep_state and bool(results)))
+            if check:
+                check.add(index, sample, results[-1])
             if not quiet:
                 said = line(index, results[-1], loaded.classes, given.samples, place, given.task)
                 typer.echo(f"{said}: {values(results[-1])}")
         invalid = session.invalid
+        fault = check.locate(machine, session) if check else None
     typer.echo(summary(np.stack(results), given.samples, given.task))
     if invalid:
         typer.echo(f"nnp: {' and '.join(invalid)}: a quantiser met a NaN, which counts as 0, or an infinity, which "
                    "counts as the largest number; results of such samples mean nothing", err=True)
     if output:
         write_outputs(output, np.stack(results))
+    if check:
+        typer.echo(f"{check.differing} of {len(results)} samples differ from the twin of {twin}")
+    if fault:
+        typer.echo(f"nnp: {fault}", err=True)
+        raise typer.Exit(1)
