@@ -26,7 +26,7 @@ def source(script: Script, framework: Framework, stem: str) -> str:
     form, words = FORMS[framework], vocabulary(framework)
     routines = frozenset(routine.name for routine in script.routines)
     used = _used(script)
-    selection = words.select([*form.functions, *used - routines, *["curve"] * bool(used & set(CURVES)),
+    selection = words.select([*form.functions, *used - routines, *form.helpers * bool(used & set(CURVES)),
                               *["sequence"] * _collects(script)])
     lines = Lines(words, routines, form.operators)
     parts = [_head(script, form, stem), _imports({*selection.imports, *form.imports}), _constants(script)]
@@ -84,7 +84,7 @@ def _constants(script: Script) -> str:
 def _twin(script: Script, form, lines: Lines, used: set[str]) -> str:
     """The class."""
     curves = [name for name in CURVES if name in used]
-    made = [*form.made, *(f"self.{name} = curve(self.{name})" for name in curves)]
+    made = [*form.made, *(form.curve.format(name=name) for name in curves), *form.kept]
     text = [f"class Twin{form.base and f'({form.base})'}:", f'    """{_sentence(script.main.title)}"""', "",
             '    def __init__(self, file=FILE):',
             *(f"        {line}" for line in made), "",
