@@ -6,8 +6,9 @@ import sys
 import tomllib
 from pathlib import Path
 
-import concord
 from packaging.requirements import Requirement
+
+import concord
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("spec", "golden", "model", "hw", "sim", "train", "compiler", "nnp")
