@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 import concord
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("spec", "golden", "model", "hw", "sim", "train", "compiler", "nnp")
+ROOMS = ("spec", "golden", "model", "hw", "sim", "train", "compiler", "twin", "nnp")
 
 
 def test_the_version_is_that_of_the_project():
