@@ -137,6 +137,37 @@ def border_words(config: Config, one: CodeMap) -> np.ndarray:
     return whole
 
 
+def content_words(build: Build, one: CodeMap) -> np.ndarray:
+    """What fills the memory for `border_words`: the same, or real numbers float64[lanes]."""
+    if not build.real or one.codes.real is None:
+        return border_words(build.config, one)
+    return _real_words(build.config, one)
+
+
+def _real_words(config: Config, one: CodeMap) -> np.ndarray:
+    """`border_words` before they were rounded, float64[lanes]."""
+    if one.uniform:
+        return np.full(config.native_dim, one.codes.real[0])
+    whole = np.zeros(one.vectors * config.native_dim)
+    whole[: one.value.lanes] = one.value.spread(one.codes.real)
+    return whole
+
+
+def real_entries(config: Config, maps: Sequence[CodeMap]) -> tuple[tuple[int, np.ndarray], ...]:
+    """`entries` as numbers, each range as its address and float64[entries, N]."""
+    size = max((one.buffer.end for one in maps), default=0)
+    values = np.zeros((size, config.native_dim))
+    for one in maps:
+        numbers = np.zeros((unit_of(one), config.native_dim))
+        if one.codes.integer:
+            words = _real_words(config, one).reshape(-1, config.native_dim)
+            numbers[: len(words)] = words
+        for run in runs(one):
+            at = run.entries(one)
+            values[one.buffer.address + at] = np.tile(numbers, (len(at) // len(numbers), 1))
+    return ((0, values),) if size else ()
+
+
 def entries(config: Config, maps: Sequence[CodeMap]) -> tuple[Entries, ...]:
     """The content of VectorRf before the first inference: the borders of these maps."""
     size = max((one.buffer.end for one in maps), default=0)
