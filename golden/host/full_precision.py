@@ -9,6 +9,21 @@ from concord.spec.memories import MEMORY_NAMES, Mem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class RealEntries:
+    """Numbers of a range of VectorRf.
+
+    Attributes:
+        address: First entry.
+        values:  float64[entries, N].
+        codes:   float64[entries, N], what their quantiser makes of them.
+    """
+
+    address: int
+    values: np.ndarray
+    codes: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class FullPrecision:
     """Real numbers in the places of the memories that a firmware fills.
 
@@ -19,7 +34,7 @@ class FullPrecision:
         vectors: float64[words, M] for each vector memory in use, from address 0 up.
         tiles:   float64[tiles, N, N], from tile 0 up.
         biases:  float64[words, M], from address 0 of BiasRf up.
-        entries: First entry and float64[entries, N] of ranges of VectorRf.
+        entries: Numbers of ranges of VectorRf.
         clips:   Smallest and largest value of an instruction that quantises, by its address, where the clips of the
             quantiser are an activation function of the network: the lower one a relu, the upper one that of a relu6.
     """
@@ -27,7 +42,7 @@ class FullPrecision:
     vectors: Mapping[Mem, np.ndarray]
     tiles: np.ndarray
     biases: np.ndarray
-    entries: tuple[tuple[int, np.ndarray], ...] = ()
+    entries: tuple[RealEntries, ...] = ()
     clips: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
     def check(self, config: Config, firmware):
@@ -44,10 +59,11 @@ class FullPrecision:
                    for mem, words in self.vectors.items()}
         if len(self.entries) != len(firmware.entries):
             raise ValueError("full precision: other ranges of VectorRf than the firmware has; compile again")
-        for k, ((address, values), part) in enumerate(zip(self.entries, firmware.entries, strict=True)):
-            wanted[f"entries {k}"] = values, part.mantissas.shape
-            if address != part.address:
-                raise ValueError(f"full precision: entries {k} begin at {address}, those of the firmware at "
+        for k, (own, part) in enumerate(zip(self.entries, firmware.entries, strict=True)):
+            for name in ("values", "codes"):
+                wanted[f"entries {k}, {name}"] = getattr(own, name), part.mantissas.shape
+            if own.address != part.address:
+                raise ValueError(f"full precision: entries {k} begin at {own.address}, those of the firmware at "
                                  f"{part.address}; compile again")
         for name, (array, shape) in wanted.items():
             if array.dtype != np.float64 or array.shape != shape:
@@ -64,7 +80,8 @@ _PREFIX = "full_precision."
 def arrays_of(images: FullPrecision) -> dict[str, np.ndarray]:
     """The arrays of a file, by name."""
     named = {f"vectors.{mem.name}": words for mem, words in images.vectors.items()}
-    named |= {f"entries.{k}": values for k, (_, values) in enumerate(images.entries)}
+    named |= {f"entries.{k}.{name}": getattr(part, name)
+              for k, part in enumerate(images.entries) for name in ("values", "codes")}
     clips = np.array([(address, *ends) for address, ends in images.clips.items()]).reshape(-1, 3)
     named |= {"tiles": images.tiles, "biases": images.biases, "clips": clips}
     return {_PREFIX + name: array for name, array in named.items()}
@@ -81,5 +98,6 @@ def from_arrays(arrays: Mapping[str, np.ndarray], addresses: Sequence[int]) -> F
     return FullPrecision(
         vectors={Mem[name.removeprefix(prefix)]: array for name, array in found.items() if name.startswith(prefix)},
         tiles=found["tiles"], biases=found["biases"],
-        entries=tuple((address, found[f"entries.{k}"]) for k, address in enumerate(addresses)),
+        entries=tuple(RealEntries(address=address, values=found[f"entries.{k}.values"],
+                                  codes=found[f"entries.{k}.codes"]) for k, address in enumerate(addresses)),
         clips={int(address): (float(low), float(high)) for address, low, high in found["clips"]})

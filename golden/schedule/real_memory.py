@@ -71,8 +71,9 @@ class RealMemory(Memory):
         for mem, words in images.vectors.items():
             self.vectors[mem][:len(words)] = arithmetic.rounded(words)
         self.entries = RealVectorRf(config, arithmetic)
-        for address, values in images.entries:
-            self.entries.values[address:address + len(values)] = values
+        for part in images.entries:
+            chosen = slice(part.address, part.address + len(part.values))
+            self.entries.values[chosen] = part.codes if arithmetic.activations else part.values
         self.matrix = RealMatrixRf(config)
         self.matrix.values[:len(images.tiles)] = images.tiles
         self.biases = np.zeros((depth(config, Mem.BIAS_RF), lanes))
