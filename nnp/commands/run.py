@@ -26,6 +26,12 @@ def run(
             "--keep-state",
             help="Samples are parts of one sequence: each starts from the state that the last one left.")
     ] = False,
+    unquantised: Annotated[
+        bool, typer.Option(
+            "--unquantised",
+            help="Run the same chains in float64 with all quantisers off. The firmware must be compiled with "
+                 "--full-precision; -o writes float64.")
+    ] = False,
     preset: Annotated[str, typer.Option(
         "--preset", "--config", metavar="MACHINE", show_default=False,
         help="Name of a preset, or TOML file of a machine; that of the firmware if not given.")] = "",
@@ -34,6 +40,7 @@ def run(
     """Run firmware on inputs and print its outputs."""
     import numpy as np
     from concord.golden.host.firmware_file import load_firmware
+    from concord.golden.unquantised import UnquantisedMachine
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.results import line, summary, values, write_outputs
     from concord.nnp.lib.steps import Steps
@@ -43,6 +50,9 @@ def run(
     from concord.spec.machine_file import find_config
     from rich.console import Console
 
+    if unquantised and (machine != MachineKind.GOLDEN or keep_state):
+        raise ValueError("--unquantised runs on the numpy model and takes whole sequences: leave out --machine and "
+                         "--keep-state")
     if waves and machine == MachineKind.GOLDEN:
         raise ValueError("--waves needs a simulated machine: --machine library or cocotb")
     source = Source(inputs=inputs, data=data, samples=samples, first=first, default=10)
@@ -51,6 +61,7 @@ def run(
             check_writable(path)
     loaded = load_firmware(firmware, find_config(preset) if preset else None)
     loaded.program(keep_state=keep_state)  # this refuses bad options before anything runs
+    real = UnquantisedMachine(loaded) if unquantised else None
     given = read(loaded, source)
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
@@ -62,7 +73,8 @@ def run(
     with made, steps.step("run", announce=f"{len(given.samples)} samples"):
         session = Session(made, loaded)
         for place, (index, sample) in enumerate(given):
-            results.append(session.infer(sample, keep_state=keep_state and bool(results)))
+            results.append(real.infer(sample) if real else session.infer(
+                sample, keep_state=keep_state and bool(results)))
             if not quiet:
                 said = line(index, results[-1], loaded.classes, given.samples, place, given.task)
                 typer.echo(f"{said}: {values(results[-1])}")
