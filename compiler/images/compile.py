@@ -35,7 +35,7 @@ class Images:
 
     def __init__(self, build: Build, model: Model):
         self._build, self._config = build, build.config
-        self._network, self._steps = Network(wired(model), build.config), model.steps
+        self._network, self._steps = Network(wired(model), build.config, build.content), model.steps
         self._demands = Demands(build.config, self._network)
         self.host: dict[str, Layout | tuple[Entries, ...] | int | None] = {}
 
@@ -46,7 +46,7 @@ class Images:
         over, streams = layouts.settle(config, maps, passes)
         around = borders.Borders(config, maps, passes, over)
         self._constants = {
-            one: build.allocator.constant(Mem.INITIAL_VRF, borders.border_words(config, one), "borders")
+            one: build.allocator.constant(Mem.INITIAL_VRF, borders.content_words(build, one), "borders")
             for one in maps if one in around.written or (one.held and one.codes.border is not None)}
         if longest := gaps.longest(config, self._demands.numbers):
             zeros = build.allocator.constant(Mem.INITIAL_VRF, np.zeros(longest * config.mfu_lanes, np.uint16), "zeros")
@@ -75,7 +75,7 @@ class Images:
         self.host = {
             "input_layout": self._network.sender.layout(config.mfu_lanes),
             "output_layout": Layout(channels=channels, rows=rows, columns=columns, align=config.mfu_lanes),
-            "entries": borders.entries(config, around.brought),
+            "entries": (borders.real_entries if build.real else borders.entries)(config, around.brought),
             "steps": self._steps}
 
     def _emit_border(self, one: CodeMap, made: Pass, runs: Sequence[borders.Run]):

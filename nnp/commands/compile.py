@@ -1,5 +1,6 @@
 """`nnp compile`: compiles a quantised model into firmware."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +17,15 @@ def compile_model(
         Path | None, typer.Option("-o", help="Firmware file; MODEL.PRESET.safetensors in this folder if not given.")
     ] = None,
     preset: Preset = "",
+    precise: Annotated[bool, typer.Option(
+        "--full-precision", help="Keep the numbers before any rounding in the firmware file, too, for `nnp run "
+                                 "--unquantised`.")] = False,
     listing: Annotated[bool, typer.Option("--listing", help="Print the program text.")] = False,
     explain: Annotated[bool, typer.Option(
         "--explain", help="Print each layer's chains, places in memories, beats and estimated clock cycles.")] = False,
 ):
     """Compile a quantised model for one machine, and print its memory usage and whether a sum may overflow."""
+    from concord.compiler.network import full_precision
     from concord.golden.host.firmware_file import save_firmware
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.presets import compile_for
@@ -29,10 +34,14 @@ def compile_model(
 
     if output:
         check_writable(output)
-    name, compiled = compile_for(read_model(model), preset, model)
+    loaded = read_model(model)
+    name, compiled = compile_for(loaded, preset, model)
+    firmware = compiled.firmware
+    if precise:
+        firmware = replace(firmware, full_precision=full_precision(loaded, firmware))
     output = output or Path(f"{Path(file_name(model)).stem}.{name}.safetensors")
     check_writable(output)
-    save_firmware(compiled.firmware, output)
+    save_firmware(firmware, output)
     if listing:
         typer.echo(compiled.firmware.text)
     console = Console()
