@@ -58,7 +58,7 @@ class NNP(wiring.Component):
             inward.i.valid.eq(self.s_axis_tvalid), self.s_axis_tready.eq(inward.i.ready),
             self.m_axis_tdata.eq(outward.o.p.data), self.m_axis_tlast.eq(outward.o.p.last),
             self.m_axis_tvalid.eq(outward.o.valid), outward.o.ready.eq(self.m_axis_tready),
-            inward.reset.eq(control.reset), outward.reset.eq(control.reset)]
+            inward.reset.eq(control.reset), outward.reset.eq(control.reset), outward.peer.eq(control.peer)]
         for name in ("net", "write", "program", "bias", "packed", "update", "read"):
             wiring.connect(m, getattr(inward, name), getattr(core, name))
         wiring.connect(m, core.out, outward.net)

@@ -43,8 +43,8 @@ class Machine(ABC):
         """Read a register of the control port."""
 
     @abstractmethod
-    def command(self, control: Control) -> None:
-        """Write the register CONTROL."""
+    def write_register(self, address: int, value: int) -> None:
+        """Write a register of the control port."""
 
     @abstractmethod
     def run(self, timeout: int = 100_000_000) -> Status:
@@ -65,6 +65,10 @@ class Machine(ABC):
     def close(self) -> None:
         """Release what the machine holds, such as its process."""
         return None
+
+    def command(self, control: Control) -> None:
+        """Write the register CONTROL."""
+        self.write_register(Register.CONTROL, control)
 
     def start(self) -> None:
         """Start the program at instruction 0, after the machine has taken every message that it can take."""
@@ -122,8 +126,8 @@ class GoldenMachine(Machine):
     def read_register(self, address: int) -> int:
         return self.golden.read_register(address)
 
-    def command(self, control: Control) -> None:
-        self.golden.write_register(Register.CONTROL, control)
+    def write_register(self, address: int, value: int) -> None:
+        self.golden.write_register(address, value)
 
     def run(self, timeout: int = 100_000_000) -> Status:
         return self.golden.run()
@@ -154,8 +158,8 @@ class HardwareMachine(Machine):
     def read_register(self, address: int) -> int:
         return self.link.read(address)
 
-    def command(self, control: Control) -> None:
-        self.link.write(Register.CONTROL, control)
+    def write_register(self, address: int, value: int) -> None:
+        self.link.write(address, value)
 
     def start(self) -> None:
         self.settle(TAKEN)
