@@ -32,8 +32,8 @@ class MessageOutput(wiring.Component):
         config: Configuration of the machine.
 
     Members:
-        peer: In(32). Digest of the machine that takes the words from NetQ; 0 for the host. It changes only while the unit
-            is not busy.
+        peer: In(32). Digest of the machine that takes the words from NetQ; 0 for the host. It changes only while the
+            unit is not busy.
         net: In(stream {word, remaining}). Words of OUTPUT messages; `remaining` counts the words left in the message,
             this one included, so the first word gives the length.
         reply: In(stream {word, memory, address, remaining}). Words of READ messages; memory and address stay the same

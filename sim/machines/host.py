@@ -70,8 +70,17 @@ class Machine(ABC):
         """Write the register CONTROL."""
         self.write_register(Register.CONTROL, control)
 
+    def settle(self, quiet: int = TAKEN) -> None:
+        """Wait until no beat has moved for `quiet` cycles, or for longer while messages still wait to be taken."""
+        return None
+
+    def pause(self, cycles: int) -> None:
+        """Let clock cycles pass."""
+        return None
+
     def start(self) -> None:
         """Start the program at instruction 0, after the machine has taken every message that it can take."""
+        self.settle()
         self.command(Control.START)
 
     def reset(self) -> None:
@@ -161,12 +170,10 @@ class HardwareMachine(Machine):
     def write_register(self, address: int, value: int) -> None:
         self.link.write(address, value)
 
-    def start(self) -> None:
-        self.settle(TAKEN)
-        super().start()
+    def pause(self, cycles: int) -> None:
+        self.link.step(cycles)
 
-    def settle(self, quiet: int) -> None:
-        """Wait until no beat has moved for `quiet` cycles, or for longer while messages still wait to be taken."""
+    def settle(self, quiet: int = TAKEN) -> None:
         if not self.link.settle(quiet, QUIET, FOREVER):
             raise MachineTimeout(f"messages still move after {FOREVER:,} cycles")
 
