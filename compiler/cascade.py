@@ -114,7 +114,7 @@ def _ways(cutter: Cutter, costs: Mapping[str, int]) -> Iterator[tuple[str, ...]]
     if comb(len(possible), machines - 1) > WAYS:
         raise ValueError(f"{cutter.model.name} can be cut for {machines} machines in more than {WAYS:,} ways: name the "
                          "layers behind which to cut it by --cut")
-    done = {name: sum(costs.get(layer.name, 0) for part in cuts.parts(cutter.model, [name])[:1] for layer in part.layers)
+    done = {name: sum(costs.get(layer.name, 0) for layer in cuts.parts(cutter.model, [name])[0].layers)
             for name in possible}
     sent = {name: cutter.sending(name) for name in possible}
     whole = sum(costs.get(layer.name, 0) for layer in cutter.model.layers)

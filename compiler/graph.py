@@ -38,7 +38,7 @@ class Graph:
 
     def emit(self):
         """Emit the chains of all layers; the result goes to the host."""
-        model, program = self._model, self._build.program
+        model = self._model
         self._made |= {name: self._entry(name) for name in self._inputs()}
         recurrent = [layer for layer in model.layers if layer.sequence]
         if recurrent:

@@ -1,4 +1,4 @@
-"""How the machine of a part of a network exchanges tensors: with the host, or with the machines before and behind it."""
+"""How the machine of a part of a network exchanges tensors: with the host, or with the machines beside it."""
 
 from dataclasses import dataclass
 

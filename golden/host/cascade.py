@@ -41,6 +41,12 @@ class Cascade:
         """Firmware of the machine that gives the result."""
         return self.parts[-1]
 
+    def program(self, steps: int = 1, *, keep_state: bool = False) -> list[list[int]]:
+        """The instruction words of each machine; arguments and errors are those of `Firmware.program`."""
+        self.first.program(steps, keep_state=keep_state)
+        return [part.program(steps if part.loop is not None else 1, keep_state=keep_state and part.recurrent)
+                for part in self.parts]
+
     # What readers of inputs and printers of results ask of a `Firmware`.
     data = property(lambda self: self.first.data)
     description = property(lambda self: self.first.description)

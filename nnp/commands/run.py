@@ -33,13 +33,11 @@ def run(
 ):
     """Run firmware on inputs and print its outputs."""
     import numpy as np
-    from concord.golden.host.firmware_file import load_firmware
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.results import line, summary, values, write_outputs
     from concord.nnp.lib.steps import Steps
+    from concord.nnp.verify.cascade_session import opened, session_of
     from concord.nnp.verify.inputs import Source, read
-    from concord.nnp.verify.session import Session
-    from concord.sim.machines import host
     from concord.spec.machine_file import find_config
     from rich.console import Console
 
@@ -49,8 +47,9 @@ def run(
     for path in output, waves:
         if path:
             check_writable(path)
-    loaded = load_firmware(firmware, find_config(preset) if preset else None)
+    loaded = opened(firmware, find_config(preset) if preset else None)
     loaded.program(keep_state=keep_state)  # this refuses bad options before anything runs
+    options = {"trace": waves} if waves else {}
     given = read(loaded, source)
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
@@ -58,9 +57,8 @@ def run(
     steps = Steps(Console(stderr=True, quiet=machine == MachineKind.GOLDEN), STEPS)
     results = []
     with steps.step("build the machine", announce=f"{machine}; minutes, where none has been built before"):
-        made = host.machine(machine, loaded.config, **({"trace": waves} if waves else {}))
-    with made, steps.step("run", announce=f"{len(given.samples)} samples"):
-        session = Session(made, loaded)
+        session = session_of(loaded, machine, **options)
+    with session, steps.step("run", announce=f"{len(given.samples)} samples"):
         for place, (index, sample) in enumerate(given):
             results.append(session.infer(sample, keep_state=keep_state and bool(results)))
             if not quiet:

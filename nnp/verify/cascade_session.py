@@ -5,13 +5,20 @@ Results go from machine to machine without the host.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 from concord.golden.host.cascade import Cascade
-from concord.golden.host.firmware import Firmware
+from concord.golden.host.cascade_file import load_cascade
+from concord.golden.host.firmware import Firmware, check_machine
+from concord.golden.host.firmware_file import load_firmware
+from concord.nnp.lib.kinds import FileKind, kind_of
 from concord.nnp.verify.session import Session
 from concord.sim.machines import cascade as rows
-from concord.sim.machines.host import MachineTimeout
+from concord.sim.machines.host import MachineTimeout, machine
+from concord.spec.config import Config
+from concord.spec.memories import Mem
 from concord.spec.registers import Control, Counter, Register, Status
 
 #: Clock cycles between two looks of the host at the machines.
@@ -119,18 +126,25 @@ class CascadeSession:
                 raise RuntimeError(f"no machine has begun or ended a program for {PATIENCE:,} cycles")
         return ends
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._machines.close()
+
     @property
     def invalid(self) -> list[str]:
         """Names of the quantisers that have seen a NaN or an infinity since the start of the session."""
         return sorted({name for session in self.sessions for name in session.invalid})
 
-    def memories(self) -> list[dict]:
-        """The contents of the memories of each machine, see `Session.memories`."""
-        return [session.memories() for session in self.sessions]
+    def memories(self) -> dict[tuple[int, Mem], np.ndarray]:
+        """The contents of the memories of each machine by its number, see `Session.memories`."""
+        return {(k, mem): words for k, session in enumerate(self.sessions) for mem, words in session.memories().items()}
 
-    def counters(self) -> list[dict[Counter, int]]:
-        """The increase of the counters of each machine, see `Session.counters`."""
-        return [session.counters() for session in self.sessions]
+    def counters(self) -> dict[tuple[int, Counter], int]:
+        """The increase of the counters of each machine by its number, see `Session.counters`."""
+        return {(k, counter): count for k, session in enumerate(self.sessions)
+                for counter, count in session.counters().items()}
 
     def _load(self, sample: np.ndarray, keep_state: bool):
         """Load the program of each machine for a sample. All machines are idle."""
@@ -144,3 +158,34 @@ def _results(firmware: Firmware, received: Sequence[bytes], count: int) -> np.nd
     """uint16[samples, outputs] from the messages of `count` samples; each sample has as many messages."""
     each = len(received) // count
     return np.stack([firmware.output(received[k * each:(k + 1) * each]) for k in range(count)])
+
+
+def opened(path: Path, config: Config | None = None) -> Firmware | Cascade:
+    """Read firmware for one machine or for several.
+
+    Args:
+        path:   The file.
+        config: Machine that is to run it, or each part of it; any machines by default.
+
+    Raises:
+        ValueError: the file is damaged, or for another machine.
+    """
+    if kind_of(path) is not FileKind.CASCADE:
+        return load_firmware(path, config)
+    found = load_cascade(path)
+    for part in found.parts if config else ():
+        check_machine(part, config)
+    return found
+
+
+def session_of(firmware: Firmware | Cascade, kind: str, **options) -> Session | CascadeSession:
+    """A session on machines of a kind, which are made with these options of `sim.machines.host.machine`.
+
+    Raises:
+        ValueError: several machines shall write a waveform.
+    """
+    if not isinstance(firmware, Cascade):
+        return Session(machine(kind, firmware.config, **options), firmware)
+    if "trace" in options:
+        raise ValueError("a waveform shows one machine: leave out --waves, or compile for one machine")
+    return CascadeSession(rows.cascade(kind, [part.config for part in firmware.parts], **options), firmware)

@@ -1,5 +1,7 @@
 """Run one network on one machine, which may be golden or simulated hardware."""
 
+from typing import Self
+
 import numpy as np
 from concord.golden.host.firmware import Firmware, check_machine
 from concord.golden.host.messages import contents_of, entries_message, program_message, read_message
@@ -111,6 +113,12 @@ class Session:
             (answer,) = self.machine.receive()
             result[mem] = self._contents(answer)
         return result
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.machine.close()
 
     @property
     def invalid(self) -> list[str]:
