@@ -99,8 +99,8 @@ class CascadeSession:
         self._load(samples[0], False)
         machines = [session.machine for session in self.sessions]
         first, last = self.sessions[0], self.sessions[-1]
-        for machine in machines:
-            machine.settle()
+        for one in machines:
+            one.settle()
         machines[0].send(*(first.firmware.input_message(sample) for sample in samples))
         ends = self._start_all(len(samples))
         machines[-1].settle()
