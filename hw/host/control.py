@@ -8,7 +8,16 @@ from concord.spec.config import Config
 from concord.spec.isa import END_BITS
 from concord.spec.registers import Register
 
-__all__ = ["Control"]
+__all__ = ["BUS", "Control"]
+
+#: Wires of the AXI4-Lite bus.
+BUS = {
+    "s_axil_awaddr": In(12), "s_axil_awprot": In(3), "s_axil_awvalid": In(1), "s_axil_awready": Out(1),
+    "s_axil_wdata": In(32), "s_axil_wstrb": In(4), "s_axil_wvalid": In(1), "s_axil_wready": Out(1),
+    "s_axil_bresp": Out(2), "s_axil_bvalid": Out(1), "s_axil_bready": In(1),
+    "s_axil_araddr": In(12), "s_axil_arprot": In(3), "s_axil_arvalid": In(1), "s_axil_arready": Out(1),
+    "s_axil_rdata": Out(32), "s_axil_rresp": Out(2), "s_axil_rvalid": Out(1), "s_axil_rready": In(1),
+}
 
 
 class Control(wiring.Component):
@@ -37,11 +46,7 @@ class Control(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "s_axil_awaddr": In(12), "s_axil_awprot": In(3), "s_axil_awvalid": In(1), "s_axil_awready": Out(1),
-            "s_axil_wdata": In(32), "s_axil_wstrb": In(4), "s_axil_wvalid": In(1), "s_axil_wready": Out(1),
-            "s_axil_bresp": Out(2), "s_axil_bvalid": Out(1), "s_axil_bready": In(1),
-            "s_axil_araddr": In(12), "s_axil_arprot": In(3), "s_axil_arvalid": In(1), "s_axil_arready": Out(1),
-            "s_axil_rdata": Out(32), "s_axil_rresp": Out(2), "s_axil_rvalid": Out(1), "s_axil_rready": In(1),
+            **BUS,
             "start": Out(1), "reset": Out(1), "clear": Out(1), "peer": Out(32),
             "status": In(6), "error": In(4), "error_address": In(END_BITS),
             "counter": Out(stream.Signature(range(len(registers.Counter)))), "count": In(32),

