@@ -43,15 +43,15 @@ def run(
 ):
     """Run firmware on inputs and print its outputs."""
     import numpy as np
+    from concord.golden.host.cascade import Cascade
     from concord.golden.host.firmware_file import load_firmware
     from concord.golden.unquantised import UnquantisedMachine
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.results import line, summary, values, write_outputs
     from concord.nnp.lib.steps import Steps
+    from concord.nnp.verify.cascade_session import opened, session_of
     from concord.nnp.verify.inputs import Source, read
-    from concord.nnp.verify.session import Session
     from concord.nnp.verify.twin_check import TwinCheck
-    from concord.sim.machines import host
     from concord.spec.machine_file import find_config
     from rich.console import Console
 
@@ -67,8 +67,11 @@ def run(
     for path in output, waves:
         if path:
             check_writable(path)
-    loaded = load_firmware(firmware, find_config(preset) if preset else None)
+    loaded = opened(firmware, find_config(preset) if preset else None)
     loaded.program(keep_state=keep_state)  # this refuses bad options before anything runs
+    options = {"trace": waves} if waves else {}
+    if isinstance(loaded, Cascade) and (twin or unquantised):
+        raise ValueError(f"{firmware} is firmware of several machines: --twin and --unquantised take that of one")
     check = TwinCheck(loaded, load_firmware(twin, loaded.config)) if twin else None
     real = UnquantisedMachine(loaded) if unquantised else None
     given = read(loaded, source)
@@ -78,9 +81,8 @@ def run(
     steps = Steps(Console(stderr=True, quiet=machine == MachineKind.GOLDEN), STEPS)
     results = []
     with steps.step("build the machine", announce=f"{machine}; minutes, where none has been built before"):
-        made = host.machine(machine, loaded.config, **({"trace": waves} if waves else {}))
-    with made, steps.step("run", announce=f"{len(given.samples)} samples"):
-        session = Session(made, loaded)
+        session = session_of(loaded, machine, **options)
+    with session, steps.step("run", announce=f"{len(given.samples)} samples"):
         for place, (index, sample) in enumerate(given):
             results.append(real.infer(sample) if real else session.infer(
                 sample, keep_state=keep_state and bool(results)))
