@@ -23,7 +23,7 @@ def save_firmware(firmware: Firmware, path: Path):
     for k, part in enumerate(firmware.entries):
         arrays |= {f"entries.{k}.mantissas": part.mantissas, f"entries.{k}.exponents": part.exponents}
     arrays |= {"words": firmware.instruction_words, "biases": firmware.biases}
-    header = {"digest": firmware.config.digest, "config": asdict(firmware.config)}
+    header = {"digest": firmware.config.digest, "config": firmware.config.record()}
     header |= {name: getattr(firmware, name) for name in ("name", "data", "inputs", "outputs", "loop", "text")}
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
     if firmware.input_words is not None:
