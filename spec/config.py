@@ -130,9 +130,9 @@ class Config:
         if self.lazy_update and self.mfu_lanes > MOST_LANES:
             raise ValueError(f"mfu_lanes = {self.mfu_lanes} must be at most {MOST_LANES} with lazy_update")
         if self.softmax_words * self.mfu_lanes > MOST_ELEMENTS:
-            raise ValueError(f"softmax_words = {self.softmax_words} is too large: a softmax of more than {MOST_ELEMENTS} "
-                             f"elements is not exact enough, so {MOST_ELEMENTS // self.mfu_lanes} words of {self.mfu_lanes} "
-                             f"lanes would do")
+            raise ValueError(f"softmax_words = {self.softmax_words} is too large: a softmax of more than "
+                             f"{MOST_ELEMENTS} elements is not exact enough, so {MOST_ELEMENTS // self.mfu_lanes} "
+                             f"words of {self.mfu_lanes} lanes would do")
 
     @classmethod
     def from_record(cls, record: dict) -> "Config":

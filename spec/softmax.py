@@ -6,14 +6,14 @@
     e_i = B * factor >> shift                   row `whole` of the table `wholes`; 0 beyond its last row
     y_i = binary16(e_i / sum of all e)          rounded once, to nearest, ties to even
 
-B is exp(-t / 2**16) and `factor * 2**-shift` is exp(-whole), each but for a constant that the quotient cancels. e_i rises
-with x_i, and so does y_i. A NaN or +inf among the elements, or nothing but -inf, makes every y_i a NaN.
+B is exp(-t / 2**16) and `factor * 2**-shift` is exp(-whole), each but for a constant that the quotient cancels. e_i
+rises with x_i, and so does y_i. A NaN or +inf among the elements, or nothing but -inf, makes every y_i a NaN.
 
 The errors of a quotient, in parts of 2**-16: numbers from 2**-6 up are multiples of 2**-16, and X_i loses less than 1
-of smaller ones; e_i and the sum err by 3 each, because of the tables; the shift drops less than one unit of e_i, which is
-4 for a result of 2**-14, below which binary16 is coarser; and it drops less than 1 of the sum of `MOST_ELEMENTS`
-terms. These are less than 16 together, half an ulp, and the rounding adds at most another half. So y_i is less than 1 ulp
-away from the softmax of the real numbers x_i.
+of smaller ones; e_i and the sum err by 3 each, because of the tables; the shift drops less than one unit of e_i, which
+is 4 for a result of 2**-14, below which binary16 is coarser; and it drops less than 1 of the sum of `MOST_ELEMENTS`
+terms. These are less than 16 together, half an ulp, and the rounding adds at most another half. So y_i is less than
+1 ulp away from the softmax of the real numbers x_i.
 
 The tables are computed with integers only, so they are equal on every computer.
 """

@@ -1,20 +1,13 @@
 """Softmax unit: the softmax of the elements of an output, by integer arithmetic and one rounding."""
 
-from functools import cache
-
 import numpy as np
 from concord.golden.lib.float16 import INFINITY, NAN, SIGN, from_integer, is_nan
-from concord.spec.softmax import (
-    DISTANCE_BITS,
-    LOW_BITS,
-    QUOTIENT_BITS,
-    fractions,
-    wholes,
-)
+from concord.golden.mfu.exponential import exponential
+from concord.spec.softmax import DISTANCE_BITS, QUOTIENT_BITS
 
 
 def softmax(a):
-    """exp(a_i) / sum of exp(a_j), over the last axis, as `spec.softmax` defines it: less than 1 ulp from the real value.
+    """exp(a_i) / sum of exp(a_j) over the last axis, as `spec.softmax` defines it: less than 1 ulp from the real value.
 
     Args:
         a: uint16[..., elements], binary16 bit patterns; at most `spec.softmax.MOST_ELEMENTS` elements.
@@ -25,27 +18,8 @@ def softmax(a):
     x = a.view(np.float16).astype(np.float64)
     lowest = -(1 << DISTANCE_BITS)  # below every finite number
     places = np.floor(np.where(np.isfinite(x), x, lowest) * (1 << DISTANCE_BITS)).astype(np.int64)
-    e = terms(places.max(-1, keepdims=True) - places)
+    e = exponential(places.max(-1, keepdims=True) - places)
     quotient, rest = np.divmod(e << QUOTIENT_BITS, e.sum(-1, keepdims=True))
     result = from_integer(2 * quotient + (rest > 0), QUOTIENT_BITS + 1)  # the lowest bit is sticky
     undefined = (is_nan(a) | (a == INFINITY)).any(-1) | (a == SIGN | INFINITY).all(-1)
     return np.where(undefined[..., None], np.uint16(NAN), result)
-
-
-def terms(distance):
-    """e of `spec.softmax`, int64[...], from distances D >= 0, int64[...]."""
-    rows, whole = _tables()[1], distance >> DISTANCE_BITS
-    near = whole < len(rows)
-    factor, shift = rows[np.where(near, whole, 0)].T
-    return np.where(near, fraction(distance & (1 << DISTANCE_BITS) - 1) * factor.T >> shift.T, 0)
-
-
-def fraction(t):
-    """B of `spec.softmax`, int64[...], from the fraction t of a distance, int64[...]."""
-    base, slope = _tables()[0][t >> LOW_BITS].T
-    return (base.T - (slope.T * (t & (1 << LOW_BITS) - 1) >> LOW_BITS)).astype(np.int64)
-
-
-@cache
-def _tables():
-    return np.array(fractions(), np.int64), np.array(wholes(), np.int64)

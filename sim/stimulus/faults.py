@@ -52,7 +52,8 @@ def _softmax(config, error):
     rows = config.softmax_words * config.mfu_lanes + 1
     return {
         Error.ILLEGAL: [f"v_rd InitialVrf, 0\nv_softmax\n{text}" for text in (
-            "v_wr InitialVrf, 0", "v_relu0", "end_chain", "v_softmax", "v_wr NetQ\nv_wr AddSubVrf0, 0")] + ["v_softmax"],
+            "v_wr InitialVrf, 0", "v_relu0", "end_chain", "v_softmax", "v_wr NetQ\nv_wr AddSubVrf0, 0")
+        ] + ["v_softmax"],
         Error.SIZE: [f"s_wr Rows, {rows}\nv_rd NetQ\nv_softmax\nv_wr NetQ\nend_chain"]}.get(error, [])
 
 

@@ -5,7 +5,8 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 from concord.golden.lib.float16 import NAN
-from concord.golden.mfu.softmax import fraction, softmax, terms
+from concord.golden.mfu.exponential import exponential, fraction
+from concord.golden.mfu.softmax import softmax
 from concord.spec.softmax import DISTANCE_BITS, MOST_ELEMENTS, TERM_BITS, fractions, sum_bits, wholes
 
 UNIT = 2.0**-DISTANCE_BITS
@@ -37,19 +38,22 @@ def ulps(row):
 
 def test_terms_over_all_distances_fall_and_are_exp():
     distance = np.arange(len(wholes()) + 1 << DISTANCE_BITS)
-    e, scale = terms(distance), terms(np.array([0]))[0]
-    assert e.dtype == np.int64 and (np.diff(e) <= 0).all()
-    assert e[-1 << DISTANCE_BITS:].max() == 0 and e.max() == scale < 1 << TERM_BITS
+    e, scale = exponential(distance), exponential(np.array([0]))[0]
+    assert e.dtype == np.int64
+    assert (np.diff(e) <= 0).all()
+    assert e[-1 << DISTANCE_BITS:].max() == 0
+    assert e.max() == scale < 1 << TERM_BITS
     wanted = np.exp(-distance * UNIT) * scale
     # The tables err by three parts in 2**16 at most; the shift drops less than one unit.
     assert (np.abs(e - wanted) <= wanted * 3 * 2.0**-16 + 1).all()
     far = np.array([len(wholes()) << DISTANCE_BITS, 1 << 33])
-    assert (terms(far) == 0).all()
+    assert (exponential(far) == 0).all()
 
 
 def test_chords_meet_at_their_ends():
     t = np.arange(1 << DISTANCE_BITS)
-    assert (np.diff(fraction(t)) <= 0).all() and (np.diff(fraction(t)) >= -3).all()
+    assert (np.diff(fraction(t)) <= 0).all()
+    assert (np.diff(fraction(t)) >= -3).all()
     ends = [segment.base - segment.slope for segment in fractions()]
     assert ends[:-1] == [segment.base for segment in fractions()[1:]]
 
@@ -89,7 +93,8 @@ def test_results_rise_with_the_elements():
 def test_axes_and_types():
     rows = bits(np.random.default_rng(1).normal(0, 2, (2, 3, 5)))
     got = softmax(rows)
-    assert got.dtype == np.uint16 and got.shape == rows.shape
+    assert got.dtype == np.uint16
+    assert got.shape == rows.shape
     assert (got[1, 2] == softmax(rows[1, 2])).all()
 
 
@@ -105,11 +110,13 @@ def test_values_that_are_not_finite(row, wanted):
         powers = np.exp(np.array(row, np.float64) - np.max(row))
         numpys = powers / powers.sum()
     if wanted is None:
-        assert np.isnan(numpys).all() and (got == NAN).all()
+        assert np.isnan(numpys).all()
+        assert (got == NAN).all()
     else:
-        assert numpys.tolist() == wanted and got.tolist() == bits(wanted).tolist()
+        assert numpys.tolist() == wanted
+        assert got.tolist() == bits(wanted).tolist()
 
 
 def test_sum_bits_hold_the_largest_sum():
     for elements in (1, 2, 3, 10, MOST_ELEMENTS):
-        assert elements * int(terms(np.array([0]))[0]) < 1 << sum_bits(elements)
+        assert elements * int(exponential(np.array([0]))[0]) < 1 << sum_bits(elements)
