@@ -31,7 +31,7 @@ def packed(firmware: Firmware) -> tuple[dict, dict[str, np.ndarray]]:
     arrays |= {"words": firmware.instruction_words, "biases": firmware.biases}
     if firmware.full_precision is not None:
         arrays |= full_precision.arrays_of(firmware.full_precision)
-    header = {"digest": firmware.config.digest, "config": asdict(firmware.config)}
+    header = {"digest": firmware.config.digest, "config": firmware.config.record()}
     header |= {name: getattr(firmware, name) for name in ("name", "data", "inputs", "outputs", "loop", "text")}
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
     if firmware.input_words is not None:
