@@ -140,7 +140,7 @@ def border_words(config: Config, one: CodeMap) -> np.ndarray:
 def entries(config: Config, maps: Sequence[CodeMap]) -> tuple[Entries, ...]:
     """The content of VectorRf before the first inference: the borders of these maps."""
     size = max((one.buffer.end for one in maps), default=0)
-    mantissas = np.zeros((size, config.native_dim), np.int16)
+    mantissas = np.zeros((size, config.native_dim), config.activations.dtype)
     for one in maps:
         codes = np.zeros((unit_of(one), config.native_dim), np.int64)
         if one.codes.integer:

@@ -24,7 +24,7 @@ class Kernel:
 
     Attributes:
         window:    Window that moves over the image.
-        mantissas: int16[outputs, rows, columns, lanes] of a window's pixels, by the lanes of a pixel; zero for
+        mantissas: Integers [outputs, rows, columns, lanes] of a window's pixels, by the lanes of a pixel; zero for
             channels of other groups.
         exponents: int8[outputs, rows, columns, native vectors], or None in integer mode.
         codes:     How the codes of the image are made.
@@ -41,10 +41,10 @@ class Kernel:
         """Rows of some outputs, whose columns are some native vectors of each pixel of the window, in row order.
 
         Returns:
-            int16[outputs, columns * block], and int8[outputs, columns] exponents or None.
+            Integers [outputs, columns * block], and int8[outputs, columns] exponents or None.
         """
         rows = self.mantissas[outputs]
-        whole = np.zeros((*rows.shape[:3], -(-rows.shape[3] // block) * block), np.int16)
+        whole = np.zeros((*rows.shape[:3], -(-rows.shape[3] // block) * block), rows.dtype)
         whole[..., : rows.shape[3]] = rows
         mantissas = whole.reshape(*rows.shape[:3], -1, block)[..., vectors, :].reshape(len(rows), -1)
         if self.exponents is None:
@@ -86,7 +86,7 @@ def _every_channel(weights: np.ndarray, channels: int, groups: int) -> np.ndarra
     """Weights [outputs, channels / groups, rows, columns] for all channels; zero for those of other groups."""
     if groups == 1:
         return weights
-    rows = np.zeros((len(weights), channels, *weights.shape[2:]), np.int16)
+    rows = np.zeros((len(weights), channels, *weights.shape[2:]), weights.dtype)
     np.put_along_axis(rows, seen(len(weights), channels, groups)[..., None, None], weights, 1)
     return rows
 
