@@ -128,8 +128,8 @@ class Config:
         product = self.weights.bits - 1 + self.activations.bits - 1 + (self.native_dim - 1).bit_length()
         if product > _EXACT:
             raise ValueError(f"weights of {self.weights.element} and activations of {self.activations.element}: the "
-                             f"sum of {self.native_dim} products needs {product} bits, and golden holds {_EXACT}; choose "
-                             "elements with shorter exponent fields")
+                             f"sum of {self.native_dim} products needs {product} bits, and golden holds {_EXACT}; "
+                             "choose elements with shorter exponent fields")
         if self.weights.precision and self.multipliers:
             raise ValueError(f"multipliers = {self.multipliers} must be 0: weights of {self.weights.element} are "
                              "shifted, not multiplied")
