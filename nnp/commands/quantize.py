@@ -39,6 +39,8 @@ def quantize(
     block: imports.Block = None,
     weights_bits: options.WeightsBits = None,
     input_bits: options.InputBits = None,
+    weights_float: options.WeightsFloat = "",
+    input_float: options.InputFloat = "",
     layer: options.Layer = None,
     symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
@@ -58,8 +60,9 @@ def quantize(
     from concord.nnp.lib.files import check_writable
 
     gates, is_file = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits), imports.is_file(network)
-    given = imports.widths(preset, weights_bits, input_bits, symmetric, weights, gates) if is_file else (
-        options.widths(preset, weights_bits, input_bits, symmetric, weights))
+    floats = weights_float, input_float
+    given = imports.widths(preset, weights_bits, input_bits, symmetric, weights, gates, floats) if is_file else (
+        options.widths(preset, weights_bits, input_bits, symmetric, weights, floats))
     method = ptq_activations or (imports.activation_method(arithmetic) if is_file else ActivationMethod.SEARCH)
     recipe = options.recipe(given, layer, ptq_weights, method, rows, weights, activations)
     check_writable(out)
@@ -75,6 +78,7 @@ def quantize(
         others = (recipe != plain or gates != Gates() or arithmetic is not options.NetworkArithmetic.INTEGER
                   or block is not None or calibration is not None)
         if imports.is_kept(opened[0], anew, others):
+            given.check_integers()
             _kept(opened, data, out, given, preset)
             return
         chosen = imports.choices(preset, recipe, given, gates, arithmetic, block, symmetric)
@@ -88,6 +92,7 @@ def quantize(
     if gates != Gates() or arithmetic is not options.NetworkArithmetic.INTEGER or block is not None:
         raise ValueError("--arithmetic, --block, --asymmetric, --shared and --gate-bits are for files of networks; "
                          "`nnp train image --arithmetic bfp` trains this one")
+    given.check_integers()
     _built_in(network, parameters, out, calibration, data, recipe)
 
 

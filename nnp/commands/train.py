@@ -203,6 +203,8 @@ def image(
     preset: options.Preset = "",
     weights_bits: options.WeightsBits = None,
     input_bits: options.InputBits = None,
+    weights_float: options.WeightsFloat = "",
+    input_float: options.InputFloat = "",
     layer: options.Layer = None,
     symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
@@ -224,7 +226,7 @@ def image(
 ):
     """A small image network on Fashion-MNIST, or on images of your own, by any method at any width."""
     _check_width(accumulator)
-    given = options.widths(preset, weights_bits, input_bits, symmetric, weights)
+    given = options.widths(preset, weights_bits, input_bits, symmetric, weights, (weights_float, input_float))
     recipe = options.recipe(given, layer, ptq_weights, ptq_activations, rows, weights, activations, start, batch_norm,
                             keep_input)
     recipe = options.in_arithmetic(arithmetic, preset, recipe, given, block, symmetric, accumulator)

@@ -41,6 +41,8 @@ def train_file(
     block: imports.Block = None,
     weights_bits: options.WeightsBits = None,
     input_bits: options.InputBits = None,
+    weights_float: options.WeightsFloat = "",
+    input_float: options.InputFloat = "",
     layer: options.Layer = None,
     symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
@@ -65,7 +67,7 @@ def train_file(
     from rich.console import Console
 
     gates = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits)
-    given = imports.widths(machine, weights_bits, input_bits, symmetric, weights, gates)
+    given = imports.widths(machine, weights_bits, input_bits, symmetric, weights, gates, (weights_float, input_float))
     method = ptq_activations or imports.activation_method(arithmetic)
     recipe = options.recipe(
         given, layer, ptq_weights, method, rows, weights, activations, start, batch_norm, keep_input)

@@ -88,19 +88,21 @@ def choices(
 
 def widths(
     machine: str, weights_bits: int | None, input_bits: int | None, symmetric: bool | None, training: WeightTraining,
-    gates: Gates,
+    gates: Gates, floats: tuple[str, str] = ("", ""),
 ) -> options.Widths:
     """The widths that the options choose, or those of a machine.
 
     Raises:
         ValueError: there is neither a machine nor both widths.
     """
-    if not machine and None in (weights_bits, input_bits):
+    missing = [bits is None and not text for bits, text in zip((weights_bits, input_bits), floats, strict=True)]
+    if not machine and any(missing):
         raise ValueError("name the machine, such as --for vision or --for speech, or give --weights-bits and "
                          "--input-bits")
-    found = options.widths(machine, weights_bits, input_bits, symmetric, training)
+    found = options.widths(machine, weights_bits, input_bits, symmetric, training, floats)
     if not machine or not gates.asymmetric:
         return found
+    found.check_integers()
     return options.Widths(weights=found.weights - 1, inputs=found.inputs, symmetric=found.symmetric)
 
 
