@@ -57,6 +57,12 @@ def twin_programs(session):
 
 
 @nox.session(default=False)
+def twin_faults(session):
+    """Faults in firmware and hardware, named beside the values of twin, golden and RTL."""
+    python(session, "concord.benchmarks.twin_faults")
+
+
+@nox.session(default=False)
 def mutants(session):
     """Break one line after another: the testbench of just that unit must go red."""
     python(session, "concord.sim.campaigns.mutants")
