@@ -86,9 +86,10 @@ class Products:
 
     def _known(self, table, weights, like, start, node):
         """Start values with the products of columns that are the same constants everywhere."""
-        if (table != table[0]).any() or not node.settings[0]:
+        values = self._views.code_values(table, like)
+        if (values != values[0]).any():
             raise Unrecognised("a product reads constants that differ from place to place")
-        return start + self._mantissas[weights] @ self._views.code_values(table[0], like)
+        return start + self._reals(node, weights).astype(np.float64) @ values[0]
 
     def _reals(self, node, weights):
         """The weights: integers, or real numbers in block floating point."""
@@ -133,7 +134,7 @@ class Products:
         return {"wrap": self._config.sum_bits} | ({"fraction": fraction} if fraction else {})
 
     def _dense(self, made, table) -> Value:
-        """One place: the operand is whole values, one after the other, with zeros for what the product does not read."""
+        """One place: the operand is whole values, one after the other; weights are zero where nothing is read."""
         sources = list(dict.fromkeys(node_of(table[0]).tolist()))
         views, columns = self._views, []
         whole = []

@@ -8,10 +8,11 @@ from concord.twin.recovery.nodes import Node
 from concord.twin.recovery.products import Products
 from concord.twin.recovery.views import NUMBERS as PLAIN
 from concord.twin.recovery.views import Views
-from concord.twin.recovery.windows import find_window
+from concord.twin.recovery.windows import Window, find_clipped, find_window
 
 #: Roles of the constants of operations.
 ROLES = {"add": "offset", "subtract": "offset", "multiply": "scale", "maximum": "bound"}
+_LOWEST = 0xFC00  #: Pattern of minus infinity, which no maximum sees.
 _POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "numbers"}
 
 
@@ -54,7 +55,7 @@ class Statements:
             at = self._pointwise(nodes, live)
         else:
             function = {"product": self._product, "max_pool": self._pool, "blocks": self._blocks}[first.op]
-            at = self._placed(function, nodes, live)
+            at = self._placed(function, nodes, live, order=pool_order if first.op == "max_pool" else None)
         done = 0
         for index, node in zip(group, nodes, strict=True):
             where = np.full((node.places, node.width), -1, np.int64)
@@ -65,7 +66,7 @@ class Statements:
         """The operands of all places of a group; constant operands of dead elements count as zero."""
         tables = []
         for number in range(len(nodes[0].reads)):
-            table = np.concatenate([node.reads[number] for node in nodes])
+            table = np.concatenate(_even([node.reads[number] for node in nodes]))
             tables.append(self.mapped(table if live is None else table[:, live]))
         return tables
 
@@ -146,12 +147,17 @@ class Statements:
             return result
         return self.views.call(node.op, arguments, shape, node.address, codes=PLAIN)
 
-    def _placed(self, function, nodes, live, tables=None) -> np.ndarray:
-        """Compute each different place once, in the order of what it reads."""
+    def _placed(self, function, nodes, live, tables=None, order=None) -> np.ndarray:
+        """Compute each different place once, in the order of what it reads.
+
+        Args:
+            order: Function of the values, and of the table of different places, that gives another order or None.
+        """
         tables = self._tables(nodes) if tables is None else tables
         rows = np.concatenate([table.reshape(len(table), -1) for table in tables], 1)
         _, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        order = self._order(rows, np.sort(first))
+        other = order and order(self.views.values, tables[0][np.sort(first)])
+        order = self._order(rows, np.sort(first)) if other is None else np.sort(first)[other]
         number = np.empty(len(rows), np.int64)
         number[order] = np.arange(len(order))
         value = function(nodes, live, [table[order] for table in tables])
@@ -250,12 +256,28 @@ class Statements:
                     settings["fill"] = float(fill.view(np.float16)[0])
                 return self.views.call("max_pool", [source], (*window.places, width), node.address,
                                        window=window.size, **settings)
+        clipped = self._clipped(table, source) if len(sources) == 1 and set(fill) <= {_LOWEST} else None
+        if clipped:
+            return self.views.call("max_pool", [source], (*clipped.places, width), node.address, window=clipped.size,
+                                   **window_settings(clipped), fill=float("-inf"))
         shape = self._shape(nodes, places, width)
         value = self.views.view(table[..., 0].reshape(shape), node.address)
         for pixel in range(1, pixels):
             value = self.views.call("maximum", [value, self.views.view(table[..., pixel].reshape(shape),
                                                                       node.address)], shape, node.address)
         return value
+
+    @staticmethod
+    def _clipped(table, source) -> Window | None:
+        """The window whose pixels inside the image are those of a table [places, channels, pixels]."""
+        if len(source.shape) != 3 or table.shape[1] != source.shape[2]:
+            return None
+        fixed, element = is_constant(table), element_of(table)
+        channels = np.arange(table.shape[1])[:, None]
+        if (fixed != fixed[:, :1]).any() or (~fixed & (element != element[:, :1] + channels)).any():
+            return None
+        pixels = np.where(fixed[:, 0], -1, element[:, 0] // source.shape[2])
+        return find_clipped(pixels, source.shape[:2]) if not (element[:, 0][~fixed[:, 0]] % source.shape[2]).any() else None
 
     @staticmethod
     def _pools(window, width, pixels, source) -> bool:
@@ -275,3 +297,27 @@ def window_settings(window) -> dict:
     settings = {"stride": window.stride, "padding": window.padding, "dilation": window.dilation}
     plain = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
     return {name: value for name, value in settings.items() if value != plain[name]}
+
+
+def _even(tables: list[np.ndarray]) -> list[np.ndarray]:
+    """Tables of pools with as many pixels for all windows: windows at borders have minus infinity for the others."""
+    if tables[0].ndim == 2:
+        return tables
+    most = max(table.shape[2] for table in tables)
+    return [np.pad(table, ((0, 0), (0, 0), (0, most - table.shape[2])), constant_values=_LOWEST) for table in tables]
+
+
+def pool_order(values, table: np.ndarray) -> np.ndarray | None:
+    """The order of places by the middles of their windows; None where these lie in no single image."""
+    fixed = is_constant(table)
+    sources = np.unique(node_of(table[~fixed]))
+    shape = values[int(sources[0])].shape
+    column = int((~fixed).all((0, 2)).argmax()) if (~fixed).all((0, 2)).any() else int((~fixed).any((0, 2)).argmax())
+    if len(sources) > 1 or len(shape) != 3 or fixed[:, column].all(1).any():
+        return None
+    row, across = np.divmod(element_of(table[:, column]) // shape[2], shape[1])
+    keys = []
+    for axis in (across, row):
+        low = np.where(fixed[:, column], 1 << 30, axis).min(1)
+        keys.append(low + np.where(fixed[:, column], -1, axis).max(1))
+    return np.lexsort(keys)

@@ -4,7 +4,6 @@ import numpy as np
 from concord.twin.recovery.drafts import Constant, Draft, Value
 from concord.twin.recovery.elements import CODES, Constants, element_of, is_constant, node_of, refs
 
-
 NUMBERS = Value(shape=())  #: A value that holds numbers.
 
 
@@ -39,7 +38,8 @@ class Views:
         """References to all elements of a value, in its shape."""
         return refs(self.index(value), np.arange(value.size)).reshape(value.shape)
 
-    def call(self, function: str, arguments: list, shape: tuple[int, ...], address: int, codes=None, **settings) -> Value:
+    def call(self, function: str, arguments: list, shape: tuple[int, ...], address: int, codes=None,
+             **settings) -> Value:
         """The result of a call; the same call with the same arguments is made once.
 
         Args:
