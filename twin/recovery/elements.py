@@ -103,7 +103,8 @@ class Constants:
 
     def reals(self, table: np.ndarray) -> np.ndarray:
         """float64, the values of references to constant codes in block floating point."""
-        return np.ldexp(self.mantissas(table).astype(np.float64), self.exponents(table) - self._config.activations.bits + 1)
+        unit = self.exponents(table) - self._config.activations.bits + 1
+        return np.ldexp(self.mantissas(table).astype(np.float64), unit)
 
     def numbers(self, table: np.ndarray, *, integer: bool, unsigned: bool) -> np.ndarray:
         """References to the numbers that VectorRf gives for constant codes."""

@@ -259,9 +259,8 @@ class _Lowering:
         width = chain.result_words * config.mfu_lanes
         known = np.full((places, width), -1, np.int64)
         known[:, rows:] = ZERO
-        fixed = is_constant(table).all(tuple(range(1, table.ndim)))
-        if fixed.any():
-            known[fixed, :rows] = self._computed(chain, table[fixed], tiles.item, rows)
+        if is_constant(table).all():
+            known[:, :rows] = self._computed(chain, table, tiles.item, rows)
         settings = bool(product.integer), chain.registers.out_scale if product.integer else 0
         node = Node(op="product", places=places, width=width, reads=(table.reshape(places, -1),), settings=settings,
                     address=chain.address + 1, across=chain.registers.iterations_x, weights=weights,

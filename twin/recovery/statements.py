@@ -155,14 +155,14 @@ class Statements:
         """
         tables = self._tables(nodes) if tables is None else tables
         rows = np.concatenate([table.reshape(len(table), -1) for table in tables], 1)
-        _, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        first, where = _different(rows)
         other = order and order(self.views.values, tables[0][np.sort(first)])
         order = self._order(rows, np.sort(first)) if other is None else np.sort(first)[other]
         number = np.empty(len(rows), np.int64)
         number[order] = np.arange(len(order))
         value = function(nodes, live, [table[order] for table in tables])
         at = self.views.all(value).reshape(len(order), -1)
-        return at[number[first[where.reshape(-1)]]]
+        return at[number[first[where]]]
 
     @staticmethod
     def _order(rows, first):
@@ -277,7 +277,8 @@ class Statements:
         if (fixed != fixed[:, :1]).any() or (~fixed & (element != element[:, :1] + channels)).any():
             return None
         pixels = np.where(fixed[:, 0], -1, element[:, 0] // source.shape[2])
-        return find_clipped(pixels, source.shape[:2]) if not (element[:, 0][~fixed[:, 0]] % source.shape[2]).any() else None
+        whole = not (element[:, 0][~fixed[:, 0]] % source.shape[2]).any()
+        return find_clipped(pixels, source.shape[:2]) if whole else None
 
     @staticmethod
     def _pools(window, width, pixels, source) -> bool:
@@ -297,6 +298,18 @@ def window_settings(window) -> dict:
     settings = {"stride": window.stride, "padding": window.padding, "dilation": window.dilation}
     plain = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
     return {name: value for name, value in settings.items() if value != plain[name]}
+
+
+def _different(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of different rows, and for each row the index of its like among them.
+
+    Rows of constants, the padding around an image, count as different if no other row occurs twice.
+    """
+    _, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    fixed = is_constant(rows).all(1)
+    if len(first) < len(rows) and len(np.unique(where.reshape(-1)[~fixed])) == (~fixed).sum():
+        return np.arange(len(rows)), np.arange(len(rows))
+    return first, where.reshape(-1)
 
 
 def _even(tables: list[np.ndarray]) -> list[np.ndarray]:

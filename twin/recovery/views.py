@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.twin.recovery.drafts import Constant, Draft, Value
-from concord.twin.recovery.elements import CODES, Constants, element_of, is_constant, node_of, refs
+from concord.twin.recovery.elements import CODES, Constants, Unrecognised, element_of, is_constant, node_of, refs
 
 NUMBERS = Value(shape=())  #: A value that holds numbers.
 
@@ -47,6 +47,8 @@ class Views:
         """
         if codes is None:
             codes = next((each for each in arguments if isinstance(each, Value)), NUMBERS)
+        if "to" in settings:
+            settings = {"shape": settings["to"]}
         key = (function, tuple(self._key(each) for each in arguments), tuple(sorted(settings.items())), shape)
         if key not in self._made:
             result = Value(shape=shape, codes=codes.codes, zero=codes.zero, limit=codes.limit)
@@ -65,7 +67,7 @@ class Views:
     def constant(self, table: np.ndarray, role: str) -> Constant:
         """References to constant numbers as a stored tensor."""
         memory, places = self.constants.place(table)
-        return Constant(values=self.constants.bits(table).view(np.float16), role=role, memory=memory,
+        return Constant(values=np.ascontiguousarray(self.constants.bits(table)).view(np.float16), role=role, memory=memory,
                         places=places if memory else None)
 
     def view(self, table: np.ndarray, address: int) -> Value:
@@ -91,7 +93,7 @@ class Views:
             return source
         if len(shape) == 1:
             return self.call("flatten", [source], shape, address)
-        return self.call("reshape", [source], shape, address, shape=shape)
+        return self.call("reshape", [source], shape, address, to=shape)
 
     def _part(self, table, address) -> Value | None:
         """Neighbouring elements along the last axis."""
@@ -137,8 +139,11 @@ class Views:
             first += source.size
         if fixed.any():
             kept, where = np.unique(table[fixed], return_inverse=True)
-            index[fixed] = first + where
-            arguments.append(self.started(kept, arguments[0], address, "fill", arguments[0]))
+            index[fixed] = first + where.reshape(-1)
+            like = arguments[0] if arguments else NUMBERS
+            if not arguments:
+                raise Unrecognised("a value of constants is read")
+            arguments.append(self.started(kept, like, address, "fill", like))
         stored = Constant(values=index, role="table")
         return self.call("take", [stored, *arguments], table.shape, address, codes=arguments[0])
 

@@ -125,7 +125,7 @@ def find_clipped(pixels: np.ndarray, shape: tuple[int, int]) -> Window | None:
 
 
 def _clipped_axis(low, high, size, turned):
-    """Size, stride and padding of windows along an axis, from their first and last pixels; None where there are none."""
+    """Size, stride and padding of windows along an axis, by their first and last pixels; None if they are none."""
     if turned:
         low, high = low.T, high.T
     if (low != low[:, :1]).any() or (high != high[:, :1]).any():
