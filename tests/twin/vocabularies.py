@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
+import pytest
 from concord.twin.vocabulary import numpy_functions
 
 
@@ -33,4 +34,25 @@ def numpy_vocabulary() -> Vocabulary:
     return NUMPY
 
 
-VOCABULARIES = {"numpy": numpy_vocabulary}
+def torch_vocabulary() -> Vocabulary:
+    torch = pytest.importorskip("torch")
+    from concord.twin.vocabulary import torch_functions
+
+    return Vocabulary(torch_functions, lambda array: torch_functions.stored(torch.from_numpy(np.array(array))),
+                      lambda value: value.numpy())
+
+
+class Compiled:
+    """A module of functions for PyTorch, each of which is compiled when it is called."""
+
+    def __init__(self, functions):
+        self._functions = functions
+
+    def __getattr__(self, name):
+        import torch
+
+        function = getattr(self._functions, name)
+        return torch.compile(function, dynamic=False)
+
+
+VOCABULARIES = {"numpy": numpy_vocabulary, "torch": torch_vocabulary}

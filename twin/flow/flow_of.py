@@ -11,18 +11,19 @@ from concord.twin.flow.flow import Flow, Origin, Refs, Step, Value
 from concord.twin.flow.references import Addressed, Queued, runs, shaped
 
 
-def flow_of(firmware: Firmware, steps: int = 1) -> Flow:
+def flow_of(firmware: Firmware, steps: int = 1, program: list[int] | None = None) -> Flow:
     """The data flow of the first run behind the loading of memories.
 
     Args:
         firmware: The firmware.
         steps:    Time steps that the loop over time steps makes; ignored where there is none.
+        program:  Words of another legal program for the same memories; that of the firmware if not given.
 
     Raises:
         ValueError: the loop cannot make as many steps.
     """
     modes = firmware.tiles.modes(firmware.config)
-    sequencer = Sequencer(firmware.config, firmware.program(steps), modes)
+    sequencer = Sequencer(firmware.config, firmware.program(steps) if program is None else program, modes)
     execution = _Execution(firmware)
     for chain in sequencer.walk():
         execution.run(chain, sequencer.passes)

@@ -11,7 +11,7 @@ from concord.twin.vocabulary.numpy_functions import maximum
 
 
 def words(x, lanes):
-    """Vectors cut into words, the last of which is filled up with zeros: [batch, places * words, lanes]."""
+    """Vectors cut into words, filled up with zeros: [batch, places * words, lanes]."""
     x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % lanes)])
     return x.reshape(len(x), -1, lanes)
 
@@ -22,14 +22,15 @@ def kept(x, mask):
 
 
 def pool(x):
-    """The largest of several pixels, [batch, places, pixels, channels] to [batch, places, channels]."""
+    """The largest pixel of [batch, places, pixels, channels], channel by channel."""
     return reduce(maximum, np.moveaxis(x, 2, 0))
 
 
 def exponents_of(x, bits, exponents, rule):
     """Exponent of each block, the last axis: [..., block] to [..., 1]."""
     fraction, exponent = np.frexp(np.abs(finite(x)).max(-1, keepdims=True))
-    exponent = np.where(fraction == 0, exponents[0], exponent - (fraction == 0.5) * (rule == "ceil"))
+    exponent = exponent - (fraction == 0.5) * (rule == "ceil")
+    exponent = np.where(fraction == 0, exponents[0], exponent)
     return np.clip(exponent, *exponents).astype(np.float64)
 
 
@@ -55,16 +56,17 @@ def shifted(codes, distance):
 
 
 def accumulated(codes, weights, start=None, scale=0, bits=32, units=(0, 0), shift=0):
-    """(weights @ codes + start) * 2**-scale: whole numbers modulo an accumulator, then rounded once to binary16.
+    """(weights @ codes + start) * 2**-scale, modulo an accumulator, rounded once to binary16.
 
-    Codes and weights are multiples of 2**units[0] and 2**units[1]; a total counts 2**(units[0] + units[1] - shift).
-    Weights are [rows, columns], or [batch, rows, columns].
+    Codes and weights are multiples of 2**units[0] and 2**units[1]. A total counts
+    2**(units[0] + units[1] - shift). Weights are [rows, columns], or [batch, rows, columns].
     """
-    left, right = (np.rint(each * 2.0**-unit) for each, unit in zip((codes, weights), units, strict=True))
-    bound = int(np.abs(left).max(initial=0)) * int(np.abs(right).max(initial=0)) * left.shape[-1] << shift
-    whole = object if bits > 64 and bound >= 1 << 62 else np.int64  # what 64 bits lose is a multiple of 2**64
-    left, right = (each.astype(np.int64).astype(whole) for each in (left, np.swapaxes(right, -1, -2)))
-    totals = left @ right << shift
+    left, right = np.rint(codes * 2.0 ** -units[0]), np.rint(weights * 2.0 ** -units[1])
+    bound = int(np.abs(left).max(initial=0)) * int(np.abs(right).max(initial=0)) * left.shape[-1]
+    # What 64 bits lose is a multiple of 2**64.
+    whole = object if bits > 64 and bound << shift >= 1 << 62 else np.int64
+    left, right = left.astype(np.int64).astype(whole), right.astype(np.int64).astype(whole)
+    totals = left @ np.swapaxes(right, -1, -2) << shift
     if start is not None:
         totals = totals + start.astype(np.int64)
     if bits < 64 or whole is object:
