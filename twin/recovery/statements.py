@@ -155,14 +155,16 @@ class Statements:
         """
         tables = self._tables(nodes) if tables is None else tables
         rows = np.concatenate([table.reshape(len(table), -1) for table in tables], 1)
-        first, where = _different(rows)
-        other = order and order(self.views.values, tables[0][np.sort(first)])
-        order = self._order(rows, np.sort(first)) if other is None else np.sort(first)[other]
+        choices = _choices(rows)
+        for strict, (first, where) in [*((True, choice) for choice in choices), (False, choices[0])]:
+            other = order and order(self.views.values, tables[0][first])
+            chosen = self._order(rows, first) if other is None else first[other]
+            value = function(nodes, live, [table[chosen] for table in tables], strict)
+            if value is not None:
+                break
         number = np.empty(len(rows), np.int64)
-        number[order] = np.arange(len(order))
-        value = function(nodes, live, [table[order] for table in tables])
-        at = self.views.all(value).reshape(len(order), -1)
-        return at[number[first[where]]]
+        number[chosen] = np.arange(len(chosen))
+        return self.views.all(value).reshape(len(chosen), -1)[number[where]]
 
     @staticmethod
     def _order(rows, first):
@@ -181,7 +183,7 @@ class Statements:
         across = next((node.across for node in nodes if places % node.across == 0 and node.across > 1), places)
         return places // across, across, width
 
-    def _laid(self, nodes, live, tables) -> Value:
+    def _laid(self, nodes, live, tables, strict) -> Value:
         """A point-wise operation on elements that are no whole value."""
         node = nodes[0]
         shape = self._shape(nodes, *tables[0].shape)
@@ -193,7 +195,7 @@ class Statements:
         arguments = [self._operand(node, table.reshape(shape), ROLES.get(node.op, "")) for table in tables]
         return self._call(node, arguments, shape)
 
-    def _blocks(self, nodes, live, tables) -> Value:
+    def _blocks(self, nodes, live, tables, strict) -> Value:
         """A quantiser of blocks."""
         node, (table,) = nodes[0], tables
         last = int(np.flatnonzero(~is_constant(table).all(0))[-1]) + 1
@@ -217,7 +219,7 @@ class Statements:
             if patches is not None:
                 return patches
         shape = self._shape(nodes, *table.shape)
-        if len(sources) and len(source.shape) == 3 and len(table) == source.shape[0] * source.shape[1]:
+        if len(source.shape) == 3 and len(table) == source.shape[0] * source.shape[1]:
             shape = (*source.shape[:2], table.shape[1])
         return self.views.view(table.reshape(shape), nodes[0].address)
 
@@ -239,16 +241,16 @@ class Statements:
         likely = [node.across for node in nodes]
         return list(dict.fromkeys([*likely, *(count for count in range(places, 0, -1) if places % count == 0)]))
 
-    def _pool(self, nodes, live, tables) -> Value:
+    def _pool(self, nodes, live, tables, strict) -> Value | None:
         """The largest value of each window."""
         node, table = nodes[0], tables[0][:, live]
         places, width, pixels = table.shape
-        flat = table.reshape(places, -1)
-        fixed = is_constant(flat)
-        sources = np.unique(node_of(flat[~fixed]))
-        source = self.views.values[int(sources[0])]
+        source, flat = self.views.image(table.reshape(places, -1), node.address)
+        if source is None:
+            return None if strict else self._largest(nodes, table)
+        table, fixed = flat.reshape(table.shape), is_constant(flat)
         fill = np.unique(self.constants.bits(flat[fixed]))
-        if len(sources) == 1 and len(source.shape) == 3 and len(fill) < 2 and not fixed.all(0).any():
+        if len(fill) < 2 and not fixed.all(0).any():
             window = find_window(np.where(fixed, -1, element_of(flat)), source.shape, self.across(nodes, places))
             if window is not None and window.dilation == (1, 1) and self._pools(window, width, pixels, source):
                 settings = window_settings(window)
@@ -256,10 +258,15 @@ class Statements:
                     settings["fill"] = float(fill.view(np.float16)[0])
                 return self.views.call("max_pool", [source], (*window.places, width), node.address,
                                        window=window.size, **settings)
-        clipped = self._clipped(table, source) if len(sources) == 1 and set(fill) <= {_LOWEST} else None
+        clipped = self._clipped(table, source) if set(fill) <= {_LOWEST} else None
         if clipped:
             return self.views.call("max_pool", [source], (*clipped.places, width), node.address, window=clipped.size,
                                    **window_settings(clipped), fill=float("-inf"))
+        return None if strict else self._largest(nodes, table)
+
+    def _largest(self, nodes, table) -> Value:
+        """The largest value of pixels that lie anywhere."""
+        node, (places, width, pixels) = nodes[0], table.shape
         shape = self._shape(nodes, places, width)
         value = self.views.view(table[..., 0].reshape(shape), node.address)
         for pixel in range(1, pixels):
@@ -288,9 +295,9 @@ class Statements:
         return (width == source.shape[2] and (channels == np.arange(width)[:, None]).all()
                 and pixels == window.size[0] * window.size[1] and bool((taps == np.arange(pixels)).all()))
 
-    def _product(self, nodes, live, tables) -> Value:
-        """A dense layer or a convolution."""
-        return self._products.emit(nodes, live, tables[0], self.across(nodes, len(tables[0])))
+    def _product(self, nodes, live, tables, strict) -> Value | None:
+        """A dense layer or a convolution; None for another product of several places, if `strict`."""
+        return self._products.emit(nodes, live, tables[0], self.across(nodes, len(tables[0])), strict)
 
 
 def window_settings(window) -> dict:
@@ -300,16 +307,12 @@ def window_settings(window) -> dict:
     return {name: value for name, value in settings.items() if value != plain[name]}
 
 
-def _different(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of different rows, and for each row the index of its like among them.
-
-    Rows of constants, the padding around an image, count as different if no other row occurs twice.
-    """
+def _choices(rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Places that may be computed, and for each place the one whose result it has: those that differ, or all."""
     _, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    fixed = is_constant(rows).all(1)
-    if len(first) < len(rows) and len(np.unique(where.reshape(-1)[~fixed])) == (~fixed).sum():
-        return np.arange(len(rows)), np.arange(len(rows))
-    return first, where.reshape(-1)
+    every = np.arange(len(rows))
+    different = np.sort(first), first[where.reshape(-1)]
+    return [different] if len(first) == len(rows) else [different, (every, every)]
 
 
 def _even(tables: list[np.ndarray]) -> list[np.ndarray]:

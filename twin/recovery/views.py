@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.twin.recovery.drafts import Constant, Draft, Value
-from concord.twin.recovery.elements import CODES, Constants, Unrecognised, element_of, is_constant, node_of, refs
+from concord.twin.recovery.elements import CODES, Constants, element_of, is_constant, node_of, refs
 
 NUMBERS = Value(shape=())  #: A value that holds numbers.
 
@@ -18,12 +18,14 @@ class Views:
     Attributes:
         values: All values; the first two indices stand for constants.
         drafts: Drafts of the present region, in order.
+        first:  A value that has the batch, for values of constants.
     """
 
     def __init__(self, constants: Constants):
         self.constants = constants
         self.values: list[Value | None] = [None, None]
         self.drafts: list[Draft] = []
+        self.first = NUMBERS
         self._indices: dict[Value, int] = {}
         self._made: dict[tuple, Value] = {}
 
@@ -121,7 +123,7 @@ class Views:
             return None
         moved = element_of(table).reshape(flat.shape)
         cuts = np.flatnonzero((np.diff(flat[0]) != 0) | (np.diff(moved[0]) != 1)) + 1
-        if len(cuts) == 0 or len(cuts) > 32:
+        if len(cuts) == 0 or 2 * len(cuts) > table.shape[-1]:
             return None
         parts = [self._whole(each, address) or self._part(each, address) for each in np.split(table, cuts, -1)]
         if not all(parts):
@@ -140,12 +142,31 @@ class Views:
         if fixed.any():
             kept, where = np.unique(table[fixed], return_inverse=True)
             index[fixed] = first + where.reshape(-1)
-            like = arguments[0] if arguments else NUMBERS
-            if not arguments:
-                raise Unrecognised("a value of constants is read")
+            like = arguments[0] if arguments else self.first
             arguments.append(self.started(kept, like, address, "fill", like))
         stored = Constant(values=index, role="table")
         return self.call("take", [stored, *arguments], table.shape, address, codes=arguments[0])
+
+    def image(self, table, address):
+        """The image that a table reads, one value or several joined by channel, and the table of its elements.
+
+        The image is None where the table reads something else.
+        """
+        sources = np.unique(node_of(table[~is_constant(table)])).tolist()
+        values = [self.values[number] for number in sources]
+        if not values or any(len(value.shape) != 3 or value.shape[:2] != values[0].shape[:2] for value in values):
+            return None, table
+        if len(values) == 1:
+            return values[0], table
+        width = sum(value.shape[2] for value in values)
+        joined = self.call("join", values, (*values[0].shape[:2], width), address)
+        first, moved = 0, table.copy()
+        for number, value in zip(sources, values, strict=True):
+            mask = node_of(table) == number
+            pixel, channel = np.divmod(element_of(table[mask]), value.shape[2])
+            moved[mask] = refs(self.index(joined), pixel * width + first + channel)
+            first += value.shape[2]
+        return joined, moved
 
     def started(self, table, like: Value, address: int, role: str, codes: Value) -> Value:
         """Constants as a value.
