@@ -39,6 +39,8 @@ def quantize(
     block: imports.Block = None,
     weights_bits: options.WeightsBits = None,
     input_bits: options.InputBits = None,
+    weights_float: options.WeightsFloat = "",
+    input_float: options.InputFloat = "",
     layer: options.Layer = None,
     symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
@@ -65,7 +67,8 @@ def quantize(
         if gates != Gates() or arithmetic is not options.NetworkArithmetic.INTEGER or block is not None:
             raise ValueError("--arithmetic, --block, --asymmetric, --shared and --gate-bits are for files of networks; "
                              "`nnp train image --arithmetic bfp` trains this one")
-        given = options.widths(preset, weights_bits, input_bits, symmetric, weights)
+        given = options.widths(preset, weights_bits, input_bits, symmetric, weights, (weights_float, input_float))
+        given.check_integers()
         _built_in(network, parameters, out, calibration, data, options.recipe(
             given, options.layer_bits(layer), ptq_weights, ptq_activations or ActivationMethod.SEARCH, rows, weights,
             activations))
@@ -73,7 +76,8 @@ def quantize(
     if parameters is not None:
         raise ValueError(f"{network}: it holds its parameters, so leave {parameters} out; name the model file with "
                          "--out")
-    bits = {"weights_bits": weights_bits, "input_bits": input_bits, "symmetric": symmetric}
+    bits = {"weights_bits": weights_bits, "input_bits": input_bits, "symmetric": symmetric,
+            "weights_float": weights_float, "input_float": input_float}
     methods = {"layers": options.layer_bits(layer), "block": block, "gates": gates, "ptq_weights": ptq_weights,
                "ptq_activations": ptq_activations, "rows": rows, "weights": weights, "activations": activations}
     _file(Path(network), data, calibration, out, preset, bits, methods | {"arithmetic": arithmetic}, anew)
@@ -89,7 +93,9 @@ def _file(file: Path, data: str | None, calibration: Path | None, out: Path, mac
     found = opened(file)
     others = calibration is not None or chosen != choices_for(machine, **bits)
     if imports.is_kept(found[0], anew, others):
-        _kept(found, data, out, widths(machine, **bits), machine)
+        given = widths(machine, **bits)
+        given.check_integers()
+        _kept(found, data, out, given, machine)
     else:
         _imported(found[0], data, calibration, out, chosen, machine)
 

@@ -206,6 +206,8 @@ def image(
     preset: options.Preset = "",
     weights_bits: options.WeightsBits = None,
     input_bits: options.InputBits = None,
+    weights_float: options.WeightsFloat = "",
+    input_float: options.InputFloat = "",
     layer: options.Layer = None,
     symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
@@ -227,7 +229,7 @@ def image(
 ):
     """A small image network on Fashion-MNIST, or on images of your own, by any method at any width."""
     check_accumulator(accumulator, batch_norm)
-    given = options.widths(preset, weights_bits, input_bits, symmetric, weights)
+    given = options.widths(preset, weights_bits, input_bits, symmetric, weights, (weights_float, input_float))
     recipe = options.recipe(
         given, options.layer_bits(layer), ptq_weights, ptq_activations, rows, weights, activations, start, batch_norm,
         keep_input)

@@ -37,6 +37,8 @@ def train_file(
     block: imports.Block = None,
     weights_bits: options.WeightsBits = None,
     input_bits: options.InputBits = None,
+    weights_float: options.WeightsFloat = "",
+    input_float: options.InputFloat = "",
     layer: options.Layer = None,
     symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
@@ -62,9 +64,9 @@ def train_file(
     gates, numbers = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits), options.epochs(epochs, "4,1")
     chosen = choices_for(
         machine, arithmetic, weights_bits=weights_bits, input_bits=input_bits, symmetric=symmetric,
-        layers=options.layer_bits(layer), block=block, gates=gates, ptq_weights=ptq_weights,
-        ptq_activations=ptq_activations, rows=rows, weights=weights, activations=activations, start=start,
-        batch_norm=batch_norm, keep_input=keep_input, accumulator=accumulator)
+        weights_float=weights_float, input_float=input_float, layers=options.layer_bits(layer), block=block,
+        gates=gates, ptq_weights=ptq_weights, ptq_activations=ptq_activations, rows=rows, weights=weights,
+        activations=activations, start=start, batch_norm=batch_norm, keep_input=keep_input, accumulator=accumulator)
     if rate is not None and not 0 < rate < 100:
         raise ValueError(f"--rate {rate:g}: a learning rate is above 0, such as 0.01")
     training.check_accumulator(accumulator, batch_norm)

@@ -18,6 +18,8 @@ def choices_for(
     weights_bits: int | None = None,
     input_bits: int | None = None,
     symmetric: bool | None = None,
+    weights_float: str = "",
+    input_float: str = "",
     layers: Mapping[str, tuple[int, int]] | None = None,
     block: int | None = None,
     gates: Gates = GATES,
@@ -42,7 +44,7 @@ def choices_for(
         ValueError: there is no such machine or method, or arguments contradict each other.
     """
     kind, weights = named(options.NetworkArithmetic, arithmetic), named(WeightTraining, weights)
-    given = widths(machine, weights_bits, input_bits, symmetric, weights, gates)
+    given = widths(machine, weights_bits, input_bits, symmetric, weights, gates, weights_float, input_float)
     bits = {name: (weight, entering) for name, (weight, entering) in (layers or {}).items()}
     method = activation_method(kind) if ptq_activations is None else named(ActivationMethod, ptq_activations)
     recipe = options.recipe(
@@ -56,19 +58,23 @@ def choices_for(
 
 def widths(
     machine: str, weights_bits: int | None, input_bits: int | None, symmetric: bool | None,
-    training: WeightTraining = WeightTraining.WRPN, gates: Gates = GATES,
+    training: WeightTraining = WeightTraining.WRPN, gates: Gates = GATES, weights_float: str = "",
+    input_float: str = "",
 ) -> options.Widths:
     """The widths that the options choose, or those of a machine.
 
     Raises:
         ValueError: there is neither a machine nor both widths.
     """
-    if not machine and None in (weights_bits, input_bits):
+    floats = weights_float, input_float
+    missing = [bits is None and not text for bits, text in zip((weights_bits, input_bits), floats, strict=True)]
+    if not machine and any(missing):
         raise ValueError("name the machine, such as --for vision or --for speech, or give --weights-bits and "
                          "--input-bits")
-    found = options.widths(machine, weights_bits, input_bits, symmetric, training)
+    found = options.widths(machine, weights_bits, input_bits, symmetric, training, floats)
     if not machine or not gates.asymmetric:
         return found
+    found.check_integers()
     return options.Widths(weights=found.weights - 1, inputs=found.inputs, symmetric=found.symmetric)
 
 

@@ -3,6 +3,7 @@
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
+from concord.golden.mvm.elements import encode
 from concord.golden.mvm.mvm import multiply, multiply_groups
 from concord.golden.mvm.overflow import Events
 from concord.golden.mvm.packing import pack_tiles, unpack_tiles
@@ -16,7 +17,7 @@ from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 from concord.sim.reference.entry_traffic import EntryTraffic
 from concord.sim.stimulus import windows
 from concord.sim.stimulus.entry_addresses import columns
-from concord.sim.stimulus.random_values import numbers, sparse
+from concord.sim.stimulus.random_values import legal, numbers, sparse
 from concord.spec.chain import Chain
 from concord.spec.config import Config
 
@@ -80,16 +81,17 @@ class ProductTraffic:
     async def load_packed(self, at: int, count: int, integer: bool, *, full: bool = False):
         """Load random tiles as packed records; `full` tiles have no zeros."""
         fmt, n, rng = self.config.weights, self.config.native_dim, self.rng
-        mantissas = rng.integers(fmt.lowest, fmt.highest + 1, (count, n, n)) * sparse(rng, self.config, count)
+        mantissas = legal(rng.integers(fmt.lowest, fmt.highest + 1, (count, n, n)), fmt)
+        mantissas = mantissas * sparse(rng, self.config, count)
         mantissas = np.where((mantissas == 0) & full, 1, mantissas)
         exponents = rng.integers(0, fmt.e_max - fmt.e_min + 1, (count, n))
         mantissas, exponents = unpack_tiles(self.config, pack_tiles(self.config, mantissas, exponents))
         self.tiles.store(at, mantissas, exponents)
         shape = message_payloads.packed(self.config)
-        size = self.config.lanes * fmt.bits
+        size = self.config.lanes * fmt.code_bits
         tile, row, group = (index.ravel() for index in np.indices((count, n, self.config.groups)))
-        lanes = mantissas.reshape(-1, self.config.lanes) & (1 << fmt.bits) - 1
-        records = [sum(int(v) << k * fmt.bits for k, v in enumerate(values)) | int(e) << size
+        lanes = encode(mantissas, fmt).reshape(-1, self.config.lanes)
+        records = [sum(int(v) << k * fmt.code_bits for k, v in enumerate(values)) | int(e) << size
                    for values, e in zip(lanes, exponents.repeat(self.config.groups), strict=True)]
         payloads = pack(shape, {
             "tile": tile + at, "integer": np.full(tile.shape, integer), "row": row, "group": group,

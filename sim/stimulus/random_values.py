@@ -1,6 +1,7 @@
 """Random numbers that reach the edges of their range."""
 
 import numpy as np
+from concord.golden.mvm.elements import nearest
 from concord.spec.config import Config
 from concord.spec.formats import Format
 
@@ -21,7 +22,17 @@ def mantissas(rng: np.random.Generator, fmt: Format, shape) -> np.ndarray:
     """Random mantissas of a format; some are its extremes, some are zero."""
     values = rng.integers(fmt.lowest, fmt.highest + 1, shape)
     values = np.where(rng.random(shape) < 0.2, rng.choice((fmt.lowest, fmt.highest), shape), values)
-    return np.where(rng.random(shape) < 0.1, 0, values)
+    return legal(np.where(rng.random(shape) < 0.1, 0, values), fmt)
+
+
+def legal(values: np.ndarray, fmt: Format) -> np.ndarray:
+    """The mantissas of a format next to some integers of its range; those with a precision are of all magnitudes."""
+    if not fmt.precision:
+        return values
+    # Halving by the value's low bits spreads the magnitudes over all exponents.
+    spread = values / np.ldexp(1.0, np.abs(values) % fmt.bits)
+    chosen = np.where((np.abs(values) == fmt.highest), values, spread)
+    return np.clip(nearest(chosen, fmt), fmt.lowest, fmt.highest).astype(np.int64)
 
 
 def numbers(rng: np.random.Generator, shape, span: int) -> np.ndarray:
