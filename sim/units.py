@@ -22,6 +22,7 @@ from concord.hw.host.crc import CRC32
 from concord.hw.host.host_read import HostRead
 from concord.hw.host.message_input import MessageInput
 from concord.hw.host.message_items import MessageItems
+from concord.hw.host.message_link import MessageLink
 from concord.hw.host.message_output import MessageOutput
 from concord.hw.lazy.exponent_search import ExponentSearch
 from concord.hw.lazy.lazy_update import LazyUpdate
@@ -182,6 +183,8 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
     Unit(place="host/message_input", component=MessageInput,
          configurations=MESSAGES, bench=lambda config: AxiStream(MessageInput(config), "i", "s_axis")),
     Unit(place="host/message_items", component=MessageItems, configurations=MESSAGES),
+    Unit(place="host/message_link", configurations=("tiny", "wide"),
+         bench=lambda config: AxiStreams(MessageLink(config))),
     Unit(place="host/message_output", component=MessageOutput,
          configurations=MESSAGES, bench=lambda config: AxiStream(MessageOutput(config), "o", "m_axis")),
     Unit(place="lazy/exponent_search", needs="lazy_update",

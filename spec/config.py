@@ -12,6 +12,7 @@ from concord.spec.training import MOST_LANES
 
 #: Smallest and largest value of each attribute that is a number and not in `_RANGES`.
 _RANGE = (1, 65536)
+_EXACT = 53  # bits of the magnitudes that float64 holds, in which golden adds up products
 _RANGES = {
     "mfu_lanes": (2, 65536),  # A message carries no less than 32 bits of a word at once.
     "multipliers": (0, 65536),
@@ -122,6 +123,7 @@ class Config:
                                  f"{self.tile_engines}: {_nearest(near, getattr(self, name))}")
         if self.message_bytes not in (4, 8, 16):
             raise ValueError(f"message_bytes = {self.message_bytes} must be 4, 8 or 16")
+        self._check_elements()
         if self.alignment < 0:
             raise ValueError(f"acc_frac = {self.acc_frac} drops bits of small blocks: it must be at least "
                              f"{self.acc_frac - self.alignment}")
@@ -133,6 +135,17 @@ class Config:
             raise ValueError(f"softmax_words = {self.softmax_words} is too large: a softmax of more than "
                              f"{MOST_ELEMENTS} elements is not exact enough, so {MOST_ELEMENTS // self.mfu_lanes} "
                              f"words of {self.mfu_lanes} lanes would do")
+
+    def _check_elements(self):
+        """Refuse operands whose elements have exponents of their own where sums or multipliers cannot take them."""
+        product = self.weights.bits - 1 + self.activations.bits - 1 + (self.native_dim - 1).bit_length()
+        if product > _EXACT:
+            raise ValueError(f"weights of {self.weights.element} and activations of {self.activations.element}: the "
+                             f"sum of {self.native_dim} products needs {product} bits, and golden holds {_EXACT}; "
+                             "choose elements with shorter exponent fields")
+        if self.weights.precision and self.multipliers:
+            raise ValueError(f"multipliers = {self.multipliers} must be 0: weights of {self.weights.element} are "
+                             "shifted, not multiplied")
 
     @classmethod
     def from_record(cls, record: dict) -> "Config":
@@ -155,7 +168,11 @@ class Config:
         """The attributes as `from_record` takes them; those of units that the machine lacks may be left out."""
         absent = [field.name for field in fields(self)
                   if field.name in _OPTIONAL and getattr(self, field.name) == field.default]
-        return {name: value for name, value in asdict(self).items() if name not in absent}
+        made = {name: value for name, value in asdict(self).items() if name not in absent}
+        for name in ("weights", "activations"):
+            if not made[name]["precision"]:
+                del made[name]["precision"]
+        return made
 
     def require_hardware(self) -> None:
         """Refuse a configuration for which no hardware can be generated.
@@ -163,6 +180,11 @@ class Config:
         Raises:
             ValueError: a sentence that names the attribute.
         """
+        if self.activations.precision or self.weights.precision > 1:
+            which = "activations" if self.activations.precision else "weights"
+            raise ValueError(f"{which} of {getattr(self, which).element} have an exponent for each element, and "
+                             "hardware only shifts by weights that are powers of two (precision 1); such a machine "
+                             "runs on the golden model only")
         for name in ("native_dim", "lanes", "mfu_lanes", "tile_engines"):
             value = getattr(self, name)
             if value & value - 1:

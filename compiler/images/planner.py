@@ -25,6 +25,9 @@ from concord.model.layers.sequences import SequenceToImage
 from concord.spec.memories import OPERAND_MEMORIES, Mem, depth
 from concord.spec.operations import Operation, Stage
 
+#: Largest relative distance of numbers that count as equal: what rounding to float64 leaves.
+_SAME = 1e-13
+
 
 class Planner:
     """Plans the passes of a network.
@@ -40,7 +43,7 @@ class Planner:
     def __init__(self, build: Build, demands: Demands):
         self._build, self._demands = build, demands
         self._config = build.config
-        self._constants: dict[tuple[Mem, bytes], Place] = {}
+        self._constants: dict[tuple[Mem, bytes], tuple[Place, np.ndarray]] = {}
         self._choose_memories()
         self.passes: list[Pass] = []
         for node in demands.network.nodes:
@@ -130,30 +133,41 @@ class Planner:
     def _plan_product(self, node: Node, kernel: Kernel):
         layer, reading = node.layer, self._demands.readings[node.name]
         source = source_of(self._build, node, kernel, reading.map)
-        chain = Chain(source=source)
+        chain, real = Chain(source=source), self._build.content(layer)
         if kernel.codes.integer:
-            self._operate(chain, Operation.VV_MUL, node, layer.scale, "scale")
+            self._operate(chain, Operation.VV_MUL, node, layer.scale, "scale", real.scale)
             if not self._demands.stages.adds_nothing(node):
-                self._operate(chain, Operation.VV_ADD, node, layer.offset, "offset")
+                self._operate(chain, Operation.VV_ADD, node, layer.offset, "offset", real.offset)
         elif isinstance(layer, BlockAverage):
-            self._operate(chain, Operation.VV_MUL, node, layer.scale, "scale")
+            self._operate(chain, Operation.VV_MUL, node, layer.scale, "scale", real.scale)
         else:
-            self._operate(chain, Operation.VV_ADD, node, layer.bias, "bias")
+            self._operate(chain, Operation.VV_ADD, node, layer.bias, "bias", real.bias)
         chain.activate(node.activation)
         self._begin(node.value, chain, node, tuple(source.parts))
         self._build.bounds.append(bound_of(self._config, node, kernel))
 
-    def _operate(self, chain: Chain, operation: Operation, node: Node, values: np.ndarray, what: str):
+    def _operate(self, chain: Chain, operation: Operation, node: Node, values: np.ndarray, what: str,
+                 content: np.ndarray | None = None):
+        """Add an operation with constants; `content` fills the memory in their place, if it is not None."""
         mfu = chain.stage(operation.stage)
         mem = OPERAND_MEMORIES[operation.stage][mfu]
-        chain.apply(operation, mfu, self._constant(mem, node.value.spread(values), f"{node.name}, {what}"))
+        values, content = (node.value.spread(one) for one in (values, values if content is None else content))
+        chain.apply(operation, mfu, self._constant(mem, values, content, f"{node.name}, {what}"))
 
-    def _constant(self, mem: Mem, values: np.ndarray, name: str) -> Place:
-        """The place of constants; equal ones share it."""
-        key = mem, values.tobytes()
+    def _constant(self, mem: Mem, values: np.ndarray, content: np.ndarray, name: str) -> Place:
+        """The place of constants; equal ones share it.
+
+        Raises:
+            ValueError: two constants share a place, and are equal only because they are rounded.
+        """
+        key, content = (mem, values.tobytes()), self._build.allocator.numbers(content)
         if key not in self._constants:
-            self._constants[key] = self._build.allocator.constant(mem, values, name)
-        return self._constants[key]
+            self._constants[key] = self._build.allocator.constant(mem, content, name), content
+        place, found = self._constants[key]
+        if not np.allclose(found, content, rtol=_SAME, atol=0):
+            raise ValueError(f"{name}: these numbers share a place with others that are equal to them only in "
+                             "binary16, so the program has no place for both in full precision")
+        return place
 
     def _begin_pass(self, value: Value):
         self.passes.append(Pass(time=len(self.passes), value=value))

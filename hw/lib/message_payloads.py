@@ -62,7 +62,7 @@ def packed(config: Config) -> data.StructLayout:
     """One lane group of one row of a tile; `last` marks the last one of the tile."""
     return data.StructLayout({
         "tile": ADDRESS_BITS, "integer": 1, "row": range(config.native_dim), "group": range(config.groups),
-        "record": config.lanes * config.weights.bits + config.weights.exponent_bits, "last": 1})
+        "record": config.lanes * config.weights.code_bits + config.weights.exponent_bits, "last": 1})
 
 
 def update(config: Config) -> data.StructLayout:

@@ -1,6 +1,6 @@
 """Wire shapes that several units share, derived from spec."""
 
-from amaranth.hdl import Array, Cat, signed
+from amaranth.hdl import Array, Cat, signed, unsigned
 from amaranth.lib import data
 from amaranth.utils import bits_for
 from concord.spec.config import Config
@@ -37,8 +37,12 @@ def operand_word(lanes: int) -> data.StructLayout:
 
 
 def lane_group(fmt: Format, lanes: int) -> data.StructLayout:
-    """Mantissas that are multiplied in one cycle, and the stored exponent of their block."""
-    return data.StructLayout({"mantissas": data.ArrayLayout(signed(fmt.bits), lanes), "exponent": fmt.exponent_bits})
+    """Mantissas that are multiplied in one cycle, and the stored exponent of their block.
+
+    Elements with an exponent of their own are codes of `code_bits` bits, as golden.mvm.elements encodes them.
+    """
+    element = unsigned(fmt.code_bits) if fmt.precision else signed(fmt.bits)
+    return data.StructLayout({"mantissas": data.ArrayLayout(element, lanes), "exponent": fmt.exponent_bits})
 
 
 def address_bits(config: Config) -> int:

@@ -1,7 +1,7 @@
 """What every layer of a quantised model answers: what it takes, what it gives, and what it computes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from concord.model.arithmetic.integer import IntegerProduct
@@ -141,6 +141,14 @@ class Unknown(Layer):
     @property
     def title(self) -> str:
         return self.kind
+
+
+def unchecked(layer: Layer, **changes) -> Layer:
+    """A layer with other values of some fields, which are not checked: arrays may hold real numbers."""
+    made = object.__new__(type(layer))
+    for field in fields(layer):
+        object.__setattr__(made, field.name, changes.get(field.name, getattr(layer, field.name)))
+    return made
 
 
 def no_integers(layer: Layer) -> ValueError:
