@@ -7,7 +7,7 @@ takes sequences reads the vectors of all time steps; any other layer reads the v
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from concord.model.data.samples import Task
@@ -92,6 +92,9 @@ class Model:
         for layer in self.layers:
             _check_sources(layer, self, made)
             made[layer.name] = layer
+            if layer.ends and (layer is not self.layers[-1] or self.sources_of(layer) != tuple(names[-2:-1])):
+                raise ValueError(f"layer {layer.name!r} ({layer.title}) stands at the end of a model, behind the layer "
+                                 "whose result it takes; put it there")
         self._check_steps()
         for layer, size in self._inputs():
             if size != self.inputs or layer.sequence != self.recurrent:
@@ -155,6 +158,14 @@ class Model:
     def image(self) -> tuple[int, int, int] | None:
         """Channels, rows and columns of the input; None if no known layer takes it as an image."""
         return next((layer.shape for layer, _ in self._inputs() if hasattr(layer, "shape")), None)
+
+    @property
+    def before_end(self) -> "Model":
+        """The model without the layer that can stand at its end only, or the model itself."""
+        *layers, last = self.layers
+        if not last.ends:
+            return self
+        return replace(self, layers=tuple(layers), sources={k: v for k, v in self.sources.items() if k != last.name})
 
     @property
     def outputs(self) -> int:
