@@ -157,6 +157,7 @@ def _bench_lazy_update(config: Config) -> LazyUpdate:
 
 UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: All units by their names.
     Unit(place="core", component=Core, configurations=()),
+    Unit(place="cascade", configurations=()),  # tests/machine/test_cascade.py runs several whole machines
     Unit(place="nnp", component=NNP, tested=()),  # tests/host and tests/machine run the whole machine
     Unit(place="decode/base_registers", component=lambda _: BaseRegisters(), configurations=("tiny",)),
     Unit(place="decode/chain_builder", component=ChainBuilder),
