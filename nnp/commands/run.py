@@ -33,6 +33,7 @@ def run(
 ):
     """Run firmware on inputs and print its outputs."""
     import numpy as np
+    from concord.golden.host.cascade import Cascade
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.results import line, summary, values, write_outputs
     from concord.nnp.lib.steps import Steps
@@ -50,6 +51,8 @@ def run(
     loaded = opened(firmware, find_config(preset) if preset else None)
     loaded.program(keep_state=keep_state)  # this refuses bad options before anything runs
     options = {"trace": waves} if waves else {}
+    if waves and isinstance(loaded, Cascade):
+        raise ValueError("a waveform shows one machine: leave out --waves, or compile for one machine")
     given = read(loaded, source)
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)

@@ -35,6 +35,9 @@ class Wish:
     def __post_init__(self):
         if not 1 <= self.machines <= MOST:
             raise ValueError(f"--machines {self.machines}: 1 to {MOST} machines work on a network")
+        if self.cut and self.machines == 1:
+            raise ValueError(f"--cut {self.cut}: one machine runs the whole network; say how many there are by "
+                             "--machines")
         if self.cut and len(self.cuts) != self.machines - 1:
             raise ValueError(f"--cut {self.cut}: {self.machines} machines need {self.machines - 1} cuts, this names "
                              f"{len(self.cuts)}: name as many layers, with commas between them, or set --machines")
