@@ -9,6 +9,7 @@ from concord.compiler.images.compile import Images
 from concord.compiler.images.support import has_images
 from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.build import Build
+from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.reason import Reason, Refused
 from concord.compiler.lib.uses import uses
 from concord.compiler.support import problems
@@ -39,19 +40,24 @@ class Compiled:
     uses: Mapping[str, int]
 
 
-def compile_network(model: Model, config: Config) -> Compiled:
+def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE) -> Compiled:
     """Compile a model for one machine.
+
+    Args:
+        model:      The model, or a part of one.
+        config:     The machine.
+        neighbours: The machines before and behind, where the model is a part.
 
     Raises:
         Refused: the machine cannot run the model. The message has a line for each layer that cannot be compiled, or
             for each memory that is too small.
     """
-    found = problems(model, config)
+    found = problems(model, config, neighbours)
     if found:
         raise Refused(f"{model.name} cannot be compiled for this machine:", found)
-    build, graph = _emitted(model, config)
-    if len(build.program.instructions) > config.instructions and has_images(model):
-        build, graph = _emitted(model, config, short=True)
+    build, graph = _emitted(model, config, neighbours)
+    if len(build.program.instructions) > config.instructions and isinstance(graph, Images):
+        build, graph = _emitted(model, config, neighbours, short=True)
     _check_sizes(build, model.name)
     firmware = Firmware(
         name=model.name,
@@ -87,7 +93,7 @@ def full_precision(model: Model, firmware: Firmware, numbers: Numbers = Numbers.
     """
     real, words = layers_of(model, numbers), firmware.instruction_words.tolist()
     for short in (False, True):
-        build, graph = _emitted(model, firmware.config, short=short, real=real)
+        build, graph = _emitted(model, firmware.config, ALONE, short=short, real=real)
         if build.program.instruction_words() == words:
             return FullPrecision(
                 vectors=build.allocator.images(), tiles=build.real_tiles(), biases=build.biases(),
@@ -96,11 +102,12 @@ def full_precision(model: Model, firmware: Firmware, numbers: Numbers = Numbers.
 
 
 def _emitted(
-    model: Model, config: Config, *, short: bool = False, real: Mapping[str, Layer] | None = None
+    model: Model, config: Config, neighbours: Neighbours, *, short: bool = False,
+    real: Mapping[str, Layer] | None = None,
 ) -> tuple[Build, Graph | Images]:
     """The whole program of a model; a short one has strips of images in loops. For `real` see `Build`."""
     build = Build(config, short=short, real=real)
-    graph = (Images if has_images(model) else Graph)(build, model)
+    graph = (Images if neighbours.images or has_images(model) else Graph)(build, model, neighbours)
     graph.emit()
     build.program.end()
     return build, graph

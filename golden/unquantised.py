@@ -66,7 +66,7 @@ class UnquantisedMachine:
                 raise ValueError(f"{firmware.name} waits for more words than one input has: compile again")
         words = np.concatenate([np.zeros(0), *(message.ravel() for message in executor.outputs)])
         executor.outputs.clear()
-        return firmware.result_of(words)
+        return firmware.result(words)
 
     def _sequencer(self, steps: int) -> Sequencer:
         """The walk through the program of as many time steps."""

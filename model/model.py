@@ -45,7 +45,7 @@ class Model:
 
     Attributes:
         name:             Name of the model.
-        data:             Name of its test set in `model.data.dataset`, or "none".
+        data:             Name of its test set, as `model.data.read` makes it, or `NO_DATA`.
         task:             What the network does, which decides how it is measured.
         description:      TOML text that says how its data are read, see `model.data.description`; empty for the shipped
             sets. It is shown and compared, and names nothing that is opened or run by itself.

@@ -157,7 +157,7 @@ def _real_words(config: Config, one: CodeMap) -> np.ndarray:
 
 def entries(config: Config, maps: Sequence[CodeMap]) -> tuple[Entries, ...]:
     """The content of VectorRf before the first inference: the borders of these maps."""
-    mantissas = _content(config, maps, partial(_codes, config)).astype(np.int16)
+    mantissas = _content(config, maps, partial(_codes, config)).astype(config.activations.dtype)
     exponents = np.full(len(mantissas), config.activations.e_min, np.int8)
     return (Entries(address=0, mantissas=mantissas, exponents=exponents),) if len(mantissas) else ()
 

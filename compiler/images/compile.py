@@ -14,6 +14,7 @@ from concord.compiler.images.streams import Stream
 from concord.compiler.images.time_loops import TimeLoop
 from concord.compiler.images.wiring import wired
 from concord.compiler.lib.build import Build
+from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.golden.host.firmware import Direction, Entries
 from concord.golden.host.layout import Layout
 from concord.model.model import Model
@@ -24,8 +25,9 @@ class Images:
     """The compilation of a network with images.
 
     Args:
-        build: Collects chains and places.
-        model: A model of which all layers can be compiled.
+        build:      Collects chains and places.
+        model:      A model of which all layers can be compiled.
+        neighbours: The machines before and behind, where the model is a part.
 
     Attributes:
         host: Fields of the firmware on how the host sends and receives images, and on the borders that it brings.
@@ -33,9 +35,10 @@ class Images:
 
     directions = (Direction.AHEAD,)
 
-    def __init__(self, build: Build, model: Model):
+    def __init__(self, build: Build, model: Model, neighbours: Neighbours = ALONE):
         self._build, self._config = build, build.config
-        self._network, self._steps = Network(wired(model), build.config, build.content), model.steps
+        wiring, self._steps = wired(model, neighbours.shape), model.steps
+        self._network = Network(wiring, build.config, build.content, patches=not neighbours.before)
         self._demands = Demands(build.config, self._network)
         self.host: dict[str, Layout | tuple[Entries, ...] | int | None] = {}
 

@@ -24,7 +24,7 @@ class Kernel:
 
     Attributes:
         window:    Window that moves over the image.
-        mantissas: int16[outputs, rows, columns, lanes] of a window's pixels, by the lanes of a pixel; zero for
+        mantissas: Integers [outputs, rows, columns, lanes] of a window's pixels, by the lanes of a pixel; zero for
             channels of other groups.
         exponents: int8[outputs, rows, columns, native vectors], or None in integer mode.
         codes:     How the codes of the image are made.
@@ -43,7 +43,8 @@ class Kernel:
         """Rows of some outputs, whose columns are some native vectors of each pixel of the window, in row order.
 
         Returns:
-            int16[outputs, columns * block], in full precision float64; and int8[outputs, columns] exponents or None.
+            Integers [outputs, columns * block], in full precision float64; and int8[outputs, columns], exponents or
+            None.
         """
         rows = (self.mantissas if self.real is None else self.real)[outputs]
         whole = np.zeros((*rows.shape[:3], -(-rows.shape[3] // block) * block), rows.dtype)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from concord.compiler.images import kernels
 from concord.compiler.images.entries import Entry
-from concord.compiler.images.sender import cheapest, kernel_of
+from concord.compiler.images.sender import Sender, cheapest, kernel_of
 from concord.compiler.images.values import Value
 from concord.compiler.images.wiring import Loop, Wiring
 from concord.compiler.lib.reason import Reason
@@ -59,6 +59,7 @@ class Network:
         wiring:  Layers that images can have, and what enters them.
         config:  Configuration of the machine.
         content: From a layer to the layer whose numbers fill the memories; the same one by default.
+        patches: Whether the input may come cut into patches; another machine sends it pixel by pixel.
 
     Attributes:
         nodes:    The nodes; the first one is the network's input, as the host sends it.
@@ -66,13 +67,15 @@ class Network:
         problems: Reasons about layers whose shapes or blocks do not fit the machine, by the layer's name.
     """
 
-    def __init__(self, wiring: Wiring, config: Config, content: Callable[[Layer], Layer] = lambda layer: layer):
+    def __init__(self, wiring: Wiring, config: Config, content: Callable[[Layer], Layer] = lambda layer: layer, *,
+                 patches: bool = True):
         self._config, self._block, self._moved = config, config.native_dim, {}
         self._content = content
         self._loops = wiring.loops
         readers = [layer for layer in wiring.layers if INPUT in wiring.sources_of(layer)]
         made = Value.of("", getattr(readers[0], "made", (readers[0].outputs, 1, 1)))
-        self.sender = cheapest(config, Value.of(INPUT, wiring.entering), readers, made)
+        image = Value.of(INPUT, wiring.entering)
+        self.sender = cheapest(config, image, readers, made) if patches else Sender(image=image)
         self._build(wiring)
         while moved := self._terms_in_other_lanes():
             self._moved |= moved

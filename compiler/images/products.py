@@ -90,7 +90,7 @@ def _store(build, name, kernel, part, vector, vectors, group, average) -> int:
 def _identity(kernel: Kernel, size: int) -> Kernel:
     """The identity tile of an average for each pixel of its window."""
     one = kernel.mantissas.max()
-    mantissas = np.zeros((size, *kernel.mantissas.shape[1:3], size), np.int16)
+    mantissas = np.zeros((size, *kernel.mantissas.shape[1:3], size), kernel.mantissas.dtype)
     mantissas[np.arange(size), ..., np.arange(size)] = one
     exponents = None
     if kernel.exponents is not None:

@@ -4,6 +4,7 @@ from concord.compiler.images import kernels
 from concord.compiler.images.network import Network
 from concord.compiler.images.wiring import wired
 from concord.compiler.lib import limits
+from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.reason import Reason
 from concord.compiler.recurrent.registry import RECURRENT
 from concord.model.layers.add import Add
@@ -31,7 +32,7 @@ def has_images(model: Model) -> bool:
     return any(isinstance(layer, IMAGES) for layer in model.layers)
 
 
-def problems(model: Model, config: Config) -> dict[str, list[Reason]]:
+def problems(model: Model, config: Config, neighbours: Neighbours = ALONE) -> dict[str, list[Reason]]:
     """Each reason why a machine cannot run a network with images, by the layer's name."""
     if not config.vector_rf:
         reason = Reason(
@@ -41,8 +42,8 @@ def problems(model: Model, config: Config) -> dict[str, list[Reason]]:
     found = {layer.name: _of_layer(layer, config) for layer in model.layers}
     if any(found.values()):
         return found
-    wiring = wired(model)
-    return wiring.problems or Network(wiring, config).problems
+    wiring = wired(model, neighbours.shape)
+    return wiring.problems or Network(wiring, config, patches=not neighbours.before).problems
 
 
 def _of_layer(layer: Layer, config: Config) -> list[Reason]:

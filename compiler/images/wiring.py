@@ -4,7 +4,7 @@ Layers that only read an image as a sequence, or a sequence as an image, disappe
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from concord.compiler.lib.reason import Reason
 from concord.model.layers.concat import Concat, SequenceConcat
@@ -54,9 +54,15 @@ class Wiring:
         return self.sources[layer.name]
 
 
-def wired(model: Model) -> Wiring:
-    """The wiring of a model; layers that do not lead to its result are left out."""
-    return _Wires(model).wiring()
+def wired(model: Model, entering: tuple[int, int, int] | None = None) -> Wiring:
+    """The wiring of a model; layers that do not lead to its result are left out.
+
+    Args:
+        model:    The model.
+        entering: Channels, rows and columns of its input; None for those that its layers name.
+    """
+    wiring = _Wires(model).wiring()
+    return replace(wiring, entering=entering) if entering else wiring
 
 
 class _Wires:

@@ -104,7 +104,7 @@ class Build:
     def tiles(self) -> Tiles:
         """The contents of MatrixRf."""
         size, count = self.config.native_dim, self.allocator.used(Mem.MATRIX_RF)
-        mantissas = np.zeros((count, size, size), np.int16)
+        mantissas = np.zeros((count, size, size), self.config.weights.dtype)
         exponents = np.full((count, size), self.config.weights.e_min, np.int8)
         integer = np.zeros(count, bool)
         for address, matrix, blocks in self._matrices:

@@ -244,9 +244,9 @@ class Firmware:
         """
         payloads = [unpack(self.config, data, to_machine=False) for data in received]
         words = b"".join(message.payload for message in payloads if message.kind == MessageKind.OUTPUT)
-        return self.result_of(np.frombuffer(words, "<u2").astype(np.uint16))
+        return self.result(np.frombuffer(words, "<u2").astype(np.uint16))
 
-    def result_of(self, values: np.ndarray) -> np.ndarray:
+    def result(self, values: np.ndarray) -> np.ndarray:
         """The result [outputs] from the elements of all words of one input, in any type.
 
         Raises:

@@ -19,6 +19,11 @@ _LAYOUTS = ("input_layout", "output_layout")
 
 def save_firmware(firmware: Firmware, path: Path):
     """Write firmware; the file appears whole or not at all."""
+    tensor_file.write(KIND, path, *packed(firmware))
+
+
+def packed(firmware: Firmware) -> tuple[dict, dict[str, np.ndarray]]:
+    """The JSON header and the tensors of firmware."""
     arrays = {f"vectors.{mem.name}": words for mem, words in firmware.vectors.items()}
     arrays |= {f"tiles.{name}": getattr(firmware.tiles, name) for name in ("mantissas", "exponents", "integer")}
     for k, part in enumerate(firmware.entries):
@@ -26,7 +31,7 @@ def save_firmware(firmware: Firmware, path: Path):
     arrays |= {"words": firmware.instruction_words, "biases": firmware.biases}
     if firmware.full_precision is not None:
         arrays |= full_precision.arrays_of(firmware.full_precision)
-    header = {"digest": firmware.config.digest, "config": asdict(firmware.config)}
+    header = {"digest": firmware.config.digest, "config": firmware.config.record()}
     header |= {name: getattr(firmware, name) for name in ("name", "data", "inputs", "outputs", "loop", "text")}
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
     if firmware.input_words is not None:
@@ -39,7 +44,7 @@ def save_firmware(firmware: Firmware, path: Path):
     if firmware.entries:
         header["entries"] = [part.address for part in firmware.entries]
     header |= {name: layout.record() for name in _LAYOUTS if (layout := getattr(firmware, name))}
-    tensor_file.write(KIND, path, header, arrays)
+    return header, arrays
 
 
 def load_firmware(path: Path, config: Config | None = None) -> Firmware:
@@ -55,7 +60,7 @@ def load_firmware(path: Path, config: Config | None = None) -> Firmware:
     """
     header, arrays = tensor_file.read(KIND, path)
     try:
-        firmware = _unpack(header, arrays)
+        firmware = unpacked(header, arrays)
         if config is not None:
             check_machine(firmware, config)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -64,7 +69,12 @@ def load_firmware(path: Path, config: Config | None = None) -> Firmware:
     return firmware
 
 
-def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
+def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
+    """Firmware from its JSON header and its tensors.
+
+    Raises:
+        ValueError, TypeError, KeyError, AttributeError: something is missing, of the wrong type or does not fit.
+    """
     config = Config.from_record(header["config"])
     if config.digest != header["digest"]:
         raise ValueError(

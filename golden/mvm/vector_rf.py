@@ -10,13 +10,13 @@ class VectorRf:
     """The vector register file: entries of N mantissas and one stored exponent. An entry has no mode.
 
     Attributes:
-        mantissas: int16[entries, N].
+        mantissas: int16[entries, N]; int64 of formats of more than 16 bits.
         exponents: int64[entries], stored exponents E - e_min; 0 for integers.
     """
 
     def __init__(self, config: Config):
         self._config = config
-        self.mantissas = np.zeros((config.vector_rf, config.native_dim), np.int16)
+        self.mantissas = np.zeros((config.vector_rf, config.native_dim), config.activations.dtype)
         self.exponents = np.zeros(config.vector_rf, np.int64)
 
     def store(self, addresses: np.ndarray, bits: np.ndarray, *, integer: bool = False, unsigned: bool = False):

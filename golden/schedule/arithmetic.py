@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 from concord.golden.mfu.multifunction import compute
 from concord.golden.mfu.pooling import pool_max
+from concord.golden.mfu.softmax import softmax
 from concord.golden.mvm.mvm import multiply, multiply_entries, multiply_groups
 from concord.golden.mvm.overflow import Events
 from concord.golden.mvm.quantizer import invalid
@@ -31,6 +32,9 @@ class Arithmetic(Protocol):
     def pool_max(self, pixels: np.ndarray) -> np.ndarray:
         """The largest value of each window [..., pixels, M]."""
 
+    def softmax(self, elements: np.ndarray) -> np.ndarray:
+        """The softmax of each vector [..., elements]."""
+
     def invalid(self, words: np.ndarray) -> bool:
         """Whether words that a quantiser takes hold what is no number."""
 
@@ -45,5 +49,5 @@ def _mode(chain: Chain, place: int) -> dict[str, bool]:
 
 #: The machine's arithmetic, on binary16 patterns uint16.
 MACHINE: Arithmetic = SimpleNamespace(
-    mode=_mode, compute=compute, pool_max=pool_max, invalid=invalid, multiply=multiply,
-    multiply_entries=multiply_entries, multiply_groups=multiply_groups)
+    mode=_mode, compute=compute, pool_max=pool_max, softmax=softmax, invalid=invalid,
+    multiply=multiply, multiply_entries=multiply_entries, multiply_groups=multiply_groups)

@@ -235,8 +235,16 @@ class Executor:
         self._message.append(words)
         ready = np.concatenate(self._message)
         whole = len(ready) // chain.result_words * chain.result_words
-        self.outputs.extend(ready[:whole].reshape(-1, chain.result_words, self.config.mfu_lanes))
+        messages = ready[:whole].reshape(-1, chain.result_words, self.config.mfu_lanes)
+        self.outputs.extend(self._normalised(chain, messages) if chain.normalises else messages)
         self._message = [ready[whole:]]
+
+    def _normalised(self, chain, messages):
+        """The messages behind the softmax unit, [messages, words, lanes]; lanes beyond Rows stay +0."""
+        rows = chain.registers.rows
+        elements = messages.reshape(len(messages), -1).copy()
+        elements[:, :rows] = self.arithmetic.softmax(elements[:, :rows])
+        return elements.reshape(messages.shape)
 
     def _store(self, chain, place, first, words):
         """Quantise the entries of VectorRf that are complete with these words."""

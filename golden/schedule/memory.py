@@ -42,7 +42,7 @@ class MatrixRf:
     """The matrix register file: mantissas, exponents, modes and zero marks of native tiles.
 
     Attributes:
-        mantissas: int16[tiles, N, N].
+        mantissas: int16[tiles, N, N]; int64 of formats of more than 16 bits.
         exponents: int64[tiles, N], stored exponents.
         marks:     int64[tiles], zero marks: numbers of lane groups up to the last one that is not all zero.
         modes:     Whether each tile was loaded in integer mode.
@@ -51,7 +51,7 @@ class MatrixRf:
     def __init__(self, config: Config):
         tiles, n = config.matrix_tiles, config.native_dim
         self._config = config
-        self.mantissas = np.zeros((tiles, n, n), np.int16)
+        self.mantissas = np.zeros((tiles, n, n), config.weights.dtype)
         self.exponents = np.zeros((tiles, n), np.int64)
         self.marks = np.zeros(tiles, np.int64)
         self.modes = [False] * tiles

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from concord.golden.lib.float16 import to_bits, to_real
 from concord.golden.mfu.multifunction import compute
+from concord.golden.mfu.softmax import softmax
 from concord.golden.mvm.overflow import Events
 from concord.golden.mvm.quantizer import quantize_reals
 from concord.spec.chain import Chain
@@ -61,6 +62,13 @@ class RealArithmetic:
     def pool_max(self, pixels: np.ndarray) -> np.ndarray:
         """The largest value of each window float64[..., pixels, M]."""
         return pixels.max(-2)
+
+    def softmax(self, elements: np.ndarray) -> np.ndarray:
+        """The softmax of each vector float64[..., elements]; with `binary16`, the machine's own."""
+        if self.binary16:
+            return to_real(softmax(to_bits(elements)))
+        powers = np.exp(elements - elements.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True)
 
     def invalid(self, words: np.ndarray) -> bool:
         """Whether a word holds a NaN. An infinity may stand around an image of which a maximum is taken."""

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from pathlib import Path
 
-from concord.golden.host import firmware_file
+from concord.golden.host import cascade_file, firmware_file
 from concord.golden.lib.tensor_file import holds
 from concord.model import model_file
 from concord.model.floating import file as float_file
@@ -15,9 +15,11 @@ class FileKind(StrEnum):
     NETWORK = "network"  #: a network in float32: an ONNX file, or what `nnp import` wrote
     MODEL = "model"  #: a quantised model
     FIRMWARE = "firmware"
+    CASCADE = "cascade"  #: firmware of several machines
 
 
-_OURS = {FileKind.NETWORK: float_file.KIND, FileKind.MODEL: model_file.KIND, FileKind.FIRMWARE: firmware_file.KIND}
+_OURS = {FileKind.NETWORK: float_file.KIND, FileKind.MODEL: model_file.KIND, FileKind.FIRMWARE: firmware_file.KIND,
+         FileKind.CASCADE: cascade_file.KIND}
 
 
 def kind_of(path: Path) -> FileKind:

@@ -25,6 +25,7 @@ from concord.nnp.verify.error_split import ErrorSplit, images_of, split_errors
 from concord.nnp.verify.inputs import Inputs, Source, read
 from concord.nnp.verify.layer_costs import LayerCost, measured_costs
 from concord.nnp.verify.session import Session
+from concord.nnp.verify.twin_session import TwinSession
 from concord.nnp.verify.waveform import write_waveform
 from concord.sim.machines.host import machine
 from concord.spec.registers import EVENTS, Counter
@@ -299,7 +300,8 @@ def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
     request, firmware = prepared.request, prepared.compiled.firmware
     sample, number = batches.one_sample(prepared.inputs.samples, index), prepared.inputs.chosen.start + index
     with machine("golden", firmware.config) as golden, machine(request.kind, firmware.config) as other:
-        difference = first_difference(Session(golden, firmware), Session(other, firmware), sample, number)
+        sessions = {"golden": Session(golden, firmware), "RTL": Session(other, firmware)}
+        difference = first_difference(sessions | {"twin": TwinSession(firmware)}, sample, number)
     if difference is None:
         return None
     waves = None

@@ -66,9 +66,13 @@ class Step:
         reads:  Items by index of the instruction that reads. Of a point-wise operand, for each position. Of the source
             for each position and pixel of the pooling window; of the source of a product, [iterations, words] or, from
             VectorRf, [iterations, columns] or [iterations, row tiles, columns], as in
-            `golden.schedule.vectorisation.Plan`.
+            `golden.schedule.vectorisation.Plan`; of the source of loaded tiles [tiles, words]. Where a chain reads
+            VectorRf as numbers, `item` counts words: word k of item i has the number i * N/M + k. A step that ends or
+            begins inside an iteration of a product has the operand of the whole iteration.
         tiles:  Tiles of a product [row tiles, columns], otherwise None.
-        makes:  Index of the value by index of the instruction that writes.
+        makes:  Index of the value by index of the instruction that writes. Lanes beyond Rows of the last word of each
+            iteration are +0 in it. A value of VectorRf has the entries whose last word the step has; where a step is
+            shorter than an iteration, their first words may come from the steps of the chain before it.
     """
 
     chain: Chain
@@ -81,12 +85,13 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Flow:
-    """The data flow of firmware for one input.
+    """The data flow of firmware for one input, which runs directly after the memories were loaded.
 
     Attributes:
         firmware: The firmware.
         steps:    All steps in the order of the program.
-        values:   All values; those of images and the input come first.
+        values:   All values; those of images and the input come first. The image of a memory has an item for each
+            address; those that the firmware does not bring are zero.
         outputs:  Words of all OUTPUT messages, in order.
         final:    Items that each addressed memory holds at the end, by address.
     """
