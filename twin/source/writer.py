@@ -1,5 +1,6 @@
 """A script as source text and its file of tensors."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from textwrap import wrap
 
@@ -11,6 +12,8 @@ from concord.twin.source.frameworks import FORMS, Framework
 from concord.twin.source.lines import CURVES, WIDTH, Lines, attribute, literal, wrapped
 from concord.twin.source.vocabulary import vocabulary
 
+#: Packages that are not of the standard library.
+OTHERS = {"numpy", "torch", "tensorflow", "safetensors"}
 _PATTERNS = np.arange(1 << 16)
 TABLES = {"sigmoid": activation.sigmoid, "tanh": activation.tanh}
 
@@ -69,15 +72,17 @@ def _head(script: Script, form, stem: str) -> str:
 
 
 def _imports(lines: set[str]) -> str:
-    """Imports in the order that people expect: the standard library first."""
-    others = {"numpy", "torch", "tensorflow", "safetensors"}
-    ours = sorted((line for line in lines if line.split()[1].partition(".")[0] in others), key=_order)
-    standard = sorted((line for line in lines if line not in ours), key=_order)
-    return "\n".join([*standard, *[""] * bool(standard), *ours, ""])
-
-
-def _order(line: str):
-    return line.startswith("from"), line
+    """Imports in the order that people expect: the standard library first, and one line for each module."""
+    whole = {line for line in lines if line.startswith("import")}
+    parts = defaultdict(set)
+    for line in lines - whole:
+        _, module, _, name = line.split(maxsplit=3)
+        parts[module].add(name)
+    merged = whole | {f"from {module} import {', '.join(sorted(names))}" for module, names in parts.items()}
+    ordered = sorted(merged, key=lambda line: (line.startswith("from"), line))
+    others = [line for line in ordered if line.split()[1].partition(".")[0] in OTHERS]
+    standard = [line for line in ordered if line not in others]
+    return "\n".join([*standard, *[""] * bool(standard), *others, ""])
 
 
 def _constants(script: Script) -> str:
@@ -95,12 +100,12 @@ def _twin(script: Script, form, lines: Lines, used: set[str]) -> str:
             '    def __init__(self, file=FILE):',
             *(f"        {line}" for line in made), "",
             *(f"    {line}" for line in form.decorated)]
-    (parameter,) = script.main.parameters
+    (parameter,) = lines.parameters(script.main)
     text += [f"    def {form.method}(self, inputs):",
              f'        """Results [batch, {script.outputs}] of inputs [batch, ...]."""',
              f"        {parameter} = binary16(inputs, INPUTS)", *lines.body(script.main, 8)]
     for routine in script.routines:
-        text += ["", f"    def {routine.name}({', '.join(('self', *routine.parameters))}):",
+        text += ["", f"    def {routine.name}({', '.join(('self', *lines.parameters(routine)))}):",
                  f'        """{_sentence(routine.title)}"""', *lines.body(routine, 8)]
     return "\n".join(text)
 
