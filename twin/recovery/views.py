@@ -4,7 +4,6 @@ import numpy as np
 from concord.twin.recovery.drafts import Constant, Draft, Value
 from concord.twin.recovery.elements import CODES, Constants, element_of, is_constant, node_of, refs
 
-
 NUMBERS = Value(shape=())  #: A value that holds numbers.
 
 
