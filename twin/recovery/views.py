@@ -69,8 +69,8 @@ class Views:
     def constant(self, table: np.ndarray, role: str) -> Constant:
         """References to constant numbers as a stored tensor."""
         memory, places = self.constants.place(table)
-        return Constant(values=np.ascontiguousarray(self.constants.bits(table)).view(np.float16), role=role, memory=memory,
-                        places=places if memory else None)
+        values = np.ascontiguousarray(self.constants.bits(table)).view(np.float16)
+        return Constant(values=values, role=role, memory=memory, places=places if memory else None)
 
     def view(self, table: np.ndarray, address: int) -> Value:
         """The value that holds the elements of a table int64[..., columns], of which some are no constants."""
