@@ -81,6 +81,12 @@ def bench_block(session):
 
 
 @nox.session(default=False)
+def bench_formats(session):
+    """Weights of mantissas, floats and powers of two: accuracy of the shipped MLP and ResNet; `--area`."""
+    python(session, "concord.benchmarks.bench_formats")
+
+
+@nox.session(default=False)
 def bench_images(session):
     """MLPerf Tiny's reference architectures and single convolutions: cycles, utilisation and waits of each layer."""
     python(session, "concord.benchmarks.bench_images")
