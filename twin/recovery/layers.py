@@ -5,6 +5,7 @@ from collections import Counter
 
 from concord.golden.host.firmware import Firmware
 from concord.spec.config import preset_name
+from concord.spec.isa import Op, decode
 from concord.twin.lib.script import Call, Line, Loop, Routine, Script, Stored
 from concord.twin.recovery.drafts import Draft, LoopDraft, Value
 from concord.twin.recovery.elements import Unrecognised
@@ -29,7 +30,7 @@ class _Layers:
         self.tensors, self.routines = Tensors(), []
         self.names: dict[Value, str] = {}
         self.count: Counter = Counter()
-        self.hints: dict[int, str] = {}
+        self.hints = _hints(firmware)
         self.loops = 0
 
     def script(self) -> Script:
@@ -100,7 +101,7 @@ class _Layers:
         """The routine of a layer; returns its call."""
         drafts, hints = sorted_drafts(cut.drafts), self.hints
         curves = Counter(draft.function for draft in drafts)
-        kind = cell_kind(curves) if step else next(
+        kind = _kind(self.firmware, cut.layer) or cell_kind(curves) if step else next(
             (draft.function for draft in drafts if draft.function in PRODUCTS), "layer")
         name = routine_name(cut.layer, kind, {each.name for each in self.routines},
                             lambda text: text in _NAMES or keyword.iskeyword(text))
@@ -148,3 +149,19 @@ class _Layers:
             collected.append((self.names[outer], self.names[value]))
         return Loop(items=tuple(items), carried=tuple(carried), body=tuple(body), collected=tuple(collected),
                     backward=frozenset(self.names[value] for value, _, back in loop.items if back))
+
+
+def _kind(firmware: Firmware, layer: str) -> str:
+    """Kind of a layer, as the firmware's sections have it; empty where they do not say it."""
+    return next((section.kind for section in firmware.sections if section.layer == layer and section.kind), "")
+
+
+def _hints(firmware: Firmware) -> dict[int, str]:
+    """Names of what chains compute, by address of each of their instructions."""
+    ops = [decode(word).op for word in firmware.instruction_words.tolist()]
+    found = {}
+    for section in firmware.sections:
+        for first, name in section.names:
+            last = next((address for address in range(first, len(ops)) if ops[address] == Op.END_CHAIN), len(ops))
+            found |= dict.fromkeys(range(first, last), name if name.isidentifier() else "")
+    return found

@@ -264,7 +264,7 @@ class _Lowering:
         settings = bool(product.integer), chain.registers.out_scale if product.integer else 0
         node = Node(op="product", places=places, width=width, reads=(table.reshape(places, -1),), settings=settings,
                     address=chain.address + 1, across=chain.registers.iterations_x, weights=weights,
-                    start=product.b if product.bias else -1)
+                    start=product.b * config.mfu_lanes + np.arange(rows) if product.bias else None)
         return self.node(node, known)
 
     def _computed(self, chain, table, tiles, rows) -> np.ndarray:

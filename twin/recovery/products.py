@@ -76,8 +76,8 @@ class Products:
         if not node.settings[0]:
             return np.zeros(len(weights)), None
         start, places = np.zeros(len(weights)), None
-        if node.start >= 0:
-            places = node.start * self._config.mfu_lanes + np.flatnonzero(live)
+        if node.start is not None:
+            places = node.start[np.flatnonzero(live)]
             start = np.append(self._firmware.biases.reshape(-1), 0)[
                 np.minimum(places, self._firmware.biases.size)].astype(np.float64)
         if like.zero:

@@ -156,7 +156,7 @@ class Statements:
         tables = self._tables(nodes) if tables is None else tables
         rows = np.concatenate([table.reshape(len(table), -1) for table in tables], 1)
         choices = _choices(rows)
-        for strict, choice in [*((True, choice) for choice in choices), (False, choices[0])]:
+        for strict, choice in [*((True, each) for each in choices), (False, choices[0])]:
             first, where = choice
             other = order and order(self.views.values, tables[0][first])
             chosen = self._order(rows, first) if other is None else first[other]
