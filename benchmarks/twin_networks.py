@@ -190,7 +190,8 @@ def main(
             if not compiled or (framework is not Framework.NUMPY and not eager)]
     names = [f"{framework}{', compiled' * compiled}" for framework, compiled in ways]
     table = Table("network", "preset", "samples", "lines", f"RTL, {rtl}", *names,
-                  *(f"{name}, no hints" for name in names), title="differing bits of twins and of the simulated hardware from golden",
+                  *(f"{name}, no hints" for name in names),
+                  title="differing bits of twins and of the simulated hardware from golden",
                   title_justify="left")
     rows = []
     for network in networks():
