@@ -113,7 +113,7 @@ class Locals:
 def before_quantiser(draft: Draft) -> bool:
     """Whether a scaling works on what comes from outside of the layer, for a quantiser."""
     source = draft.reads[0].draft if draft.reads else None
-    while source is not None and source.function in ("multiply", "add", "join", "flatten"):
+    while source is not None and source.function in ("multiply", "add", "join", "flatten", "part"):
         source = source.reads[0].draft if source.reads else None
     return source is None or source.function not in PRODUCTS
 
