@@ -123,6 +123,12 @@ def bench_train(session):
 
 
 @nox.session(default=False)
+def bench_twins(session):
+    """Software twins in numpy and PyTorch beside golden, batches of 1 and 64."""
+    python(session, "concord.benchmarks.bench_twins")
+
+
+@nox.session(default=False)
 def verify_matrix(session):
     """Networks trained by every method and width that a machine takes, on its gates, bit for bit."""
     python(session, "concord.benchmarks.verify_matrix")

@@ -66,7 +66,7 @@ FORMS = {
         curve='self.{name} = Curve(tensors.pop("{name}"), torch.{name})',
         kept=("self.names = tuple(tensors)", "for name, values in tensors.items():",
               "    self.register_buffer(name, stored(values))"), trains=True,
-        method="forward", result="float32", arrays="torch", example="results = torch.compile(Twin())(inputs)"),
+        method="forward", result="float32", arrays="torch", example="results = Twin().compiled()(inputs)"),
     Framework.TENSORFLOW: Form(
         needs="tensorflow and safetensors",
         imports=("from pathlib import Path", "import tensorflow as tf", "from safetensors.numpy import load_file"),

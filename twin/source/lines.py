@@ -121,6 +121,8 @@ class Lines:
         sign = self._operators.get(line.call.function)
         if line.call.function == "step":
             return f"{self._value(line.arguments[0])}[:, {line.call.settings['index']}]"
+        if line.call.function == "part" and not isinstance(line.arguments[0], Nested):
+            return f"{self._argument(line.arguments[0])}[..., {'{first}:{last}'.format(**line.call.settings)}]"
         if sign:
             return f" {sign} ".join(self._operands(line, sign))
         return f"{self._name(line.call.function)}({', '.join(self._parts(line))})"
