@@ -14,7 +14,7 @@ from concord.twin.source.vocabulary import Vocabulary
 #: Most characters of a line.
 WIDTH = 100
 #: Most calls within each other.
-DEPTH = 4
+DEPTH = 5
 #: Functions that are methods, because they need a table of the file.
 CURVES = ("sigmoid", "tanh")
 #: Functions whose first argument keeps a name of its own.
