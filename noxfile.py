@@ -123,6 +123,12 @@ def bench_train(session):
 
 
 @nox.session(default=False)
+def twin_networks(session):
+    """Twins of every kind of network, in every framework, with hints and without, beside golden and the gates."""
+    python(session, "concord.benchmarks.twin_networks")
+
+
+@nox.session(default=False)
 def verify_matrix(session):
     """Networks trained by every method and width that a machine takes, on its gates, bit for bit."""
     python(session, "concord.benchmarks.verify_matrix")

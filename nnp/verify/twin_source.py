@@ -19,13 +19,15 @@ class TwinSource:
     Args:
         path:      The source, as `nnp twin` has written it.
         framework: What it needs.
+        compiled:  Whether to run it compiled by its framework: torch.compile, or a graph of TensorFlow.
     """
 
-    def __init__(self, path: Path, framework: Framework):
+    def __init__(self, path: Path, framework: Framework, *, compiled: bool = False):
         spec = spec_from_file_location(path.stem, path)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
-        self._twin, self._framework = module.Twin(), framework
+        made, self._framework = module.Twin(), framework
+        self._twin = _COMPILED[framework](made) if compiled else made
 
     def infer(self, samples: np.ndarray) -> np.ndarray:
         """Outputs uint16[batch, outputs] of input patterns uint16[batch, ...]."""
@@ -46,6 +48,19 @@ def _torch(twin, samples: np.ndarray) -> np.ndarray:
         return twin(torch.from_numpy(samples.copy())).numpy()
 
 
+def _compiled_torch(twin):
+    import torch
+
+    return torch.compile(twin)
+
+
+def _compiled_tensorflow(twin):
+    import tensorflow
+
+    return tensorflow.function(twin)
+
+
+_COMPILED = {Framework.TORCH: _compiled_torch, Framework.TENSORFLOW: _compiled_tensorflow}
 _RUN = {
     Framework.NUMPY: lambda twin, samples: twin(samples),
     Framework.TORCH: _torch,

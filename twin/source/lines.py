@@ -1,6 +1,7 @@
 """Routines of a script as lines of Python."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from keyword import kwlist
 from textwrap import wrap
@@ -35,7 +36,8 @@ def literal(value) -> str:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple):
         return f"({', '.join(map(literal, value))}{',' * (len(value) == 1)})"
-    return repr(value.item() if isinstance(value, np.generic) else value)
+    value = value.item() if isinstance(value, np.generic) else value
+    return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)
 
 
 def wrapped(head: str, parts: list[str], tail: str) -> list[str]:
