@@ -129,6 +129,12 @@ def bench_train(session):
 
 
 @nox.session(default=False)
+def bench_twins(session):
+    """Software twins in numpy and PyTorch beside golden, batches of 1 and 64."""
+    python(session, "concord.benchmarks.bench_twins")
+
+
+@nox.session(default=False)
 def twin_networks(session):
     """Twins of every kind of network, in every framework, with hints and without, beside golden and the gates."""
     python(session, "concord.benchmarks.twin_networks")
