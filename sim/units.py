@@ -160,12 +160,14 @@ def _bench_lazy_update(config: Config) -> LazyUpdate:
 
 UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: All units by their names.
     Unit(place="core", component=Core, configurations=()),
-    Unit(place="nnp", component=NNP, tested=()),  # tests/host and tests/machine run the whole machine
+    Unit(place="cascade", configurations=()),  # tests/machine/test_cascade.py runs several whole machines
+    # tests/host and tests/machine run the whole machine
+    Unit(place="nnp", component=NNP, configurations=(*CONFIGURATIONS, WITH_SOFTMAX), tested=()),
     Unit(place="decode/base_registers", component=lambda _: BaseRegisters(), configurations=("tiny",)),
-    Unit(place="decode/chain_builder", component=ChainBuilder),
-    Unit(place="decode/decoder", component=Decoder, configurations=(WITHOUT_ENTRIES, *CONFIGURATIONS)),
+    Unit(place="decode/chain_builder", component=ChainBuilder, configurations=(WITH_SOFTMAX, *CONFIGURATIONS)),
+    Unit(place="decode/decoder", component=Decoder, configurations=(WITHOUT_ENTRIES, WITH_SOFTMAX, *CONFIGURATIONS)),
     Unit(place="decode/instruction_check", component=InstructionCheck,
-         configurations=(WITHOUT_ENTRIES, *CONFIGURATIONS)),
+         configurations=(WITHOUT_ENTRIES, WITH_SOFTMAX, *CONFIGURATIONS), tested=(WITH_SOFTMAX, "wide")),
     Unit(place="decode/instruction_fetch", component=InstructionFetch),
     Unit(place="decode/loop_stack", component=lambda _: LoopStack(), configurations=("tiny",)),
     Unit(place="decode/mode_table", component=lambda config: ModeTable(config.matrix_tiles),
@@ -257,7 +259,7 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          environment=_environment("latency", "width")),
     Unit(place="mvm/vector_rf", needs="vector_rf", component=VectorRf, tested=("tiny", "wide")),
     Unit(place="schedule/address_generator", component=AddressGenerator),
-    Unit(place="schedule/copy", component=Copy),
+    Unit(place="schedule/copy", component=Copy, configurations=(WITH_SOFTMAX, *CONFIGURATIONS)),
     Unit(place="schedule/entry_hazards", needs="vector_rf", component=EntryHazards, configurations=()),
     Unit(place="schedule/gather", needs="vector_rf", component=Gather),
     Unit(place="schedule/interlock", component=Interlock),
@@ -265,7 +267,7 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          component=lambda config: Issue(config, latency=MfuPipeline.latency, due=MfuPipeline.due)),
     Unit(place="schedule/operand_fetch", component=OperandFetch),
     Unit(place="schedule/vector_memories", component=VectorMemories),
-    Unit(place="schedule/writeback", component=Writeback),
+    Unit(place="schedule/writeback", component=Writeback, configurations=(WITH_SOFTMAX, *CONFIGURATIONS)),
 )})
 
 

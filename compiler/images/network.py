@@ -65,12 +65,13 @@ class Network:
         nodes:    The nodes; the first one is the network's input, as the host sends it.
         sender:   How the host sends the network's input.
         problems: Reasons about layers whose shapes or blocks do not fit the machine, by the layer's name.
+        softmax:  The softmax of the result on its way to the host, or None.
     """
 
     def __init__(self, wiring: Wiring, config: Config, content: Callable[[Layer], Layer] = lambda layer: layer, *,
                  patches: bool = True):
         self._config, self._block, self._moved = config, config.native_dim, {}
-        self._content = content
+        self._content, self.softmax = content, wiring.softmax
         self._loops = wiring.loops
         readers = [layer for layer in wiring.layers if INPUT in wiring.sources_of(layer)]
         made = Value.of("", getattr(readers[0], "made", (readers[0].outputs, 1, 1)))
@@ -83,6 +84,9 @@ class Network:
         if self.last.value.lanes > self.last.value.shape[0]:
             self._problem(self.last.layer, f"its parts are no multiples of {self._block} channels, and the host "
                                            "receives an image without gaps: put a layer behind it")
+        if self.softmax and self.last.value.pixels > 1:
+            self._problem(self.softmax, f"the machine sends the {self.last.value.pixels} pixels of its input one by "
+                                        "one: put a dense layer in front")
         sent = self.sender.value if any(self.sender.patch) else self.sender.image
         self.nodes[0] = replace(self.nodes[0], value=sent)
         self.nodes[1:] = [replace(node, sources=tuple(sent if source is self.sender.image else source

@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.compiler.images.buffers import Buffer, place
-from concord.compiler.images.chains import Chain
+from concord.compiler.images.chains import Chain, Step
 from concord.compiler.images.demands import Demands
 from concord.compiler.images.kernels import Kernel
 from concord.compiler.images.network import Node
@@ -22,6 +22,7 @@ from concord.model.layers.concat import Concat
 from concord.model.layers.pool import MaxPool
 from concord.model.layers.recurrent import Recurrent
 from concord.model.layers.sequences import SequenceToImage
+from concord.spec.isa import Op
 from concord.spec.memories import OPERAND_MEMORIES, Mem, depth
 from concord.spec.operations import Operation, Stage
 
@@ -89,8 +90,7 @@ class Planner:
                 if reading:
                     self._begin_pass(node.value)
                     chain = Chain(source=FromNumbers(view=reading.view))
-                    chain.write(None)
-                    self._append(node, chain)
+                    self._send(node, chain)
             case MaxPool() if reading.pools:
                 for source, target in reading.pools:
                     chain = Chain(source=FromPool(source=source, window=node.layer.window, codes=target.codes))
@@ -184,7 +184,7 @@ class Planner:
     def _complete(self, node: Node, chain: Chain, parts: tuple[Part, ...] | None = None):
         """Add all that follows a tensor: its ways out, and sums."""
         sinks, adds = self._demands.sinks[node.name], self._demands.anchored(node.value)
-        apart = sinks.net and _in_pieces(chain, node.value, parts)
+        apart = sinks.net and (_in_pieces(chain, node.value, parts) or self._demands.network.softmax is not None)
         if sinks.net and not apart:
             chain.write(None)
         numbers = _write_numbers(chain, sinks.numbers)
@@ -206,16 +206,28 @@ class Planner:
         elif inside:
             waiting.append(inside)
         self._append(node, chain, parts)
-        for target in [view for view in sinks.numbers if view not in numbers] + [None] * apart:
+        for target in [view for view in sinks.numbers if view not in numbers]:
             copy = Chain(source=FromNumbers(view=kept))
             copy.write(target)
             self._append(node, copy)
+        if apart:
+            self._send(node, Chain(source=FromNumbers(view=kept)))
         for view in waiting:
             again = Chain(source=FromNumbers(view=kept))
             self._encode(node, again, view)
             self._append(node, again)
         for add in adds:
             self._add(add, kept)
+
+    def _send(self, node: Node, chain: Chain):
+        """Let a chain send the result to the host, through the softmax unit if the network ends with a softmax."""
+        softmax = self._demands.network.softmax
+        if softmax is not None:
+            chain.steps.append(Step(op=Op.V_SOFTMAX))
+        chain.write(None)
+        whole = (Part(lane=0, rows=node.value.lanes),)
+        name = node.name if softmax is None else softmax.name
+        self.passes[-1].chains.append(Planned(layer=name, chain=chain, parts=whole))
 
     def _complete_sum(self, node: Node, add: Node, chain: Chain, parts):
         """Go on with a sum in the chain of its anchor."""

@@ -58,7 +58,8 @@ class Softmax(wiring.Component):
         m.d.comb += [read.addr.eq(index), write.addr.eq(index), write.data.eq(self.i.p.word)]
 
         word = Mux(loading, self.i.p.word.as_value(), read.data)
-        place, undefined, largest = self._place(m, word, Mux(loading, lane, _later(m, lane, 1)[0]), loading, index, lane)
+        chosen = Mux(loading, lane, _later(m, lane, 1)[0])
+        place, undefined, largest = self._place(m, word, chosen, loading, index, lane)
         term, (*_, nearly_added, added), divided = self._term(m, largest - place, adding, dividing)
         total = Signal(sum_bits(config.softmax_words * lanes))
         quotient, ready = self._divide(m, term, divided, total)
@@ -112,7 +113,7 @@ class Softmax(wiring.Component):
         return m
 
     def _place(self, m, word, lane, loading, index, first_lane):
-        """The present element in units of 2**-16, three cycles later; whether the result is a NaN; the largest place."""
+        """The present element in units of 2**-16, three cycles later; whether the result is a NaN; the largest one."""
         element = Signal(Binary16, reset_less=True)
         m.d.sync += element.eq(word.word_select(lane, 16))
         field, digits = significand(element)

@@ -40,6 +40,7 @@ class Layer:
         title:    What people call its kind.
         sequence: Whether it takes the vectors of all time steps.
         reverse:  Whether it begins with the last time step.
+        ends:     Whether it stands at the end of a model only, behind the layer whose result it takes.
     """
 
     __slots__ = ()
@@ -47,6 +48,7 @@ class Layer:
     title = ""
     sequence = False
     reverse = False
+    ends = False
 
     @property
     def takes(self) -> tuple[int, ...] | None:
