@@ -85,8 +85,8 @@ class Network:
             self._problem(self.last.layer, f"its parts are no multiples of {self._block} channels, and the host "
                                            "receives an image without gaps: put a layer behind it")
         if self.softmax and self.last.value.pixels > 1:
-            self._problem(self.softmax, f"the machine sends the {self.last.value.pixels} pixels of its input one by one: "
-                                        "put a dense layer in front")
+            self._problem(self.softmax, f"the machine sends the {self.last.value.pixels} pixels of its input one by "
+                                        "one: put a dense layer in front")
         sent = self.sender.value if any(self.sender.patch) else self.sender.image
         self.nodes[0] = replace(self.nodes[0], value=sent)
         self.nodes[1:] = [replace(node, sources=tuple(sent if source is self.sender.image else source
