@@ -81,6 +81,12 @@ def bench_block(session):
 
 
 @nox.session(default=False)
+def bench_formats(session):
+    """Weights of mantissas, floats and powers of two: accuracy of the shipped MLP and ResNet; `--area`."""
+    python(session, "concord.benchmarks.bench_formats")
+
+
+@nox.session(default=False)
 def bench_images(session):
     """MLPerf Tiny's reference architectures and single convolutions: cycles, utilisation and waits of each layer."""
     python(session, "concord.benchmarks.bench_images")
@@ -114,6 +120,12 @@ def bench_tiny(session):
 def bench_train(session):
     """Ways to start quantisation-aware training beside each other; `--speed`."""
     python(session, "concord.benchmarks.bench_train")
+
+
+@nox.session(default=False)
+def twin_networks(session):
+    """Twins of every kind of network, in every framework, with hints and without, beside golden and the gates."""
+    python(session, "concord.benchmarks.twin_networks")
 
 
 @nox.session(default=False)

@@ -87,7 +87,7 @@ def firmware_of(case: Case) -> Firmware:
         machine.send(message)
     memory, entries = machine.memory, ()
     if config.vector_rf:
-        entries = (Entries(address=0, mantissas=memory.entries.mantissas.astype(np.int16),
+        entries = (Entries(address=0, mantissas=memory.entries.mantissas,
                            exponents=(memory.entries.exponents + config.activations.e_min).astype(np.int8)),)
     tiles = Tiles(mantissas=memory.matrix.mantissas, integer=np.array(case.modes, bool),
                   exponents=(memory.matrix.exponents + config.weights.e_min).astype(np.int8))

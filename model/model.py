@@ -27,7 +27,8 @@ class Provenance:
         seed:            Seed of every random choice.
         fp32_accuracy:   First measure of the model's task, see `model.data.measures`, of the FP32 network on the test
             set: the accuracy, RMSE or AUC; None if there is no test set.
-        qat_accuracy:    The same of the float network in quantisation-aware training, before the lowered phase.
+        qat_accuracy:    The same of the quantised network in float arithmetic: after post-training quantisation, or in
+            quantisation-aware training before the lowered phase.
         golden_accuracy: The same of this model in golden arithmetic.
     """
 
@@ -37,6 +38,12 @@ class Provenance:
     fp32_accuracy: float | None
     qat_accuracy: float | None
     golden_accuracy: float | None
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """The measures by the names that networks have in tables; what was not measured is left out."""
+        found = {"FP32": self.fp32_accuracy, "quantised": self.qat_accuracy, "golden": self.golden_accuracy}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -57,7 +64,8 @@ class Model:
         provenance:       Origin of the model.
         fp32_predictions: What the FP32 network gives for each sample of the test set: for classification its class,
             uint8[samples], int32[samples] where there are more than 256; or its outputs, float32[samples, outputs].
-        qat_predictions:  The same of the float network in quantisation-aware training.
+        qat_predictions:  The same of the quantised network in float arithmetic, after post-training quantisation or in
+            quantisation-aware training.
     """
 
     name: str
@@ -94,6 +102,11 @@ class Model:
                     (size, layer.sequence), (self.inputs, self.recurrent))]
                 raise ValueError(f"layer {layer.name!r} takes {shapes[0]} of the network's input, but layer "
                                  f"{self.layers[0].name!r} takes {shapes[1]}; make the two equal")
+
+    @property
+    def predictions(self) -> dict[str, np.ndarray]:
+        """What float networks give for the test set, by their names in tables."""
+        return {"FP32": self.fp32_predictions, "quantised": self.qat_predictions}
 
     def sources_of(self, layer: Layer) -> tuple[str, ...]:
         """Names of the sources of a layer."""

@@ -34,9 +34,13 @@ def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None)
 
 
 def is_relu(model: Model, layer: Layer) -> bool:
-    """Whether the quantiser of the only consumer is the activation function of a layer, a relu."""
+    """Whether the quantiser of the only consumer is the activation function of a layer, a relu.
+
+    A cell has its own activation functions, so that of hidden vectors it is only a quantiser.
+    """
     after = _consumer(model, layer)
-    plain = getattr(layer, "activation", Activation.NONE) is Activation.NONE
+    plain = getattr(layer, "activation", Activation.NONE) is Activation.NONE and not (
+        layer.sequence and layer.makes_sequence)
     return plain and after is not None and after.clips
 
 

@@ -160,7 +160,8 @@ def _bench_lazy_update(config: Config) -> LazyUpdate:
 
 UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: All units by their names.
     Unit(place="core", component=Core, configurations=()),
-    # Tests of the whole machine are in tests/host and tests/machine.
+    Unit(place="cascade", configurations=()),  # tests/machine/test_cascade.py runs several whole machines
+    # tests/host and tests/machine run the whole machine
     Unit(place="nnp", component=NNP, configurations=(*CONFIGURATIONS, WITH_SOFTMAX), tested=()),
     Unit(place="decode/base_registers", component=lambda _: BaseRegisters(), configurations=("tiny",)),
     Unit(place="decode/chain_builder", component=ChainBuilder, configurations=(WITH_SOFTMAX, *CONFIGURATIONS)),

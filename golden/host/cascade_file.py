@@ -3,11 +3,8 @@
 from pathlib import Path
 
 from concord.golden.host.cascade import Cascade
-from concord.golden.host.firmware_file import packed, unpacked
+from concord.golden.host.firmware_file import SEVERAL, packed, unpacked
 from concord.golden.lib import tensor_file
-
-KIND = tensor_file.Kind(
-    key="concord cascade", version=1, name="firmware", remedy="compile again", command="`nnp compile --machines 2`")
 
 
 def save_cascade(cascade: Cascade, path: Path):
@@ -17,7 +14,7 @@ def save_cascade(cascade: Cascade, path: Path):
         header, tensors = packed(part)
         headers.append(header)
         arrays |= {f"{k}.{name}": tensor for name, tensor in tensors.items()}
-    tensor_file.write(KIND, path, {"name": cascade.name, "cuts": list(cascade.cuts), "parts": headers}, arrays)
+    tensor_file.write(SEVERAL, path, {"name": cascade.name, "cuts": list(cascade.cuts), "parts": headers}, arrays)
 
 
 def load_cascade(path: Path) -> Cascade:
@@ -27,7 +24,7 @@ def load_cascade(path: Path) -> Cascade:
         ValueError: the file is missing, truncated or of another kind; the firmware of a machine is damaged, or does not
             fit that of the next one.
     """
-    header, arrays = tensor_file.read(KIND, path)
+    header, arrays = tensor_file.read(SEVERAL, path)
     try:
         parts = []
         for k, part in enumerate(header["parts"]):

@@ -14,6 +14,10 @@ from concord.spec.memories import Mem
 KIND = tensor_file.Kind(
     key="concord firmware", version=1, name="firmware", remedy="compile again", command="`nnp compile`")
 
+#: Files of firmware for several machines, see `golden.host.cascade_file`.
+SEVERAL = tensor_file.Kind(
+    key="concord cascade", version=1, name="firmware", remedy="compile again", command="`nnp compile --machines 2`")
+
 _LAYOUTS = ("input_layout", "output_layout")
 
 
@@ -58,6 +62,9 @@ def load_firmware(path: Path, config: Config | None = None) -> Firmware:
         ValueError: the file is missing, truncated, of another kind or for another machine; an array is missing or of
             the wrong type or shape; the program is not legal.
     """
+    if tensor_file.holds(SEVERAL, path):
+        raise ValueError(f"{path}: it holds firmware of several machines, which `nnp run` and `nnp verify` take; here, "
+                         "compile the model for one machine")
     header, arrays = tensor_file.read(KIND, path)
     try:
         firmware = unpacked(header, arrays)

@@ -242,9 +242,8 @@ class Executor:
     def _normalised(self, chain, messages):
         """The messages behind the softmax unit, [messages, words, lanes]; lanes beyond Rows stay +0."""
         rows = chain.registers.rows
-        elements = messages.reshape(len(messages), chain.result_words * self.config.mfu_lanes).copy()
-        if len(elements):
-            elements[:, :rows] = self.arithmetic.softmax(elements[:, :rows])
+        elements = messages.reshape(-1, chain.result_words * self.config.mfu_lanes).copy()
+        elements[:, :rows] = self.arithmetic.softmax(elements[:, :rows])
         return elements.reshape(messages.shape)
 
     def _store(self, chain, place, first, words):

@@ -110,7 +110,7 @@ def _kept(opened: tuple["FloatNetwork", "Imported | None"], data: str | None, ou
     samples = kept.fitting(network, imports.data_set(data) if data else None)
     model = kept.write(out, made, samples, command_line())
     typer.echo(kept.words(made, kept.difference(made, model, samples, imported)), nl=False)
-    typer.echo(f"{out}: {imports.result(model, (('file', 'fp32_accuracy'), ('golden', 'golden_accuracy')))}")
+    typer.echo(f"{out}: {imports.result(model)}")
     typer.echo(imports.softmax(network, model), nl=False)
     typer.echo(imports.unfit(model, machine, str(out)), nl=False)
 
@@ -126,8 +126,7 @@ def _imported(network: "FloatNetwork", data: str | None, calibration: Path | Non
     source = train.prepared(network, imports.data_set(data) if data else None, choices, calibration)
     with shown() as show:
         model = train.quantize(out, source, choices, command=command_line(), progress=show)
-    figures = (("FP32", "fp32_accuracy"), ("quantised", "golden_accuracy"))
-    Console().print(f"{out}: {imports.result(model, figures)}", soft_wrap=True, highlight=False)
+    Console().print(f"{out}: {imports.result(model)}", soft_wrap=True, highlight=False)
     typer.echo(imports.softmax(network, model), nl=False)
     typer.echo(imports.unfit(model, machine, str(out)), nl=False)
 
@@ -148,10 +147,7 @@ def _built_in(network: str, parameters: Path | None, out: Path, calibration: Pat
     console.print(loss_table(quantised))
     with console.status("checking golden against PyTorch"):
         model = train.write(out, source, quantised, recipe, command_line())
-    made = model.provenance
-    accuracies = "no test set, so no accuracy" if source.images is None else (
-        f"accuracy FP32 {made.fp32_accuracy:.2%}, quantised {made.golden_accuracy:.2%}")
-    console.print(f"{out}: {accuracies}")
+    console.print(f"{out}: {imports.result(model)}", soft_wrap=True, highlight=False)
 
 
 def loss_table(quantised: "QuantisedNetwork") -> "Table":

@@ -70,6 +70,8 @@ def run(
     loaded = opened(firmware, find_config(preset) if preset else None)
     loaded.program(keep_state=keep_state)  # this refuses bad options before anything runs
     options = {"trace": waves} if waves else {}
+    if waves and isinstance(loaded, Cascade):
+        raise ValueError("a waveform shows one machine: leave out --waves, or compile for one machine")
     if isinstance(loaded, Cascade) and (twin or unquantised):
         raise ValueError(f"{firmware} is firmware of several machines: --twin and --unquantised take that of one")
     check = TwinCheck(loaded, load_firmware(twin, loaded.config)) if twin else None

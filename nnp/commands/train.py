@@ -12,7 +12,7 @@ from concord.nnp.commands.train_file import FILE, train_file
 from concord.nnp.lib import quantisation_options as options
 from concord.nnp.lib.errors import sentences
 from concord.nnp.lib.files import check_writable
-from concord.nnp.lib.imports import is_file
+from concord.nnp.lib.imports import is_file, result
 from concord.nnp.lib.quantisation_options import NetworkArithmetic
 from concord.nnp.lib.storage import written
 from concord.nnp.lib.training import (
@@ -267,7 +267,4 @@ def _train(kind: str, out: str, log: Path | None, checkpoint: Path | None, **cho
         check_writable(path)
         with followed(log, checkpoint, settings(kind, deciding)) as progress:
             model = train(path, command=command_line(), progress=progress, **chosen)
-    made = model.provenance
-    Console().print(
-        f"{out}: accuracy FP32 {made.fp32_accuracy:.2%}, QAT {made.qat_accuracy:.2%}, golden {made.golden_accuracy:.2%}"
-    )
+    Console().print(f"{out}: {result(model)}", soft_wrap=True, highlight=False)

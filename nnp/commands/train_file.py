@@ -84,7 +84,6 @@ def train_file(
             model = train(
                 path, network=network, data=samples, choices=chosen, seed=seed, epochs=numbers, rate=rate,
                 accumulator=accumulator, command=training.command_line(), progress=progress)
-    figures = (("FP32", "fp32_accuracy"), ("QAT", "qat_accuracy"), ("golden", "golden_accuracy"))
-    Console().print(f"{out}: {imports.result(model, figures)}", soft_wrap=True, highlight=False)
+    Console().print(f"{out}: {imports.result(model)}", soft_wrap=True, highlight=False)
     typer.echo(imports.softmax(network, model), nl=False)
     typer.echo(imports.unfit(model, machine, out), nl=False)

@@ -35,6 +35,9 @@ class Wish:
     def __post_init__(self):
         if not 1 <= self.machines <= MOST:
             raise ValueError(f"--machines {self.machines}: 1 to {MOST} machines work on a network")
+        if self.cut and self.machines == 1:
+            raise ValueError(f"--cut {self.cut}: one machine runs the whole network; say how many there are by "
+                             "--machines")
         if self.cut and len(self.cuts) != self.machines - 1:
             raise ValueError(f"--cut {self.cut}: {self.machines} machines need {self.machines - 1} cuts, this names "
                              f"{len(self.cuts)}: name as many layers, with commas between them, or set --machines")
@@ -87,6 +90,15 @@ def whole(model: Model, config: Config) -> Compiled | None:
         return None
 
 
+def fitted(model: Model, config: Config) -> Compiled:
+    """The model, compiled for a machine with memories that are large enough.
+
+    Raises:
+        ValueError: there is no such machine.
+    """
+    return fit(model, config).compiled
+
+
 def _compiled(model: Model, configs: list[Config], wish: Wish) -> CompiledCascade:
     cutter = Cutter(model, configs)
     return cutter.compiled(wish.cuts) if wish.cut else balanced(cutter, _costs(model, configs[0]))
@@ -94,5 +106,5 @@ def _compiled(model: Model, configs: list[Config], wish: Wish) -> CompiledCascad
 
 def _costs(model: Model, config: Config) -> dict[str, int]:
     """Estimated clock cycles of each layer on a machine; if that is too small, on one with larger memories."""
-    compiled = whole(model, config) or fit(model, config).compiled
+    compiled = whole(model, config) or fitted(model, config)
     return {work.layer: work.cycles for work in explain(compiled.firmware)}

@@ -127,16 +127,10 @@ def unfit(model: "Model", machine: str, place: str) -> str:
     return ""
 
 
-def result(model: "Model", measures: tuple[tuple[str, str], ...]) -> str:
-    """The measures of a model in a line.
-
-    Args:
-        model:    A model with its provenance.
-        measures: What each figure of the provenance is called, and the name of its attribute.
-    """
+def result(model: "Model") -> str:
+    """The measures of a model in a line."""
     from concord.model.data.measures import NAMES, text
 
-    name, made = NAMES[model.task], model.provenance
-    figures = [f"{called} {text(name, value)}" for called, attribute in measures
-               if (value := getattr(made, attribute)) is not None]
+    name = NAMES[model.task]
+    figures = [f"{network} {text(name, value)}" for network, value in model.provenance.measures.items()]
     return f"{name} {', '.join(figures)}" if figures else "no labelled test set, so no measure"

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from pathlib import Path
 
-from concord.golden.host import cascade_file, firmware_file
+from concord.golden.host import firmware_file
 from concord.golden.lib.tensor_file import holds
 from concord.model import model_file
 from concord.model.floating import file as float_file
@@ -19,7 +19,7 @@ class FileKind(StrEnum):
 
 
 _OURS = {FileKind.NETWORK: float_file.KIND, FileKind.MODEL: model_file.KIND, FileKind.FIRMWARE: firmware_file.KIND,
-         FileKind.CASCADE: cascade_file.KIND}
+         FileKind.CASCADE: firmware_file.SEVERAL}
 
 
 def kind_of(path: Path) -> FileKind:

@@ -180,12 +180,7 @@ def opened(path: Path, config: Config | None = None) -> Firmware | Cascade:
 
 def session_of(firmware: Firmware | Cascade, kind: str, **options) -> Session | CascadeSession:
     """A session on machines of a kind, which are made with these options of `sim.machines.host.machine`.
-
-    Raises:
-        ValueError: several machines shall write a waveform.
     """
     if not isinstance(firmware, Cascade):
         return Session(machine(kind, firmware.config, **options), firmware)
-    if "trace" in options:
-        raise ValueError("a waveform shows one machine: leave out --waves, or compile for one machine")
     return CascadeSession(rows.cascade(kind, [part.config for part in firmware.parts], **options), firmware)

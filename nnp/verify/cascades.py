@@ -14,12 +14,11 @@ from concord.model import network
 from concord.model.data.samples import Samples
 from concord.model.model import Model
 from concord.model.model_file import load_model
-from concord.nnp.lib.cascades import Wish, compile_cascade, whole
+from concord.nnp.lib.cascades import Wish, compile_cascade, fitted, whole
 from concord.nnp.lib.kinds import FileKind, kind_of
 from concord.nnp.lib.options import MachineKind
 from concord.nnp.lib.results import described
 from concord.nnp.lib.steps import Steps
-from concord.nnp.machines.fit import fit
 from concord.nnp.verify import batches, quality
 from concord.nnp.verify.cascade_session import CascadeSession, Streamed
 from concord.nnp.verify.inputs import Inputs
@@ -40,6 +39,7 @@ class Subject:
     """What is verified.
 
     Attributes:
+        stem:     Name of the file, for reports.
         cascade:  Firmware of the machines.
         machines: Names of the machines.
         model:    The network; None if there is only firmware.
@@ -47,6 +47,7 @@ class Subject:
         single:   The network on one machine such as the first one, to compare the throughput; None if it does not fit.
     """
 
+    stem: str
     cascade: Cascade
     machines: str
     model: Model | None = None
@@ -100,7 +101,7 @@ def subject_of(path: Path, wish: Wish, preset: str) -> Subject:
             raise ValueError(f"{path}: firmware says itself for which machines it is: leave out --machines, --cut and "
                              "--preset")
         cascade = load_cascade(path)
-        return Subject(cascade=cascade, machines=", ".join(dict.fromkeys(
+        return Subject(stem=path.stem, cascade=cascade, machines=", ".join(dict.fromkeys(
             preset_name(part.config) or f"{part.config.digest:08x}" for part in cascade.parts)))
     if kind is not FileKind.MODEL or wish.machines < 2:
         raise ValueError(f"{path}: --machines takes quantised models, and this is {_WHAT[kind]}")
@@ -108,8 +109,8 @@ def subject_of(path: Path, wish: Wish, preset: str) -> Subject:
     name, compiled = compile_cascade(model, preset, wish)
     config = compiled.cascade.first.config
     single = whole(model, config)
-    large = single or fit(model, config).compiled
-    return Subject(cascade=compiled.cascade, machines=name, model=model, large=large.firmware,
+    large = single or fitted(model, config)
+    return Subject(stem=path.stem, cascade=compiled.cascade, machines=name, model=model, large=large.firmware,
                    single=single and single.firmware)
 
 
@@ -197,7 +198,7 @@ def table_rows(done: VerifiedCascade) -> dict[str, str]:
 
 def write_report(done: VerifiedCascade, folder: Path) -> Path:
     """Write the results as JSON, and return the file."""
-    name = f"{done.subject.cascade.name}-{len(done.subject.cascade.parts)}-machines.json"
+    name = f"{done.subject.stem}-{len(done.subject.cascade.parts)}-machines.json"
     configs = [asdict(part.config) for part in done.subject.cascade.parts]
     content = {"table": table_rows(done), "configurations": configs, "equal": done.equal}
     write_all(folder, {name: json.dumps(content, indent=1, default=str).encode()})

@@ -1,8 +1,8 @@
 """Splits the error of a network on the machine: compiler, quantisation of weights, of vectors, and binary16.
 
 The same program runs four times, and each run adds one kind of rounding to the one before it: none, then weights as
-they are quantised, vectors in front of products as well, and all results in binary16 as well, which is the machine. What
-a step changes in what a layer writes is its part of the error there, with what came from the layers before.
+they are quantised, vectors in front of products as well, and all results in binary16 as well, which is the machine.
+What a step changes in what a layer writes is its part of the error there, with what came from the layers before.
 """
 
 from collections import defaultdict

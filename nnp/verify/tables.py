@@ -12,7 +12,7 @@ from concord.spec.registers import Counter
 from rich.table import Table
 
 #: Networks whose measures are compared, by their names in tables.
-NETWORKS = ("FP32", "QAT", "golden", "RTL")
+NETWORKS = ("FP32", "quantised", "golden", "RTL")
 
 
 def usage_table(compiled: Compiled) -> Table:

@@ -4,9 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
-from concord.golden.host.messages import words_of
 from concord.spec.memories import Mem
-from concord.spec.messages import unpack
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.generic.generic import generic
 from concord.twin.lib.reals import arrays
@@ -60,8 +58,7 @@ class TwinSession:
 
     def _run(self, script: Script, sample: np.ndarray) -> list[np.ndarray]:
         """The results of a script for one sample, without the axis of the batch."""
-        message = unpack(self.firmware.config, self.firmware.input_message(sample), to_machine=True)
-        words = words_of(self.firmware.config, message).reshape(1, -1)[:, :script.inputs[0]]
+        words = self.firmware.words_of(sample).reshape(1, -1)[:, :script.inputs[0]]
         with np.errstate(all="ignore"):
             results = run(script, words.view(np.float16), _FUNCTIONS, arrays(script))
         return [result[0] for result in (results if isinstance(results, tuple) else (results,))]

@@ -115,8 +115,8 @@ class Verified:
         compiled:       Firmware and the compiler's findings.
         task:           What the network does.
         own:            Whether the model keeps the predictions of its float networks for these samples.
-        measures:       Measures of "FP32" and "QAT", if the model keeps their predictions, of "golden" and, if it ran,
-            of "RTL"; empty if there are no labels.
+        measures:       Measures of "FP32" and "quantised", if the model keeps their predictions, of "golden" and, if it
+            ran, of "RTL"; empty if there are no labels.
         golden, other:  Results of golden and of the other machine; both are golden's if no other machine was chosen.
         reference_bits: Number of bits in which the golden machine's outputs differ from the layer-by-layer model.
         bits:           Number of bits in which the machine's outputs and memories differ from golden.

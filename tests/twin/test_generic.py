@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
-from concord.benchmarks.twin_programs import chunk
-from concord.sim.units import CONFIGURATIONS
+from concord.benchmarks.twin_programs import chunk, differences
+from concord.sim.stimulus.programs import written_program
+from concord.sim.units import CONFIGURATIONS, WITH_SOFTMAX
+from concord.spec.config import preset
 from concord.spec.operations import Operation
 from concord.twin.generic import steps
 from concord.twin.vocabulary.generic_numpy import accumulated
@@ -17,6 +19,20 @@ def test_random_programs(config):
 def test_a_wrong_function_is_found(monkeypatch):
     monkeypatch.setattr(steps, "FUNCTIONS", steps.FUNCTIONS | {Operation.VV_ADD: ("subtract", False)})
     assert chunk("tiny", 77, range(5))
+
+
+def test_a_softmax_whose_words_come_one_by_one():
+    words = """
+        s_wr Rows, 7
+        v_rd InitialVrf, 0
+        v_wr InitialVrf, 1
+        v_softmax
+        v_wr NetQ
+        end_chain
+        end
+    """
+    case = written_program(preset(WITH_SOFTMAX), np.random.default_rng(0), words, integer=True)
+    assert not differences(case, 0)
 
 
 def test_totals_wrap_and_round_once():

@@ -114,6 +114,17 @@ def test_long_calls_have_several_lines():
     assert text[-1].endswith("self.long_name_of_tensor_8)")
 
 
+def test_values_are_not_called_as_functions_are():
+    text = lines_of(call("start", "relu", "x"), call("np", "add", "start", "start"), call("y", "maximum", "np", "np"))
+    assert text == ["start_ = relu(x)", "np_ = start_ + start_", "return maximum(np_, np_)"]
+
+
+def test_long_sums_have_two_lines():
+    name = "v" * 50
+    text = lines_of(call(name, "relu", "x"), call("y", "add", name, name))
+    assert text == [f"{name} = relu(x)", f"return ({name}", f"+ {name})"]
+
+
 def test_two_tensors_of_one_name_are_refused():
     script = SCRIPTS["digits"]
     stored = {**script.tensors, "hidden1_bias": halves(np.random.default_rng(0), 12)}

@@ -72,7 +72,8 @@ class Step:
         tiles:  Tiles of a product [row tiles, columns], otherwise None.
         makes:  Index of the value by index of the instruction that writes. Lanes beyond Rows of the last word of each
             iteration are +0 in it. A value of VectorRf has the entries whose last word the step has; where a step is
-            shorter than an iteration, their first words may come from the steps of the chain before it.
+            shorter than an iteration, their first words may come from the steps of the chain before it. The same holds
+            for the messages of a `v_softmax`, which needs all words of an iteration.
     """
 
     chain: Chain

@@ -116,6 +116,8 @@ class _Execution:
         mem = Mem(chain.instructions[place].mem)
         if mem == Mem.VECTOR_RF:
             first, last = complete_entries(self._config, chain, first), complete_entries(self._config, chain, last)
+        elif mem == Mem.NET_Q and chain.normalises:
+            first, last = complete_messages(chain, first), complete_messages(chain, last)
         value = self._made(mem, place, last - first)
         if mem == Mem.NET_Q:
             self._outputs.append((value, 0, last - first))
@@ -130,3 +132,8 @@ def complete_entries(config, chain: Chain, position: int) -> int:
     """Number of entries that a chain has completed before a position; an iteration begins with an entry."""
     iteration, word = divmod(position, chain.result_words)
     return iteration * chain.entries + word // config.vector_words
+
+
+def complete_messages(chain: Chain, position: int) -> int:
+    """Number of words of the messages that a chain has completed before a position."""
+    return position // chain.result_words * chain.result_words

@@ -97,7 +97,7 @@ class Items:
         return self.lines.call("start", INPUT, image)
 
     def _first_entries(self):
-        mantissas, exponents = self.images.entries()
-        names = [self.lines.call("start", INPUT, self.lines.store(Mem.VECTOR_RF.name.lower(), image.astype(np.float32)))
-                 for image in (mantissas, exponents[:, None])]
-        return Entries(lines=self.lines, config=self.config, mantissas=names[0], exponents=names[1])
+        mantissas, exponents = (
+            self.lines.call("start", INPUT, self.lines.store(Mem.VECTOR_RF.name.lower(), image))
+            for image in self.images.entries())
+        return Entries(lines=self.lines, config=self.config, mantissas=mantissas, exponents=exponents)

@@ -41,10 +41,11 @@ def _operand(items, step) -> str:
     if chain.source.mem == Mem.VECTOR_RF:
         entries = items.taken_entries(refs, "mantissas" if mode.integer else "reals")
         return items.lines.call("reshape", entries, shape=(iterations, refs.value[0].size * config.native_dim))
-    words = items.taken_words(refs)
-    flat = items.lines.call("reshape", words, shape=(iterations, refs.value[0].size * config.mfu_lanes))
-    return codes(items.lines, config.activations, flat, config.native_dim, integer=bool(mode.integer),
-                 unsigned=bool(mode.unsigned))
+    words, size = items.taken_words(refs), refs.value[0].size * config.mfu_lanes
+    vectors = items.lines.call("reshape", words, shape=(iterations, size // config.native_dim, config.native_dim))
+    found = codes(items.lines, config.activations, vectors, config.native_dim, integer=bool(mode.integer),
+                  unsigned=bool(mode.unsigned))
+    return items.lines.call("reshape", found, shape=(iterations, size))
 
 
 def _multiplied(items, step, operand, begin, end) -> str:

@@ -4,6 +4,7 @@ import numpy as np
 from concord.spec.isa import SPECS, Op
 from concord.spec.memories import Mem
 from concord.spec.operations import Operation
+from concord.spec.softmax import fractions, wholes
 from concord.twin.flow.flow import Refs, Step
 from concord.twin.generic.items import Items
 from concord.twin.generic.pending import Pending
@@ -26,7 +27,7 @@ class Steps:
 
     def __init__(self, items: Items):
         self._items, self._lines, self._config = items, items.lines, items.config
-        self._pending = Pending(items)
+        self._entries, self._messages = Pending(items, entries=True), Pending(items, entries=False)
 
     def add(self, step: Step):
         """Add the calls of the next step."""
@@ -87,6 +88,18 @@ class Steps:
         constant = self._items.constant(refs)
         return self._items.taken_words(refs) if constant is None else self._lines.store("operand", constant)
 
+    def _normalised(self, step, words) -> str:
+        """Name of the words of messages behind the softmax unit; empty where the step completes none."""
+        chain, lines = step.chain, self._lines
+        words, count, rows = self._messages.complete(step, words), chain.result_words, chain.registers.rows
+        if not words:
+            return ""
+        messages = self._items.flow.values[step.makes[len(chain.instructions) - 1]].count // count
+        flat = lines.call("reshape", words, shape=(messages, count * self._config.mfu_lanes))
+        tables = (lines.store("exponential", np.array(table, np.int32)) for table in (fractions(), wholes()))
+        found = lines.call("softmax", lines.call("part", flat, first=0, last=rows), *tables)
+        return lines.call("words", found, lanes=self._config.mfu_lanes)
+
     def _write(self, step, place, value):
         """Run one `v_wr` of a value [batch, positions, M]."""
         chain, mem = step.chain, Mem(step.chain.instructions[place].mem)
@@ -94,10 +107,12 @@ class Steps:
         mask = np.ones((last - first, self._config.mfu_lanes), np.float16)
         mask[-(first + 1) % chain.result_words::chain.result_words, chain.last_lanes:] = 0
         written = value if mask.all() else self._lines.call("kept", value, self._lines.store("mask", mask))
+        if mem == Mem.NET_Q and chain.normalises:
+            written = self._normalised(step, written)
         if mem != Mem.VECTOR_RF:
             self._items.words[step.makes[place]] = written
             return
-        vectors, count = self._pending.complete(step, place, written), self._items.flow.values[step.makes[place]].count
+        vectors, count = self._entries.complete(step, written), self._items.flow.values[step.makes[place]].count
         if count:
             mode = chain.instructions[place]
             self._items.entries[step.makes[place]] = quantised_entries(

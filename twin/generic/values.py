@@ -38,27 +38,38 @@ def quantised_entries(lines: Lines, config: Config, vectors: str, count: int, *,
     """Entries of native vectors [batch, count, N]."""
     fmt = config.activations
     if integer:
-        exponents = lines.store("exponents", np.full((count, 1), fmt.e_min, np.float16))
-        return Entries(lines=lines, config=config, exponents=lines.call("start", vectors, exponents),
-                       mantissas=integer_codes(lines, fmt, vectors, unsigned=unsigned))
-    exponents = lines.call("exponents_of", vectors, bits=fmt.bits, exponents=(fmt.e_min, fmt.e_max), rule=str(fmt.rule))
-    mantissas = lines.call("mantissas_of", vectors, exponents, bits=fmt.bits, symmetric=fmt.symmetric)
+        exponents = lines.call("start", vectors, lines.store("exponents", np.full((count, 1), fmt.e_min, np.float16)))
+        mantissas = _integers(lines, fmt, vectors, unsigned=unsigned)
+    else:
+        mantissas, exponents = _blocks(lines, fmt, vectors)
     return Entries(lines=lines, config=config, mantissas=mantissas, exponents=exponents)
 
 
 def codes(lines: Lines, fmt: Format, vectors: str, size: int, *, integer: bool, unsigned: bool = False) -> str:
-    """Codes of numbers whose last axis has whole blocks of `size` elements, as a product takes them."""
+    """Codes of numbers [..., size], native vectors or rows of a tile, as a product takes them."""
     if integer:
-        return integer_codes(lines, fmt, vectors, unsigned=unsigned)
+        return _integers(lines, fmt, vectors, unsigned=unsigned)
+    if fmt.precision:
+        return lines.call("scaled", *_blocks(lines, fmt, vectors), more=1 - fmt.bits)
     return lines.call("blocks", vectors, size=size, bits=fmt.bits, exponents=(fmt.e_min, fmt.e_max),
                       rule=str(fmt.rule), symmetric=fmt.symmetric)
 
 
-def integer_codes(lines: Lines, fmt: Format, numbers: str, *, unsigned: bool) -> str:
+def _blocks(lines, fmt, vectors) -> tuple[str, str]:
+    """Names of the mantissas and exponents of blocks, which are the last axis."""
+    precision = {"precision": fmt.precision} if fmt.precision else {}
+    exponents = lines.call("exponents_of", vectors, exponents=(fmt.e_min, fmt.e_max), rule=str(fmt.rule), **precision)
+    return lines.call("mantissas_of", vectors, exponents, bits=fmt.bits, lowest=fmt.lowest, highest=fmt.highest,
+                      **precision), exponents
+
+
+def _integers(lines, fmt, numbers, *, unsigned) -> str:
     """Integers of numbers, as a memory holds them."""
+    function, precision = ("whole", {"precision": fmt.precision}) if fmt.precision else ("integers", {})
     if not unsigned:
-        return lines.call("integers", numbers, lowest=fmt.lowest, highest=fmt.highest)
-    return lines.call("shifted", lines.call("integers", numbers, lowest=0, highest=fmt.levels), distance=-fmt.zero)
+        return lines.call(function, numbers, lowest=fmt.lowest, highest=fmt.highest, **precision)
+    found = lines.call(function, numbers, lowest=0, highest=fmt.levels, **precision)
+    return lines.call("shifted", found, distance=-fmt.zero)
 
 
 class Images:
@@ -80,13 +91,13 @@ class Images:
         return content.view(np.float16)
 
     def entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mantissas int16[entries, N] and exponents E int8[entries] of VectorRf."""
+        """Mantissas float64[entries, N] and exponents E float64[entries, 1] of VectorRf."""
         size = self._config.vector_rf
-        mantissas = np.zeros((size, self._config.native_dim), np.int16)
-        exponents = np.full(size, self._config.activations.e_min, np.int8)
+        mantissas = np.zeros((size, self._config.native_dim))
+        exponents = np.full((size, 1), float(self._config.activations.e_min))
         for part in self._firmware.entries:
             place = slice(part.address, part.address + len(part.mantissas))
-            mantissas[place], exponents[place] = part.mantissas, part.exponents
+            mantissas[place], exponents[place] = part.mantissas, part.exponents[:, None]
         return mantissas, exponents
 
     def biases(self) -> np.ndarray:

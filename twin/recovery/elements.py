@@ -97,14 +97,18 @@ class Constants:
         """int64, the mantissas of references to constant codes: the integers as they are stored."""
         return np.concatenate(self._mantissas)[element_of(table)]
 
+    def exponents(self, table: np.ndarray) -> np.ndarray:
+        """int64, the exponents E of references to constant codes; the smallest one for zeros."""
+        return np.concatenate(self._exponents)[element_of(table)]
+
     def reals(self, table: np.ndarray) -> np.ndarray:
         """float64, the values of references to constant codes in block floating point."""
-        exponents = np.concatenate(self._exponents)[element_of(table)]
-        return np.ldexp(self.mantissas(table).astype(np.float64), exponents - self._config.activations.bits + 1)
+        unit = self.exponents(table) - self._config.activations.bits + 1
+        return np.ldexp(self.mantissas(table).astype(np.float64), unit)
 
     def numbers(self, table: np.ndarray, *, integer: bool, unsigned: bool) -> np.ndarray:
         """References to the numbers that VectorRf gives for constant codes."""
-        stored = np.concatenate(self._exponents)[element_of(table)] - self._config.activations.e_min
+        stored = self.exponents(table) - self._config.activations.e_min
         bits = numbers(self._config, self.mantissas(table)[..., None], stored, integer=integer, unsigned=unsigned)
         return bits[..., 0].astype(np.int64)
 

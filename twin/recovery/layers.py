@@ -56,7 +56,8 @@ class _Layers:
         """The lines of a region: a call for each layer."""
         drafts = [line for line in lines if isinstance(line, Draft)]
         layers = labels(self.firmware, drafts, loop, self.count)
-        layers |= {draft: "" for draft in drafts if draft.function == "start" and loop is None}
+        initial = {first for line in lines if isinstance(line, LoopDraft) for _, first, _ in line.carried}
+        layers |= {draft: "" for draft in drafts if draft.result in initial and draft.function == "start"}
         old = {value: after for value, _, after in loop.carried} if loop else {}
         states = self._states(loop, layers) if loop else {}
         made = []

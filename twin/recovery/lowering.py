@@ -2,6 +2,7 @@
 
 import numpy as np
 from concord.golden.mfu.multifunction import compute
+from concord.golden.mvm.mvm import multiply_entries, multiply_groups
 from concord.spec.isa import SPECS, Op
 from concord.spec.memories import Mem
 from concord.spec.operations import Operation
@@ -258,11 +259,28 @@ class _Lowering:
         width = chain.result_words * config.mfu_lanes
         known = np.full((places, width), -1, np.int64)
         known[:, rows:] = ZERO
+        if is_constant(table).all():
+            known[:, :rows] = self._computed(chain, table, tiles.item, rows)
         settings = bool(product.integer), chain.registers.out_scale if product.integer else 0
         node = Node(op="product", places=places, width=width, reads=(table.reshape(places, -1),), settings=settings,
                     address=chain.address + 1, across=chain.registers.iterations_x, weights=weights,
                     start=product.b if product.bias else -1)
         return self.node(node, known)
+
+    def _computed(self, chain, table, tiles, rows) -> np.ndarray:
+        """The results of a product of constants, as constants."""
+        stored, product, constants = self.firmware.tiles, chain.product, self.constants
+        start = None
+        if product.bias:
+            biases = np.append(self.firmware.biases.reshape(-1), np.zeros(rows, np.int32))
+            start = biases[product.b * self.config.mfu_lanes:][:rows].astype(np.int64)
+        function = multiply_groups if table.ndim == 4 else multiply_entries
+        lowest = self.config.weights.e_min
+        bits, _ = function(
+            self.config, stored.mantissas[tiles].astype(np.float64), stored.exponents[tiles].astype(np.int64) - lowest,
+            constants.mantissas(table), constants.exponents(table).max(-1) - self.config.activations.e_min, start,
+            rows=rows, integer=bool(product.integer), out_scale=chain.registers.out_scale)
+        return bits.astype(np.int64)
 
     def _pointwise(self, step, place, operation, value, operand) -> np.ndarray:
         """One point-wise operation, with results of constants computed."""

@@ -22,8 +22,8 @@ class Products:
         self._firmware, self._config, self._views = firmware, firmware.config, views
         self._mantissas = np.append(firmware.tiles.mantissas.reshape(-1).astype(np.int32), 0)
 
-    def emit(self, nodes, live, table: np.ndarray, across: list[int]) -> Value:
-        """The value of a product.
+    def emit(self, nodes, live, table: np.ndarray, across: list[int], strict: bool) -> Value | None:
+        """The value of a product; None if it has several places and is no convolution, and `strict` is true.
 
         Args:
             nodes:  Strips of one product.
@@ -44,7 +44,7 @@ class Products:
         made = _Product(node=node, weights=weights, start=start, places=positions, like=like)
         if len(table) == 1:
             return self._pooled(made, table) or self._dense(made, table)
-        return self._convolution(made, table, across) or self._gathered(made, table, nodes)
+        return self._convolution(made, table, across) or (None if strict else self._gathered(made, table, nodes))
 
     def _distinct(self, table, weights):
         """Columns that are read several times, for different rows, as one column."""
@@ -86,9 +86,10 @@ class Products:
 
     def _known(self, table, weights, like, start, node):
         """Start values with the products of columns that are the same constants everywhere."""
-        if (table != table[0]).any() or not node.settings[0]:
+        values = self._views.code_values(table, like)
+        if (values != values[0]).any():
             raise Unrecognised("a product reads constants that differ from place to place")
-        return start + self._mantissas[weights] @ self._views.code_values(table[0], like)
+        return start + self._reals(node, weights).astype(np.float64) @ values[0]
 
     def _reals(self, node, weights):
         """The weights: integers, or real numbers in block floating point."""
@@ -133,7 +134,7 @@ class Products:
         return {"wrap": self._config.sum_bits} | ({"fraction": fraction} if fraction else {})
 
     def _dense(self, made, table) -> Value:
-        """One place: the operand is whole values, one after the other, with zeros for what the product does not read."""
+        """One place: the operand is whole values, one after the other; weights are zero where nothing is read."""
         sources = list(dict.fromkeys(node_of(table[0]).tolist()))
         views, columns = self._views, []
         whole = []
@@ -161,7 +162,7 @@ class Products:
         """One place that reads each channel of an image for itself, as averages do."""
         sources = np.unique(node_of(table))
         value = self._views.values[int(sources[0])]
-        if len(sources) > 1 or len(value.shape) != 3 or value.shape[2] < 2 or made.node.settings[0] is False:
+        if len(sources) > 1 or len(value.shape) != 3 or value.shape[2] < 2:
             return None
         channel = element_of(table[0]) % value.shape[2]
         used = np.zeros((len(made.weights), value.shape[2]), bool)
@@ -173,7 +174,7 @@ class Products:
 
     def _convolution(self, made, table, across) -> Value | None:
         """Places that read windows of an image."""
-        image, table = self._image(table, made.node.address)
+        image, table = self._views.image(table, made.node.address)
         if image is None:
             return None
         fixed = is_constant(table)
@@ -192,24 +193,6 @@ class Products:
         if len(fill) and fill[0]:
             settings["fill"] = int(fill[0]) if fill[0] == int(fill[0]) else float(fill[0])
         return self._call("convolution", image, kernel[0], (*window.places, len(made.weights)), made, settings)
-
-    def _image(self, table, address):
-        """The image that a table reads, and its elements there: one value, or several joined by channel."""
-        sources = np.unique(node_of(table[~is_constant(table)])).tolist()
-        values = [self._views.values[number] for number in sources]
-        if any(len(value.shape) != 3 or value.shape[:2] != values[0].shape[:2] for value in values):
-            return None, table
-        if len(values) == 1:
-            return values[0], table
-        width = sum(value.shape[2] for value in values)
-        joined = self._views.call("join", values, (*values[0].shape[:2], width), address)
-        first, moved = 0, table.copy()
-        for number, value in zip(sources, values, strict=True):
-            mask = node_of(table) == number
-            pixel, channel = np.divmod(element_of(table[mask]), value.shape[2])
-            moved[mask] = (self._views.index(joined) << 32) + pixel * width + first + channel
-            first += value.shape[2]
-        return joined, moved
 
     def _kernel(self, weights, window: Window, channels):
         """Weights [rows, window rows, window columns, channels / groups], as indices of mantissas, and the groups."""

@@ -74,7 +74,7 @@ class _Drafting:
                 self.backward.add(value)
             nodes[node].places, nodes[node].width = int(np.prod(shape[:-1], dtype=int)), shape[-1]
             self.statements.bind(node, value)
-        self.first = first
+        self.first = self.views.first = first
         return first
 
     def _passes(self) -> int:

@@ -119,7 +119,6 @@ class Quantisers:
         flat = table.reshape(places, -1)
         node = Node(op="blocks", places=places, width=flat.shape[1], reads=(flat,), settings=settings, address=address)
         zeros = fixed & ((self._lowering.constants.bits(np.where(fixed, table, 0)) & 0x7FFF) == 0)
-        known = np.where(found >= 0, found, np.where(zeros, ZERO_CODE, -1)).reshape(places, -1)
-        known[(found.reshape(places, -1) >= 0) & ~is_constant(found.reshape(places, -1))] = -1
+        known = np.broadcast_to(np.where(zeros.reshape(places, -1).all(0), ZERO_CODE, -1), flat.shape)
         out = self._lowering.node(node, known)
         return out.reshape(table.shape)

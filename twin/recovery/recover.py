@@ -7,7 +7,7 @@ from concord.twin.recovery.layers import scripted
 from concord.twin.recovery.lowering import lower
 from concord.twin.recovery.program import drafted
 
-_PASSES = 4  #: Time steps of the flow that the recovery looks at: those in front of the second one and behind it differ.
+_PASSES = 4  #: Time steps of the flow that the recovery looks at: the first one has initial values, the last one ends.
 
 
 def recover(firmware: Firmware) -> Script:

@@ -8,10 +8,11 @@ from concord.twin.recovery.nodes import Node
 from concord.twin.recovery.products import Products
 from concord.twin.recovery.views import NUMBERS as PLAIN
 from concord.twin.recovery.views import Views
-from concord.twin.recovery.windows import find_window
+from concord.twin.recovery.windows import Window, find_clipped, find_window
 
 #: Roles of the constants of operations.
 ROLES = {"add": "offset", "subtract": "offset", "multiply": "scale", "maximum": "bound"}
+_LOWEST = 0xFC00  #: Pattern of minus infinity, which no maximum sees.
 _POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "numbers"}
 
 
@@ -54,7 +55,7 @@ class Statements:
             at = self._pointwise(nodes, live)
         else:
             function = {"product": self._product, "max_pool": self._pool, "blocks": self._blocks}[first.op]
-            at = self._placed(function, nodes, live)
+            at = self._placed(function, nodes, live, order=pool_order if first.op == "max_pool" else None)
         done = 0
         for index, node in zip(group, nodes, strict=True):
             where = np.full((node.places, node.width), -1, np.int64)
@@ -65,7 +66,7 @@ class Statements:
         """The operands of all places of a group; constant operands of dead elements count as zero."""
         tables = []
         for number in range(len(nodes[0].reads)):
-            table = np.concatenate([node.reads[number] for node in nodes])
+            table = np.concatenate(_even([node.reads[number] for node in nodes]))
             tables.append(self.mapped(table if live is None else table[:, live]))
         return tables
 
@@ -146,17 +147,25 @@ class Statements:
             return result
         return self.views.call(node.op, arguments, shape, node.address, codes=PLAIN)
 
-    def _placed(self, function, nodes, live, tables=None) -> np.ndarray:
-        """Compute each different place once, in the order of what it reads."""
+    def _placed(self, function, nodes, live, tables=None, order=None) -> np.ndarray:
+        """Compute each different place once, in the order of what it reads.
+
+        Args:
+            order: Function of the values, and of the table of different places, that gives another order or None.
+        """
         tables = self._tables(nodes) if tables is None else tables
         rows = np.concatenate([table.reshape(len(table), -1) for table in tables], 1)
-        _, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        order = self._order(rows, np.sort(first))
+        choices = _choices(rows)
+        for strict, choice in [*((True, choice) for choice in choices), (False, choices[0])]:
+            first, where = choice
+            other = order and order(self.views.values, tables[0][first])
+            chosen = self._order(rows, first) if other is None else first[other]
+            value = function(nodes, live, [table[chosen] for table in tables], strict)
+            if value is not None:
+                break
         number = np.empty(len(rows), np.int64)
-        number[order] = np.arange(len(order))
-        value = function(nodes, live, [table[order] for table in tables])
-        at = self.views.all(value).reshape(len(order), -1)
-        return at[number[first[where.reshape(-1)]]]
+        number[chosen] = np.arange(len(chosen))
+        return self.views.all(value).reshape(len(chosen), -1)[number[where]]
 
     @staticmethod
     def _order(rows, first):
@@ -175,7 +184,7 @@ class Statements:
         across = next((node.across for node in nodes if places % node.across == 0 and node.across > 1), places)
         return places // across, across, width
 
-    def _laid(self, nodes, live, tables) -> Value:
+    def _laid(self, nodes, live, tables, strict) -> Value:
         """A point-wise operation on elements that are no whole value."""
         node = nodes[0]
         shape = self._shape(nodes, *tables[0].shape)
@@ -187,7 +196,7 @@ class Statements:
         arguments = [self._operand(node, table.reshape(shape), ROLES.get(node.op, "")) for table in tables]
         return self._call(node, arguments, shape)
 
-    def _blocks(self, nodes, live, tables) -> Value:
+    def _blocks(self, nodes, live, tables, strict) -> Value:
         """A quantiser of blocks."""
         node, (table,) = nodes[0], tables
         last = int(np.flatnonzero(~is_constant(table).all(0))[-1]) + 1
@@ -211,7 +220,7 @@ class Statements:
             if patches is not None:
                 return patches
         shape = self._shape(nodes, *table.shape)
-        if len(sources) and len(source.shape) == 3 and len(table) == source.shape[0] * source.shape[1]:
+        if len(source.shape) == 3 and len(table) == source.shape[0] * source.shape[1]:
             shape = (*source.shape[:2], table.shape[1])
         return self.views.view(table.reshape(shape), nodes[0].address)
 
@@ -233,16 +242,16 @@ class Statements:
         likely = [node.across for node in nodes]
         return list(dict.fromkeys([*likely, *(count for count in range(places, 0, -1) if places % count == 0)]))
 
-    def _pool(self, nodes, live, tables) -> Value:
+    def _pool(self, nodes, live, tables, strict) -> Value | None:
         """The largest value of each window."""
         node, table = nodes[0], tables[0][:, live]
         places, width, pixels = table.shape
-        flat = table.reshape(places, -1)
-        fixed = is_constant(flat)
-        sources = np.unique(node_of(flat[~fixed]))
-        source = self.views.values[int(sources[0])]
+        source, flat = self.views.image(table.reshape(places, -1), node.address)
+        if source is None:
+            return None if strict else self._largest(nodes, table)
+        table, fixed = flat.reshape(table.shape), is_constant(flat)
         fill = np.unique(self.constants.bits(flat[fixed]))
-        if len(sources) == 1 and len(source.shape) == 3 and len(fill) < 2 and not fixed.all(0).any():
+        if len(fill) < 2 and not fixed.all(0).any():
             window = find_window(np.where(fixed, -1, element_of(flat)), source.shape, self.across(nodes, places))
             if window is not None and window.dilation == (1, 1) and self._pools(window, width, pixels, source):
                 settings = window_settings(window)
@@ -250,12 +259,34 @@ class Statements:
                     settings["fill"] = float(fill.view(np.float16)[0])
                 return self.views.call("max_pool", [source], (*window.places, width), node.address,
                                        window=window.size, **settings)
+        clipped = self._clipped(table, source) if set(fill) <= {_LOWEST} else None
+        if clipped:
+            return self.views.call("max_pool", [source], (*clipped.places, width), node.address, window=clipped.size,
+                                   **window_settings(clipped), fill=float("-inf"))
+        return None if strict else self._largest(nodes, table)
+
+    def _largest(self, nodes, table) -> Value:
+        """The largest value of pixels that lie anywhere."""
+        node, (places, width, pixels) = nodes[0], table.shape
         shape = self._shape(nodes, places, width)
         value = self.views.view(table[..., 0].reshape(shape), node.address)
         for pixel in range(1, pixels):
             value = self.views.call("maximum", [value, self.views.view(table[..., pixel].reshape(shape),
                                                                       node.address)], shape, node.address)
         return value
+
+    @staticmethod
+    def _clipped(table, source) -> Window | None:
+        """The window whose pixels inside the image are those of a table [places, channels, pixels]."""
+        if len(source.shape) != 3 or table.shape[1] != source.shape[2]:
+            return None
+        fixed, element = is_constant(table), element_of(table)
+        channels = np.arange(table.shape[1])[:, None]
+        if (fixed != fixed[:, :1]).any() or (~fixed & (element != element[:, :1] + channels)).any():
+            return None
+        pixels = np.where(fixed[:, 0], -1, element[:, 0] // source.shape[2])
+        whole = not (element[:, 0][~fixed[:, 0]] % source.shape[2]).any()
+        return find_clipped(pixels, source.shape[:2]) if whole else None
 
     @staticmethod
     def _pools(window, width, pixels, source) -> bool:
@@ -265,9 +296,9 @@ class Statements:
         return (width == source.shape[2] and (channels == np.arange(width)[:, None]).all()
                 and pixels == window.size[0] * window.size[1] and bool((taps == np.arange(pixels)).all()))
 
-    def _product(self, nodes, live, tables) -> Value:
-        """A dense layer or a convolution."""
-        return self._products.emit(nodes, live, tables[0], self.across(nodes, len(tables[0])))
+    def _product(self, nodes, live, tables, strict) -> Value | None:
+        """A dense layer or a convolution; None for another product of several places, if `strict`."""
+        return self._products.emit(nodes, live, tables[0], self.across(nodes, len(tables[0])), strict)
 
 
 def window_settings(window) -> dict:
@@ -275,3 +306,35 @@ def window_settings(window) -> dict:
     settings = {"stride": window.stride, "padding": window.padding, "dilation": window.dilation}
     plain = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
     return {name: value for name, value in settings.items() if value != plain[name]}
+
+
+def _choices(rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Places that may be computed, and for each place the one whose result it has: those that differ, or all."""
+    _, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    every = np.arange(len(rows))
+    different = np.sort(first), first[where.reshape(-1)]
+    return [different] if len(first) == len(rows) else [different, (every, every)]
+
+
+def _even(tables: list[np.ndarray]) -> list[np.ndarray]:
+    """Tables of pools with as many pixels for all windows: windows at borders have minus infinity for the others."""
+    if tables[0].ndim == 2:
+        return tables
+    most = max(table.shape[2] for table in tables)
+    return [np.pad(table, ((0, 0), (0, 0), (0, most - table.shape[2])), constant_values=_LOWEST) for table in tables]
+
+
+def pool_order(values, table: np.ndarray) -> np.ndarray | None:
+    """The order of places by the middles of their windows; None where these lie in no single image."""
+    fixed = is_constant(table)
+    sources = np.unique(node_of(table[~fixed]))
+    shape = values[int(sources[0])].shape
+    column = int((~fixed).all((0, 2)).argmax()) if (~fixed).all((0, 2)).any() else int((~fixed).any((0, 2)).argmax())
+    if len(sources) > 1 or len(shape) != 3 or fixed[:, column].all(1).any():
+        return None
+    row, across = np.divmod(element_of(table[:, column]) // shape[2], shape[1])
+    keys = []
+    for axis in (across, row):
+        low = np.where(fixed[:, column], 1 << 30, axis).min(1)
+        keys.append(low + np.where(fixed[:, column], -1, axis).max(1))
+    return np.lexsort(keys)

@@ -1,4 +1,4 @@
-"""States of loops in their simplest form: each once, and as the cell has them, rather than as the next product reads them."""
+"""States of loops in their simplest form: each once, and as the cell has them, not as the next product reads them."""
 
 import numpy as np
 from concord.golden.lib import float16
@@ -6,7 +6,7 @@ from concord.twin.recovery.drafts import Constant, Draft, LoopDraft, Value
 
 
 def simplify(loop: LoopDraft):
-    """Merge states that are always equal, and carry what a state is computed from, where a constant is all between them.
+    """Merge states that are always equal, and carry what a state is computed from, if only a constant lies between.
 
     A state s = h * R becomes the state h, and each pass begins with h * R: then R belongs to the product that reads it.
     """

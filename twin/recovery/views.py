@@ -4,7 +4,6 @@ import numpy as np
 from concord.twin.recovery.drafts import Constant, Draft, Value
 from concord.twin.recovery.elements import CODES, Constants, element_of, is_constant, node_of, refs
 
-
 NUMBERS = Value(shape=())  #: A value that holds numbers.
 
 
@@ -19,12 +18,14 @@ class Views:
     Attributes:
         values: All values; the first two indices stand for constants.
         drafts: Drafts of the present region, in order.
+        first:  A value that has the batch, for values of constants.
     """
 
     def __init__(self, constants: Constants):
         self.constants = constants
         self.values: list[Value | None] = [None, None]
         self.drafts: list[Draft] = []
+        self.first = NUMBERS
         self._indices: dict[Value, int] = {}
         self._made: dict[tuple, Value] = {}
 
@@ -39,7 +40,8 @@ class Views:
         """References to all elements of a value, in its shape."""
         return refs(self.index(value), np.arange(value.size)).reshape(value.shape)
 
-    def call(self, function: str, arguments: list, shape: tuple[int, ...], address: int, codes=None, **settings) -> Value:
+    def call(self, function: str, arguments: list, shape: tuple[int, ...], address: int, codes=None,
+             **settings) -> Value:
         """The result of a call; the same call with the same arguments is made once.
 
         Args:
@@ -47,6 +49,8 @@ class Views:
         """
         if codes is None:
             codes = next((each for each in arguments if isinstance(each, Value)), NUMBERS)
+        if "to" in settings:
+            settings = {"shape": settings["to"]}
         key = (function, tuple(self._key(each) for each in arguments), tuple(sorted(settings.items())), shape)
         if key not in self._made:
             result = Value(shape=shape, codes=codes.codes, zero=codes.zero, limit=codes.limit)
@@ -65,8 +69,8 @@ class Views:
     def constant(self, table: np.ndarray, role: str) -> Constant:
         """References to constant numbers as a stored tensor."""
         memory, places = self.constants.place(table)
-        return Constant(values=self.constants.bits(table).view(np.float16), role=role, memory=memory,
-                        places=places if memory else None)
+        values = np.ascontiguousarray(self.constants.bits(table)).view(np.float16)
+        return Constant(values=values, role=role, memory=memory, places=places if memory else None)
 
     def view(self, table: np.ndarray, address: int) -> Value:
         """The value that holds the elements of a table int64[..., columns], of which some are no constants."""
@@ -91,7 +95,7 @@ class Views:
             return source
         if len(shape) == 1:
             return self.call("flatten", [source], shape, address)
-        return self.call("reshape", [source], shape, address, shape=shape)
+        return self.call("reshape", [source], shape, address, to=shape)
 
     def _part(self, table, address) -> Value | None:
         """Neighbouring elements along the last axis."""
@@ -119,7 +123,7 @@ class Views:
             return None
         moved = element_of(table).reshape(flat.shape)
         cuts = np.flatnonzero((np.diff(flat[0]) != 0) | (np.diff(moved[0]) != 1)) + 1
-        if len(cuts) == 0 or len(cuts) > 32:
+        if len(cuts) == 0 or 2 * len(cuts) > table.shape[-1]:
             return None
         parts = [self._whole(each, address) or self._part(each, address) for each in np.split(table, cuts, -1)]
         if not all(parts):
@@ -137,10 +141,32 @@ class Views:
             first += source.size
         if fixed.any():
             kept, where = np.unique(table[fixed], return_inverse=True)
-            index[fixed] = first + where
-            arguments.append(self.started(kept, arguments[0], address, "fill", arguments[0]))
+            index[fixed] = first + where.reshape(-1)
+            like = arguments[0] if arguments else self.first
+            arguments.append(self.started(kept, like, address, "fill", like))
         stored = Constant(values=index, role="table")
         return self.call("take", [stored, *arguments], table.shape, address, codes=arguments[0])
+
+    def image(self, table, address):
+        """The image that a table reads, one value or several joined by channel, and the table of its elements.
+
+        The image is None where the table reads something else.
+        """
+        sources = np.unique(node_of(table[~is_constant(table)])).tolist()
+        values = [self.values[number] for number in sources]
+        if not values or any(len(value.shape) != 3 or value.shape[:2] != values[0].shape[:2] for value in values):
+            return None, table
+        if len(values) == 1:
+            return values[0], table
+        width = sum(value.shape[2] for value in values)
+        joined = self.call("join", values, (*values[0].shape[:2], width), address)
+        first, moved = 0, table.copy()
+        for number, value in zip(sources, values, strict=True):
+            mask = node_of(table) == number
+            pixel, channel = np.divmod(element_of(table[mask]), value.shape[2])
+            moved[mask] = refs(self.index(joined), pixel * width + first + channel)
+            first += value.shape[2]
+        return joined, moved
 
     def started(self, table, like: Value, address: int, role: str, codes: Value) -> Value:
         """Constants as a value.

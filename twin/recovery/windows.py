@@ -100,6 +100,48 @@ def _window(axes, inside, shape, down, across, channels):
                   channels=channels)
 
 
+def find_clipped(pixels: np.ndarray, shape: tuple[int, int]) -> Window | None:
+    """The window of which each place has the pixels inside the image, or None.
+
+    Args:
+        pixels: int64[places, pixels], pixels of each place, -1 for none; places are ordered row by row.
+        shape:  Rows and columns of the image.
+    """
+    inside = pixels >= 0
+    ends = []
+    for axis in np.divmod(pixels, shape[1]):
+        ends.append((np.where(inside, axis, 1 << 30).min(1), np.where(inside, axis, -1).max(1)))
+    middles = [low + high for low, high in ends]
+    across = int(np.argmax(middles[0] != middles[0][0])) or len(pixels)
+    if len(pixels) % across:
+        return None
+    axes = [_clipped_axis(low.reshape(-1, across), high.reshape(-1, across), size, turned)
+            for (low, high), size, turned in zip(ends, shape, (False, True), strict=True)]
+    if not all(axes) or (inside.sum(1) != np.prod([high - low + 1 for low, high in ends], 0)).any():
+        return None
+    (size, stride, padding), (width, step, sides) = axes
+    return Window(places=(len(pixels) // across, across), size=(size, width), stride=(stride, step), dilation=(1, 1),
+                  padding=(*padding, *sides), taps=np.zeros(0), channels=np.zeros(0))
+
+
+def _clipped_axis(low, high, size, turned):
+    """Size, stride and padding of windows along an axis, by their first and last pixels; None if they are none."""
+    if turned:
+        low, high = low.T, high.T
+    if (low != low[:, :1]).any() or (high != high[:, :1]).any():
+        return None
+    low, high = low[:, 0], high[:, 0]
+    count, longest = len(low), int((high - low).max()) + 1
+    for stride in range(1, size + longest + 1):
+        for before in range(longest):
+            first = np.arange(count) * stride - before
+            if (np.maximum(first, 0) == low).all() and (np.minimum(first + longest - 1, size - 1) == high).all():
+                after = max(0, int(first[-1]) + longest - size)
+                if (size + before + after - longest) // stride + 1 == count:
+                    return longest, stride, (before, after)
+    return None
+
+
 def groups_of(used: np.ndarray) -> int:
     """Largest number of groups of a convolution.
 

@@ -28,6 +28,7 @@ class Form:
         decorated: Lines above the method that computes.
         method:    Name of this method.
         result:    Type of results.
+        arrays:    Module that makes an array of zeros.
         example:   A line that computes results.
         operators: Signs of functions that Python has an operator for.
     """
@@ -40,6 +41,7 @@ class Form:
     helpers: tuple[str, ...]
     method: str
     result: str
+    arrays: str
     example: str = "results = Twin()(inputs)"
     base: str = ""
     kept: tuple[str, ...] = ()
@@ -52,7 +54,7 @@ FORMS = {
         needs="numpy", imports=("from pathlib import Path", "import numpy as np"), functions=("read", "binary16"),
         made=("vars(self).update(read(file))",), curve="self.{name} = curve(self.{name})",
         helpers=("curve",), decorated=('@np.errstate(all="ignore")',), method="__call__", result="float16",
-        operators={"add": "+", "subtract": "-", "multiply": "*"}),
+        arrays="numpy", operators={"add": "+", "subtract": "-", "multiply": "*"}),
     Framework.TORCH: Form(
         needs="torch and safetensors",
         imports=("from pathlib import Path", "import torch", "from safetensors.torch import load_file"),
@@ -60,5 +62,18 @@ FORMS = {
         made=("super().__init__()", "tensors = load_file(file)"), helpers=("Curve",),
         curve='self.{name} = Curve(tensors.pop("{name}"), torch.{name})',
         kept=("for name, values in tensors.items():", "    self.register_buffer(name, stored(values))"),
-        method="forward", result="float32", example="results = torch.compile(Twin())(inputs)"),
+        method="forward", result="float32", arrays="torch", example="results = torch.compile(Twin())(inputs)"),
 }
+
+
+def example(framework: Framework, stem: str, inputs: tuple) -> str:
+    """A line of a shell that runs a twin on zeros, in its folder.
+
+    Args:
+        framework: What it needs.
+        stem:      Name of its module.
+        inputs:    Shape of one input, None for the number of time steps.
+    """
+    shape = ", ".join(["1", *(str(size or 8) for size in inputs)])
+    return (f"python -c 'import {FORMS[framework].arrays}; from {stem} import Twin; "
+            f"print(Twin()({FORMS[framework].arrays}.zeros(({shape}))))'")

@@ -21,18 +21,21 @@ class Selection:
 
 
 class Vocabulary:
-    """A parsed file of functions.
+    """Parsed files of functions.
 
     Args:
-        path: The file.
+        paths: The files; those after the first one hold what few scripts need.
     """
 
-    def __init__(self, path: Path):
-        self._text = path.read_text()
-        body = ast.parse(self._text).body
+    def __init__(self, paths: Iterable[Path]):
+        texts = [path.read_text() for path in paths]
+        body = [node for text in texts for node in ast.parse(text).body]
         self._functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        self._sources = {node.name: _source(text, node) for text in texts for node in ast.parse(text).body
+                         if isinstance(node, ast.FunctionDef | ast.ClassDef)}
         self._imports = {(alias.asname or alias.name).partition(".")[0]: (node, alias) for node in body
-                         if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}
+                         if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names
+                         if (alias.asname or alias.name) not in self._functions}
 
     def select(self, names: Iterable[str]) -> Selection:
         """The functions of these names, and everything that they need."""
@@ -43,7 +46,7 @@ class Vocabulary:
                 needed.add(name)
                 if name in self._functions:
                     waiting += _globals(self._functions[name])
-        functions = tuple(self._source(node) for name, node in self._functions.items() if name in needed)
+        functions = tuple(text for name, text in self._sources.items() if name in needed)
         return Selection(imports=tuple(_line(*found) for name, found in self._imports.items() if name in needed),
                          functions=functions)
 
@@ -53,12 +56,15 @@ class Vocabulary:
         named = arguments.args[len(arguments.args) - len(arguments.defaults):]
         return {each.arg: ast.literal_eval(value) for each, value in zip(named, arguments.defaults, strict=True)}
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._functions
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of all functions and classes."""
+        return frozenset(self._functions)
 
-    def _source(self, node):
-        first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-        return "\n".join(self._text.splitlines()[first - 1 : node.end_lineno])
+
+def _source(text: str, node) -> str:
+    first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+    return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
 
 
 def _globals(function) -> set[str]:
@@ -78,4 +84,6 @@ def _line(node, alias) -> str:
 @cache
 def vocabulary(framework: str) -> Vocabulary:
     """The vocabulary of a framework, such as "numpy"."""
-    return Vocabulary(Path(__file__).parents[1] / "vocabulary" / f"{framework}_functions.py")
+    folder = Path(__file__).parents[1] / "vocabulary"
+    paths = [folder / f"{framework}_functions.py", folder / f"generic_{framework}.py"]
+    return Vocabulary(path for path in paths if path.exists())

@@ -1,5 +1,6 @@
 """A script as source text and its file of tensors."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from textwrap import wrap
 
@@ -8,9 +9,11 @@ from concord.golden.mfu import activation
 from concord.twin.lib.reals import arrays
 from concord.twin.lib.script import Call, Line, Loop, Script
 from concord.twin.source.frameworks import FORMS, Framework
-from concord.twin.source.lines import CURVES, WIDTH, Lines, attribute, literal
+from concord.twin.source.lines import CURVES, WIDTH, Lines, attribute, literal, wrapped
 from concord.twin.source.vocabulary import vocabulary
 
+#: Packages that are not of the standard library.
+OTHERS = {"numpy", "torch", "tensorflow", "safetensors"}
 _PATTERNS = np.arange(1 << 16)
 TABLES = {"sigmoid": activation.sigmoid, "tanh": activation.tanh}
 
@@ -22,10 +25,16 @@ def source(script: Script, framework: Framework, stem: str) -> str:
         script:    What it computes.
         framework: What it runs in.
         stem:      Name of its file, without `.py`; that of its tensors is the same, with `.safetensors`.
+
+    Raises:
+        ValueError: the script calls a function that the framework lacks.
     """
     form, words = FORMS[framework], vocabulary(framework)
     routines = frozenset(routine.name for routine in script.routines)
     used = _used(script)
+    if lacking := used - routines - words.names - set(CURVES):
+        raise ValueError(f"{script.name}: its twin needs {', '.join(sorted(lacking))}, which has no form in "
+                         f"{framework}; write a twin in {Framework.NUMPY}")
     selection = words.select([*form.functions, *used - routines, *form.helpers * bool(used & set(CURVES)),
                               *["sequence"] * _collects(script)])
     lines = Lines(words, routines, form.operators)
@@ -63,19 +72,21 @@ def _head(script: Script, form, stem: str) -> str:
 
 
 def _imports(lines: set[str]) -> str:
-    """Imports in the order that people expect: the standard library first."""
-    others = {"numpy", "torch", "tensorflow", "safetensors"}
-    ours = sorted((line for line in lines if line.split()[1].partition(".")[0] in others), key=_order)
-    standard = sorted((line for line in lines if line not in ours), key=_order)
-    return "\n".join([*standard, *[""] * bool(standard), *ours, ""])
-
-
-def _order(line: str):
-    return line.startswith("from"), line
+    """Imports in the order that people expect: the standard library first, and one line for each module."""
+    whole = {line for line in lines if line.startswith("import")}
+    parts = defaultdict(set)
+    for line in lines - whole:
+        _, module, _, name = line.split(maxsplit=3)
+        parts[module].add(name)
+    merged = whole | {f"from {module} import {', '.join(sorted(names))}" for module, names in parts.items()}
+    ordered = sorted(merged, key=lambda line: (line.startswith("from"), line))
+    others = [line for line in ordered if line.split()[1].partition(".")[0] in OTHERS]
+    standard = [line for line in ordered if line not in others]
+    return "\n".join([*standard, *[""] * bool(standard), *others, ""])
 
 
 def _constants(script: Script) -> str:
-    classes = wrap(f"CLASSES = {literal(script.classes)}", WIDTH, subsequent_indent="    ") if script.classes else []
+    classes = wrapped("CLASSES = (", [literal(name) for name in script.classes], ",)") if script.classes else []
     file = ["#: Weights and tables.", 'FILE = Path(__file__).with_suffix(".safetensors")']
     return "\n".join([*file, "#: Shape of an input.", f"INPUTS = {literal(script.inputs)}",
                       *["#: Names of the results."] * bool(classes), *classes, "", ""])
@@ -89,18 +100,18 @@ def _twin(script: Script, form, lines: Lines, used: set[str]) -> str:
             '    def __init__(self, file=FILE):',
             *(f"        {line}" for line in made), "",
             *(f"    {line}" for line in form.decorated)]
-    (parameter,) = script.main.parameters
+    (parameter,) = lines.parameters(script.main)
     text += [f"    def {form.method}(self, inputs):",
              f'        """Results [batch, {script.outputs}] of inputs [batch, ...]."""',
              f"        {parameter} = binary16(inputs, INPUTS)", *lines.body(script.main, 8)]
     for routine in script.routines:
-        text += ["", f"    def {routine.name}({', '.join(('self', *routine.parameters))}):",
+        text += ["", f"    def {routine.name}({', '.join(('self', *lines.parameters(routine)))}):",
                  f'        """{_sentence(routine.title)}"""', *lines.body(routine, 8)]
     return "\n".join(text)
 
 
 def _sentence(title: str) -> str:
-    return title if title.endswith(".") else f"{title}."
+    return title if title.endswith(".") else f"{title or 'A network'}."
 
 
 def _is_operator(text: str, operators) -> bool:

@@ -62,21 +62,25 @@ def binary16(values, shape):
     """Inputs [batch, ...] as binary16 numbers of a shape, in which None stands for any size."""
     values = torch.as_tensor(values)
     values = values.reshape(len(values), *(size or -1 for size in shape))
-    return half(values if values.is_floating_point() else values.double())
+    return half(values.double())
 
 
 def half(x):
     """Numbers rounded once to binary16, ties to even, as float32."""
     y = x.detach()
-    if y.dtype != torch.float64 and not torch.compiler.is_compiling():
+    if y.dtype == torch.float32 and not torch.compiler.is_compiling():
         return straight(x, y.half().float())
-    # Compilers drop casts to half, and a cast from float64 rounds twice: round to units of the last place instead.
-    whole, mask = (torch.int64, 0x7FF << 52) if y.dtype == torch.float64 else (torch.int32, 0xFF << 23)
-    y = y if y.dtype == torch.float64 else y.float()
-    power = (y.view(whole) & mask).view(y.dtype)
-    unit = (power * 2.0**-10).clamp(min=2.0**-24)
+    # A compiler drops casts to half, and a cast from float64 rounds twice.
+    unit = (power(y) * 2.0**-10).clamp(min=2.0**-24)
     y = torch.where(y.abs() < 65520, torch.round(y / unit) * unit, y * torch.inf)
     return straight(x.float(), y.float())
+
+
+def power(x):
+    """The largest power of two up to |x|, or 0."""
+    if x.dtype == torch.float64:
+        return (x.view(torch.int64) & 0x7FF << 52).view(torch.float64)
+    return (x.view(torch.int32) & 0xFF << 23).view(torch.float32)
 
 
 def add(a, b):
@@ -121,8 +125,9 @@ def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
     y = torch.where(y.isnan(), 0.0, y).clamp(-65504, 65504)
     groups = pad(y, (0, -length % size)).unflatten(-1, (-1, size))
     largest = groups.abs().amax(-1, keepdim=True)
-    power = (largest.view(torch.int64) & 0x7FF << 52).view(torch.float64)
-    above = torch.where((largest == power) & (rule == "ceil"), power, 2 * power)
+    above = 2 * power(largest)
+    if rule == "ceil":
+        above = torch.where(largest == above / 2, largest, above)
     lowest, highest = (2.0**exponent for exponent in exponents)
     unit, limit = above.clamp(lowest, highest) * 2.0 ** (1 - bits), 2 ** (bits - 1)
     mantissas = torch.round(groups / unit).clamp(symmetric - limit, limit - 1)
