@@ -83,6 +83,7 @@ def _kept(network: "FloatNetwork", data: "DataSet | None", preset: str, out: str
     from concord.train.lib.methods import Gates, WeightTraining
 
     given = widths(preset, *(bits.get(name) for name in WIDTHS), WeightTraining.WRPN, Gates())
+    given.check_integers()
     made = kept.kept(network, preset, (given.weights, given.inputs, given.symmetric))
     with model_file(out, network.name) as path:
         model = kept.write(path, made, kept.fitting(network, data), "concord.quantize")
