@@ -51,6 +51,12 @@ def nightly(session):
 
 
 @nox.session(default=False)
+def twin_programs(session):
+    """Random programs as twins in numpy, outputs and final memories against golden's; `--programs`."""
+    python(session, "concord.benchmarks.twin_programs")
+
+
+@nox.session(default=False)
 def mutants(session):
     """Break one line after another: the testbench of just that unit must go red."""
     python(session, "concord.sim.campaigns.mutants")

@@ -8,6 +8,7 @@ place in the concatenation.
 from concord.compiler.layers.registry import COMPILERS
 from concord.compiler.lib.allocation import NET, Place
 from concord.compiler.lib.build import Build
+from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.program import read, write
 from concord.compiler.lib.tensors import Tensor
 from concord.golden.host.firmware import Direction
@@ -23,19 +24,21 @@ class Graph:
     """The compilation of one model.
 
     Args:
-        build: Collects chains and places.
-        model: A model of which all layers can be compiled.
+        build:      Collects chains and places.
+        model:      A model of which all layers can be compiled.
+        neighbours: The machines before and behind, where the model is a part.
     """
 
-    def __init__(self, build: Build, model: Model):
-        self._build, self._model = build, model
+    def __init__(self, build: Build, model: Model, neighbours: Neighbours = ALONE):
+        self._build, self._model, self._neighbours = build, model, neighbours
         self._made: dict[str, Tensor] = {}
         self._places: dict[tuple[str, Mem], Place] = {}
-        self.host = {}  #: Fields of the firmware about images: there are none.
+        #: Fields of the firmware about the input: there are no images.
+        self.host = {"input_words": build.config.words_of(model.inputs)} if neighbours.before else {}
 
     def emit(self):
         """Emit the chains of all layers; the result goes to the host."""
-        model, program = self._model, self._build.program
+        model = self._model
         self._made |= {name: self._entry(name) for name in self._inputs()}
         recurrent = [layer for layer in model.layers if layer.sequence]
         if recurrent:
@@ -45,10 +48,14 @@ class Graph:
         for layer in model.layers:
             if not layer.sequence:
                 self._emit_layer(layer)
-        last = model.layers[-1]
-        if last.sequence:
-            program.note("result")
-            program.chain(read(self._made[last.name].place), write(NET), rows=model.outputs)
+        if model.layers[-1].sequence and not self._neighbours.steps:
+            self._send_result()
+
+    def _send_result(self):
+        """Send the hidden vector of the last layer."""
+        self._build.program.note("result")
+        place = self._made[self._model.layers[-1].name].place
+        self._build.program.chain(read(place), write(NET), rows=self._model.outputs)
 
     def _emit_recurrent(self, layers: list[Layer]):
         """Emit the initial states, and then one loop over time steps with the chains of all recurrent layers."""
@@ -64,6 +71,8 @@ class Graph:
         for layer in layers:
             with build.program.section(f"{layer.name}, time step", layer.name):
                 COMPILERS[type(layer)].step(build, layer, states[layer.name], self._sources(layer)[0].place)
+        if self._neighbours.steps:
+            self._send_result()
         build.program.end_loop()
 
     def _emit_layer(self, layer: Layer):
@@ -87,15 +96,17 @@ class Graph:
         """An input tensor. It stays in NetQ if one layer takes all of it there, otherwise it is copied to memories."""
         uses, elements = self._uses(name), self._model.inputs
         places = {Mem.NET_Q: NET}
-        if len(uses) > 1 or len(self._inputs()) > 1 or not COMPILERS[type(uses[0][0])].from_queue:
+        whole = not self._neighbours.before or elements % self._build.config.native_dim == 0
+        if len(uses) > 1 or len(self._inputs()) > 1 or not whole or not COMPILERS[type(uses[0][0])].from_queue:
             places = {mem: self._place(name, mem, elements, "network input") for mem in self._memories(name)}
         return Tensor(name="network input", elements=elements, places=places)
 
     def _take_input(self):
-        """Copy the network's input from NetQ to its places; it comes in whole native vectors."""
+        """Copy the network's input from NetQ to its places; from the host, it comes in whole native vectors."""
         for tensor in [self._made[name] for name in self._inputs()]:
             if Mem.NET_Q not in tensor.places:
-                rows = tensor.place.words * self._build.config.mfu_lanes
+                whole = tensor.place.words * self._build.config.mfu_lanes
+                rows = self._model.inputs if self._neighbours.before else whole
                 self._build.program.note("network input")
                 self._build.program.chain(read(NET), *map(write, tensor.places.values()), rows=rows)
 

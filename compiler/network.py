@@ -9,10 +9,15 @@ from concord.compiler.images.compile import Images
 from concord.compiler.images.support import has_images
 from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.build import Build
+from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.reason import Reason, Refused
 from concord.compiler.lib.uses import uses
 from concord.compiler.support import problems
 from concord.golden.host.firmware import Firmware
+from concord.golden.host.full_precision import FullPrecision
+from concord.model.full_precision import layers_of
+from concord.model.layers.layer import Layer
+from concord.model.lowering.full_precision import Numbers
 from concord.model.model import Model
 from concord.spec.config import Config
 from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
@@ -35,19 +40,24 @@ class Compiled:
     uses: Mapping[str, int]
 
 
-def compile_network(model: Model, config: Config) -> Compiled:
+def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE) -> Compiled:
     """Compile a model for one machine.
+
+    Args:
+        model:      The model, or a part of one.
+        config:     The machine.
+        neighbours: The machines before and behind, where the model is a part.
 
     Raises:
         Refused: the machine cannot run the model. The message has a line for each layer that cannot be compiled, or
             for each memory that is too small.
     """
-    found = problems(model, config)
+    found = problems(model, config, neighbours)
     if found:
         raise Refused(f"{model.name} cannot be compiled for this machine:", found)
-    build, graph = _emitted(model, config)
-    if len(build.program.instructions) > config.instructions and has_images(model):
-        build, graph = _emitted(model, config, short=True)
+    build, graph = _emitted(model, config, neighbours)
+    if len(build.program.instructions) > config.instructions and isinstance(graph, Images):
+        build, graph = _emitted(model, config, neighbours, short=True)
     _check_sizes(build, model.name)
     firmware = Firmware(
         name=model.name,
@@ -70,10 +80,34 @@ def compile_network(model: Model, config: Config) -> Compiled:
     return Compiled(firmware=firmware, bounds=tuple(build.bounds), usage=_usage(build), uses=uses(build))
 
 
-def _emitted(model: Model, config: Config, *, short: bool = False) -> tuple[Build, Graph | Images]:
-    """The whole program of a model; a short one has strips of images in loops."""
-    build = Build(config, short=short)
-    graph = (Images if has_images(model) else Graph)(build, model)
+def full_precision(model: Model, firmware: Firmware, numbers: Numbers = Numbers.REAL) -> FullPrecision:
+    """The numbers that the memories of compiled firmware would hold before any rounding, for the same program.
+
+    Args:
+        model:    The model that the firmware was compiled from.
+        firmware: The firmware.
+        numbers:  Which numbers fill the memories.
+
+    Raises:
+        ValueError: a layer does not hold the numbers of its float network, or the firmware is that of another model.
+    """
+    real, words = layers_of(model, numbers), firmware.instruction_words.tolist()
+    for short in (False, True):
+        build, graph = _emitted(model, firmware.config, ALONE, short=short, real=real)
+        if build.program.instruction_words() == words:
+            return FullPrecision(
+                vectors=build.allocator.images(), tiles=build.real_tiles(), biases=build.biases(),
+                entries=graph.host.get("entries", ()), clips=build.program.clips())
+    raise ValueError(f"{firmware.name} is not the firmware of model {model.name!r}: compile the model again")
+
+
+def _emitted(
+    model: Model, config: Config, neighbours: Neighbours, *, short: bool = False,
+    real: Mapping[str, Layer] | None = None,
+) -> tuple[Build, Graph | Images]:
+    """The whole program of a model; a short one has strips of images in loops. For `real` see `Build`."""
+    build = Build(config, short=short, real=real)
+    graph = (Images if neighbours.images or has_images(model) else Graph)(build, model, neighbours)
     graph.emit()
     build.program.end()
     return build, graph

@@ -2,15 +2,17 @@
 
 from concord.compiler.images import support as images
 from concord.compiler.layers import registry
+from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.reason import Reason
 from concord.model.layers.layer import Layer
 from concord.model.model import Model
 from concord.spec.config import Config
 
 
-def problems(model: Model, config: Config) -> list[Reason]:
+def problems(model: Model, config: Config, neighbours: Neighbours = ALONE) -> list[Reason]:
     """Each reason why a machine cannot run a model, layer by layer; empty if it can."""
-    of_images = images.problems(model, config) if images.has_images(model) else None
+    with_images = neighbours.images or images.has_images(model)
+    of_images = images.problems(model, config, neighbours) if with_images else None
     return [
         reason.of(f"layer {layer.name!r} ({layer.title})")
         for layer in model.layers

@@ -43,6 +43,7 @@ class Machine:
         self._run: Iterator[None] | None = None
         self._counted = 0  # Instructions of this run that have been counted.
         self._done, self._error, self._error_address = False, Error.NONE, 0
+        self._peer = 0  # Digest of the machine that takes the results; 0 for the host.
 
     def send(self, data: bytes):
         """Take one message. A malformed one stops the machine until reset; most kinds wait while a program runs."""
@@ -105,6 +106,8 @@ class Machine:
 
     def write_register(self, address: int, value: int):
         """Write a register of the control port."""
+        if address == Register.PEER:
+            self._peer = value
         if address != Register.CONTROL:
             return
         for control, command in ((Control.RESET, self.reset), (Control.CLEAR, self.clear), (Control.START, self.start)):
@@ -122,7 +125,7 @@ class Machine:
             Register.NATIVE_DIM: config.native_dim, Register.LANES: config.lanes,
             Register.TILE_ENGINES: config.tile_engines, Register.MFU_LANES: config.mfu_lanes,
             Register.MATRIX_TILES: config.matrix_tiles, Register.INSTRUCTIONS: config.instructions,
-            Register.COUNTER_COUNT: len(Counter)}.get(address, 0)
+            Register.COUNTER_COUNT: len(Counter), Register.PEER: self._peer}.get(address, 0)
 
     @property
     def status(self) -> Status:
@@ -150,12 +153,16 @@ class Machine:
 
     def _send_outputs(self):
         for words in self.executor.outputs:
-            self._reply(MessageKind.OUTPUT, 0, 0, words)
+            if self._peer:
+                self._reply(MessageKind.INPUT, 0, 0, words, self._peer)
+            else:
+                self._reply(MessageKind.OUTPUT, 0, 0, words)
         self.executor.outputs.clear()
 
-    def _reply(self, kind, memory, address, words):
+    def _reply(self, kind, memory, address, words, digest=None):
         self._sent.append(pack(self.config, Message(
-            kind=kind, memory=memory, address=address, count=len(words), payload=words.astype("<u2").tobytes())))
+            kind=kind, memory=memory, address=address, count=len(words), payload=words.astype("<u2").tobytes()),
+            digest=digest))
 
     def _apply(self, message: Message):
         """Execute a well-formed message."""

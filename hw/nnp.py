@@ -2,16 +2,23 @@
 
 from amaranth import *
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Member, Out
 from concord.hw.core import Core, counted
-from concord.hw.host.control import Control
+from concord.hw.host.control import BUS, Control
 from concord.hw.host.counters import EventCounters
 from concord.hw.host.message_input import MessageInput
 from concord.hw.host.message_output import MessageOutput
 from concord.spec.config import Config
 from concord.spec.registers import Status
 
-__all__ = ["NNP"]
+__all__ = ["NNP", "ports"]
+
+
+def ports(config: Config) -> dict[str, Member]:
+    """The wires of a machine's buses, from its point of view."""
+    bits = 8 * config.message_bytes
+    return {"s_axis_tdata": In(bits), "s_axis_tvalid": In(1), "s_axis_tready": Out(1), "s_axis_tlast": In(1),
+            "m_axis_tdata": Out(bits), "m_axis_tvalid": Out(1), "m_axis_tready": In(1), "m_axis_tlast": Out(1), **BUS}
 
 
 class NNP(wiring.Component):
@@ -32,33 +39,26 @@ class NNP(wiring.Component):
     def __init__(self, config: Config):
         config.require_hardware()
         self.config = config
-        self.control = Control(config)
-        bits = 8 * config.message_bytes
-        bus = {name: member for name, member in self.control.signature.members.items() if name.startswith("s_axil_")}
-        super().__init__({
-            "s_axis_tdata": In(bits), "s_axis_tvalid": In(1), "s_axis_tready": Out(1), "s_axis_tlast": In(1),
-            "m_axis_tdata": Out(bits), "m_axis_tvalid": Out(1), "m_axis_tready": In(1), "m_axis_tlast": Out(1),
-            **bus})
+        super().__init__(ports(config))
 
     def elaborate(self, platform):
         m = Module()
-        config, control, core = self.config, self.control, Core(self.config)
+        config, control, core = self.config, Control(self.config), Core(self.config)
         m.submodules.control = control
         m.submodules.message_input = inward = MessageInput(config)
         m.submodules.message_output = outward = MessageOutput(config)
         m.submodules.counters = counters = EventCounters(counted(config))
         m.submodules.core = ResetInserter(control.reset)(core)
-        for name, member in self.signature.members.items():
-            if name.startswith("s_axil_"):
-                ours, theirs = getattr(self, name), getattr(control, name)
-                m.d.comb += theirs.eq(ours) if member.flow == In else ours.eq(theirs)
+        for name, member in BUS.items():
+            ours, theirs = getattr(self, name), getattr(control, name)
+            m.d.comb += theirs.eq(ours) if member.flow == In else ours.eq(theirs)
 
         m.d.comb += [
             inward.i.p.data.eq(self.s_axis_tdata), inward.i.p.last.eq(self.s_axis_tlast),
             inward.i.valid.eq(self.s_axis_tvalid), self.s_axis_tready.eq(inward.i.ready),
             self.m_axis_tdata.eq(outward.o.p.data), self.m_axis_tlast.eq(outward.o.p.last),
             self.m_axis_tvalid.eq(outward.o.valid), outward.o.ready.eq(self.m_axis_tready),
-            inward.reset.eq(control.reset), outward.reset.eq(control.reset)]
+            inward.reset.eq(control.reset), outward.reset.eq(control.reset), outward.peer.eq(control.peer)]
         for name in ("net", "write", "program", "bias", "packed", "update", "read"):
             wiring.connect(m, getattr(inward, name), getattr(core, name))
         wiring.connect(m, core.out, outward.net)

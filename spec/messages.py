@@ -33,7 +33,7 @@ class MessageKind(IntEnum):
     BIAS = 4  #: Words for BiasRf. A word has M 32-bit integers, of which only the low `bias_bits` bits are used.
     PROGRAM = 5  #: 64-bit instructions for the instruction buffer.
     INPUT = 6  #: Words for NetQ.
-    OUTPUT = 7  #: Words from NetQ; each `v_wr NetQ` of an iteration makes one message.
+    OUTPUT = 7  #: Words from NetQ; each `v_wr NetQ` of an iteration makes one message. For a PEER, it is an INPUT.
     UPDATE = 8  #: Items of M parameters: words of mantissas, of residuals, of low and of high halves of the update.
     UPDATED = 9  #: Words: mantissas and residuals in turn; the last word holds the unit's request and the change.
 
@@ -96,10 +96,16 @@ def item_bytes(config: Config, kind: MessageKind, memory: int = 0) -> int:
     }[kind]
 
 
-def pack(config: Config, message: Message) -> bytes:
-    """The bytes of a message with its CRC, in whole beats."""
-    beat = config.message_bytes
-    body = HEADER.pack(message.kind, message.memory, message.integer, 0, message.address, message.count, config.digest)
+def pack(config: Config, message: Message, *, digest: int | None = None) -> bytes:
+    """The bytes of a message with its CRC, in whole beats.
+
+    Args:
+        config:  Machine that takes the message, or sends it to the host.
+        message: The message.
+        digest:  Digest of the machine that takes the message, if another one than `config` sends it.
+    """
+    beat, digest = config.message_bytes, config.digest if digest is None else digest
+    body = HEADER.pack(message.kind, message.memory, message.integer, 0, message.address, message.count, digest)
     body += message.payload
     body += bytes(-len(body) % beat)
     return body + zlib.crc32(body).to_bytes(beat, "little")

@@ -20,12 +20,16 @@ class Register(IntEnum):
     MATRIX_TILES = 0x24  #: Number of native tiles of MatrixRf.
     INSTRUCTIONS = 0x28  #: Number of instructions that the instruction buffer holds.
     COUNTER_COUNT = 0x2C  #: Number of counters.
+    PEER = 0x30  #: Digest of the machine that takes the results, as INPUT messages; 0: the host, as OUTPUT messages.
     COUNTERS = 0x100  #: First counter; counter k has the address COUNTERS + 4*k, in the order of `Counter`.
 
     @property
     def access(self) -> str:
-        """What the host may do: "write" or "read"."""
-        return "write" if self is Register.CONTROL else "read"
+        """What the host may do: "write", "read" or "read, write"."""
+        return _ACCESS.get(self, "read")
+
+
+_ACCESS = {Register.CONTROL: "write", Register.PEER: "read, write"}
 
 
 class Control(IntFlag):

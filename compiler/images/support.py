@@ -4,6 +4,7 @@ from concord.compiler.images import kernels
 from concord.compiler.images.network import Network
 from concord.compiler.images.wiring import wired
 from concord.compiler.lib import limits
+from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.reason import Reason
 from concord.compiler.recurrent.registry import RECURRENT
 from concord.model.layers.add import Add
@@ -15,6 +16,7 @@ from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
 from concord.model.layers.recurrent import Recurrent
 from concord.model.layers.sequences import ImageToSequence, SequenceToImage
+from concord.model.layers.softmax import Softmax
 from concord.model.model import Model
 from concord.spec.config import Config
 
@@ -23,7 +25,7 @@ SEQUENCES = (ImageToSequence, SequenceToImage, SequenceConcat)
 #: Classes of layers that have images.
 IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool, ImageToSequence, SequenceToImage)
 _UNKNOWN = "there is no such layer on this machine: use other layers, or run it on the host"
-_KNOWN = (*kernels.PRODUCTS, MaxPool, Add, Concat, Recurrent, *SEQUENCES)
+_KNOWN = (*kernels.PRODUCTS, MaxPool, Add, Concat, Recurrent, *SEQUENCES, Softmax)
 
 
 def has_images(model: Model) -> bool:
@@ -31,7 +33,7 @@ def has_images(model: Model) -> bool:
     return any(isinstance(layer, IMAGES) for layer in model.layers)
 
 
-def problems(model: Model, config: Config) -> dict[str, list[Reason]]:
+def problems(model: Model, config: Config, neighbours: Neighbours = ALONE) -> dict[str, list[Reason]]:
     """Each reason why a machine cannot run a network with images, by the layer's name."""
     if not config.vector_rf:
         reason = Reason(
@@ -41,8 +43,8 @@ def problems(model: Model, config: Config) -> dict[str, list[Reason]]:
     found = {layer.name: _of_layer(layer, config) for layer in model.layers}
     if any(found.values()):
         return found
-    wiring = wired(model)
-    return wiring.problems or Network(wiring, config).problems
+    wiring = wired(model, neighbours.shape)
+    return wiring.problems or Network(wiring, config, patches=not neighbours.before).problems
 
 
 def _of_layer(layer: Layer, config: Config) -> list[Reason]:
@@ -51,6 +53,8 @@ def _of_layer(layer: Layer, config: Config) -> list[Reason]:
         return [Reason(sentence=_UNKNOWN)]
     if isinstance(layer, Recurrent):
         return RECURRENT[type(layer)].problems(layer, config)
+    if isinstance(layer, Softmax):
+        return limits.softmax(config, layer.inputs)
     if not isinstance(layer, kernels.PRODUCTS):
         return []
     found = []

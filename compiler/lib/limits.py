@@ -131,3 +131,16 @@ def _width(fmt: Format) -> str:
 
 def _block_format(fmt: Format) -> str:
     return f"{_width(fmt)} with exponents {fmt.e_min}..{fmt.e_max} by rule {fmt.rule}"
+
+
+def softmax(config: Config, elements: int) -> list[Reason]:
+    """Check that the softmax unit holds a result."""
+    words = config.words_of(elements)
+    if words <= config.softmax_words:
+        return []
+    unit = f"has one for {config.softmax_words}" if config.softmax_words else "has none"
+    return [Reason(
+        sentence=f"its {elements} elements need a softmax unit for {words} words, and the machine {unit}: set "
+                 f"softmax_words = {words} in a machine of your own, or quantise the network for this machine, which "
+                 "leaves the softmax to the host",
+        attribute="softmax_words", needed=words, available=config.softmax_words)]

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from concord.golden.host import full_precision
 from concord.golden.host.firmware import Direction, Entries, Firmware, Section, Tiles, check_machine
 from concord.golden.host.layout import Layout
 from concord.golden.lib import tensor_file
@@ -13,17 +14,28 @@ from concord.spec.memories import Mem
 KIND = tensor_file.Kind(
     key="concord firmware", version=1, name="firmware", remedy="compile again", command="`nnp compile`")
 
+#: Files of firmware for several machines, see `golden.host.cascade_file`.
+SEVERAL = tensor_file.Kind(
+    key="concord cascade", version=1, name="firmware", remedy="compile again", command="`nnp compile --machines 2`")
+
 _LAYOUTS = ("input_layout", "output_layout")
 
 
 def save_firmware(firmware: Firmware, path: Path):
     """Write firmware; the file appears whole or not at all."""
+    tensor_file.write(KIND, path, *packed(firmware))
+
+
+def packed(firmware: Firmware) -> tuple[dict, dict[str, np.ndarray]]:
+    """The JSON header and the tensors of firmware."""
     arrays = {f"vectors.{mem.name}": words for mem, words in firmware.vectors.items()}
     arrays |= {f"tiles.{name}": getattr(firmware.tiles, name) for name in ("mantissas", "exponents", "integer")}
     for k, part in enumerate(firmware.entries):
         arrays |= {f"entries.{k}.mantissas": part.mantissas, f"entries.{k}.exponents": part.exponents}
     arrays |= {"words": firmware.instruction_words, "biases": firmware.biases}
-    header = {"digest": firmware.config.digest, "config": asdict(firmware.config)}
+    if firmware.full_precision is not None:
+        arrays |= full_precision.arrays_of(firmware.full_precision)
+    header = {"digest": firmware.config.digest, "config": firmware.config.record()}
     header |= {name: getattr(firmware, name) for name in ("name", "data", "inputs", "outputs", "loop", "text")}
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
     if firmware.input_words is not None:
@@ -36,7 +48,7 @@ def save_firmware(firmware: Firmware, path: Path):
     if firmware.entries:
         header["entries"] = [part.address for part in firmware.entries]
     header |= {name: layout.record() for name in _LAYOUTS if (layout := getattr(firmware, name))}
-    tensor_file.write(KIND, path, header, arrays)
+    return header, arrays
 
 
 def load_firmware(path: Path, config: Config | None = None) -> Firmware:
@@ -50,9 +62,12 @@ def load_firmware(path: Path, config: Config | None = None) -> Firmware:
         ValueError: the file is missing, truncated, of another kind or for another machine; an array is missing or of
             the wrong type or shape; the program is not legal.
     """
+    if tensor_file.holds(SEVERAL, path):
+        raise ValueError(f"{path}: it holds firmware of several machines, which `nnp run` and `nnp verify` take; here, "
+                         "compile the model for one machine")
     header, arrays = tensor_file.read(KIND, path)
     try:
-        firmware = _unpack(header, arrays)
+        firmware = unpacked(header, arrays)
         if config is not None:
             check_machine(firmware, config)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -61,7 +76,12 @@ def load_firmware(path: Path, config: Config | None = None) -> Firmware:
     return firmware
 
 
-def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
+def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
+    """Firmware from its JSON header and its tensors.
+
+    Raises:
+        ValueError, TypeError, KeyError, AttributeError: something is missing, of the wrong type or does not fit.
+    """
     config = Config.from_record(header["config"])
     if config.digest != header["digest"]:
         raise ValueError(
@@ -83,6 +103,7 @@ def _unpack(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         input_words=header.get("input_words"),
         steps=header.get("steps"),
         description=header.get("description", ""),
+        full_precision=full_precision.from_arrays(arrays, header.get("entries", [])),
         **{name: Layout.from_record(header[name]) for name in _LAYOUTS if name in header},
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},
     )

@@ -29,7 +29,11 @@ def quantize_block(bits, fmt: Format):
 
     Source: numerics.md of the specification, block floating point.
     """
-    value = _finite(bits)
+    return quantize_reals(_finite(bits), fmt)
+
+
+def quantize_reals(value, fmt: Format):
+    """Compute `quantize_block` of finite numbers float64[..., n] that need not be binary16."""
     exponent = np.clip(_exponent(np.abs(value).max(-1), fmt), fmt.e_min, fmt.e_max)
     # A product with a power of two is exact in float64.
     scaled = value * np.ldexp(1.0, fmt.bits - 1 - exponent)[..., None]

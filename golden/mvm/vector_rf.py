@@ -31,6 +31,10 @@ class VectorRf:
         self.mantissas[addresses], self.exponents[addresses] = quantize(
             bits, self._config.activations, integer=integer, unsigned=unsigned)
 
+    def operands(self, addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mantissas [..., N] and stored exponents [...] of entries at addresses int64[...]."""
+        return self.mantissas[addresses], self.exponents[addresses]
+
     def numbers(self, words: np.ndarray, *, integer: bool = False, unsigned: bool = False) -> np.ndarray:
         """Words of entries as numbers.
 

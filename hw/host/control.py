@@ -8,7 +8,16 @@ from concord.spec.config import Config
 from concord.spec.isa import END_BITS
 from concord.spec.registers import Register
 
-__all__ = ["Control"]
+__all__ = ["BUS", "Control"]
+
+#: Wires of the AXI4-Lite bus.
+BUS = {
+    "s_axil_awaddr": In(12), "s_axil_awprot": In(3), "s_axil_awvalid": In(1), "s_axil_awready": Out(1),
+    "s_axil_wdata": In(32), "s_axil_wstrb": In(4), "s_axil_wvalid": In(1), "s_axil_wready": Out(1),
+    "s_axil_bresp": Out(2), "s_axil_bvalid": Out(1), "s_axil_bready": In(1),
+    "s_axil_araddr": In(12), "s_axil_arprot": In(3), "s_axil_arvalid": In(1), "s_axil_arready": Out(1),
+    "s_axil_rdata": Out(32), "s_axil_rresp": Out(2), "s_axil_rvalid": Out(1), "s_axil_rready": In(1),
+}
 
 
 class Control(wiring.Component):
@@ -25,6 +34,7 @@ class Control(wiring.Component):
         start, reset, clear: Out(1). Pulses of the commands of `spec.registers.Control`.
         status: In(6). Bits of `spec.registers.Status`.
         error: In(4). Code of `spec.isa.Error`.
+        peer: Out(32). Register PEER.
         error_address: In. Address of an instruction, or the end of the instruction buffer.
         counter: Out(stream index). Request to read a counter; taken when it can be read now.
         count: In(32). Value of that counter, in the next cycle.
@@ -36,12 +46,8 @@ class Control(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "s_axil_awaddr": In(12), "s_axil_awprot": In(3), "s_axil_awvalid": In(1), "s_axil_awready": Out(1),
-            "s_axil_wdata": In(32), "s_axil_wstrb": In(4), "s_axil_wvalid": In(1), "s_axil_wready": Out(1),
-            "s_axil_bresp": Out(2), "s_axil_bvalid": Out(1), "s_axil_bready": In(1),
-            "s_axil_araddr": In(12), "s_axil_arprot": In(3), "s_axil_arvalid": In(1), "s_axil_arready": Out(1),
-            "s_axil_rdata": Out(32), "s_axil_rresp": Out(2), "s_axil_rvalid": Out(1), "s_axil_rready": In(1),
-            "start": Out(1), "reset": Out(1), "clear": Out(1),
+            **BUS,
+            "start": Out(1), "reset": Out(1), "clear": Out(1), "peer": Out(32),
             "status": In(6), "error": In(4), "error_address": In(END_BITS),
             "counter": Out(stream.Signature(range(len(registers.Counter)))), "count": In(32),
         })
@@ -60,6 +66,10 @@ class Control(wiring.Component):
             self.s_axil_awready.eq(take), self.s_axil_wready.eq(take),
         ]
         command = take & (self.s_axil_awaddr[2:] == Register.CONTROL >> 2) & self.s_axil_wstrb[0]
+        with m.If(take & (self.s_axil_awaddr[2:] == Register.PEER >> 2)):
+            for k, strobe in enumerate(self.s_axil_wstrb):
+                with m.If(strobe):
+                    m.d.sync += self.peer.word_select(k, 8).eq(self.s_axil_wdata.word_select(k, 8))
         pulses = Signal(registers.Control.CLEAR.bit_length())
         m.d.sync += pulses.eq(Mux(command, self.s_axil_wdata, 0))
         m.d.comb += [
@@ -111,5 +121,5 @@ class Control(wiring.Component):
             Register.DIGEST: config.digest, Register.NATIVE_DIM: config.native_dim, Register.LANES: config.lanes,
             Register.TILE_ENGINES: config.tile_engines, Register.MFU_LANES: config.mfu_lanes,
             Register.MATRIX_TILES: config.matrix_tiles, Register.INSTRUCTIONS: config.instructions,
-            Register.COUNTER_COUNT: len(registers.Counter),
+            Register.COUNTER_COUNT: len(registers.Counter), Register.PEER: self.peer,
         }

@@ -26,10 +26,14 @@ class State(enum.Enum):
 class MessageOutput(wiring.Component):
     """Makes messages: OUTPUT for words from NetQ, READ for what the host requested, UPDATED for parameters.
 
+    Another machine takes the words from NetQ as INPUT messages, if `peer` is its digest.
+
     Args:
         config: Configuration of the machine.
 
     Members:
+        peer: In(32). Digest of the machine that takes the words from NetQ; 0 for the host. It changes only while the
+            unit is not busy.
         net: In(stream {word, remaining}). Words of OUTPUT messages; `remaining` counts the words left in the message,
             this one included, so the first word gives the length.
         reply: In(stream {word, memory, address, remaining}). Words of READ messages; memory and address stay the same
@@ -51,6 +55,7 @@ class MessageOutput(wiring.Component):
         config.require_hardware()
         self.config = config
         super().__init__({
+            "peer": In(32),
             "net": In(stream.Signature(message_payloads.output(config))),
             "reply": In(stream.Signature(message_payloads.reply(config))),
             "entry_reply": In(stream.Signature(message_payloads.entry_reply(config))),
@@ -152,7 +157,9 @@ class MessageOutput(wiring.Component):
                         memory.eq(its_memory), address.eq(its_address), item.bits.eq(bits),
                         item.remaining.eq(source.p.remaining), item.valid.eq(source.valid),
                         source.ready.eq(taken)]
-        header = Cat(kind, memory, Const(0, 16), address, item.remaining, Const(self.config.digest, 32))
+        to_peer = (kind == MessageKind.OUTPUT) & self.peer.any()
+        header = Cat(Mux(to_peer, Const(MessageKind.INPUT, 8), kind), memory, Const(0, 16), address, item.remaining,
+                     Mux(to_peer, self.peer, self.config.digest))
         return kind, entries, item, taken, header
 
     def _unit(self, bits, place):

@@ -2,7 +2,7 @@
 
 from amaranth.hdl import signed
 from amaranth.lib import data
-from concord.hw.lib.payloads import entry, word
+from concord.hw.lib.payloads import entry, softmax_mark, word
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 
@@ -79,6 +79,16 @@ def updated(config: Config) -> data.StructLayout:
 def output(config: Config) -> data.StructLayout:
     """One word on its way to the host; `remaining` words of its message are left, this one included."""
     return data.StructLayout({"word": word(config), "remaining": REGISTER_BITS})
+
+
+def outgoing(config: Config) -> data.StructLayout:
+    """One word of `output`, before the softmax unit if the machine has one.
+
+    `softmax`: the message is to be replaced by its softmax. `tail`: number of lanes of its last word that hold
+    elements, 0 for all.
+    """
+    tail = {"tail": range(config.mfu_lanes)} if config.softmax_words else {}
+    return data.StructLayout({**output(config).members, **softmax_mark(config), **tail})
 
 
 def reply(config: Config) -> data.StructLayout:

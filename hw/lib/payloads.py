@@ -123,6 +123,7 @@ def chain(config: Config) -> data.StructLayout:
 
     `gather`: the gather unit reads the source, in windows of one or more pixels; `pool`: the chain has a `v_pool_max`;
     `mode` is that of entries read as numbers. `source.lo` and `source.hi` count entries where `memory` is ENTRIES.
+    `softmax`: the words for NetQ go through the softmax unit.
     """
     bits = address_bits(config)
     return data.StructLayout({
@@ -135,7 +136,12 @@ def chain(config: Config) -> data.StructLayout:
         "window": window(config),
         "operands": data.ArrayLayout(access(config), len(OPERANDS)),
         "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select,
-        "entries": entry_write(config), "control": Controls})
+        "entries": entry_write(config), "control": Controls, **softmax_mark(config)})
+
+
+def softmax_mark(config: Config) -> dict[str, int]:
+    """The field `softmax` of chains and jobs, in a machine that has a softmax unit."""
+    return {"softmax": 1} if config.softmax_words else {}
 
 
 def reader(config: Config) -> data.StructLayout:

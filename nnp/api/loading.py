@@ -58,7 +58,7 @@ def load(
                 from concord.model.model_file import load_model
 
                 return Model(quantised=load_model(path), path=None if is_url(place) else path)
-            case FileKind.FIRMWARE:
+            case FileKind.FIRMWARE | FileKind.CASCADE:  # the latter is refused in a sentence
                 return _program(path)
 
 

@@ -2,11 +2,27 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from concord.nnp.lib.cascades import Wish
+    from concord.nnp.verify.inputs import Source
 from concord.nnp.lib import imports
-from concord.nnp.lib.options import CORES, First, Inputs, Jobs, Machine, MachineKind, ManySamples, Preset, TestData
+from concord.nnp.lib.options import (
+    CORES,
+    Cut,
+    First,
+    Inputs,
+    Jobs,
+    Machine,
+    MachineKind,
+    Machines,
+    ManySamples,
+    Preset,
+    TestData,
+)
 from concord.nnp.lib.quantisation_options import NetworkArithmetic
 from concord.nnp.lib.storage import fetched
 
@@ -32,24 +48,35 @@ def verify(
     ] = True,
     layers: Annotated[
         bool, typer.Option("--layers", help="Print cycles, utilisation and waits of each layer, too.")] = False,
+    errors: Annotated[
+        bool, typer.Option(
+            "--errors", help="Split the error of each layer into compiler, quantisation of weights and of activations, "
+                             "and binary16, and print it.")] = False,
     jobs: Jobs = CORES,
     arithmetic: Annotated[
         NetworkArithmetic | None, typer.Option(
             help="Quantise networks in float32 to integers, or to block floating point (bfp).",
             show_default="integer")] = None,
     anew: imports.Anew = False,
+    machines: Machines = 1,
+    cut: Cut = "",
 ):
     """Run networks on golden and on the simulated machine, and compare every bit.
 
     A network in float32 is quantised without training first, by samples of --data, for the machine of --preset or
     for the smallest one that takes it. Its quantised model is kept beside the report.
 
+    With --machines, one model is cut over several machines; so is firmware of `nnp compile --machines`. The table then
+    tells the throughput, with samples in all machines, beside that of one machine.
+
     The exit code is 1 if a bit or an event counter differs.
     """
     from concord.model.data.dataset import DATA
+    from concord.nnp.lib.cascades import Wish
     from concord.nnp.lib.files import check_writable
+    from concord.nnp.lib.kinds import FileKind, kind_of
     from concord.nnp.verify.inputs import Source
-    from concord.nnp.verify.tables import cost_table, faults, verify_table, without_costs
+    from concord.nnp.verify.tables import cost_table, faults, split_table, verify_table, without_costs
     from concord.nnp.verify.verification import Request
     from concord.nnp.verify.whole import Job, ready, verify_all
     from rich.console import Console
@@ -62,9 +89,12 @@ def verify(
         raise ValueError(f"{DATA / 'models'} holds no models: name one, or train one with `nnp train`")
     with ExitStack() as files:
         paths = [files.enter_context(fetched(place)) for place in places]
+        wish = Wish(machines=machines, cut=cut)
+        if machines > 1 or any(kind_of(path) is FileKind.CASCADE for path in paths):
+            _verify_several(paths, wish, preset, source, machine, jobs, report)
         jobs_ = [Job(request=Request(
             path=path, place=place, source=source, preset=preset, kind=machine, jobs=jobs, folder=report, waves=waves,
-            arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew))
+            arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew, split=errors))
             for path, place in zip(paths, places, strict=True)]
         if arithmetic and not all(job.floating for job in jobs_):
             raise ValueError("--arithmetic is for networks in float32: a quantised model has its own, so leave it out")
@@ -78,7 +108,33 @@ def verify(
     console.print(verify_table(done))
     for verified in done if layers else ():
         console.print(cost_table(verified) if verified.costs else without_costs(verified))
+    for verified in done if errors else ():
+        console.print(split_table(verified))
     console.print("report: " + ", ".join(str(path) for path in whole.files))
     for line in faults(done):
         typer.echo(f"nnp: {line}", err=True)
     raise typer.Exit(0 if whole.equal else 1)
+
+
+def _verify_several(
+    paths: list[Path], wish: "Wish", preset: str, source: "Source", machine: MachineKind, jobs: int, report: Path,
+):
+    """Verify networks on several machines each, and exit."""
+    from concord.nnp.verify.cascades import faults, subject_of, table, verify_cascade, write_report
+    from concord.nnp.verify.inputs import read
+    from rich.console import Console
+
+    console = Console()
+    ready = []
+    for path in paths:
+        subject = subject_of(path, wish, preset)
+        ready.append((subject, read(subject.model or subject.cascade, source)))
+        for words in ready[-1][1].remarks:
+            typer.echo(f"nnp: {words}", err=True)
+    done = [verify_cascade(subject, given, machine, jobs, console) for subject, given in ready]
+    for one in done:
+        console.print(table(one))
+        console.print(f"report: {write_report(one, report)}", soft_wrap=True)
+        for line in faults(one):
+            typer.echo(f"nnp: {line}", err=True)
+    raise typer.Exit(0 if all(one.equal for one in done) else 1)

@@ -13,7 +13,7 @@ from concord.spec.messages import HEADER, MessageKind, entry_bytes, item_bytes
 from concord.spec.registers import Control, Counter, Register, Status
 
 #: Version of the register map in IP-XACT; it rises when an address or a bit changes.
-VERSION = "1.0"
+VERSION = "1.1"
 #: Fields of `spec.messages.HEADER`, in order.
 HEADER_FIELDS = ("KIND", "MEMORY", "FLAGS", "ZERO", "ADDRESS", "COUNT", "DIGEST")
 

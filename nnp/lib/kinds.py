@@ -15,9 +15,11 @@ class FileKind(StrEnum):
     NETWORK = "network"  #: a network in float32: an ONNX file, or what `nnp import` wrote
     MODEL = "model"  #: a quantised model
     FIRMWARE = "firmware"
+    CASCADE = "cascade"  #: firmware of several machines
 
 
-_OURS = {FileKind.NETWORK: float_file.KIND, FileKind.MODEL: model_file.KIND, FileKind.FIRMWARE: firmware_file.KIND}
+_OURS = {FileKind.NETWORK: float_file.KIND, FileKind.MODEL: model_file.KIND, FileKind.FIRMWARE: firmware_file.KIND,
+         FileKind.CASCADE: firmware_file.SEVERAL}
 
 
 def kind_of(path: Path) -> FileKind:

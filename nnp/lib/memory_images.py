@@ -10,6 +10,7 @@ from concord.compiler.lib import tiling
 from concord.golden.host.firmware import Entries, Firmware, Tiles
 from concord.golden.mvm.elements import representable
 from concord.golden.mvm.quantizer import quantize_block, split
+from concord.model.data.samples import NO_DATA
 from concord.model.npy_file import read_numbers
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
@@ -84,7 +85,7 @@ def assembled(name: str, config: Config, text: str, words: Sequence[int], images
         raise ValueError(f"--output-size {outputs}: one run writes {given} words to NetQ, which hold "
                          f"{(given - 1) * lanes + 1} to {given * lanes} numbers")
     return Firmware(
-        name=name, config=config, data="none", classes=(), inputs=inputs, outputs=outputs, loop=None, text=text,
+        name=name, config=config, data=NO_DATA, classes=(), inputs=inputs, outputs=outputs, loop=None, text=text,
         instruction_words=np.array(words, np.uint64), sections=(), vectors=vectors, tiles=tiles, biases=biases,
         input_words=taken, entries=entries)
 

@@ -251,7 +251,7 @@ def epochs(text: str, example: str = "8,4,1") -> tuple[int, ...]:
 
 def recipe(
     given: Widths,
-    layer: list[str] | None,
+    bits: Mapping[str, tuple[int, int]],
     ptq_weights: WeightMethod,
     ptq_activations: ActivationMethod,
     rows: int,
@@ -269,8 +269,17 @@ def recipe(
     return Recipe(
         weights_bits=given.weights, input_bits=given.inputs, symmetric=(True, given.symmetric), weights=weights,
         activations=activations, start=start, normalise=batch_norm, input_kept=keep_input,
-        bits=dict(_layer_bits(text) for text in layer or ()),
+        bits=dict(bits),
         methods=Methods(weights=ptq_weights, rows=rows, activations=ptq_activations))
+
+
+def layer_bits(layer: list[str] | None) -> dict[str, tuple[int, int]]:
+    """Bits of weights and of inputs of single layers by name, from the values of --layer.
+
+    Raises:
+        ValueError: a value does not have this form.
+    """
+    return dict(map(_layer_bits, layer or ()))
 
 
 def _layer_bits(text: str) -> tuple[str, tuple[int, int]]:

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from concord.golden.host.cascade import Cascade
 from concord.golden.host.firmware import Firmware
 from concord.golden.lib.processes import calls
 from concord.model.data.samples import Samples
+from concord.nnp.verify.cascade_session import CascadeSession, session_of
 from concord.nnp.verify.session import Session
 from concord.spec.memories import Mem
 from concord.spec.registers import Counter
@@ -14,13 +16,15 @@ from concord.spec.registers import Counter
 #: Counters that hold the largest value so far; all others are sums.
 LARGEST = (Counter.EXCESS_PARTIAL, Counter.EXCESS_PRODUCT, Counter.EXCESS_OUTPUT)
 
-_sessions: dict[str, Session] = {}  # The sessions of this worker process, by kind of machine.
-_firmware: Firmware | None = None
+_sessions: dict[str, Session | CascadeSession] = {}  # The sessions of this worker process, by kind of machine.
+_firmware: Firmware | Cascade | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Batch:
-    """The results of one machine for a batch of consecutive samples.
+    """The results of one machine, or of several in a row, for a batch of consecutive samples.
+
+    Counters and memories of several machines have keys with the number of the machine in front: (1, Mem.INITIAL_VRF).
 
     Attributes:
         outputs:  Outputs of the network, uint16[samples, outputs].
@@ -50,10 +54,8 @@ def one_sample(samples: Samples, index: int) -> np.ndarray:
 
 def run_batch(kind: str, samples: list[np.ndarray], first: int) -> Batch:
     """Run a batch of samples in this worker process."""
-    from concord.sim.machines.host import machine
-
     if kind not in _sessions:
-        _sessions[kind] = Session(machine(kind, _firmware.config), _firmware)
+        _sessions[kind] = session_of(_firmware, kind)
     session = _sessions[kind]
     session.counters()
     outputs = np.stack([session.infer(sample) for sample in samples])
@@ -61,12 +63,12 @@ def run_batch(kind: str, samples: list[np.ndarray], first: int) -> Batch:
 
 
 def run_all(
-    firmware: Firmware, samples: Samples, kinds: list[str], *, jobs: int, progress: Callable[[str, int], None]
+    firmware: Firmware | Cascade, samples: Samples, kinds: list[str], *, jobs: int, progress: Callable[[str, int], None]
 ) -> dict[str, Outcome]:
     """Run all samples on every kind of machine.
 
     Args:
-        firmware: Firmware of the network.
+        firmware: Firmware of the network, for one machine or for several.
         samples:  Samples to run.
         kinds:    Kinds of machines, by their names in `sim.machines.host.machine`.
         jobs:     Number of worker processes.
@@ -109,7 +111,7 @@ def count_bits(left: np.ndarray, right: np.ndarray) -> int:
     return int(np.bitwise_count(left ^ right).sum())
 
 
-def _begin(firmware: Firmware):
+def _begin(firmware: Firmware | Cascade):
     """Initialise this worker process with its firmware."""
     global _firmware
     _firmware = firmware
@@ -117,8 +119,9 @@ def _begin(firmware: Firmware):
 
 def _joined(batches: list[Batch]) -> Outcome:
     counters = {
-        counter: (max if counter in LARGEST else sum)(batch.counters[counter] for batch in batches)
-        for counter in Counter
+        key: (max if (key[1] if isinstance(key, tuple) else key) in LARGEST else sum)(
+            batch.counters[key] for batch in batches)
+        for key in batches[0].counters
     }
     return Outcome(
         outputs=np.concatenate([batch.outputs for batch in batches]),

@@ -1,5 +1,7 @@
 """Run one network on one machine, which may be golden or simulated hardware."""
 
+from typing import Self
+
 import numpy as np
 from concord.golden.host.firmware import Firmware, check_machine
 from concord.golden.host.messages import contents_of, entries_message, program_message, read_message
@@ -41,11 +43,27 @@ class Session:
             Stopped:      the program stopped with an error.
             RuntimeError: the program did not finish.
         """
-        steps = len(sample) if self.firmware.recurrent else 1
+        self.prepare(len(sample) if self.firmware.recurrent else 1, keep_state=keep_state)
+        return self.firmware.output(self._run(sample))
+
+    def prepare(self, steps: int, *, keep_state: bool = False):
+        """Load the program for samples of some time steps, unless the machine has it."""
         if (steps, keep_state) != self._loaded:
             self._load(self.firmware.program(steps, keep_state=keep_state), self.firmware.loop if keep_state else 0)
             self._loaded = steps, keep_state
-        return self.firmware.output(self._run(sample))
+
+    def check(self, status: Status):
+        """Refuse what STATUS says after a run of the program.
+
+        Raises:
+            Stopped:      the program stopped with an error.
+            RuntimeError: the program did not finish.
+        """
+        error, address = self.machine.error()
+        if error != Error.NONE:
+            raise stopped(self.firmware, self._program, error, address, first=self._first)
+        if not status & Status.DONE:
+            raise RuntimeError(f"{self.firmware.name}: the program waits for more words of NetQ than one input brings")
 
     def probe(self, program: list[int], sample: np.ndarray) -> dict[Mem, np.ndarray]:
         """Run another program, and return the contents of each memory in use and, under NetQ, the words sent.
@@ -96,6 +114,12 @@ class Session:
             result[mem] = self._contents(answer)
         return result
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.machine.close()
+
     @property
     def invalid(self) -> list[str]:
         """Names in STATUS of the quantisers that have seen a NaN or an infinity since the start of the session."""
@@ -139,11 +163,7 @@ class Session:
             status = self.machine.run()
         except MachineTimeout as error:
             raise RuntimeError(str(error)) from error
-        error, address = self.machine.error()
-        if error != Error.NONE:
-            raise stopped(self.firmware, self._program, error, address, first=self._first)
-        if not status & Status.DONE:
-            raise RuntimeError(f"{self.firmware.name}: the program waits for more words of NetQ than one input brings")
+        self.check(status)
         return self.machine.receive()
 
     def _contents(self, message: bytes) -> np.ndarray:

@@ -17,7 +17,7 @@ CONSTANTS = {
     Register.CONTROL: 0, Register.DIGEST: CONFIG.digest, Register.NATIVE_DIM: CONFIG.native_dim,
     Register.LANES: CONFIG.lanes, Register.TILE_ENGINES: CONFIG.tile_engines, Register.MFU_LANES: CONFIG.mfu_lanes,
     Register.MATRIX_TILES: CONFIG.matrix_tiles, Register.INSTRUCTIONS: CONFIG.instructions,
-    Register.COUNTER_COUNT: len(Counter)}
+    Register.COUNTER_COUNT: len(Counter), Register.PEER: 0}
 
 
 class Bench:
@@ -99,11 +99,23 @@ async def commands(dut, stall):
         bench.pulses.clear()
     await bench.write(Register.CONTROL + 1, b"\xff\xff\xff")
     for address in [*Register, 0x40, 0xFFC]:
-        if address != Register.CONTROL:
+        if address not in (Register.CONTROL, Register.PEER):
             await bench.write(address, b"\xff\xff\xff\xff")
     assert not bench.pulses
     for address, value in CONSTANTS.items():
         assert await bench.read(address) == value
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def peer(dut, stall):
+    """PEER keeps what was written, byte by byte, and commands leave it alone."""
+    bench = Bench(dut, stall)
+    await bench.start()
+    await bench.write(Register.PEER, bytes([1, 2, 3, 4]))
+    await bench.write(Register.PEER + 2, bytes([9]))
+    await bench.write(Register.CONTROL, bytes([7]))
+    assert await bench.read(Register.PEER) == 0x04090201 == int(dut.peer.value)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -25,7 +25,8 @@ class Bench:
         self.dut, self.stall = dut, stall
         self.rng = np.random.default_rng(cocotb.RANDOM_SEED)
         self.attach()
-        dut.reset.value = 0
+        dut.reset.value = dut.peer.value = 0
+        self.peer = 0
 
     def attach(self):
         """Connect new sources to the inputs."""
@@ -57,7 +58,8 @@ class Bench:
         left = np.arange(len(words), 0, -1)
         self.net.put(*pack(message_payloads.output(CONFIG), {"word": words, "remaining": left}))
         return message_bytes(CONFIG, Message(
-            kind=MessageKind.OUTPUT, count=len(words), payload=words.astype("<u2").tobytes()))
+            kind=MessageKind.INPUT if self.peer else MessageKind.OUTPUT, count=len(words),
+            payload=words.astype("<u2").tobytes()), digest=self.peer or None)
 
     def answer(self) -> bytes:
         """Queue the words that answer a READ, and return the bytes expected."""
@@ -96,10 +98,11 @@ class Bench:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-@cocotb.parametrize(stall=[0.0, 0.5])
-async def every_kind(dut, stall):
-    """Messages of each source arrive whole and in order, at any activity of the other sources."""
+@cocotb.parametrize(stall=[0.0, 0.5], peer=[0, 0x90000000])
+async def every_kind(dut, stall, peer):
+    """Messages of each source arrive whole and in order, at any activity of the other sources, and with any peer."""
     bench = Bench(dut, stall)
+    dut.peer.value = bench.peer = peer
     await bench.start()
     makers = (bench.output, bench.answer, bench.entries, bench.parameters)
     waiting = [[make() for _ in range(100)] for make in makers]

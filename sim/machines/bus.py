@@ -16,17 +16,19 @@ class Bus:
     Args:
         dut:    Handle of the top.
         config: Configuration of the machine.
+        prefix: Prefix of the machine's ports, where the top has several machines.
         seed:   Seed of idle and stalled cycles.
         gap:    Probability of an idle cycle of the stream to the machine.
         stall:  Probability of a cycle in which the machine's stream is not taken; AXI4-Lite pauses as often.
     """
 
-    def __init__(self, dut, config: Config, *, seed: int = 0, gap: float = 0.0, stall: float = 0.0):
-        self.dut, self.config = dut, config
+    def __init__(self, dut, config: Config, *, seed: int = 0, gap: float = 0.0, stall: float = 0.0,
+                 prefix: str = ""):
+        self.dut, self.config, self.prefix = dut, config, prefix
         self.quiet = self.cycles = 0
-        self.source = AxiStreamSource(AxiStreamBus.from_prefix(dut, "s_axis"), dut.clk, dut.rst)
-        self.sink = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis"), dut.clk, dut.rst)
-        self.master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)
+        self.source = AxiStreamSource(AxiStreamBus.from_prefix(dut, f"{prefix}s_axis"), dut.clk, dut.rst)
+        self.sink = AxiStreamSink(AxiStreamBus.from_prefix(dut, f"{prefix}m_axis"), dut.clk, dut.rst)
+        self.master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, f"{prefix}s_axil"), dut.clk, dut.rst)
         write, read = self.master.write_if, self.master.read_if
         for part in (self.source, self.sink, write, read):
             part.log.setLevel("WARNING")
@@ -40,7 +42,11 @@ class Bus:
     async def start(self) -> None:
         """Start the clock, reset the machine, and begin to watch its streams."""
         await start(self.dut)
-        cocotb.start_soon(monitor(self.dut, "m_axis"))
+        self.watch()
+
+    def watch(self) -> None:
+        """Begin to watch the streams of the machine."""
+        cocotb.start_soon(monitor(self.dut, f"{self.prefix}m_axis"))
         cocotb.start_soon(self._watch())
 
     async def send(self, data: bytes) -> None:
@@ -92,7 +98,8 @@ class Bus:
 
     async def _watch(self) -> None:
         edge = RisingEdge(self.dut.clk)
-        sent, taken, came = self.dut.s_axis_tvalid, self.dut.s_axis_tready, self.dut.m_axis_tvalid
+        sent, taken, came = (getattr(self.dut, f"{self.prefix}{wire}")
+                             for wire in ("s_axis_tvalid", "s_axis_tready", "m_axis_tvalid"))
         while True:
             await edge
             self.cycles += 1

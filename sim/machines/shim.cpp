@@ -1,5 +1,6 @@
 // The Verilated NNP behind a C interface, for ctypes: message bytes in and out, registers, whole runs of cycles.
-// BEAT is the width of a message beat in bytes.
+// BEAT is the width of a message beat in bytes. Machines may stand in a row: each sends its INPUT messages to the next
+// one, and the first one drives the clock of all.
 
 #include "Vtop.h"
 #include "verilated.h"
@@ -31,7 +32,18 @@ struct Beat {
     bool last;
 };
 
-struct Machine {
+// A machine of a row. Machines may be of several libraries, which see each other only through this.
+struct Stage {
+    Stage* first = nullptr;   // The first machine of the row.
+    Stage* behind = nullptr;  // The machine that takes this one's INPUT messages.
+    // First half of a cycle. `beat` is what the machine before offers, or null; returns whether it is taken.
+    virtual bool low(const Beat* beat) = 0;
+    virtual void high() = 0;
+};
+
+enum class From { NOBODY, HOST, BEFORE };
+
+struct Machine : Stage {
     VerilatedContext context;
     std::unique_ptr<Vtop> top;
 #if VM_TRACE
@@ -44,9 +56,14 @@ struct Machine {
     uint64_t cycles = 0, quiet = 0, overruns = 0;
     Dice dice{1};
     uint32_t gap = 0, stall = 0;
-    bool offered = false, broken = false;
+    bool last = false;                         // The offered beat ends its message.
+    From offered = From::NOBODY;               // Who offers a beat that was not taken yet.
+    From inside = From::NOBODY;                // Who has sent a part of a message.
+    bool took = false, broken = false;
+    bool passing = false, sending = false;     // The present message out is for the machine behind; it has begun.
 
     Machine() : output(1) {
+        first = this;
         context.fatalOnError(false);
 #if VM_TRACE
         context.traceEverOn(true);
@@ -67,26 +84,63 @@ struct Machine {
     }
 
     void cycle() {
-        if (!offered) offered = !input.empty() && !top->rst && !dice.roll(gap);
-        top->s_axis_tvalid = offered;
-        if (offered) {
-            std::memcpy(&top->s_axis_tdata, input.front().bytes, BEAT);
-            top->s_axis_tlast = input.front().last;
+        first->low(nullptr);
+        first->high();
+    }
+
+    // Messages of the machine before go first; none begins inside another one.
+    bool low(const Beat* before) override {
+        if (offered == From::NOBODY) {
+            From next = inside != From::NOBODY ? inside : before ? From::BEFORE : From::HOST;
+            bool there = next == From::BEFORE ? before != nullptr : !input.empty();
+            if (there && !top->rst && !dice.roll(gap)) offered = next;
         }
-        top->m_axis_tready = !dice.roll(stall);
+        top->s_axis_tvalid = offered != From::NOBODY;
+        if (offered != From::NOBODY) {
+            const Beat& sent = offered == From::BEFORE ? *before : input.front();
+            std::memcpy(&top->s_axis_tdata, sent.bytes, BEAT);
+            top->s_axis_tlast = sent.last;
+            last = sent.last;
+        }
+        // The stream to the machine behind comes from registers, so it has its value before this evaluation.
+        bool taken = pass();
+        top->m_axis_tready = passing && behind ? taken : !dice.roll(stall);
         top->clk = 0;
         evaluate();
-        bool took = offered && top->s_axis_tready && !top->rst, came = top->m_axis_tvalid && !top->rst;
+        took = offered != From::NOBODY && top->s_axis_tready && !top->rst;
+        return took && offered == From::BEFORE;
+    }
+
+    // Let the machine behind do its half of the cycle; whether it takes the present beat.
+    bool pass() {
+        if (!behind) return false;
+        constexpr uint8_t input_kind = 6;  // spec.messages
+        bool there = top->m_axis_tvalid && !top->rst;
+        Beat offer;
+        std::memcpy(offer.bytes, &top->m_axis_tdata, BEAT);
+        offer.last = top->m_axis_tlast;
+        if (there && !sending) passing = offer.bytes[0] == input_kind;
+        return behind->low(there && passing ? &offer : nullptr);
+    }
+
+    void high() override {
+        bool came = top->m_axis_tvalid && !top->rst;
         watch(came);
-        if (came && top->m_axis_tready) collect();
+        if (came && top->m_axis_tready) {
+            if (!passing) collect();
+            sending = !top->m_axis_tlast;
+            passing &= sending;
+        }
         quiet = took || came ? 0 : quiet + 1;
         top->clk = 1;
         evaluate();
         cycles++;
         if (took) {
-            input.pop_front();
-            offered = false;
+            if (offered == From::HOST) input.pop_front();
+            inside = last ? From::NOBODY : offered;
+            offered = From::NOBODY;
         }
+        if (behind) behind->high();
     }
 
     std::vector<uint8_t> beat() const {
@@ -239,6 +293,12 @@ uint32_t nnp_run(Machine* machine, uint64_t most) {
         if (!(got & running) || starved || machine->cycles >= end) return got;
         nnp_step(machine, 8);
     }
+}
+
+// Send INPUT messages to the machine `next`, a Stage, which may be of another library.
+void nnp_precede(Machine* machine, void* next) {
+    machine->behind = static_cast<Stage*>(next);
+    for (Stage* stage = machine->behind; stage; stage = stage->behind) stage->first = machine->first;
 }
 
 uint64_t nnp_cycles(Machine* machine) { return machine->cycles; }

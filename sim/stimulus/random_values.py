@@ -2,6 +2,7 @@
 
 import numpy as np
 from concord.golden.mvm.elements import nearest
+from concord.spec.config import Config
 from concord.spec.formats import Format
 
 
@@ -39,3 +40,9 @@ def numbers(rng: np.random.Generator, shape, span: int) -> np.ndarray:
     value = np.ldexp(rng.normal(size=shape), rng.integers(-span, span + 1, shape))
     bits = np.clip(value, -60000, 60000).astype(np.float16).view(np.uint16)
     return np.where(rng.random(shape) < 0.002, rng.choice(np.array([0x7C00, 0xFC00, 0x7E01], np.uint16), shape), bits)
+
+
+def sparse(rng: np.random.Generator, config: Config, tiles: int) -> np.ndarray:
+    """Mask bool[tiles, N, N] of elements that may be other than zero; some tiles lack their last columns, or all."""
+    keep = rng.choice([0, config.native_dim // 4, config.native_dim, config.native_dim], (tiles, 1, 1))
+    return np.broadcast_to(np.arange(config.native_dim) < keep, (tiles, config.native_dim, config.native_dim))

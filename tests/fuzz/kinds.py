@@ -14,10 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import tomli_w
+from concord.compiler.cascade import Cutter
 from concord.compiler.network import compile_network
 from concord.front.compare import difference
 from concord.front.read import read
-from concord.golden.host import firmware_file
+from concord.golden.host import cascade_file, firmware_file
 from concord.model import model_file
 from concord.model.data.dataset import DATA
 from concord.model.data.read import read_data
@@ -116,6 +117,14 @@ def _firmwares(folder: Path) -> tuple[bytes, ...]:
         firmware_file.save_firmware(compile_network(network, tiny).firmware, path)
         found.append(_taken(path))
     return tuple(found)
+
+
+@cache
+def _cascades(folder: Path) -> bytes:
+    path, tiny = folder / "whole.safetensors", preset("tiny")
+    model = networks.recurrent(np.random.default_rng(0), tiny, [3, 5, 4], block=[False, False])
+    cascade_file.save_cascade(Cutter(model, [tiny] * 2).compiled(["lstm0"]).cascade, path)
+    return _taken(path)
 
 
 def _tensors(whole: Callable[[Path], bytes | tuple[bytes, ...]], key: str, folder: Path, rng: random.Random) -> Path:
@@ -234,6 +243,7 @@ KINDS = {
     "imported": Kind(make=partial(_tensors, _float_file, float_file.KIND.key), load=_run),
     "model": Kind(make=partial(_tensors, _models, model_file.KIND.key), load=model_file.load_model),
     "firmware": Kind(make=partial(_tensors, _firmwares, firmware_file.KIND.key), load=firmware_file.load_firmware),
+    "cascade": Kind(make=partial(_tensors, _cascades, firmware_file.SEVERAL.key), load=cascade_file.load_cascade),
     "npz": Kind(make=_npz, load=_data),
     "npy": Kind(make=_npy, load=_data),
     "csv": Kind(make=_csv, load=_data),

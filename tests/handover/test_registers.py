@@ -37,7 +37,7 @@ def registers(files, tmp_path_factory):
 def test_systemrdl_has_every_register(registers):
     assert {name: node.absolute_address for name, node in registers.items()} == ADDRESSES
     for name, node in registers.items():
-        assert node.has_sw_writable == (name == "CONTROL")
+        assert node.has_sw_writable == (name in ("CONTROL", "PEER"))
         assert node.has_sw_readable == (name != "CONTROL")
 
 

@@ -1,5 +1,7 @@
 """The same host protocol on all three machines."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from concord.golden.host.messages import input_message, program_message, read_message, words_of, write_message
@@ -51,6 +53,18 @@ def test_memories_are_read_by_messages(nnp):
     assert (reply.kind, reply.memory, reply.address) == (MessageKind.READ, Mem.MULTIPLY_VRF1, 5)
     assert (words_of(TINY, reply) == image).all()
     assert nnp.receive() == []
+
+
+def test_results_for_a_peer_are_its_input_messages(nnp):
+    """With PEER, the machine sends the very bytes that a host would send to that machine; a reset keeps the peer."""
+    peer, sent = replace(TINY, matrix_tiles=64), words(2)
+    nnp.write_register(Register.PEER, peer.digest)
+    nnp.reset()
+    nnp.send(program_message(TINY, assemble("s_wr Rows, 4\n" + COPY + "end")), input_message(TINY, sent))
+    nnp.start()
+    assert nnp.run() & Status.DONE
+    assert nnp.receive() == [input_message(peer, sent)]
+    assert nnp.read_register(Register.PEER) == peer.digest
 
 
 def test_waiting_for_input_is_a_status(nnp):

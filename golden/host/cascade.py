@@ -1,0 +1,78 @@
+"""A network cut over several machines: the results of each machine are the input of the next one."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from concord.golden.host.firmware import Firmware
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Cascade:
+    """The firmware of several machines, of which each sends its results to the next one.
+
+    Attributes:
+        name:  Name of the network.
+        parts: Firmware of each machine, in order. The first one takes the input of the network, and the last one gives
+            its result.
+        cuts:  Name of the layer behind which the network is cut, for each pair of neighbours.
+
+    Raises:
+        ValueError: there is one machine only, or the results of a machine are no input of the next one.
+    """
+
+    name: str
+    parts: tuple[Firmware, ...]
+    cuts: tuple[str, ...]
+
+    def __post_init__(self):
+        if len(self.parts) < 2 or len(self.cuts) != len(self.parts) - 1:
+            raise ValueError(f"{self.name}: {len(self.parts)} parts and {len(self.cuts)} cuts are no network over "
+                             "several machines; compile again")
+        for cut, (one, other) in zip(self.cuts, pairwise(self.parts), strict=True):
+            _check_link(self.name, cut, one, other)
+
+    @property
+    def first(self) -> Firmware:
+        """Firmware of the machine that takes the input."""
+        return self.parts[0]
+
+    @property
+    def last(self) -> Firmware:
+        """Firmware of the machine that gives the result."""
+        return self.parts[-1]
+
+    def program(self, steps: int = 1, *, keep_state: bool = False) -> list[list[int]]:
+        """The instruction words of each machine; arguments and errors are those of `Firmware.program`."""
+        self.first.program(steps, keep_state=keep_state)
+        return [part.program(steps if part.loop is not None else 1, keep_state=keep_state and part.recurrent)
+                for part in self.parts]
+
+    # What readers of inputs and printers of results ask of a `Firmware`.
+    data = property(lambda self: self.first.data)
+    description = property(lambda self: self.first.description)
+    inputs = property(lambda self: self.first.inputs)
+    recurrent = property(lambda self: self.first.recurrent)
+    steps = property(lambda self: self.first.steps)
+    image = property(lambda self: self.first.image)
+    classes = property(lambda self: self.last.classes)
+    outputs = property(lambda self: self.last.outputs)
+
+
+def _check_link(name: str, cut: str, one: Firmware, other: Firmware):
+    """Refuse two neighbours of which one sends words that the other one does not take."""
+    where = f"{name}, cut behind {cut!r}"
+    for attribute, what in (("mfu_lanes", "lanes of a word"), ("message_bytes", "bytes of a beat")):
+        left, right = getattr(one.config, attribute), getattr(other.config, attribute)
+        if left != right:
+            raise ValueError(f"{where}: the first machine has {left} {what} ({attribute}) and the second {right}, so "
+                             "that one cannot read the other's messages: choose machines that agree in both")
+    if one.outputs != other.inputs:
+        raise ValueError(f"{where}: {one.outputs} results are sent and {other.inputs} inputs taken; compile again")
+    if one.output_layout != other.input_layout:
+        raise ValueError(f"{where}: images are sent in another order than they are taken; compile again")
+    if not one.output_layout and (other.input_words != other.config.words_of(other.inputs)
+                                  or len(other.directions) > 1):
+        raise ValueError(f"{where}: the second machine takes other words than the first one sends; compile again")
+    if other.recurrent and not one.recurrent:
+        raise ValueError(f"{where}: the second machine takes a sequence, and the first one sends a vector; compile "
+                         "again")

@@ -1,0 +1,54 @@
+"""Testbench of hw.host.message_link against golden.host.message_link; CONFIG names the preset."""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotbext.axi import AxiStreamBus, AxiStreamSink, AxiStreamSource
+from concord.golden.host.message_link import routed
+from concord.sim.drivers.axi_stream import monitor, pauses
+from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.stream import start
+from concord.spec.messages import MessageKind
+
+CONFIG = from_text(os.environ.get("CONFIG", "tiny"))
+MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
+    {"old": "Mux(inside, passing, ", "new": "Mux(inside, passes, "},
+    {"old": "o.ready & o.p.last", "new": "o.ready"},
+    {"old": "inside.eq(~results.p.last)", "new": "inside.eq(1)"},
+)
+
+
+def message(rng: np.random.Generator, kind: int) -> bytes:
+    """A message of random beats after its first byte."""
+    size = CONFIG.message_bytes * int(rng.integers(1, 7))
+    return bytes([kind]) + rng.bytes(size - 1)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def every_message_arrives_whole(dut, stall):
+    """Messages of both senders arrive whole and in the order of each sender, where golden says."""
+    rng = np.random.default_rng(cocotb.RANDOM_SEED)
+    results = [message(rng, int(rng.choice([MessageKind.INPUT, MessageKind.READ, MessageKind.UPDATED])))
+               for _ in range(150)]
+    ours = [message(rng, int(rng.choice(list(MessageKind)))) for _ in range(100)]
+    await start(dut)
+    ends = {}
+    for number, (name, kind) in enumerate((("s_axis_results", AxiStreamSource), ("s_axis_from_host", AxiStreamSource),
+                                           ("m_axis_to_host", AxiStreamSink), ("m_axis_o", AxiStreamSink))):
+        ends[name] = end = kind(AxiStreamBus.from_prefix(dut, name), dut.clk, dut.rst)
+        end.log.setLevel("WARNING")
+        end.set_pause_generator(pauses(cocotb.RANDOM_SEED + number, stall))
+        if kind is AxiStreamSink:
+            cocotb.start_soon(monitor(dut, name))
+    for name, messages in (("s_axis_results", results), ("s_axis_from_host", ours)):
+        for each in messages:
+            ends[name].send_nowait(each)
+    host, behind = routed(results)
+    for each in host:
+        assert bytes((await ends["m_axis_to_host"].recv(compact=False)).tdata) == each
+    waiting = [behind, ours]
+    while any(waiting):
+        got = bytes((await ends["m_axis_o"].recv(compact=False)).tdata)
+        next(queue for queue in waiting if queue and queue[0] == got).pop(0)

@@ -1,0 +1,110 @@
+"""Several machines in a row, golden or simulated: each sends its INPUT messages to the next one, without the host.
+
+The host has the streams and the control port of every machine; all simulated machines have one clock.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from concord.golden.host.message_link import routed
+from concord.sim.machines.host import KINDS, GoldenMachine, HardwareMachine, Machine
+from concord.spec.config import Config
+from concord.spec.registers import Status
+
+
+class Cascade:
+    """Machines in a row.
+
+    Args:
+        machines: The machines, in order.
+    """
+
+    def __init__(self, machines: Sequence[Machine]):
+        self.machines = tuple(machines)
+        self._files = ExitStack()
+        for machine in self.machines:
+            self._files.callback(machine.close)
+
+    @property
+    def cycles(self) -> int:
+        """Clock cycles since power-up; 0 on golden, which has no clock."""
+        return self.machines[0].cycles
+
+    def close(self) -> None:
+        """Release what the machines hold."""
+        self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+class LinkedGolden(GoldenMachine):
+    """A golden machine that sends INPUT messages to the machine behind it, whenever it has run."""
+
+    def __init__(self, config: Config, behind: Machine | None):
+        super().__init__(config)
+        self._behind, self._received = behind, []
+
+    def run(self, timeout: int = 100_000_000) -> Status:
+        status = super().run(timeout)
+        self._forward()
+        return status
+
+    def status(self) -> Status:
+        """State of the machine, which runs as far as it can before."""
+        return self.run()
+
+    def receive(self) -> list[bytes]:
+        self._forward()
+        received, self._received = self._received, []
+        return received
+
+    def _forward(self) -> None:
+        messages = super().receive()
+        if self._behind:
+            messages, behind = routed(messages)
+            self._behind.send(*behind)
+        self._received += messages
+
+
+def cascade(kind: str, configs: Sequence[Config], **options) -> Cascade:
+    """Make machines of one `kind` of `host.KINDS` in a row.
+
+    Args:
+        kind:    Kind of the machines.
+        configs: Configuration of each machine; all have the same `message_bytes`.
+        options: Options of `host.machine`, but for waveforms.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    match kind:
+        case "golden":
+            machines = []
+            for config in reversed(configs):
+                machines.insert(0, LinkedGolden(config, machines[0] if machines else None))
+            return Cascade(machines)
+        case "library":
+            from concord.sim.machines.library import linked
+            return Cascade([HardwareMachine(link) for link in linked(configs, **options)])
+        case "cocotb":
+            from concord.sim.machines.cocotb_client import linked
+            return Cascade([HardwareMachine(link) for link in linked(configs, **options)])
+    raise ValueError(f"there is no machine {kind!r}: choose one of {', '.join(KINDS)}")
+
+
+def build(kind: str, configs: Sequence[Config]) -> Path | None:
+    """Build what a cascade of `kind` runs on; None for golden, which needs none."""
+    match kind:
+        case "library":
+            from concord.sim.machines.library import build_library, nnp_verilog
+            return [build_library(nnp_verilog(config), config.message_bytes) for config in dict.fromkeys(configs)][-1]
+        case "cocotb":
+            from concord.sim.machines.cocotb_client import build_cascade
+            return build_cascade(configs)
+    return None

@@ -1,0 +1,62 @@
+"""Commands on several machines: what a user types, and the sentences for what cannot be."""
+
+import json
+
+import numpy as np
+import pytest
+from concord.model.data.dataset import DATA
+from concord.nnp.lib.cascades import Wish
+from concord.nnp.verify.cascades import subject_of
+from concord.tests.command_line import done, refused
+
+MLP, LSTM = (DATA / "models" / f"{name}.safetensors" for name in ("fashion-mlp-w4a4", "vowels-lstm-w8"))
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cascades") / "both.safetensors"
+    printed = done("compile", MLP, "--machines", 2, "--preset", "ulx3s", "--cut", "hidden2", "-o", path)
+    assert "machine 1: hidden1 to hidden2" in printed
+    assert "machine 2: output to output" in printed
+    assert printed.rstrip().endswith(f"{path}: 2 machines, ulx3s, cut behind hidden2")
+    return path
+
+
+def test_two_machines_give_the_outputs_of_one(both, tmp_path):
+    one = tmp_path / "one.safetensors"
+    done("compile", MLP, "--preset", "ulx3s", "-o", one)
+    for path in (one, both):
+        done("run", path, "--samples", 4, "-q", "-o", path.with_suffix(".npy"))
+    np.testing.assert_array_equal(*(np.load(path.with_suffix(".npy")) for path in (one, both)))
+
+
+def test_a_sequence_runs_in_parts(tmp_path):
+    path = tmp_path / "both.safetensors"
+    done("compile", LSTM, "--machines", 2, "--preset", "vision", "-o", path)
+    assert "2 right" in done("run", path, "--samples", 2, "--keep-state")
+
+
+def test_verify_compares_with_the_reference_and_with_one_machine(both, tmp_path):
+    printed = done("verify", MLP, "--machines", 2, "--preset", "ulx3s", "--machine", "golden", "--samples", 3,
+                   "--report", tmp_path, "--jobs", 1)
+    record = json.loads((tmp_path / "fashion-mlp-w4a4-2-machines.json").read_text())
+    assert "cut behind" in printed
+    assert record["equal"]
+    assert record["table"]["bits, golden and reference"] == "0"
+    assert record["table"]["bits, golden and one large golden machine"] == "0"
+
+
+def test_verify_takes_firmware(both):
+    subject = subject_of(both, Wish(machines=1), "")
+    assert (subject.machines, subject.model, subject.cascade.cuts) == ("ulx3s", None, ("hidden2",))
+
+
+def test_what_cannot_be_is_said(both, tmp_path):
+    assert "--machines 9: 1 to 8 machines" in refused("compile", MLP, "--machines", 9)
+    assert "one machine runs the whole network" in refused("compile", MLP, "--cut", "hidden1")
+    assert "cut behind 'hidden1' or 'hidden2'" in refused("compile", MLP, "--machines", 2, "--cut", "output")
+    assert "leave out --waves" in refused("run", both, "--machine", "library", "--waves", tmp_path / "w.vcd")
+    assert "is for machine ulx3s" in refused("run", both, "--preset", "tiny")
+    assert "leave out --machines" in refused("verify", both, "--machines", 2)
+    assert "holds firmware of several machines" in refused("handover", both, "-o", tmp_path / "out")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,119 @@
+"""Where networks can be cut between machines, and which cut the compiler takes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from concord.compiler.cascade import Cutter, balanced
+from concord.compiler.cuts import cuts, parts
+from concord.compiler.lib.reason import Refused
+from concord.golden.host.cascade_file import load_cascade, save_cascade
+from concord.golden.host.firmware_file import load_firmware
+from concord.model.cells.lstm import LSTM
+from concord.model.layers.add import Add
+from concord.model.layers.concat import Concat
+from concord.model.model import INPUT
+from concord.nnp.lib.cascades import Wish, compile_cascade, fitted, whole
+from concord.spec.config import preset
+from concord.tests import networks
+
+TINY = preset("tiny")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(1)
+
+
+def dense(rng, name: str, inputs: int, outputs: int):
+    return networks.dense(rng, TINY, name, inputs, outputs)
+
+
+@pytest.fixture
+def residual(rng):
+    """a, then b and the sum of both, then c, which also reads the network's input through d."""
+    layers = [dense(rng, "a", 4, 6), dense(rng, "b", 6, 6), Add(name="sum", inputs=6), dense(rng, "c", 6, 3)]
+    return networks.model(layers, sources={"sum": ("a", "b")})
+
+
+def test_one_tensor_crosses_a_cut(residual):
+    assert cuts(residual) == ["a", "sum"]
+    first, second = parts(residual, ["sum"])
+    assert [layer.name for layer in first.layers] == ["a", "b", "sum"]
+    assert second.sources_of(second.layers[0]) == (INPUT,)
+    assert second.inputs == first.outputs == 6
+
+
+@pytest.mark.parametrize(("names", "reason"), [
+    (["b"], "'sum' behind the cut reads the result of 'a', too, .*; cut behind 'a' or 'sum'"),
+    (["c"], "no layer reads the result of 'c'"),
+    (["x"], "has no layer 'x'"),
+    (["sum", "a"], "name each layer once, in the order of the network, a, sum"),
+])
+def test_other_cuts_are_refused(residual, names, reason):
+    with pytest.raises(ValueError, match=reason):
+        parts(residual, names)
+
+
+def test_the_input_must_not_cross(rng):
+    layers = [dense(rng, "a", 4, 4), dense(rng, "b", 4, 3), Concat(name="c", sizes=(4, 3)), dense(rng, "d", 7, 2)]
+    model = networks.model(layers, sources={"b": (INPUT,), "c": ("a", "b")})
+    assert cuts(model) == ["c"]
+    with pytest.raises(ValueError, match="'b' behind the cut reads the network's input"):
+        parts(model, ["a"])
+
+
+def test_sequences_cross_in_the_order_in_which_they_are_computed(rng):
+    a, b = (networks.recurrent_layer(rng, TINY, LSTM, name, 4, 4) for name in "ab")
+    assert cuts(networks.model([a, b])) == ["a"]
+    assert cuts(networks.model([replace(a, reverse=True), replace(b, reverse=True)])) == ["a"]
+    with pytest.raises(ValueError, match="'b' behind the cut begins at the other end of the sequence than 'a'"):
+        parts(networks.model([a, replace(b, reverse=True)]), ["a"])
+    both = networks.model([a, b, Concat(name="c", sizes=(4, 4)), dense(rng, "d", 8, 2)], sources={"c": ("a", "b")})
+    with pytest.raises(ValueError, match="some layers read every time step of 'a', and others only the last one"):
+        parts(both, ["a"])
+
+
+def test_the_cut_balances_the_cycles(rng):
+    cutter = Cutter(networks.mlp(rng, TINY, [8, 8, 8, 8], block=False), [TINY] * 2)
+    for cycles, cut in ((100, 1, 1), "dense0"), ((100, 100, 250), "dense1"):
+        costs = dict(zip(("dense0", "dense1", "dense2"), cycles, strict=True))
+        assert balanced(cutter, costs).cascade.cuts == (cut,)
+
+
+def test_a_network_that_is_too_large_for_one_machine_is_cut_where_its_parts_fit(rng, tmp_path):
+    model = networks.mlp(rng, TINY, [8, 8, 32, 40], block=False)  # 1, 4 and 20 tiles
+    small = replace(TINY, matrix_tiles=22)
+    assert whole(model, small) is None
+    assert whole(model, fitted(model, small).firmware.config)
+    both = balanced(Cutter(model, [small] * 2), {"dense0": 1, "dense1": 99, "dense2": 1})
+    assert both.cascade.cuts == ("dense1",)
+    with pytest.raises(Refused, match="(?s)does not fit 2 machines, wherever .*MatrixRf needs 20 tiles"):
+        balanced(Cutter(model, [replace(TINY, matrix_tiles=18)] * 2), {})
+    with pytest.raises(ValueError, match="can be cut at 2 places, and 4 machines need 3"):
+        balanced(Cutter(model, [small] * 4), {})
+    save_cascade(both.cascade, tmp_path / "both.safetensors")
+    again = load_cascade(tmp_path / "both.safetensors")
+    assert again.cuts == both.cascade.cuts
+    assert (again.inputs, again.outputs) == (8, 40)
+    assert [part.instruction_words.tolist() for part in again.parts] == [
+        part.instruction_words.tolist() for part in both.cascade.parts]
+    with pytest.raises(ValueError, match="it holds firmware of several machines"):
+        load_firmware(tmp_path / "both.safetensors")
+
+
+@pytest.mark.parametrize(("machines", "cut", "reason"), [
+    (0, "", "1 to 8 machines"), (3, "a", "3 machines need 2 cuts, this names 1"),
+    (1, "a", "one machine runs the whole network"),
+])
+def test_numbers_of_machines_and_cuts_that_do_not_fit(machines, cut, reason):
+    with pytest.raises(ValueError, match=reason):
+        Wish(machines=machines, cut=cut)
+
+
+def test_machines_are_named_one_by_one_or_all_at_once(residual):
+    name, compiled = compile_cascade(residual, "tiny,tiny", Wish(machines=2, cut="a"))
+    assert name == "tiny"
+    assert len(compiled.parts) == 2
+    with pytest.raises(ValueError, match="name one machine for all, or 3 with commas"):
+        compile_cascade(residual, "tiny,tiny", Wish(machines=3, cut="a,sum"))

@@ -1,0 +1,158 @@
+"""Networks that are cut over several machines: the bits of one machine, on golden, in the library and under cocotb."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from concord.compiler.cascade import Cutter
+from concord.compiler.network import compile_network
+from concord.golden.host.messages import input_message
+from concord.model import network
+from concord.model.model import Model
+from concord.nnp.verify.cascade_session import CascadeSession
+from concord.sim.machines.cascade import cascade
+from concord.sim.machines.library import linked
+from concord.spec.config import Config, preset
+from concord.spec.isa import Error
+from concord.spec.registers import EVENTS, Register
+from concord.tests import networks
+from concord.tests.image_networks import ROOM, Images
+
+TINY = preset("tiny")
+RANDOM = {"seed": 5, "gap": 0.2, "stall": 0.2}  #: Pauses on the streams of simulated machines.
+
+
+def roomy(name: str) -> Config:
+    return replace(preset(name), **{
+        attribute: size for attribute, size in ROOM.items() if attribute != "vector_rf" or preset(name).vector_rf})
+
+
+def images(rng: np.random.Generator, config: Config, *, block: bool) -> Model:
+    """A residual network whose image crosses the first cut, and a vector the second one."""
+    made = Images(rng, config, (3, 5, 4), block=block)
+    first = made.conv("", 6, padding=(1, 1, 1, 1))
+    second = made.conv(first, 6, padding=(1, 1, 1, 1))
+    third = made.conv(made.sum(first, second), 5, (1, 1))
+    made.dense(made.dense(third, 7), 4)
+    return made.model()
+
+
+def agree(kind: str, configs: list[Config], model: Model, cut: list[str], samples: np.ndarray) -> CascadeSession:
+    """Assert that a cascade gives the bits of the network in golden arithmetic, one by one and in a stream."""
+    wanted = network.forward(model, samples)[-1].outputs
+    firmware = Cutter(model, configs).compiled(cut).cascade
+    with cascade(kind, configs, **({} if kind == "golden" else RANDOM)) as machines:
+        session = CascadeSession(machines, firmware)
+        np.testing.assert_array_equal(np.stack([session.infer(sample) for sample in samples]), wanted)
+        np.testing.assert_array_equal(session.stream(list(samples)).outputs, wanted)
+        return session.counters()
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", ["tiny", "serial", "wide", "speech"])
+def test_cut_networks_have_the_bits_of_one_machine(name, block):
+    """Vectors that fill no native vector, time steps, and the last time step cross the cut."""
+    rng, config = np.random.default_rng(3), roomy(name)
+    dense = networks.mlp(rng, config, [10, 13, 12, 5], block=block)
+    agree("golden", [config] * 3, dense, ["dense0", "dense1"], networks.inputs(rng, 3, 10))
+    lstm = networks.recurrent(rng, config, [5, 7, 6], block=[block, block], outputs=4)
+    for cut in "lstm0", "lstm1":
+        agree("golden", [config] * 2, lstm, [cut], networks.inputs(rng, 3, 4, 5))
+    agree("golden", [config] * 3, lstm, ["lstm0", "lstm1"], networks.inputs(rng, 3, 1, 5))
+
+
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("name", ["tiny", "vision"])
+def test_images_cross_a_cut(name, block):
+    rng, config = np.random.default_rng(4), roomy(name)
+    model = images(rng, config, block=block)
+    for cut in ["conv0"], ["conv3", "dense4"]:
+        agree("golden", [config] * (len(cut) + 1), model, cut, networks.inputs(rng, 2, 60))
+
+
+def test_machines_may_differ():
+    """Neighbours agree in words and beats only."""
+    rng, small, large = np.random.default_rng(5), roomy("tiny"), replace(roomy("tiny"), native_dim=16, lanes=8)
+    model = networks.mlp(rng, small, [10, 13, 5], block=False)
+    agree("golden", [small, large], model, ["dense0"], networks.inputs(rng, 3, 10))
+    with pytest.raises(ValueError, match=r"2 lanes of a word \(mfu_lanes\) and the second 4"):
+        Cutter(model, [small, replace(small, mfu_lanes=4)]).compiled(["dense0"])
+
+
+def test_a_sequence_in_parts_goes_on_on_all_machines():
+    rng = np.random.default_rng(6)
+    model = networks.recurrent(rng, TINY, [5, 4, 3], block=[False, False], outputs=4)
+    samples = networks.inputs(rng, 1, 6, 5)
+    session = CascadeSession(cascade("golden", [TINY] * 2), Cutter(model, [TINY] * 2).compiled(["lstm0"]).cascade)
+    session.infer(samples[0, :4])
+    np.testing.assert_array_equal(session.infer(samples[0, 4:], keep_state=True),
+                                  network.forward(model, samples)[-1].outputs[0])
+
+
+@pytest.mark.parametrize("kind", ["library", "cocotb"])
+def test_simulated_machines_send_each_other_results(kind):
+    """Streams with random pauses: the bits of golden, the same events, and more throughput than one machine."""
+    rng = np.random.default_rng(7)
+    model = networks.recurrent(rng, TINY, [5, 4, 3], block=[False, False], outputs=4)
+    samples = networks.inputs(rng, 4, 6, 5)
+    golden, other = (agree(each, [TINY] * 2, model, ["lstm0"], samples) for each in ("golden", kind))
+    assert {key: count for key, count in other.items() if key[1] in EVENTS} == {
+        key: count for key, count in golden.items() if key[1] in EVENTS}
+
+
+def test_two_machines_have_more_throughput_than_one():
+    rng = np.random.default_rng(8)
+    model = networks.recurrent(rng, TINY, [5, 4, 4], block=[False, False])
+    samples = list(networks.inputs(rng, 4, 6, 5))
+    both = Cutter(model, [TINY] * 2).compiled(["lstm0"]).cascade
+    intervals = []
+    for parts in both.parts, [compile_network(model, TINY).firmware]:
+        with cascade("library", [part.config for part in parts]) as machines:
+            intervals.append(CascadeSession(machines, parts).stream(samples).interval)
+    assert intervals[0] < 0.75 * intervals[1]
+
+
+def test_a_machine_refuses_results_for_another_one():
+    """PEER names the machine that takes the results; any other one stops with MESSAGE."""
+    rng = np.random.default_rng(9)
+    model = networks.mlp(rng, TINY, [10, 13, 5], block=False)
+    firmware = Cutter(model, [TINY] * 2).compiled(["dense0"]).cascade
+    with cascade("library", [TINY] * 2) as machines:
+        session = CascadeSession(machines, firmware)
+        machines.machines[0].write_register(Register.PEER, TINY.digest ^ 1)
+        with pytest.raises(RuntimeError, match="refused a message"):
+            session.infer(networks.inputs(rng, 1, 10)[0])
+        assert machines.machines[1].error()[0] == Error.MESSAGE
+
+
+def test_back_pressure_reaches_the_first_machine():
+    """A second machine that does not run takes no more words than its queue holds; nothing is lost."""
+    rng = np.random.default_rng(10)
+    model = networks.mlp(rng, TINY, [10, 13, 5], block=False)
+    firmware = Cutter(model, [TINY] * 2).compiled(["dense0"]).cascade
+    samples = networks.inputs(rng, 60, 10)  # 60 messages of 7 words; a queue holds 256 words
+    wanted = network.forward(model, samples)[-1].outputs
+    with cascade("library", [TINY] * 2) as machines:
+        first, second = CascadeSession(machines, firmware).sessions
+        for session in (first, second):
+            session.prepare(1)
+            session.machine.settle()
+        for index, sample in enumerate(samples):
+            first.machine.send(input_message(TINY, np.pad(sample, (0, 6)).reshape(-1, 2)))
+            if index < 30:
+                first.machine.start()
+                first.machine.run()
+        got = []
+        for index in range(len(samples)):
+            second.machine.start()
+            if index >= 30:
+                first.machine.start()
+                first.machine.run()
+            second.check(second.machine.run())
+            got += second.machine.receive()
+        np.testing.assert_array_equal([second.firmware.output([message]) for message in got], wanted)
+
+
+def test_beats_of_neighbours_are_equal():
+    with pytest.raises(ValueError, match="beats of one width"):
+        linked([TINY, preset("wide")])
