@@ -51,6 +51,12 @@ def nightly(session):
 
 
 @nox.session(default=False)
+def twin_programs(session):
+    """Random programs as twins in numpy, outputs and final memories against golden's; `--programs`."""
+    python(session, "concord.benchmarks.twin_programs")
+
+
+@nox.session(default=False)
 def mutants(session):
     """Break one line after another: the testbench of just that unit must go red."""
     python(session, "concord.sim.campaigns.mutants")
@@ -72,6 +78,12 @@ def bench(session):
 def bench_block(session):
     """Block floating point of 8 to 3 bits beside FP32, before and after training: accuracy; `--speed`."""
     python(session, "concord.benchmarks.bench_block")
+
+
+@nox.session(default=False)
+def bench_formats(session):
+    """Weights of mantissas, floats and powers of two: accuracy of the shipped MLP and ResNet; `--area`."""
+    python(session, "concord.benchmarks.bench_formats")
 
 
 @nox.session(default=False)

@@ -38,7 +38,7 @@ from concord.nnp.lib.errors import sentences
 from concord.nnp.lib.progress import shown
 from concord.sim.machines.host import build
 from concord.spec.config import preset
-from concord.train.imported.quantised import Choices
+from concord.train.imported.choices import Choices
 from concord.train.lib.methods import ActivationMethod, Methods, Recipe
 from concord.train.runs.imported import prepared, quantize
 from rich.console import Console

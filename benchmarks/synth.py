@@ -36,18 +36,22 @@ class Script:
         flatten: Whether Yosys optimises across the borders of units.
         wide:    Whether Yosys joins LUT4s by the multiplexers of their slices into functions of up to seven inputs.
                  Paths are then shorter, and take up to a quarter more LUT4.
+        purge:   Whether wires that nothing uses lose their names before they are mapped to LUT4. Yosys fails on the
+                 shifts of weights that are powers of two without it.
     """
 
     flatten: bool
     wide: bool = False
+    purge: bool = False
 
     @property
     def text(self) -> str:
         """The commands, from top.v to cells.json. Names are hidden, as ABC cannot handle a name that occurs twice."""
+        mapped = f"synth_ecp5 -top top{'' if self.flatten else ' -noflatten'}{'' if self.wide else ' -nowidelut'}"
+        parts = [f"{mapped} -run :map_luts", "opt_clean -purge", f"{mapped} -run map_luts:"] if self.purge else [mapped]
         return "; ".join([
             "read_verilog top.v", "hierarchy -top top", "rename -hide", "proc", "opt_expr", "opt_clean", "wreduce",
-            f"synth_ecp5 -top top{'' if self.flatten else ' -noflatten'}{'' if self.wide else ' -nowidelut'}",
-            "tee -q -o cells.json stat -json"])
+            *parts, "tee -q -o cells.json stat -json"])
 
 
 def synthesise(text: str, script: Script) -> dict[str, Counter]:
@@ -106,17 +110,17 @@ def main(
     try:
         config = find_config(preset_name)
         config.require_hardware()
-        text = verilog(component(unit, config), "top", Ecp5())
+        text, purge = verilog(component(unit, config), "top", Ecp5()), config.weights.precision > 0
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     began = time.monotonic()
-    console.print(table(units(synthesise(text, Script(flatten=False)), unit, depth),
+    console.print(table(units(synthesise(text, Script(flatten=False, purge=purge)), unit, depth),
                         f"{unit} of {machine_name(preset_name)} on an ECP5, each unit on its own"))
     if unit == MACHINE:
         guess = estimate(config)
         console.print(f"estimated: {', '.join(f'{name} {count:,}' for name, count in guess.items())}")
     if flat:
-        total = sum(synthesise(text, Script(flatten=True)).values(), Counter())
+        total = sum(synthesise(text, Script(flatten=True, purge=purge)).values(), Counter())
         console.print(table({unit: total}, "Flattened"))
         for name, cost in costs(total).items():
             if name in DEVICE:

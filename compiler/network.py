@@ -14,6 +14,10 @@ from concord.compiler.lib.reason import Reason, Refused
 from concord.compiler.lib.uses import uses
 from concord.compiler.support import problems
 from concord.golden.host.firmware import Firmware
+from concord.golden.host.full_precision import FullPrecision
+from concord.model.full_precision import layers_of
+from concord.model.layers.layer import Layer
+from concord.model.lowering.full_precision import Numbers
 from concord.model.model import Model
 from concord.spec.config import Config
 from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
@@ -76,11 +80,33 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
     return Compiled(firmware=firmware, bounds=tuple(build.bounds), usage=_usage(build), uses=uses(build))
 
 
+def full_precision(model: Model, firmware: Firmware, numbers: Numbers = Numbers.REAL) -> FullPrecision:
+    """The numbers that the memories of compiled firmware would hold before any rounding, for the same program.
+
+    Args:
+        model:    The model that the firmware was compiled from.
+        firmware: The firmware.
+        numbers:  Which numbers fill the memories.
+
+    Raises:
+        ValueError: a layer does not hold the numbers of its float network, or the firmware is that of another model.
+    """
+    real, words = layers_of(model, numbers), firmware.instruction_words.tolist()
+    for short in (False, True):
+        build, graph = _emitted(model, firmware.config, ALONE, short=short, real=real)
+        if build.program.instruction_words() == words:
+            return FullPrecision(
+                vectors=build.allocator.images(), tiles=build.real_tiles(), biases=build.biases(),
+                entries=graph.host.get("entries", ()), clips=build.program.clips())
+    raise ValueError(f"{firmware.name} is not the firmware of model {model.name!r}: compile the model again")
+
+
 def _emitted(
     model: Model, config: Config, neighbours: Neighbours, *, short: bool = False,
+    real: Mapping[str, Layer] | None = None,
 ) -> tuple[Build, Graph | Images]:
-    """The whole program of a model; a short one has strips of images in loops."""
-    build = Build(config, short=short)
+    """The whole program of a model; a short one has strips of images in loops. For `real` see `Build`."""
+    build = Build(config, short=short, real=real)
     graph = (Images if neighbours.images or has_images(model) else Graph)(build, model, neighbours)
     graph.emit()
     build.program.end()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from concord.model.floating.grid import grid_of
 from concord.model.floating.network import INPUT, RECURRENT, FloatNetwork, Node, Op
 
 #: Nodes that compute each time step alone, so that the last time step may be taken before them.
@@ -105,6 +106,16 @@ def _two_relus(before: Node, node: Node) -> Node | None:
     return replace(before, attributes={"ceiling": min(ceilings, default=None)})
 
 
+def _two_quantisers(before: Node, node: Node) -> Node | None:
+    """A quantiser to fewer of the same integers clips as both do."""
+    if (before.op, node.op) != (Op.QUANTIZE, Op.QUANTIZE):
+        return None
+    wide, few = grid_of(before), grid_of(node)
+    same = (wide.scale, wide.zero_point) == (few.scale, few.zero_point)
+    return replace(before, attributes=node.attributes) if same and (
+        wide.lowest <= few.lowest and few.highest <= wide.highest) else None
+
+
 def _nothing(nodes: list[Node]) -> list[Node] | None:
     """Without an affine node that changes nothing."""
     for node in nodes:
@@ -188,4 +199,5 @@ def _unread(nodes: list[Node]) -> list[Node] | None:
     return None
 
 
-RULES = (_two_classes, _unread, _nothing, _join(_affine_behind), _join(_affine_ahead), _join(_two_relus), _last_first)
+RULES = (_two_classes, _unread, _nothing, _join(_affine_behind), _join(_affine_ahead), _join(_two_relus),
+         _join(_two_quantisers), _last_first)

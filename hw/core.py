@@ -15,6 +15,7 @@ from concord.hw.lib.payloads import OPERANDS, TICKET, column_job, entry_job, wai
 from concord.hw.lib.queue import Queue
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
 from concord.hw.mfu.pixel_pipeline import PixelPipeline
+from concord.hw.mfu.softmax import Softmax
 from concord.hw.mvm.mvm import MatrixVectorMultiplier
 from concord.hw.schedule.copy import Copy
 from concord.hw.schedule.gather import Gather
@@ -101,8 +102,10 @@ class Core(wiring.Component):
         m.submodules.memories = self.memories = VectorMemories(config)
         m.submodules.host_read = self.host_read = HostRead(config)
         m.submodules.net_in = self.net_in = Queue(word(config), config.net_in)
-        m.submodules.net_out = self.net_out = Queue(message_payloads.output(config), config.net_out)
+        m.submodules.net_out = self.net_out = Queue(message_payloads.outgoing(config), config.net_out)
 
+        if config.softmax_words:
+            m.submodules.softmax = self.softmax = Softmax(config)
         if config.vector_rf:
             m.submodules.gather = self.gather = Gather(config)
             m.submodules.pixels = self.pixels = PixelPipeline(config)
@@ -124,10 +127,12 @@ class Core(wiring.Component):
         wiring.connect(m, decoder.o, interlock.i)
         products = Signal(TICKET)
         m.d.sync += products.eq(products + self.mvm.product_done)
+        drained = interlock.idle & (self.net_out.level == 0) & self.sent
+        if self.config.softmax_words:
+            drained &= ~self.softmax.busy
         m.d.comb += [
             sequencer.run.eq(decoder.run), sequencer.jump.eq(decoder.jump), sequencer.target.eq(decoder.target),
-            decoder.start.eq(self.start), decoder.message_error.eq(self.message_error),
-            decoder.drained.eq(interlock.idle & (self.net_out.level == 0) & self.sent),
+            decoder.start.eq(self.start), decoder.message_error.eq(self.message_error), decoder.drained.eq(drained),
             interlock.done.fetch.eq(self.fetch.done), interlock.done.product.eq(products),
             interlock.done.mfu.eq(self.back.progress.done), interlock.done.copy.eq(self.copy.progress.done),
             self.issue.fetch.eq(self.fetch.done), self.copy.fetch.eq(self.fetch.done), self.copy.product.eq(products)]
@@ -243,7 +248,11 @@ class Core(wiring.Component):
                                     self.copy.out.payload.as_value())),
             self.wait_input.eq(self.fetch.starved | self.issue.starved | self.copy.starved),
             self.wait_output.eq(self.issue.waits_output | (self.copy.out.valid & ~self.copy.out.ready))]
-        wiring.connect(m, self.net_out.o, wiring.flipped(self.out))
+        if self.config.softmax_words:
+            wiring.connect(m, self.net_out.o, self.softmax.i)
+            wiring.connect(m, self.softmax.o, wiring.flipped(self.out))
+        else:
+            wiring.connect(m, self.net_out.o, wiring.flipped(self.out))
 
     def _training(self, m):
         m.submodules.update_port = port = UpdatePort(self.config)

@@ -7,7 +7,7 @@ takes sequences reads the vectors of all time steps; any other layer reads the v
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from concord.model.data.samples import Task
@@ -27,7 +27,8 @@ class Provenance:
         seed:            Seed of every random choice.
         fp32_accuracy:   First measure of the model's task, see `model.data.measures`, of the FP32 network on the test
             set: the accuracy, RMSE or AUC; None if there is no test set.
-        qat_accuracy:    The same of the float network in quantisation-aware training, before the lowered phase.
+        qat_accuracy:    The same of the quantised network in float arithmetic: after post-training quantisation, or in
+            quantisation-aware training before the lowered phase.
         golden_accuracy: The same of this model in golden arithmetic.
     """
 
@@ -38,6 +39,12 @@ class Provenance:
     qat_accuracy: float | None
     golden_accuracy: float | None
 
+    @property
+    def measures(self) -> dict[str, float]:
+        """The measures by the names that networks have in tables; what was not measured is left out."""
+        found = {"FP32": self.fp32_accuracy, "quantised": self.qat_accuracy, "golden": self.golden_accuracy}
+        return {name: value for name, value in found.items() if value is not None}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Model:
@@ -45,7 +52,7 @@ class Model:
 
     Attributes:
         name:             Name of the model.
-        data:             Name of its test set in `model.data.dataset`, or "none".
+        data:             Name of its test set, as `model.data.read` makes it, or `NO_DATA`.
         task:             What the network does, which decides how it is measured.
         description:      TOML text that says how its data are read, see `model.data.description`; empty for the shipped
             sets. It is shown and compared, and names nothing that is opened or run by itself.
@@ -57,7 +64,8 @@ class Model:
         provenance:       Origin of the model.
         fp32_predictions: What the FP32 network gives for each sample of the test set: for classification its class,
             uint8[samples], int32[samples] where there are more than 256; or its outputs, float32[samples, outputs].
-        qat_predictions:  The same of the float network in quantisation-aware training.
+        qat_predictions:  The same of the quantised network in float arithmetic, after post-training quantisation or in
+            quantisation-aware training.
     """
 
     name: str
@@ -84,6 +92,9 @@ class Model:
         for layer in self.layers:
             _check_sources(layer, self, made)
             made[layer.name] = layer
+            if layer.ends and (layer is not self.layers[-1] or self.sources_of(layer) != tuple(names[-2:-1])):
+                raise ValueError(f"layer {layer.name!r} ({layer.title}) stands at the end of a model, behind the layer "
+                                 "whose result it takes; put it there")
         self._check_steps()
         for layer, size in self._inputs():
             if size != self.inputs or layer.sequence != self.recurrent:
@@ -91,6 +102,11 @@ class Model:
                     (size, layer.sequence), (self.inputs, self.recurrent))]
                 raise ValueError(f"layer {layer.name!r} takes {shapes[0]} of the network's input, but layer "
                                  f"{self.layers[0].name!r} takes {shapes[1]}; make the two equal")
+
+    @property
+    def predictions(self) -> dict[str, np.ndarray]:
+        """What float networks give for the test set, by their names in tables."""
+        return {"FP32": self.fp32_predictions, "quantised": self.qat_predictions}
 
     def sources_of(self, layer: Layer) -> tuple[str, ...]:
         """Names of the sources of a layer."""
@@ -142,6 +158,14 @@ class Model:
     def image(self) -> tuple[int, int, int] | None:
         """Channels, rows and columns of the input; None if no known layer takes it as an image."""
         return next((layer.shape for layer, _ in self._inputs() if hasattr(layer, "shape")), None)
+
+    @property
+    def before_end(self) -> "Model":
+        """The model without the layer that can stand at its end only, or the model itself."""
+        *layers, last = self.layers
+        if not last.ends:
+            return self
+        return replace(self, layers=tuple(layers), sources={k: v for k, v in self.sources.items() if k != last.name})
 
     @property
     def outputs(self) -> int:

@@ -27,14 +27,26 @@ def forward(model: Model, inputs: np.ndarray, lengths: np.ndarray | None = None)
     x = np.asarray(inputs).view(np.float16).astype(np.float64)
     made = {INPUT: Trace(outputs=x, hidden=x)}
     for layer in model.layers:
-        after = _consumer(model, layer)
-        plain = getattr(layer, "activation", Activation.NONE) is Activation.NONE
-        relu = plain and after is not None and after.clips
         own = model.lengths_of(layer, lengths, len(x))
-        trace = layer.run_real(entering(model, layer, made), own, relu)
-        ceiling = min((reader.ceiling for reader in model.consumers_of(layer.name)), default=np.inf)
-        made[layer.name] = replace(trace, outputs=np.minimum(trace.outputs, ceiling))
+        trace = layer.run_real(entering(model, layer, made), own, is_relu(model, layer))
+        made[layer.name] = replace(trace, outputs=np.minimum(trace.outputs, ceiling(model, layer)))
     return [made[layer.name].outputs for layer in model.layers]
+
+
+def is_relu(model: Model, layer: Layer) -> bool:
+    """Whether the quantiser of the only consumer is the activation function of a layer, a relu.
+
+    A cell has its own activation functions, so that of hidden vectors it is only a quantiser.
+    """
+    after = _consumer(model, layer)
+    plain = getattr(layer, "activation", Activation.NONE) is Activation.NONE and not (
+        layer.sequence and layer.makes_sequence)
+    return plain and after is not None and after.clips
+
+
+def ceiling(model: Model, layer: Layer) -> float:
+    """Where the float network clips the result of a layer; infinity where it does not."""
+    return min((reader.ceiling for reader in model.consumers_of(layer.name)), default=np.inf)
 
 
 def comparable(model: Model) -> bool:

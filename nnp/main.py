@@ -18,6 +18,7 @@ from concord.nnp.commands.presets import presets
 from concord.nnp.commands.quantize import quantize
 from concord.nnp.commands.run import run
 from concord.nnp.commands.train import app as train
+from concord.nnp.commands.twin import twin
 from concord.nnp.commands.verify import verify
 from concord.nnp.commands.verilog import verilog
 from concord.nnp.lib.errors import sentences
@@ -39,6 +40,7 @@ for name, command in (
     ("export", export),
     ("verilog", verilog),
     ("handover", handover),
+    ("twin", twin),
     ("asm", asm),
     ("disasm", disasm),
     ("presets", presets),

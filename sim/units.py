@@ -34,11 +34,13 @@ from concord.hw.lib.reserved_queue import ReservedQueue
 from concord.hw.mfu.activation import Activation
 from concord.hw.mfu.adder import FloatAdder
 from concord.hw.mfu.dequantizer import Dequantizer
+from concord.hw.mfu.exponential import Exponential
 from concord.hw.mfu.mfu_pipeline import MfuPipeline
 from concord.hw.mfu.multifunction import MultiFunctionUnit
 from concord.hw.mfu.multiplier import FloatMultiplier
 from concord.hw.mfu.pixel_pipeline import PixelPipeline
 from concord.hw.mfu.pooling import Pooling
+from concord.hw.mfu.softmax import Softmax
 from concord.hw.mvm.accumulator import Accumulator
 from concord.hw.mvm.beat_sequencer import BeatSequencer
 from concord.hw.mvm.bias_rf import BiasRf
@@ -76,6 +78,7 @@ from concord.spec.training import LazyFormat
 
 CONFIGURATIONS = ("tiny", "serial", "wide")  #: Presets that differ in every parameter.
 WITHOUT_ENTRIES = "trainer"  #: A preset without VectorRf.
+WITH_SOFTMAX = "tiny_softmax"  #: A preset with a softmax unit.
 
 #: Also a preset whose words are as wide as the widest beats.
 MESSAGES = (*CONFIGURATIONS, "vision")
@@ -158,12 +161,13 @@ def _bench_lazy_update(config: Config) -> LazyUpdate:
 UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: All units by their names.
     Unit(place="core", component=Core, configurations=()),
     Unit(place="cascade", configurations=()),  # tests/machine/test_cascade.py runs several whole machines
-    Unit(place="nnp", component=NNP, tested=()),  # tests/host and tests/machine run the whole machine
+    # tests/host and tests/machine run the whole machine
+    Unit(place="nnp", component=NNP, configurations=(*CONFIGURATIONS, WITH_SOFTMAX), tested=()),
     Unit(place="decode/base_registers", component=lambda _: BaseRegisters(), configurations=("tiny",)),
-    Unit(place="decode/chain_builder", component=ChainBuilder),
-    Unit(place="decode/decoder", component=Decoder, configurations=(WITHOUT_ENTRIES, *CONFIGURATIONS)),
+    Unit(place="decode/chain_builder", component=ChainBuilder, configurations=(WITH_SOFTMAX, *CONFIGURATIONS)),
+    Unit(place="decode/decoder", component=Decoder, configurations=(WITHOUT_ENTRIES, WITH_SOFTMAX, *CONFIGURATIONS)),
     Unit(place="decode/instruction_check", component=InstructionCheck,
-         configurations=(WITHOUT_ENTRIES, *CONFIGURATIONS)),
+         configurations=(WITHOUT_ENTRIES, WITH_SOFTMAX, *CONFIGURATIONS), tested=(WITH_SOFTMAX, "wide")),
     Unit(place="decode/instruction_fetch", component=InstructionFetch),
     Unit(place="decode/loop_stack", component=lambda _: LoopStack(), configurations=("tiny",)),
     Unit(place="decode/mode_table", component=lambda config: ModeTable(config.matrix_tiles),
@@ -209,6 +213,8 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          bench=lambda config: Dequantizer(ENTRY_FORMATS.get(config, config.activations), config.mfu_lanes),
          tested=CONFIGURATIONS,
          environment=_dequantizer_environment),
+    Unit(place="mfu/exponential", needs="softmax_words", component=lambda _: Exponential(),
+         configurations=(WITH_SOFTMAX,), environment=_environment("latency")),
     Unit(place="mfu/mfu_pipeline", component=MfuPipeline, configurations=("tiny", "serial"),
          environment=_environment("latency")),
     Unit(place="mfu/multifunction", component=lambda config: MultiFunctionUnit(config.mfu_lanes),
@@ -219,6 +225,7 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          component=PixelPipeline, environment=_environment("latency", "DEPTH")),
     Unit(place="mfu/pooling", needs="vector_rf",
          component=lambda config: Pooling(config.mfu_lanes), environment=_environment("lanes")),
+    Unit(place="mfu/softmax", needs="softmax_words", component=Softmax, configurations=(WITH_SOFTMAX,)),
     Unit(place="mvm/accumulator", component=Accumulator, tested=CONFIGURATIONS,
          environment=_environment("latency", "width")),
     Unit(place="mvm/beat_sequencer", component=lambda config: BeatSequencer(config, config.mvmq_words),
@@ -252,7 +259,7 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          environment=_environment("latency", "width")),
     Unit(place="mvm/vector_rf", needs="vector_rf", component=VectorRf, tested=("tiny", "wide")),
     Unit(place="schedule/address_generator", component=AddressGenerator),
-    Unit(place="schedule/copy", component=Copy),
+    Unit(place="schedule/copy", component=Copy, configurations=(WITH_SOFTMAX, *CONFIGURATIONS)),
     Unit(place="schedule/entry_hazards", needs="vector_rf", component=EntryHazards, configurations=()),
     Unit(place="schedule/gather", needs="vector_rf", component=Gather),
     Unit(place="schedule/interlock", component=Interlock),
@@ -260,7 +267,7 @@ UNITS: Mapping[str, Unit] = MappingProxyType({unit.name: unit for unit in (  #: 
          component=lambda config: Issue(config, latency=MfuPipeline.latency, due=MfuPipeline.due)),
     Unit(place="schedule/operand_fetch", component=OperandFetch),
     Unit(place="schedule/vector_memories", component=VectorMemories),
-    Unit(place="schedule/writeback", component=Writeback),
+    Unit(place="schedule/writeback", component=Writeback, configurations=(WITH_SOFTMAX, *CONFIGURATIONS)),
 )})
 
 

@@ -15,6 +15,8 @@ from enum import IntEnum, StrEnum
 from functools import cache
 from typing import NamedTuple
 
+from concord.spec.exponential import ONE, exp_minus
+
 FRACTION_BITS = 10  #: fraction bits of binary16, and of t
 GUARD_BITS = 5  #: bits of v below the last place of the result
 BASE_BITS = 11 + GUARD_BITS
@@ -74,8 +76,6 @@ _ENDS = {
     Curve.FALLING: (Segment(1 << BASE_BITS - 1, 0, 13), Segment(0, 0, 0)),
 }
 
-_ONE = 1 << 96  # Fixed point of the construction: far finer than the 2**-29 of the finest segment.
-
 
 @cache
 def table() -> tuple[Segment, ...]:
@@ -110,13 +110,13 @@ def _layout():
 
 def _fit(curve, octave, k, i):
     """Segment i: its chord, moved by half of the chord's largest distance from the curve."""
-    points = (_ONE * ((1 << k + 1) + 2 * i + half) << 5 >> k + 6 - octave for half in range(3))
+    points = (ONE * ((1 << k + 1) + 2 * i + half) << 5 >> k + 6 - octave for half in range(3))
     y0, y1, y2 = (_value(curve, x) for x in points)  # at the left end, in the middle, at the right end
     offset = (2 * y1 - y0 - y2) // 4
     # The exponent makes v as large as it can be, one unit to spare; a subnormal result has no finer place than 2**-24.
     highest = (max(y0, y2) + offset) * ((1 << BASE_BITS) + 1) >> BASE_BITS
-    exponent = max(0, highest.bit_length() - _ONE.bit_length() + 14)
-    unit = _ONE >> 29 - exponent
+    exponent = max(0, highest.bit_length() - ONE.bit_length() + 14)
+    unit = ONE >> 29 - exponent
     # Half a unit makes up for the floor of slope * t >> 10, half for this one.
     return Segment((y0 + offset + unit) // unit, (y2 - y0 + unit // 2) // unit, exponent)
 
@@ -124,24 +124,7 @@ def _fit(curve, octave, k, i):
 def _value(curve, x):
     """The curve at x > 0, in fixed point."""
     if curve is Curve.TANH:
-        e = _exp_minus(2 * x)
-        return (_ONE - e) * _ONE // (_ONE + e)
-    e = _exp_minus(x)
-    return (_ONE if curve is Curve.RISING else e) * _ONE // (_ONE + e)
-
-
-def _exp_minus(x):
-    """exp(-x) in fixed point: a power of two times a short series."""
-    halvings, rest = divmod(x, _ln2())
-    total, term, n = 0, _ONE, 0
-    while term:
-        total += -term if n % 2 else term
-        n += 1
-        term = term * rest // _ONE // n
-    return total >> halvings
-
-
-@cache
-def _ln2():
-    """ln 2 in fixed point: the sum of 1 / (n * 2**n)."""
-    return sum((_ONE << 8) // (n << n) for n in range(1, 110)) >> 8
+        e = exp_minus(2 * x)
+        return (ONE - e) * ONE // (ONE + e)
+    e = exp_minus(x)
+    return (ONE if curve is Curve.RISING else e) * ONE // (ONE + e)

@@ -110,6 +110,11 @@ class Chain:
         return self.pools or (self.source.mem == Mem.VECTOR_RF and not self.product)
 
     @property
+    def normalises(self) -> bool:
+        """Whether the softmax unit takes each iteration's words on their way to NetQ."""
+        return self.instructions[-2].op == Op.V_SOFTMAX
+
+    @property
     def windowed(self) -> bool:
         """Whether the columns of the product lie in a window of VectorRf."""
         return bool(self.product and self.product.window)

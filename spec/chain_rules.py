@@ -47,6 +47,9 @@ def _check_sizes(config, chain):
                 raise Violation(Error.SIZE, chain.address,
                                 f"register {REGISTER_NAMES[Reg[name.upper()]]} is {getattr(registers, name)}: "
                                 f"a product has {most} at most")
+    if chain.normalises and chain.result_words > config.softmax_words:
+        raise Violation(Error.SIZE, chain.address, f"v_softmax would take {chain.result_words} words, and this "
+                                                   f"machine's softmax_words is {config.softmax_words}")
 
 
 def _check_windows(chain):

@@ -114,6 +114,11 @@ class Sequencer:
             raise Violation(Error.LOOP, address, "the program ends inside a loop")
         self.executed += 1
 
+    @property
+    def passes(self) -> tuple[int, ...]:
+        """Number of the present pass of each loop, from 0 and the outermost loop on."""
+        return tuple(self._instructions[loop.body - 1].a - loop.left for loop in self._loops)
+
     def _fetch(self, address: int, before: list[Instruction] | None = None) -> Instruction:
         """The instruction at `address`, checked against the earlier instructions of its chain."""
         if address >= self.config.instructions:

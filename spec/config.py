@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 
 from concord.spec.formats import Format, Rule, check_types
+from concord.spec.softmax import MOST_ELEMENTS
 from concord.spec.training import MOST_LANES
 
 #: Smallest and largest value of each attribute that is a number and not in `_RANGES`.
 _RANGE = (1, 65536)
+_EXACT = 53  # bits of the magnitudes that float64 holds, in which golden adds up products
 _RANGES = {
     "mfu_lanes": (2, 65536),  # A message carries no less than 32 bits of a word at once.
     "multipliers": (0, 65536),
@@ -18,7 +20,12 @@ _RANGES = {
     "acc_frac": (0, 63),  # The converter's shift is a signed number of 7 bits.
     "bias_bits": (2, 32),
     "vector_rf": (0, 65536),
+    "softmax_words": (0, MOST_ELEMENTS // 2),
 }
+
+#: Attributes with a default that stands for a machine without the unit. Records leave them out where they have it, so
+#: that the digest of such a machine, and thus its firmware, does not depend on them.
+_OPTIONAL = ("softmax_words",)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +65,8 @@ class Config:
         message_bytes:    Number of bytes of one message beat: 4, 8 or 16.
         clock_mhz:        Clock frequency in MHz that reports use to convert cycles to microseconds.
         lazy_update:      Whether the machine has the lazy-update unit, which trains parameters that the host sends.
+        softmax_words:    Largest number of words of an output that `v_softmax` takes; 0 for a machine without softmax
+                          unit.
 
     Raises:
         ValueError: a sentence that names the attribute.
@@ -92,6 +101,7 @@ class Config:
     message_bytes: int = 4
     clock_mhz: int = 50
     lazy_update: bool = False
+    softmax_words: int = 0
 
     def __post_init__(self):
         check_types(self)
@@ -113,6 +123,7 @@ class Config:
                                  f"{self.tile_engines}: {_nearest(near, getattr(self, name))}")
         if self.message_bytes not in (4, 8, 16):
             raise ValueError(f"message_bytes = {self.message_bytes} must be 4, 8 or 16")
+        self._check_elements()
         if self.alignment < 0:
             raise ValueError(f"acc_frac = {self.acc_frac} drops bits of small blocks: it must be at least "
                              f"{self.acc_frac - self.alignment}")
@@ -120,17 +131,32 @@ class Config:
             raise ValueError(f"acc_int + acc_frac = {self.sum_bits} is out of range: an accumulator has 2 to 80 bits")
         if self.lazy_update and self.mfu_lanes > MOST_LANES:
             raise ValueError(f"mfu_lanes = {self.mfu_lanes} must be at most {MOST_LANES} with lazy_update")
+        if self.softmax_words * self.mfu_lanes > MOST_ELEMENTS:
+            raise ValueError(f"softmax_words = {self.softmax_words} is too large: a softmax of more than "
+                             f"{MOST_ELEMENTS} elements is not exact enough, so {MOST_ELEMENTS // self.mfu_lanes} "
+                             f"words of {self.mfu_lanes} lanes would do")
+
+    def _check_elements(self):
+        """Refuse operands whose elements have exponents of their own where sums or multipliers cannot take them."""
+        product = self.weights.bits - 1 + self.activations.bits - 1 + (self.native_dim - 1).bit_length()
+        if product > _EXACT:
+            raise ValueError(f"weights of {self.weights.element} and activations of {self.activations.element}: the "
+                             f"sum of {self.native_dim} products needs {product} bits, and golden holds {_EXACT}; "
+                             "choose elements with shorter exponent fields")
+        if self.weights.precision and self.multipliers:
+            raise ValueError(f"multipliers = {self.multipliers} must be 0: weights of {self.weights.element} are "
+                             "shifted, not multiplied")
 
     @classmethod
     def from_record(cls, record: dict) -> "Config":
-        """Make a configuration from a record that `dataclasses.asdict` made, also after a trip through JSON.
+        """Make a configuration from what `record` or `dataclasses.asdict` made, also after a trip through JSON.
 
         Raises:
             ValueError: it lacks an attribute, has an unknown one, or one that no machine has.
         """
         known = [field.name for field in fields(cls)]
         for name in known:
-            if name not in record:
+            if name not in record and name not in _OPTIONAL:
                 raise ValueError(f"the configuration lacks the attribute {name}")
         for name in record:
             if name not in known:
@@ -138,12 +164,27 @@ class Config:
         formats = {name: Format.from_record(record[name]) for name in ("weights", "activations")}
         return cls(**record | formats)
 
+    def record(self) -> dict:
+        """The attributes as `from_record` takes them; those of units that the machine lacks may be left out."""
+        absent = [field.name for field in fields(self)
+                  if field.name in _OPTIONAL and getattr(self, field.name) == field.default]
+        made = {name: value for name, value in asdict(self).items() if name not in absent}
+        for name in ("weights", "activations"):
+            if not made[name]["precision"]:
+                del made[name]["precision"]
+        return made
+
     def require_hardware(self) -> None:
         """Refuse a configuration for which no hardware can be generated.
 
         Raises:
             ValueError: a sentence that names the attribute.
         """
+        if self.activations.precision or self.weights.precision > 1:
+            which = "activations" if self.activations.precision else "weights"
+            raise ValueError(f"{which} of {getattr(self, which).element} have an exponent for each element, and "
+                             "hardware only shifts by weights that are powers of two (precision 1); such a machine "
+                             "runs on the golden model only")
         for name in ("native_dim", "lanes", "mfu_lanes", "tile_engines"):
             value = getattr(self, name)
             if value & value - 1:
@@ -193,7 +234,7 @@ def _nearest(legal: Sequence[int], value: int) -> str:
 
 @lru_cache
 def _digest(config: Config) -> int:
-    text = json.dumps(asdict(config), sort_keys=True)
+    text = json.dumps(config.record(), sort_keys=True)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
 
@@ -205,14 +246,16 @@ _VISION = Config(
     mvmq_words=256, matrix_tiles=384, bias_words=128, instructions=1024, accumulator_rows=1024, operand_columns=64,
     vector_rf=2048, message_bytes=16, clock_mhz=50)
 
+_TINY = Config(
+    native_dim=8, lanes=4, multipliers=20, mfu_lanes=2, weights=_FULL8, activations=_FULL8, acc_int=30, acc_frac=44,
+    product_bits=14, output_bits=15, count_overflows=True, initial_vrf=64, addsub_vrf=64, multiply_vrf=64, net_in=256,
+    net_out=256, mvmq_words=32, vector_rf=48, matrix_tiles=32, bias_words=32, instructions=512, accumulator_rows=64,
+    operand_columns=8, clock_mhz=50, lazy_update=True)
+
 #: The comment above each preset says what it is for; docs/presets.md shows it.
 PRESETS = {
     # For tests: full formats and ranges of exponents, every counter.
-    "tiny": Config(
-        native_dim=8, lanes=4, multipliers=20, mfu_lanes=2, weights=_FULL8, activations=_FULL8, acc_int=30, acc_frac=44,
-        product_bits=14, output_bits=15, count_overflows=True, initial_vrf=64, addsub_vrf=64, multiply_vrf=64,
-        net_in=256, net_out=256, mvmq_words=32, vector_rf=48, matrix_tiles=32, bias_words=32, instructions=512,
-        accumulator_rows=64, operand_columns=8, clock_mhz=50, lazy_update=True),
+    "tiny": _TINY,
     # For tests: one product per row and cycle, so that overflows count serially; narrow accumulators, the ceil rule.
     "serial": Config(
         native_dim=4, lanes=1, mfu_lanes=4, weights=Format(bits=5, symmetric=True, e_min=-3, e_max=4, rule=Rule.CEIL),
@@ -251,6 +294,8 @@ PRESETS = {
         activations=Format(bits=8, e_min=-11, e_max=4), acc_int=13, acc_frac=36, bias_bits=32, initial_vrf=512,
         addsub_vrf=512, multiply_vrf=512, net_in=512, net_out=512, mvmq_words=256, matrix_tiles=256, bias_words=256,
         instructions=512, accumulator_rows=2048, operand_columns=64, clock_mhz=50, lazy_update=True),
+    # For tests: `tiny` with a softmax unit for 12 elements.
+    "tiny_softmax": replace(_TINY, softmax_words=6),
     # For golden only: the published large shape.
     "brainwave_s10": Config(
         native_dim=400, lanes=40, tile_engines=6, mfu_lanes=40, weights=Format(bits=3), activations=Format(bits=3),

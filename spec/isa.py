@@ -31,6 +31,7 @@ class Op(IntEnum):
     END = 26  #: Ends the program.
     V_POOL_MAX = 27  #: Reduces each window of the source to its largest value.
     S_ADD = 28  #: Adds a signed number to a base register.
+    V_SOFTMAX = 29  #: Replaces the elements of each iteration by their softmax, on the way to NetQ.
 
     # The operations of MFU 0, VV_ADD0 and so on, then those of MFU 1.
     _members = vars()
@@ -211,6 +212,7 @@ SPECS = {
     Op.END: Spec(Kind.NONE),
     Op.V_POOL_MAX: Spec(Kind.NONE),
     Op.S_ADD: Spec(Kind.INCREMENT),
+    Op.V_SOFTMAX: Spec(Kind.NONE),
 }
 
 

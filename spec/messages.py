@@ -62,19 +62,20 @@ class Message:
 def record_bytes(config: Config) -> int:
     """Number of bytes of one record of a packed tile (one lane group of one row), in whole 32-bit units.
 
-    Mantissa k of the group fills bits [k*b, (k+1)*b), two's complement; the stored exponent E - e_min of the row
-    comes after the last mantissa.
+    The code of mantissa k of the group fills bits [k*b, (k+1)*b), where b is `code_bits` of the format; the stored
+    exponent E - e_min of the row comes after the last mantissa.
     """
-    bits = config.lanes * config.weights.bits + config.weights.exponent_bits
+    bits = config.lanes * config.weights.code_bits + config.weights.exponent_bits
     return -(-bits // 32) * 4
 
 
 def entry_bytes(config: Config) -> int:
     """Number of bytes of one entry of VectorRf, in whole 32-bit units.
 
-    Mantissa k fills bits [k*b, (k+1)*b), two's complement; the stored exponent E - e_min comes after the last mantissa.
+    The code of mantissa k fills bits [k*b, (k+1)*b), where b is `code_bits` of the format; the stored exponent
+    E - e_min comes after the last mantissa.
     """
-    bits = config.native_dim * config.activations.bits + config.activations.exponent_bits
+    bits = config.native_dim * config.activations.code_bits + config.activations.exponent_bits
     return -(-bits // 32) * 4
 
 

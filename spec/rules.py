@@ -53,6 +53,8 @@ def check_word(config: Config, word: int, address: int) -> Instruction:
     if not config.vector_rf and (instruction.op == Op.V_POOL_MAX or memories and instruction.mem == Mem.VECTOR_RF):
         raise Violation(Error.RANGE, address,
                         "this machine has neither VectorRf nor a pooling unit, because its vector_rf is 0")
+    if instruction.op == Op.V_SOFTMAX and not config.softmax_words:
+        raise Violation(Error.ILLEGAL, address, "this machine has no softmax unit, because its softmax_words is 0")
     return instruction
 
 
@@ -117,6 +119,8 @@ def _order(instruction, before):
         return None if last.op in (Op.V_WR, Op.M_WR) else "a chain must end with a write"
     if last.op == Op.M_WR or (last.op, last.mem) == (Op.V_WR, Mem.MVM_Q):
         return f"only end_chain may follow the write of {MEMORY_NAMES[Mem(last.mem)]}"
+    if any(i.op == Op.V_SOFTMAX for i in before) and (sentence := _softmax_order(instruction, last)):
+        return sentence
     if (op == Op.M_WR) != (before[0].op == Op.M_RD):
         return f"{name} does not take what {before[0].op.name.lower()} reads"
     if op == Op.MV_MUL:
@@ -141,6 +145,15 @@ def _product_order(instruction, last):
         return "window needs a v_rd of VectorRf before mv_mul"
     if instruction.b and not instruction.bias:
         return "mv_mul has a BiasRf address without bias"
+    return None
+
+
+def _softmax_order(instruction, last):
+    """Sentence on what is wrong with an instruction that comes after a `v_softmax`, `last` before it, or None."""
+    if last.op != Op.V_SOFTMAX:
+        return "only end_chain may follow the v_wr NetQ behind v_softmax"
+    if (instruction.op, instruction.mem) != (Op.V_WR, Mem.NET_Q):
+        return "only v_wr NetQ may follow v_softmax"
     return None
 
 

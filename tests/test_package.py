@@ -3,16 +3,29 @@
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 import concord
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("spec", "golden", "model", "hw", "sim", "train", "compiler", "nnp")
+ROOMS = ("spec", "golden", "model", "hw", "sim", "train", "compiler", "twin", "nnp")
 
 
 def test_the_version_is_that_of_the_project():
     assert f'version = "{concord.__version__}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_a_package_is_pinned_to_one_version():
+    record = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = record["project"]
+    lists = [project["dependencies"], *project["optional-dependencies"].values(), *record["dependency-groups"].values()]
+    pins = {}
+    for text in (text for entries in lists for text in entries if isinstance(text, str)):
+        requirement = Requirement(text)
+        assert pins.setdefault(requirement.name.lower(), requirement.specifier) == requirement.specifier, text
 
 
 def test_a_users_own_modules_are_left_alone(tmp_path):

@@ -34,6 +34,7 @@ PACKAGES = {
     "golden": {"numpy", "safetensors"},
     "model": {"numpy", "safetensors", "PIL", "tomli_w"},
     "compiler": {"numpy", "onnx"},
+    "twin": {"numpy", "safetensors", "torch", "tensorflow"},
     "front": {"numpy", "onnx", "onnxruntime", "google", "qonnx"},
 }
 STANDARD = sys.stdlib_module_names
@@ -56,7 +57,7 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("room", ["nnp", "front", "compiler", "model", "golden"])
+@pytest.mark.parametrize("room", ["nnp", "twin", "front", "compiler", "model", "golden"])
 def test_what_functions_import_is_there(room):
     """Imports at the top of a file fail wherever it is used; those inside functions fail only when they are called."""
     for path in (ROOT / room).rglob("*.py"):
@@ -121,7 +122,7 @@ def test_packages(room):
         assert used <= PACKAGES[room], f"{path} imports {used}"
 
 
-@pytest.mark.parametrize("room", ["spec", "golden", "model", "front", "hw", "sim", "train", "compiler", "nnp"])
+@pytest.mark.parametrize("room", ["spec", "golden", "model", "front", "hw", "sim", "train", "compiler", "twin", "nnp"])
 def test_init_files_are_empty(room):
     assert not any(path.read_text() for path in (ROOT / room).rglob("__init__.py"))
 

@@ -4,8 +4,9 @@ A border stays where it is until something else is written there. The content of
 inferences, since the second one finds what the first one left.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from concord.compiler.images.passes import Pass
@@ -13,6 +14,7 @@ from concord.compiler.images.storage import CodeMap
 from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.build import Build
 from concord.golden.host.firmware import Entries
+from concord.golden.host.full_precision import RealEntries
 from concord.golden.mvm.quantizer import quantize_integer
 from concord.spec.config import Config
 from concord.spec.isa import Instruction, Op, Reg
@@ -137,20 +139,57 @@ def border_words(config: Config, one: CodeMap) -> np.ndarray:
     return whole
 
 
+def content_words(build: Build, one: CodeMap) -> np.ndarray:
+    """What fills the memory for `border_words`: the same, or real numbers float64[lanes]."""
+    if not build.real or one.codes.real is None:
+        return border_words(build.config, one)
+    return _real_words(build.config, one)
+
+
+def _real_words(config: Config, one: CodeMap) -> np.ndarray:
+    """`border_words` before they were rounded, float64[lanes]."""
+    if one.uniform:
+        return np.full(config.native_dim, one.codes.real[0])
+    whole = np.zeros(one.vectors * config.native_dim)
+    whole[: one.value.lanes] = one.value.spread(one.codes.real)
+    return whole
+
+
 def entries(config: Config, maps: Sequence[CodeMap]) -> tuple[Entries, ...]:
     """The content of VectorRf before the first inference: the borders of these maps."""
-    size = max((one.buffer.end for one in maps), default=0)
-    mantissas = np.zeros((size, config.native_dim), np.int16)
+    mantissas = _content(config, maps, partial(_codes, config)).astype(config.activations.dtype)
+    exponents = np.full(len(mantissas), config.activations.e_min, np.int8)
+    return (Entries(address=0, mantissas=mantissas, exponents=exponents),) if len(mantissas) else ()
+
+
+def real_entries(config: Config, maps: Sequence[CodeMap]) -> tuple[RealEntries, ...]:
+    """`entries` as numbers, whose unsigned codes are not lowered by their zero point."""
+    values = _content(config, maps, partial(_real_words, config))
+    codes = _content(config, maps, lambda one: _codes(config, one) + config.activations.zero * one.codes.unsigned)
+    return (RealEntries(address=0, values=values, codes=codes),) if len(values) else ()
+
+
+def _codes(config: Config, one: CodeMap) -> np.ndarray:
+    """The codes of `border_words`."""
+    return quantize_integer(border_words(config, one), config.activations, unsigned=one.codes.unsigned)
+
+
+def _content(config: Config, maps: Sequence[CodeMap], border: Callable[[CodeMap], np.ndarray]) -> np.ndarray:
+    """float64[entries, N], the content of VectorRf with the borders of maps; blocks have borders of zeros.
+
+    Args:
+        border: The lanes of a border pixel, or of an entry where all lanes are equal.
+    """
+    result = np.zeros((max((one.buffer.end for one in maps), default=0), config.native_dim))
     for one in maps:
-        codes = np.zeros((unit_of(one), config.native_dim), np.int64)
+        numbers = np.zeros((unit_of(one), config.native_dim))
         if one.codes.integer:
-            words = border_words(config, one).reshape(-1, config.native_dim)
-            codes[: len(words)] = quantize_integer(words, config.activations, unsigned=one.codes.unsigned)
+            lanes = border(one).reshape(-1, config.native_dim)
+            numbers[: len(lanes)] = lanes
         for run in runs(one):
             at = run.entries(one)
-            mantissas[one.buffer.address + at] = np.tile(codes, (len(at) // len(codes), 1))
-    exponents = np.full(size, config.activations.e_min, np.int8)
-    return (Entries(address=0, mantissas=mantissas, exponents=exponents),) if size else ()
+            result[one.buffer.address + at] = np.tile(numbers, (len(at) // len(numbers), 1))
+    return result
 
 
 def runs_of_strip(one: CodeMap, rows: int, first: bool) -> list[Run]:

@@ -6,7 +6,7 @@ from concord.compiler.images.sources import Part, Region, Source
 from concord.compiler.images.stages import next_mfu, position
 from concord.compiler.images.storage import CodesView, NumbersView
 from concord.compiler.lib.allocation import Place
-from concord.compiler.lib.program import ACTIVATIONS, Program
+from concord.compiler.lib.program import ACTIVATIONS, Program, clipped
 from concord.spec.activation import Activation
 from concord.spec.config import Config
 from concord.spec.isa import Instruction, Op, Reg, opcode
@@ -123,8 +123,9 @@ def _instruction(config: Config, step: Step, region: Region, part: Part) -> Inst
             else:
                 address = view.map.address(0, 0) + (region.row * region.width + region.column) * view.step
             address += view.vector + part.lane // config.native_dim
-            return Instruction(op=step.op, mem=mem, a=address, inc=region.inc, integer=int(view.codes.integer),
+            made = Instruction(op=step.op, mem=mem, a=address, inc=region.inc, integer=int(view.codes.integer),
                                unsigned=int(view.codes.unsigned), base=region.base(view))
+            return clipped(made, view.codes.clip)
     return Instruction(op=step.op, mem=mem)
 
 

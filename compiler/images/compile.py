@@ -38,7 +38,7 @@ class Images:
     def __init__(self, build: Build, model: Model, neighbours: Neighbours = ALONE):
         self._build, self._config = build, build.config
         wiring, self._steps = wired(model, neighbours.shape), model.steps
-        self._network = Network(wiring, build.config, patches=not neighbours.before)
+        self._network = Network(wiring, build.config, build.content, patches=not neighbours.before)
         self._demands = Demands(build.config, self._network)
         self.host: dict[str, Layout | tuple[Entries, ...] | int | None] = {}
 
@@ -49,7 +49,7 @@ class Images:
         over, streams = layouts.settle(config, maps, passes)
         around = borders.Borders(config, maps, passes, over)
         self._constants = {
-            one: build.allocator.constant(Mem.INITIAL_VRF, borders.border_words(config, one), "borders")
+            one: build.allocator.constant(Mem.INITIAL_VRF, borders.content_words(build, one), "borders")
             for one in maps if one in around.written or (one.held and one.codes.border is not None)}
         if longest := gaps.longest(config, self._demands.numbers):
             zeros = build.allocator.constant(Mem.INITIAL_VRF, np.zeros(longest * config.mfu_lanes, np.uint16), "zeros")
@@ -78,7 +78,7 @@ class Images:
         self.host = {
             "input_layout": self._network.sender.layout(config.mfu_lanes),
             "output_layout": Layout(channels=channels, rows=rows, columns=columns, align=config.mfu_lanes),
-            "entries": borders.entries(config, around.brought),
+            "entries": (borders.real_entries if build.real else borders.entries)(config, around.brought),
             "steps": self._steps}
 
     def _emit_border(self, one: CodeMap, made: Pass, runs: Sequence[borders.Run]):

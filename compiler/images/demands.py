@@ -224,7 +224,9 @@ class Demands:
         for view in sinks.codes:
             lowest = 0 if view.codes.unsigned else self.config.activations.lowest
             border = np.full(source.shape[0], lowest, np.float16).view(np.uint16) if any(window.padding) else None
-            pools.append((self._codes_of(source, view.codes.with_border(border), window, False), view))
+            real = None if border is None else np.full(source.shape[0], -np.inf)
+            codes = view.codes.with_border(border, real)
+            pools.append((self._codes_of(source, codes, window, False), view))
         return Reading(pools=tuple(pools))
 
     def _monotone(self, node: Node, codes: Codes) -> bool:

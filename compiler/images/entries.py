@@ -1,11 +1,12 @@
 """How the first recurrent layer of a loop reads an image: the pixels of a time step lie side by side in one vector."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from concord.compiler.images.values import Value
 from concord.compiler.lib import tiling
 from concord.model.arithmetic.places import adjacent, flattened, spread
+from concord.model.layers.layer import unchecked
 from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent, Recurrent
 from concord.model.layers.sequences import ImageToSequence, TimeAxis
 from concord.spec.config import Config
@@ -58,8 +59,8 @@ class Entry:
         if np.array_equal(self._places, adjacent(layer.inputs)) or not isinstance(layer, IntegerRecurrent):
             return layer
         scale = layer.input_quant_scale
-        return replace(layer, input_weights=spread(layer.input_weights, self._places),
-                       input_quant_scale=None if scale is None else spread(scale, self._places))
+        return unchecked(layer, input_weights=spread(layer.input_weights, self._places),
+                         input_quant_scale=None if scale is None else spread(scale, self._places))
 
     def scale(self, layer: Recurrent) -> np.ndarray | None:
         """uint16[words of all pixels * M], what the input of a layer of these lanes is multiplied by, or None."""

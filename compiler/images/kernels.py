@@ -6,7 +6,7 @@ A dense layer on an image is a convolution whose window is the whole image.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from concord.compiler.images.values import Codes, Value, entered
+from concord.compiler.images.values import PER_CHANNEL, Codes, Value, entered
 from concord.model.arithmetic.places import spread
 from concord.model.arithmetic.windows import Window
 from concord.model.layers.average import Average, BlockAverage
@@ -24,11 +24,12 @@ class Kernel:
 
     Attributes:
         window:    Window that moves over the image.
-        mantissas: int16[outputs, rows, columns, lanes] of a window's pixels, by the lanes of a pixel; zero for
+        mantissas: Integers [outputs, rows, columns, lanes] of a window's pixels, by the lanes of a pixel; zero for
             channels of other groups.
         exponents: int8[outputs, rows, columns, native vectors], or None in integer mode.
         codes:     How the codes of the image are made.
         apart:     Whether outputs see some channels only, as those of groups do.
+        real:      float64, what takes the place of the mantissas in full precision; None for the mantissas themselves.
     """
 
     window: Window
@@ -36,15 +37,17 @@ class Kernel:
     exponents: np.ndarray | None
     codes: Codes
     apart: bool = False
+    real: np.ndarray | None = None
 
     def matrix(self, block: int, outputs: slice, vectors: slice) -> tuple[np.ndarray, np.ndarray | None]:
         """Rows of some outputs, whose columns are some native vectors of each pixel of the window, in row order.
 
         Returns:
-            int16[outputs, columns * block], and int8[outputs, columns] exponents or None.
+            Integers [outputs, columns * block], in full precision float64; and int8[outputs, columns], exponents or
+            None.
         """
-        rows = self.mantissas[outputs]
-        whole = np.zeros((*rows.shape[:3], -(-rows.shape[3] // block) * block), np.int16)
+        rows = (self.mantissas if self.real is None else self.real)[outputs]
+        whole = np.zeros((*rows.shape[:3], -(-rows.shape[3] // block) * block), rows.dtype)
         whole[..., : rows.shape[3]] = rows
         mantissas = whole.reshape(*rows.shape[:3], -1, block)[..., vectors, :].reshape(len(rows), -1)
         if self.exponents is None:
@@ -59,13 +62,23 @@ class Kernel:
         return (int(lanes[0]) // block, int(lanes[-1]) // block + 1) if len(lanes) else (0, 1)
 
 
-def kernel_of(layer: Layer, source: Value, made: Value) -> Kernel:
+def kernel_of(layer: Layer, source: Value, made: Value, content: Layer) -> Kernel:
     """The weights of a layer that multiplies.
 
     Args:
-        source: Tensor that enters.
-        made:   Tensor that the layer makes; an output is a lane of it.
+        source:  Tensor that enters.
+        made:    Tensor that the layer makes; an output is a lane of it.
+        content: Layer whose numbers fill the memories: `layer`, or one of real numbers.
     """
+    kernel = _kernel(layer, source, made)
+    if content is layer:
+        return kernel
+    real = _kernel(content, source, made)
+    codes = replace(kernel.codes, real=real.codes.border, clip=content.real.get("clip"))
+    return replace(kernel, codes=codes, real=real.mantissas if real.mantissas.dtype == np.float64 else None)
+
+
+def _kernel(layer: Layer, source: Value, made: Value) -> Kernel:
     dense = isinstance(layer, Dense | BlockDense)
     window = Window(size=source.shape[1:]) if dense else layer.window
     integer = isinstance(layer, Dense | Conv)
@@ -86,7 +99,7 @@ def _every_channel(weights: np.ndarray, channels: int, groups: int) -> np.ndarra
     """Weights [outputs, channels / groups, rows, columns] for all channels; zero for those of other groups."""
     if groups == 1:
         return weights
-    rows = np.zeros((len(weights), channels, *weights.shape[2:]), np.int16)
+    rows = np.zeros((len(weights), channels, *weights.shape[2:]), weights.dtype)
     np.put_along_axis(rows, seen(len(weights), channels, groups)[..., None, None], weights, 1)
     return rows
 
@@ -138,20 +151,26 @@ def patched(kernel: Kernel, patch: tuple[bool, bool]) -> Kernel:
 
     The lanes of a pixel are ordered by row, column and channel of the patch.
     """
-    window, (outputs, down, across, lanes) = kernel.window, kernel.mantissas.shape
+    window, (_, down, across, _) = kernel.window, kernel.mantissas.shape
     inner = tuple(size if together else 1 for size, together in zip((down, across), patch, strict=True))
     outer = down // inner[0], across // inner[1]
-    pixels = kernel.mantissas.reshape(outputs, outer[0], inner[0], outer[1], inner[1], lanes)
     above, below, left, right = window.padding
     kept = Window(
         size=outer,
         stride=tuple(1 if together else step for step, together in zip(window.stride, patch, strict=True)),
         dilation=tuple(1 if together else step for step, together in zip(window.dilation, patch, strict=True)),
         padding=(*((0, 0) if patch[0] else (above, below)), *((0, 0) if patch[1] else (left, right))))
-    mantissas = pixels.transpose(0, 1, 3, 2, 4, 5).reshape(outputs, *outer, -1)
     count = inner[0] * inner[1]
     wide = {name: None if getattr(kernel.codes, name) is None else np.tile(getattr(kernel.codes, name), count)
-            for name in ("scale", "offset", "border")}
+            for name in PER_CHANNEL}
     if not any(kept.padding):
-        wide["border"] = None
-    return replace(kernel, window=kept, mantissas=mantissas, codes=replace(kernel.codes, **wide))
+        wide |= {"border": None, "real": None}
+    mantissas, real = (None if values is None else _side_by_side(values, outer, inner)
+                       for values in (kernel.mantissas, kernel.real))
+    return replace(kernel, window=kept, mantissas=mantissas, real=real, codes=replace(kernel.codes, **wide))
+
+
+def _side_by_side(values: np.ndarray, outer: tuple[int, int], inner: tuple[int, int]) -> np.ndarray:
+    """Weights [outputs, rows, columns, lanes] of a window of `outer` pixels, each of which holds `inner` pixels."""
+    pixels = values.reshape(len(values), outer[0], inner[0], outer[1], inner[1], values.shape[-1])
+    return pixels.transpose(0, 1, 3, 2, 4, 5).reshape(len(values), *outer, -1)

@@ -1,5 +1,6 @@
 """A model as a list of nodes with the shapes of all tensors, which layers do not know where they only join tensors."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,16 +58,20 @@ class Network:
     Args:
         wiring:  Layers that images can have, and what enters them.
         config:  Configuration of the machine.
+        content: From a layer to the layer whose numbers fill the memories; the same one by default.
         patches: Whether the input may come cut into patches; another machine sends it pixel by pixel.
 
     Attributes:
         nodes:    The nodes; the first one is the network's input, as the host sends it.
         sender:   How the host sends the network's input.
         problems: Reasons about layers whose shapes or blocks do not fit the machine, by the layer's name.
+        softmax:  The softmax of the result on its way to the host, or None.
     """
 
-    def __init__(self, wiring: Wiring, config: Config, *, patches: bool = True):
+    def __init__(self, wiring: Wiring, config: Config, content: Callable[[Layer], Layer] = lambda layer: layer, *,
+                 patches: bool = True):
         self._config, self._block, self._moved = config, config.native_dim, {}
+        self._content, self.softmax = content, wiring.softmax
         self._loops = wiring.loops
         readers = [layer for layer in wiring.layers if INPUT in wiring.sources_of(layer)]
         made = Value.of("", getattr(readers[0], "made", (readers[0].outputs, 1, 1)))
@@ -79,6 +84,9 @@ class Network:
         if self.last.value.lanes > self.last.value.shape[0]:
             self._problem(self.last.layer, f"its parts are no multiples of {self._block} channels, and the host "
                                            "receives an image without gaps: put a layer behind it")
+        if self.softmax and self.last.value.pixels > 1:
+            self._problem(self.softmax, f"the machine sends the {self.last.value.pixels} pixels of its input one by "
+                                        "one: put a dense layer in front")
         sent = self.sender.value if any(self.sender.patch) else self.sender.image
         self.nodes[0] = replace(self.nodes[0], value=sent)
         self.nodes[1:] = [replace(node, sources=tuple(sent if source is self.sender.image else source
@@ -119,10 +127,10 @@ class Network:
 
     def kernel(self, node: Node) -> kernels.Kernel:
         """The weights of a layer that multiplies."""
-        source = node.sources[0]
+        source, content = node.sources[0], self._content(node.layer)
         if source.name == INPUT:
-            return kernel_of(self.sender, node.layer, node.value)
-        return kernels.kernel_of(node.layer, source, node.value)
+            return kernel_of(self.sender, node.layer, node.value, content)
+        return kernels.kernel_of(node.layer, source, node.value, content)
 
     def loop(self, node: Node) -> Loop | None:
         """The loop over time steps to which a node belongs, or None."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.compiler.images.buffers import Buffer, place
-from concord.compiler.images.chains import Chain
+from concord.compiler.images.chains import Chain, Step
 from concord.compiler.images.demands import Demands
 from concord.compiler.images.kernels import Kernel
 from concord.compiler.images.network import Node
@@ -22,8 +22,12 @@ from concord.model.layers.concat import Concat
 from concord.model.layers.pool import MaxPool
 from concord.model.layers.recurrent import Recurrent
 from concord.model.layers.sequences import SequenceToImage
+from concord.spec.isa import Op
 from concord.spec.memories import OPERAND_MEMORIES, Mem, depth
 from concord.spec.operations import Operation, Stage
+
+#: Largest relative distance of numbers that count as equal: what rounding to float64 leaves.
+_SAME = 1e-13
 
 
 class Planner:
@@ -40,7 +44,7 @@ class Planner:
     def __init__(self, build: Build, demands: Demands):
         self._build, self._demands = build, demands
         self._config = build.config
-        self._constants: dict[tuple[Mem, bytes], Place] = {}
+        self._constants: dict[tuple[Mem, bytes], tuple[Place, np.ndarray]] = {}
         self._choose_memories()
         self.passes: list[Pass] = []
         for node in demands.network.nodes:
@@ -86,8 +90,7 @@ class Planner:
                 if reading:
                     self._begin_pass(node.value)
                     chain = Chain(source=FromNumbers(view=reading.view))
-                    chain.write(None)
-                    self._append(node, chain)
+                    self._send(node, chain)
             case MaxPool() if reading.pools:
                 for source, target in reading.pools:
                     chain = Chain(source=FromPool(source=source, window=node.layer.window, codes=target.codes))
@@ -130,30 +133,41 @@ class Planner:
     def _plan_product(self, node: Node, kernel: Kernel):
         layer, reading = node.layer, self._demands.readings[node.name]
         source = source_of(self._build, node, kernel, reading.map)
-        chain = Chain(source=source)
+        chain, real = Chain(source=source), self._build.content(layer)
         if kernel.codes.integer:
-            self._operate(chain, Operation.VV_MUL, node, layer.scale, "scale")
+            self._operate(chain, Operation.VV_MUL, node, layer.scale, "scale", real.scale)
             if not self._demands.stages.adds_nothing(node):
-                self._operate(chain, Operation.VV_ADD, node, layer.offset, "offset")
+                self._operate(chain, Operation.VV_ADD, node, layer.offset, "offset", real.offset)
         elif isinstance(layer, BlockAverage):
-            self._operate(chain, Operation.VV_MUL, node, layer.scale, "scale")
+            self._operate(chain, Operation.VV_MUL, node, layer.scale, "scale", real.scale)
         else:
-            self._operate(chain, Operation.VV_ADD, node, layer.bias, "bias")
+            self._operate(chain, Operation.VV_ADD, node, layer.bias, "bias", real.bias)
         chain.activate(node.activation)
         self._begin(node.value, chain, node, tuple(source.parts))
         self._build.bounds.append(bound_of(self._config, node, kernel))
 
-    def _operate(self, chain: Chain, operation: Operation, node: Node, values: np.ndarray, what: str):
+    def _operate(self, chain: Chain, operation: Operation, node: Node, values: np.ndarray, what: str,
+                 content: np.ndarray | None = None):
+        """Add an operation with constants; `content` fills the memory in their place, if it is not None."""
         mfu = chain.stage(operation.stage)
         mem = OPERAND_MEMORIES[operation.stage][mfu]
-        chain.apply(operation, mfu, self._constant(mem, node.value.spread(values), f"{node.name}, {what}"))
+        values, content = (node.value.spread(one) for one in (values, values if content is None else content))
+        chain.apply(operation, mfu, self._constant(mem, values, content, f"{node.name}, {what}"))
 
-    def _constant(self, mem: Mem, values: np.ndarray, name: str) -> Place:
-        """The place of constants; equal ones share it."""
-        key = mem, values.tobytes()
+    def _constant(self, mem: Mem, values: np.ndarray, content: np.ndarray, name: str) -> Place:
+        """The place of constants; equal ones share it.
+
+        Raises:
+            ValueError: two constants share a place, and are equal only because they are rounded.
+        """
+        key, content = (mem, values.tobytes()), self._build.allocator.numbers(content)
         if key not in self._constants:
-            self._constants[key] = self._build.allocator.constant(mem, values, name)
-        return self._constants[key]
+            self._constants[key] = self._build.allocator.constant(mem, content, name), content
+        place, found = self._constants[key]
+        if not np.allclose(found, content, rtol=_SAME, atol=0):
+            raise ValueError(f"{name}: these numbers share a place with others that are equal to them only in "
+                             "binary16, so the program has no place for both in full precision")
+        return place
 
     def _begin_pass(self, value: Value):
         self.passes.append(Pass(time=len(self.passes), value=value))
@@ -170,7 +184,7 @@ class Planner:
     def _complete(self, node: Node, chain: Chain, parts: tuple[Part, ...] | None = None):
         """Add all that follows a tensor: its ways out, and sums."""
         sinks, adds = self._demands.sinks[node.name], self._demands.anchored(node.value)
-        apart = sinks.net and _in_pieces(chain, node.value, parts)
+        apart = sinks.net and (_in_pieces(chain, node.value, parts) or self._demands.network.softmax is not None)
         if sinks.net and not apart:
             chain.write(None)
         numbers = _write_numbers(chain, sinks.numbers)
@@ -192,16 +206,28 @@ class Planner:
         elif inside:
             waiting.append(inside)
         self._append(node, chain, parts)
-        for target in [view for view in sinks.numbers if view not in numbers] + [None] * apart:
+        for target in [view for view in sinks.numbers if view not in numbers]:
             copy = Chain(source=FromNumbers(view=kept))
             copy.write(target)
             self._append(node, copy)
+        if apart:
+            self._send(node, Chain(source=FromNumbers(view=kept)))
         for view in waiting:
             again = Chain(source=FromNumbers(view=kept))
             self._encode(node, again, view)
             self._append(node, again)
         for add in adds:
             self._add(add, kept)
+
+    def _send(self, node: Node, chain: Chain):
+        """Let a chain send the result to the host, through the softmax unit if the network ends with a softmax."""
+        softmax = self._demands.network.softmax
+        if softmax is not None:
+            chain.steps.append(Step(op=Op.V_SOFTMAX))
+        chain.write(None)
+        whole = (Part(lane=0, rows=node.value.lanes),)
+        name = node.name if softmax is None else softmax.name
+        self.passes[-1].chains.append(Planned(layer=name, chain=chain, parts=whole))
 
     def _complete_sum(self, node: Node, add: Node, chain: Chain, parts):
         """Go on with a sum in the chain of its anchor."""

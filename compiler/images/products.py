@@ -16,7 +16,8 @@ def source_of(build: Build, node: Node, kernel: Kernel, source: CodeMap) -> From
     """Store the weights of a layer, and make the source of its chains."""
     layer, config = node.layer, build.config
     integer = kernel.codes.integer
-    start = node.value.spread(layer.start) if integer else np.zeros(0, np.int64)
+    start, content = (node.value.spread(one.start) if integer else np.zeros(0, np.int64)
+                      for one in (layer, build.content(layer)))
     average = isinstance(layer, Average | BlockAverage)
     parts, shared = {}, None
     for part, vector, vectors, group in cut(config, kernel, average):
@@ -27,7 +28,7 @@ def source_of(build: Build, node: Node, kernel: Kernel, source: CodeMap) -> From
         parts[part] = Multiplied(
             part=part, vector=vector, vectors=vectors, group=group,
             product=Instruction(op=Op.MV_MUL, integer=int(integer), bias=int(biased), window=1, a=shared,
-                                b=build.bias(f"{node.name}, start", start[rows]) if biased else 0))
+                                b=build.bias(f"{node.name}, start", content[rows]) if biased else 0))
     return FromProduct(map=source, window=kernel.window, parts=parts, out_scale=layer.p if integer else None)
 
 
@@ -89,7 +90,7 @@ def _store(build, name, kernel, part, vector, vectors, group, average) -> int:
 def _identity(kernel: Kernel, size: int) -> Kernel:
     """The identity tile of an average for each pixel of its window."""
     one = kernel.mantissas.max()
-    mantissas = np.zeros((size, *kernel.mantissas.shape[1:3], size), np.int16)
+    mantissas = np.zeros((size, *kernel.mantissas.shape[1:3], size), kernel.mantissas.dtype)
     mantissas[np.arange(size), ..., np.arange(size)] = one
     exponents = None
     if kernel.exponents is not None:

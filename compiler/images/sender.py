@@ -101,7 +101,7 @@ def cost(config: Config, sender: Sender, made: Value) -> tuple[bool, int]:
     return value.pixels * vectors > config.vector_rf // 2, sent + beats
 
 
-def kernel_of(sender: Sender, layer: Layer, made: Value) -> kernels.Kernel:
-    """The weights of a layer that reads the image as it is sent."""
-    kernel = kernels.kernel_of(layer, sender.image, made)
+def kernel_of(sender: Sender, layer: Layer, made: Value, content: Layer) -> kernels.Kernel:
+    """The weights of a layer that reads the image as it is sent; see `kernels.kernel_of`."""
+    kernel = kernels.kernel_of(layer, sender.image, made, content)
     return kernels.patched(kernel, sender.patch) if any(sender.patch) else kernel

@@ -16,6 +16,7 @@ from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
 from concord.model.layers.recurrent import Recurrent
 from concord.model.layers.sequences import ImageToSequence, SequenceToImage
+from concord.model.layers.softmax import Softmax
 from concord.model.model import Model
 from concord.spec.config import Config
 
@@ -24,7 +25,7 @@ SEQUENCES = (ImageToSequence, SequenceToImage, SequenceConcat)
 #: Classes of layers that have images.
 IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool, ImageToSequence, SequenceToImage)
 _UNKNOWN = "there is no such layer on this machine: use other layers, or run it on the host"
-_KNOWN = (*kernels.PRODUCTS, MaxPool, Add, Concat, Recurrent, *SEQUENCES)
+_KNOWN = (*kernels.PRODUCTS, MaxPool, Add, Concat, Recurrent, *SEQUENCES, Softmax)
 
 
 def has_images(model: Model) -> bool:
@@ -52,6 +53,8 @@ def _of_layer(layer: Layer, config: Config) -> list[Reason]:
         return [Reason(sentence=_UNKNOWN)]
     if isinstance(layer, Recurrent):
         return RECURRENT[type(layer)].problems(layer, config)
+    if isinstance(layer, Softmax):
+        return limits.softmax(config, layer.inputs)
     if not isinstance(layer, kernels.PRODUCTS):
         return []
     found = []

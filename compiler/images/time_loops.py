@@ -4,7 +4,7 @@ The image lies in a vector memory. A base register holds how far the present tim
 another one does so for each distance between the pixels of what the loop writes.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from concord.compiler.images.buffers import Buffer
 from concord.compiler.images.entries import Entry
@@ -17,6 +17,7 @@ from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.program import Program
 from concord.compiler.recurrent.registry import RECURRENT
+from concord.model.layers.layer import unchecked
 from concord.spec.config import Config
 from concord.spec.isa import BASES, Instruction, Op, Reg
 from concord.spec.memories import Mem
@@ -59,9 +60,10 @@ class TimeLoop(Pass):
         """
         entry = Entry(config=build.config, entry=loop.entry, value=image)
         first = entry.spread(loop.layers[0])
+        build.set_content(entry.spread(build.content(loop.layers[0])))
         scale = entry.scale(first)
         if scale is not None:
-            first = replace(first, input_quant_scale=None)
+            first = unchecked(first, input_quant_scale=None)
             scale = build.allocator.constant(Mem.MULTIPLY_VRF0, scale, f"{first.name}, input scale")
         # Block floating point needs the first hidden vector directly behind x.
         x = build.allocator.vector(Mem.INITIAL_VRF, entry.lanes, f"{first.name}, input")

@@ -64,6 +64,8 @@ class Codes:
         scale:    uint16[channels], or None where nothing is multiplied.
         offset:   uint16[channels], or None where nothing is added.
         border:   uint16[channels], what stands for x * scale + offset around the image; None without padding.
+        real:     float64[channels], the same before it is rounded, where the compiler fills memories with real numbers.
+        clip:     float64[2], smallest and largest value where the quantiser is off and its clips stay; else None.
     """
 
     integer: bool
@@ -71,6 +73,8 @@ class Codes:
     scale: np.ndarray | None = None
     offset: np.ndarray | None = None
     border: np.ndarray | None = None
+    real: np.ndarray | None = None
+    clip: np.ndarray | None = None
 
     def alike(self, other: "Codes") -> bool:
         """Whether both make the same codes of an image; the padding does not count."""
@@ -81,19 +85,19 @@ class Codes:
         """Whether one border serves both."""
         return self.border is None or other.border is None or _same(self.border, other.border)
 
-    def with_border(self, border: np.ndarray | None) -> "Codes":
-        """The same codes with another border."""
-        return replace(self, border=border)
+    def with_border(self, border: np.ndarray | None, real: np.ndarray | None = None) -> "Codes":
+        """The same codes with another border, and what it is before it is rounded."""
+        return replace(self, border=border, real=real)
 
     def part(self, channels: slice) -> "Codes":
         """The codes of some channels."""
         cut = {name: None if getattr(self, name) is None else getattr(self, name)[channels]
-               for name in ("scale", "offset", "border")}
+               for name in PER_CHANNEL}
         return replace(self, **cut)
 
     def of_channels(self, channels: int) -> "Codes | None":
         """The codes of an image whose flattened elements have these codes; None if pixels of a channel differ."""
-        cut = {"border": None}
+        cut = {"border": None, "real": None}
         for name in ("scale", "offset"):
             values = getattr(self, name)
             apart = None if values is None else values.reshape(channels, -1)
@@ -103,8 +107,19 @@ class Codes:
         return replace(self, **cut)
 
 
-def entered(border: int, scale: np.ndarray | None, offset: np.ndarray | None, channels: int) -> np.ndarray:
-    """uint16[channels], what a quantiser sees of padding with the binary16 pattern `border`."""
+#: The fields of `Codes` that have a number for each channel.
+PER_CHANNEL = ("scale", "offset", "border", "real")
+
+
+def entered(border: int | float, scale: np.ndarray | None, offset: np.ndarray | None, channels: int) -> np.ndarray:
+    """What a quantiser sees of padding.
+
+    Returns:
+        uint16[channels] for padding with the binary16 pattern `border`; float64[channels] for a real number.
+    """
+    if isinstance(border, float):
+        scaled = np.full(channels, border) if scale is None else border * float16.to_real(scale)
+        return scaled if offset is None else scaled + float16.to_real(offset)
     x = np.full(channels, border, np.uint16)
     x = x if scale is None else float16.mul(x, scale)
     return x if offset is None else float16.add(x, offset)

@@ -11,6 +11,7 @@ from concord.model.layers.concat import Concat, SequenceConcat
 from concord.model.layers.layer import Layer
 from concord.model.layers.recurrent import Recurrent
 from concord.model.layers.sequences import ImageToSequence, SequenceToImage
+from concord.model.layers.softmax import Softmax
 from concord.model.model import INPUT, Model
 
 
@@ -41,6 +42,7 @@ class Wiring:
         sources:  Names of the tensors that enter each layer, INPUT for the network's input.
         loops:    The loop of each recurrent layer and of each image of its hidden vectors, by the name of the layer.
         problems: Reasons about layers that the machine cannot run, by the name of the layer.
+        softmax:  The softmax of the result on its way to the host, or None.
     """
 
     entering: tuple[int, int, int]
@@ -48,6 +50,7 @@ class Wiring:
     sources: Mapping[str, tuple[str, ...]]
     loops: Mapping[str, Loop]
     problems: Mapping[str, list[Reason]]
+    softmax: Softmax | None = None
 
     def sources_of(self, layer: Layer) -> tuple[str, ...]:
         """Names of the sources of a layer."""
@@ -61,7 +64,8 @@ def wired(model: Model, entering: tuple[int, int, int] | None = None) -> Wiring:
         model:    The model.
         entering: Channels, rows and columns of its input; None for those that its layers name.
     """
-    wiring = _Wires(model).wiring()
+    last = model.layers[-1]
+    wiring = replace(_Wires(model.before_end).wiring(), softmax=last if isinstance(last, Softmax) else None)
     return replace(wiring, entering=entering) if entering else wiring
 
 

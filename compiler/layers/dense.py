@@ -8,7 +8,7 @@ from concord.compiler.lib import bounds, limits, tiling
 from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.layer_compiler import LayerCompiler
-from concord.compiler.lib.program import activation, operate, read, write
+from concord.compiler.lib.program import activation, clipped, operate, read, write
 from concord.compiler.lib.reason import Reason
 from concord.model.layers.dense import BlockDense, Dense
 from concord.spec.config import Config
@@ -60,27 +60,29 @@ class _Integer:
 
     def __init__(self, build: Build, layer: Dense, source: Place, parts: int):
         self._build, self._layer, self._start = build, layer, bool(layer.start.any())
+        self._content = content = build.content(layer)
         scale, offset = (tiling.whole_vectors(build.config, v) for v in (layer.quant_scale, layer.quant_offset))
         source = build.affine(source, layer.inputs, layer.name, scale, offset)
         self.source = build.readable(source, layer.inputs, layer.name, parts)
         self.out_scale = layer.p
-        self._scale = build.allocator.constant(Mem.MULTIPLY_VRF0, layer.scale, f"{layer.name}, scale")
-        self._offset = build.allocator.constant(Mem.ADDSUB_VRF1, layer.offset, f"{layer.name}, offset")
+        self._scale = build.allocator.constant(Mem.MULTIPLY_VRF0, content.scale, f"{layer.name}, scale")
+        self._offset = build.allocator.constant(Mem.ADDSUB_VRF1, content.offset, f"{layer.name}, offset")
 
     @staticmethod
     def problems(layer: Dense, config: Config) -> list[Reason]:
         return limits.integer_operands(layer, config, [layer.weights]) + limits.start_values(layer.start, config)
 
     def product(self, rows: slice) -> Instruction:
-        build, layer = self._build, self._layer
-        return Instruction(
+        build, layer, content = self._build, self._layer, self._content
+        made = Instruction(
             op=Op.MV_MUL,
             integer=1,
             unsigned=int(layer.unsigned),
             bias=int(self._start),
-            a=build.integer_matrix(f"{layer.name}, weights", layer.weights[rows]),
-            b=build.bias(f"{layer.name}, start", layer.start[rows]) if self._start else 0,
+            a=build.integer_matrix(f"{layer.name}, weights", content.weights[rows]),
+            b=build.bias(f"{layer.name}, start", content.start[rows]) if self._start else 0,
         )
+        return clipped(made, content.real.get("clip"))
 
     def operations(self, word: int) -> list[Instruction]:
         scaled = operate(Op.VV_MUL0, self._scale.at(word)), operate(Op.VV_ADD1, self._offset.at(word))
@@ -99,8 +101,10 @@ class _Block:
         self._build, self._layer = build, layer
         self.source = build.readable(source, layer.inputs, layer.name, parts)
         columns = build.config.vectors_of(layer.inputs) * build.config.native_dim
+        content = build.content(layer)
         self._mantissas: np.ndarray = tiling.padded(layer.mantissas, columns, 1)
-        self._bias = build.allocator.constant(Mem.ADDSUB_VRF0, layer.bias, f"{layer.name}, bias")
+        self._content: np.ndarray = tiling.padded(content.mantissas, columns, 1)
+        self._bias = build.allocator.constant(Mem.ADDSUB_VRF0, content.bias, f"{layer.name}, bias")
 
     @staticmethod
     def problems(layer: BlockDense, config: Config) -> list[Reason]:
@@ -108,7 +112,7 @@ class _Block:
 
     def product(self, rows: slice) -> Instruction:
         layer = self._layer
-        tile = self._build.block_matrix(f"{layer.name}, weights", self._mantissas[rows], layer.exponents[rows])
+        tile = self._build.block_matrix(f"{layer.name}, weights", self._content[rows], layer.exponents[rows])
         return Instruction(op=Op.MV_MUL, a=tile)
 
     def operations(self, word: int) -> list[Instruction]:

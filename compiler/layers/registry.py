@@ -3,6 +3,7 @@
 from concord.compiler.layers import dense
 from concord.compiler.layers.add import AddCompiler
 from concord.compiler.layers.concat import ConcatCompiler
+from concord.compiler.layers.softmax import SoftmaxCompiler
 from concord.compiler.lib.layer_compiler import LayerCompiler
 from concord.compiler.lib.reason import Reason
 from concord.compiler.recurrent.registry import RECURRENT
@@ -10,6 +11,7 @@ from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat, SequenceConcat
 from concord.model.layers.dense import BlockDense, Dense
 from concord.model.layers.layer import Layer
+from concord.model.layers.softmax import Softmax
 from concord.spec.config import Config
 
 COMPILERS: dict[type[Layer], LayerCompiler] = {
@@ -17,6 +19,7 @@ COMPILERS: dict[type[Layer], LayerCompiler] = {
     BlockDense: dense.BLOCK,
     Add: AddCompiler(),
     Concat: ConcatCompiler(),
+    Softmax: SoftmaxCompiler(),
     **RECURRENT,
 }
 #: Reasons why the machine cannot run layers of other classes.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.compiler.lib.reason import Reason
+from concord.golden.lib.float16 import to_real
 from concord.spec.config import Config
 from concord.spec.memories import MEMORY_NAMES, VRFS, Mem, depth
 
@@ -40,10 +41,14 @@ class Allocator:
     """Allocates places from address 0 upwards. Nothing is allocated twice, so that padding that is zero stays zero.
 
     Allocation continues beyond the end of a memory; `shortages` then tells by how much.
+
+    Args:
+        config: The machine.
+        real:   Whether constants are kept as real numbers.
     """
 
-    def __init__(self, config: Config):
-        self._config = config
+    def __init__(self, config: Config, *, real: bool = False):
+        self._config, self._real = config, real
         self._next: dict[Mem, int] = defaultdict(int)
         self._names: dict[Mem, list[tuple[str, int]]] = defaultdict(list)
         self._constants: dict[Mem, list[tuple[int, np.ndarray]]] = defaultdict(list)
@@ -61,24 +66,36 @@ class Allocator:
         return Place(mem=mem, address=self.take(mem, words, name, self._config.vector_words), words=words)
 
     def constant(self, mem: Mem, values: np.ndarray, name: str) -> Place:
-        """Allocate constants uint16[elements], padded with +0 to whole words; the firmware contains them."""
-        lanes = self._config.mfu_lanes
-        padded = np.zeros((self._config.words_of(values.size), lanes), np.uint16)
+        """Allocate constants uint16[elements], padded with +0 to whole words; the firmware contains them.
+
+        In full precision they may be float64[elements] as well.
+        """
+        lanes, values = self._config.mfu_lanes, self.numbers(values)
+        padded = np.zeros((self._config.words_of(values.size), lanes), values.dtype)
         padded.reshape(-1)[: values.size] = values.reshape(-1)
         place = Place(mem=mem, address=self.take(mem, len(padded), name), words=len(padded))
         self._constants[mem].append((place.address, padded))
         return place
+
+    def numbers(self, values: np.ndarray) -> np.ndarray:
+        """Constants as they are kept: binary16 patterns uint16[...], or in full precision float64[...]."""
+        return to_real(values) if self._real and values.dtype == np.uint16 else values
 
     def used(self, mem: Mem) -> int:
         """Number of words or tiles allocated so far."""
         return self._next[mem]
 
     def images(self) -> dict[Mem, np.ndarray]:
-        """Initial contents uint16[words, M] of each vector memory in use: the constants, and +0 elsewhere."""
+        """Initial contents of each vector memory in use, the constants and +0 elsewhere.
+
+        Returns:
+            uint16[words, M], in full precision float64[words, M].
+        """
         result = {}
         for mem in VRFS:
             if self._next[mem]:
-                result[mem] = np.zeros((self._next[mem], self._config.mfu_lanes), np.uint16)
+                dtype = np.float64 if self._real else np.uint16
+                result[mem] = np.zeros((self._next[mem], self._config.mfu_lanes), dtype)
                 for address, values in self._constants[mem]:
                     result[mem][address : address + len(values)] = values
         return result

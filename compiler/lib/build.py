@@ -1,6 +1,6 @@
 """The firmware under construction: program, places, matrices, biases and bounds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -9,6 +9,7 @@ from concord.compiler.lib.allocation import NET, Allocator, Place
 from concord.compiler.lib.program import Program, operate, read, write
 from concord.compiler.lib.reason import Reason
 from concord.golden.host.firmware import Tiles
+from concord.model.layers.layer import Layer
 from concord.spec.config import Config
 from concord.spec.isa import Op
 from concord.spec.memories import Mem
@@ -20,16 +21,33 @@ class Build:
     Args:
         config: Configuration of the machine.
         short:  Whether the program must be short, even if that costs time.
+        real:   Layers by name with the numbers that fill the memories, where these are not those of the model: float64
+            in full precision. All else is decided by the layers of the model, so that the program is the same.
     """
 
-    def __init__(self, config: Config, *, short: bool = False):
+    def __init__(self, config: Config, *, short: bool = False, real: Mapping[str, Layer] | None = None):
         self.config, self.short = config, short
         self.program = Program()
-        self.allocator = Allocator(config)
+        self.allocator = Allocator(config, real=real is not None)
+        self._real = None if real is None else dict(real)
         self.bounds: list[bounds.Bound] = []
         self.shortages: list[Reason] = []  #: What has no room, beside those of the allocator.
         self._matrices: list[tuple[int, np.ndarray, np.ndarray | None]] = []
         self._biases: list[tuple[int, np.ndarray]] = []
+
+    @property
+    def real(self) -> bool:
+        """Whether the memories are filled with real numbers."""
+        return self._real is not None
+
+    def content(self, layer: Layer) -> Layer:
+        """The layer whose numbers fill the memories for a layer of the model."""
+        return layer if self._real is None else self._real[layer.name]
+
+    def set_content(self, layer: Layer):
+        """Replace the layer of this name whose numbers fill the memories, where these are real."""
+        if self._real is not None:
+            self._real[layer.name] = layer
 
     @contextmanager
     def part(self, after: Program | None = None) -> Iterator[Program]:
@@ -86,7 +104,7 @@ class Build:
     def tiles(self) -> Tiles:
         """The contents of MatrixRf."""
         size, count = self.config.native_dim, self.allocator.used(Mem.MATRIX_RF)
-        mantissas = np.zeros((count, size, size), np.int16)
+        mantissas = np.zeros((count, size, size), self.config.weights.dtype)
         exponents = np.full((count, size), self.config.weights.e_min, np.int8)
         integer = np.zeros(count, bool)
         for address, matrix, blocks in self._matrices:
@@ -98,9 +116,22 @@ class Build:
                 exponents[span] = tiling.tile_exponents(self.config, blocks)
         return Tiles(mantissas=mantissas, exponents=exponents, integer=integer)
 
+    def real_tiles(self) -> np.ndarray:
+        """The contents of MatrixRf as real numbers float64[tiles, N, N]: of integers, multiples of their step."""
+        fmt, size = self.config.weights, self.config.native_dim
+        result = np.zeros((self.allocator.used(Mem.MATRIX_RF), size, size))
+        for address, matrix, blocks in self._matrices:
+            tiled = tiling.tiles(self.config, matrix)
+            if blocks is not None and matrix.dtype != np.float64:
+                exponents = tiling.tile_exponents(self.config, blocks)
+                tiled = np.ldexp(tiled.astype(np.float64), exponents[..., None].astype(int) - (fmt.bits - 1))
+            result[address : address + len(tiled)] = tiled
+        return result
+
     def biases(self) -> np.ndarray:
-        """The contents of BiasRf, int32[words, M]."""
-        result = np.zeros((self.allocator.used(Mem.BIAS_RF), self.config.mfu_lanes), np.int32)
+        """The contents of BiasRf, int32[words, M], in full precision float64[words, M]."""
+        dtype = np.float64 if self.real else np.int32
+        result = np.zeros((self.allocator.used(Mem.BIAS_RF), self.config.mfu_lanes), dtype)
         for address, values in self._biases:
             result[address:].reshape(-1)[: len(values)] = values
         return result

@@ -6,26 +6,34 @@ from dataclasses import replace
 import numpy as np
 from concord.compiler.lib import tiling
 from concord.compiler.lib.reason import Reason
+from concord.golden.mvm.elements import representable
 from concord.spec.config import Config
-from concord.spec.formats import Format
+from concord.spec.formats import WIDEST_FIXED, Format
 
 
 def integer_operands(layer, config: Config, matrices: Sequence[np.ndarray]) -> list[Reason]:
     """Check formats for integer mode: inputs must have the machine's format, as it clips them; weights must fit."""
     found = []
     machine, model = config.activations, layer.input_format
-    if (model.bits, model.symmetric) != (machine.bits, machine.symmetric):
+    if _codes(model) != _codes(machine):
         found.append(Reason(
             sentence=f"its input codes are {_width(model)}, the machine's operands {_width(machine)}: quantise the "
                      "model for this machine with --preset, or choose another preset",
             attribute="activations", available=machine,
-            needed=replace(machine, bits=model.bits, symmetric=model.symmetric)))
+            needed=replace(machine, bits=model.bits, symmetric=model.symmetric, precision=model.precision)))
+    fmt = config.weights
     low, high = (int(f(m.min() if f is min else m.max() for m in matrices)) for f in (min, max))
     if low < config.weights.lowest or high > config.weights.highest:
         found.append(Reason(
             sentence=f"its weights lie in {low}..{high}, the machine's mantissas in {config.weights.lowest}.."
                      f"{config.weights.highest}: quantise them to {config.weights.bits} bits, or choose a wider preset",
-            attribute="weights", available=config.weights, needed=_holding(config.weights, low, high)))
+            attribute="weights", available=fmt, needed=_holding(replace(fmt, precision=0, bits=min(
+                fmt.bits, WIDEST_FIXED)), low, high)))
+    elif not all(representable(m, fmt) for m in matrices):
+        found.append(Reason(
+            sentence=f"some of its weights are no numbers of {fmt.element}, the machine's operands: quantise the model "
+                     "for this machine with --preset, or choose another preset",
+            attribute="weights", available=fmt, needed=_holding(replace(fmt, precision=0, bits=2), low, high)))
     return found
 
 
@@ -112,9 +120,27 @@ def _holding(fmt: Format, low: int, high: int) -> Format:
     return replace(wide, symmetric=False) if -(1 << bits - 1) <= low else replace(wide, bits=bits + 1)
 
 
+def _codes(fmt: Format) -> tuple:
+    """What of a format decides its integer codes."""
+    return fmt.bits, fmt.symmetric, fmt.precision
+
+
 def _width(fmt: Format) -> str:
-    return f"{'symmetric' if fmt.symmetric else 'full'} {fmt.bits}-bit"
+    return fmt.element if fmt.precision else f"{'symmetric' if fmt.symmetric else 'full'} {fmt.bits}-bit"
 
 
 def _block_format(fmt: Format) -> str:
     return f"{_width(fmt)} with exponents {fmt.e_min}..{fmt.e_max} by rule {fmt.rule}"
+
+
+def softmax(config: Config, elements: int) -> list[Reason]:
+    """Check that the softmax unit holds a result."""
+    words = config.words_of(elements)
+    if words <= config.softmax_words:
+        return []
+    unit = f"has one for {config.softmax_words}" if config.softmax_words else "has none"
+    return [Reason(
+        sentence=f"its {elements} elements need a softmax unit for {words} words, and the machine {unit}: set "
+                 f"softmax_words = {words} in a machine of your own, or quantise the network for this machine, which "
+                 "leaves the softmax to the host",
+        attribute="softmax_words", needed=words, available=config.softmax_words)]

@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 from concord.compiler.lib.allocation import Place
 from concord.golden.host.firmware import Section
 from concord.spec.activation import Activation
@@ -18,6 +19,27 @@ ACTIVATIONS = {
     Activation.SIGMOID: Operation.V_SIGM,
     Activation.TANH: Operation.V_TANH,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Clipped(Instruction):
+    """An instruction whose quantiser's clips are an activation function, which stays when the quantiser is off.
+
+    Attributes:
+        low:  Smallest value.
+        high: Largest value.
+    """
+
+    low: float = -np.inf
+    high: float = np.inf
+
+
+def clipped(instruction: Instruction, ends: np.ndarray | None) -> Instruction:
+    """An instruction with the smallest and the largest value that are left where its quantiser is off, if any."""
+    if ends is None or not np.isfinite(ends).any():
+        return instruction
+    fields = {name: getattr(instruction, name) for name in Instruction.__dataclass_fields__}
+    return Clipped(**fields, low=float(ends[0]), high=float(ends[1]))
 
 
 def read(place: Place) -> Instruction:
@@ -68,6 +90,11 @@ class Program:
         for address, word in enumerate(self.instruction_words()):
             lines += [*(f"# {note}" for note in self._notes[address]), disassemble_word(word)]
         return "".join(f"{line}\n" for line in lines)
+
+    def clips(self) -> dict[int, tuple[float, float]]:
+        """The clips that stay where quantisers are off, by the address of the instruction."""
+        return {address: (one.low, one.high) for address, one in enumerate(self.instructions)
+                if isinstance(one, Clipped)}
 
     def note(self, text: str):
         """Add a comment on a line of its own, before the next instruction."""

@@ -72,14 +72,14 @@ class BlockStep(TimeStep):
         return Operand(source=source, columns=columns)
 
     def multiply(self, one, chosen):
-        mantissas, exponents = self._matrix(one.part)
+        mantissas, exponents = self._matrix(self.content, one.part)
         lowest = self.config.weights.e_min
         address = self.build.block_matrix(
             f"{self.layer.name}, weights", gates.select(mantissas, chosen), gates.select(exponents, chosen, lowest))
         return Instruction(op=Op.MV_MUL, a=address)
 
     def constant(self, stored):
-        return self.layer.bias if stored.name == "bias" else self.layer.vectors[stored.name]
+        return self.content.bias if stored.name == "bias" else self.content.vectors[stored.name]
 
     def bounds(self) -> list[bounds.Bound]:
         """The bounds of all products."""
@@ -87,13 +87,13 @@ class BlockStep(TimeStep):
         for run in self.products():
             numbers = [self.layer.cell.index(one.gate) for one in run]
             name = self.layer.name + ("" if run[0].part is Part.BOTH else f", {run[0].part}")
-            tall = (part[numbers].reshape(-1, part.shape[-1]) for part in self._matrix(run[0].part))
+            tall = (part[numbers].reshape(-1, part.shape[-1]) for part in self._matrix(self.layer, run[0].part))
             found.append(bounds.block_bound(self.config, name, *tall))
         return found
 
-    def _matrix(self, part: Part) -> tuple[np.ndarray, np.ndarray]:
+    def _matrix(self, layer: BlockRecurrent, part: Part) -> tuple[np.ndarray, np.ndarray]:
         """Mantissas [gates, outputs, columns] and exponents; x and h are each padded to whole native vectors."""
-        layer, size = self.layer, self.config.native_dim
+        size = self.config.native_dim
         both = [(layer.input_mantissas, layer.input_exponents), (layer.recurrent_mantissas, layer.recurrent_exponents)]
         chosen = {Part.BOTH: both, Part.INPUT: both[:1], Part.RECURRENT: both[1:]}[part]
         mantissas = [

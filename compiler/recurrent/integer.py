@@ -9,6 +9,7 @@ from concord.compiler.recurrent import gates
 from concord.compiler.recurrent.formula_trace import IntegerTracer
 from concord.compiler.recurrent.time_step import Operand, TimeStep
 from concord.golden.lib import float16
+from concord.golden.lib.float16 import to_real
 from concord.spec.isa import Instruction, Op
 from concord.spec.memories import Mem
 
@@ -56,26 +57,27 @@ class IntegerStep(TimeStep):
                        out_scale=self.layer.recurrent_p)
 
     def multiply(self, one, chosen):
-        return self._multiply("recurrent", gates.select(self.layer.recurrent_weights, chosen))
+        return self._multiply("recurrent", gates.select(self.content.recurrent_weights, chosen))
 
     def constant(self, stored):
         if stored.name in self.layer.vectors:
-            return self.layer.vectors[stored.name]
+            return self.content.vectors[stored.name]
         if stored.name.startswith("centre "):
             centre = float(stored.name.removeprefix("centre "))
             return np.full(self.layer.outputs, centre, np.float16).view(np.uint16)
-        named = {"recurrent scale": self.layer.recurrent_scale, "hidden scale": self.layer.hidden_quant_scale}
+        named = {"recurrent scale": self.content.recurrent_scale, "hidden scale": self.layer.hidden_quant_scale}
         return named[stored.name]
 
     def state_values(self, name):
         if name == IntegerTracer.CODES:
-            return float16.mul(self.layer.initial[self.layer.cell.states[0]], self.layer.hidden_quant_scale)
+            first, scale = self.layer.initial[self.layer.cell.states[0]], self.layer.hidden_quant_scale
+            return to_real(first) * to_real(scale) if self.build.real else float16.mul(first, scale)
         return super().state_values(name)
 
     def emit_inputs(self, source: Place):
         """Emit the chains that write u of all gates to each memory from which it is read; each gate begins a word."""
-        build, layer, config = self.build, self.layer, self.config
-        weights = tiling.stacked(config, layer.input_weights)
+        build, layer, config, content = self.build, self.layer, self.config, self.content
+        weights = tiling.stacked(config, content.input_weights)
         parts = tiling.parts(config, len(weights))
         scale = tiling.whole_vectors(config, layer.input_quant_scale)
         source = build.affine(source, layer.inputs, layer.name, scale, None)
@@ -83,8 +85,8 @@ class IntegerStep(TimeStep):
         scale, bias = (
             build.allocator.constant(mem, tiling.stacked(config, values), f"{layer.name}, {what}")
             for mem, values, what in (
-                (Mem.MULTIPLY_VRF0, layer.input_scale, "input scale of gates"),
-                (Mem.ADDSUB_VRF1, layer.bias, "bias"),
+                (Mem.MULTIPLY_VRF0, content.input_scale, "input scale of gates"),
+                (Mem.ADDSUB_VRF1, content.bias, "bias"),
             )
         )
         targets = [

@@ -42,6 +42,7 @@ class TimeStep:
         layer: The layer.
 
     Attributes:
+        content: Layer whose numbers fill the memories.
         tracer: Class that records the formula in this arithmetic.
         result: Memory of the hidden vector, if no chain reads it.
         first:  Memory in which the firmware stores the initial states.
@@ -53,6 +54,7 @@ class TimeStep:
 
     def __init__(self, build: Build, layer: Recurrent):
         self.build, self.layer, self.config = build, layer, build.config
+        self.content = build.content(layer)
         self.trace = self.tracer(layer.cell, layer.gate_bits)
         self.chains = schedule(self.trace)
         self._runs = _runs(self.chains)
@@ -74,7 +76,7 @@ class TimeStep:
 
     def state_values(self, name: str) -> np.ndarray:
         """A state before the first time step, uint16[outputs]."""
-        return self.layer.initial[name]
+        return self.content.initial[name]
 
     @property
     def hidden(self) -> Place:

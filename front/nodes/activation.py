@@ -3,8 +3,9 @@
 import numpy as np
 from concord.front.lib.builder import Builder, check_not_padded
 from concord.front.lib.problems import Refused
-from concord.front.lib.step import Step, Value
+from concord.front.lib.step import Codes, Step, Value
 from concord.front.lib.views import View
+from concord.front.nodes import quantised
 from concord.model.floating.network import Op
 
 
@@ -43,9 +44,11 @@ def prelu(step: Step, build: Builder) -> list[Value]:
 
 
 def clip(step: Step, build: Builder) -> list[Value]:
-    """A relu with a largest result."""
+    """A relu with a largest result; or fewer of the integers that QuantizeLinear makes."""
     low, high = (step.constant(place, key) if step.opset >= 11 else step.attributes.get(key)
                  for place, key in ((1, "min"), (2, "max")))
+    if isinstance(step.get(0), Codes):
+        return quantised.clip(step, build, low, high)
     return [between(step, build, step.view(0), low, high)]
 
 

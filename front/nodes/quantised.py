@@ -1,12 +1,14 @@
 """QuantizeLinear with DequantizeLinear, and QONNX's Quant and BipolarQuant: networks that are quantised already."""
 
+from dataclasses import replace
+
 import numpy as np
 from concord.front.lib.builder import Builder, check_not_padded
 from concord.front.lib.evaluate import evaluate
 from concord.front.lib.problems import Refused
 from concord.front.lib.step import Codes, Step, Value
 from concord.front.lib.views import View
-from concord.model.floating.grid import WIDEST, Grid
+from concord.model.floating.grid import WIDEST, Grid, grid_of
 from concord.model.floating.network import Op
 
 #: Bits and sign of the integers of each element type of numpy.
@@ -23,6 +25,19 @@ def quantize_linear(step: Step, build: Builder) -> list[Value]:
     grid = Grid(scale=_one(step.weights(1, "scale"), "scales"), bits=bits, signed=signed,
                 zero_point=0 if zero is None else int(_one(zero, "zero points")))
     return [Codes(view=_quantize(step, build, step.view(0), grid), scale=grid.scale, zero_point=grid.zero_point)]
+
+
+def clip(step: Step, build: Builder, lowest, highest) -> list[Value]:
+    """Integers of fewer bits than their type has; None is no limit."""
+    codes = step.get(0)
+    grid = grid_of(build.maker(codes.view.source))
+    limits = (grid.lowest if lowest is None else int(_one(lowest, "smallest integers")),
+              grid.highest if highest is None else int(_one(highest, "largest integers")))
+    made = grid.clipped(*limits)
+    if made is None:
+        raise Refused(f"it limits integers to {limits[0]}..{limits[1]}, which is the range of no number of bits",
+                      "use the range of 2 bits or more, with or without a sign")
+    return [replace(codes, view=_quantize(step, build, codes.view, made))]
 
 
 def dequantize_linear(step: Step, build: Builder) -> list[Value]:

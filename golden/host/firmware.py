@@ -7,6 +7,7 @@ from enum import StrEnum
 import numpy as np
 from concord.golden.host import messages
 from concord.golden.host.firmware_check import check_program, check_shapes
+from concord.golden.host.full_precision import FullPrecision
 from concord.golden.host.layout import Layout
 from concord.spec.config import Config, preset_name
 from concord.spec.isa import Instruction, Op, decode, encode
@@ -97,6 +98,7 @@ class Firmware:
         steps:             Number of time steps of every input, which is sent as an image of one row; None for vectors,
             images, and sequences of any length.
         description:       Text that says how the network's data are read, as its model has it; may be empty.
+        full_precision:    The content of the memories before any rounding, if the firmware carries it.
 
     Raises:
         ValueError: parts do not fit the machine or each other, or the program is illegal.
@@ -122,10 +124,13 @@ class Firmware:
     output_layout: Layout | None = None
     steps: int | None = None
     description: str = ""
+    full_precision: FullPrecision | None = None
 
     def __post_init__(self):
         check_shapes(self)
         check_program(self)
+        if self.full_precision is not None:
+            self.full_precision.check(self.config, self)
 
     @property
     def recurrent(self) -> bool:
@@ -202,7 +207,11 @@ class Firmware:
         return messages.program_message(self.config, self.program(steps, keep_state=keep_state))
 
     def input_message(self, sample: np.ndarray) -> bytes:
-        """The message that sends one input.
+        """The message that sends one input, with the argument and the errors of `words_of`."""
+        return messages.input_message(self.config, self.words_of(sample))
+
+    def words_of(self, sample: np.ndarray) -> np.ndarray:
+        """The words uint16[words, M] that the host sends for one input.
 
         Args:
             sample: uint16[inputs], or uint16[steps, inputs] where the network is recurrent.
@@ -221,12 +230,11 @@ class Firmware:
             sample = np.stack([ordered[direction] for direction in self.directions], axis=1).reshape(-1, self.inputs)
         sample = sample.reshape(-1, self.inputs * (self.steps or 1))
         if self.input_layout:
-            laid = self.input_layout.laid(sample)
-            return messages.input_message(self.config, laid.reshape(-1, self.config.mfu_lanes))
+            return self.input_layout.laid(sample).reshape(-1, self.config.mfu_lanes)
         words = self.input_words or self.config.vectors_of(self.inputs) * self.config.vector_words
         padded = np.zeros((len(sample), words * self.config.mfu_lanes), np.uint16)
         padded[:, : self.inputs] = sample
-        return messages.input_message(self.config, padded.reshape(-1, self.config.mfu_lanes))
+        return padded.reshape(-1, self.config.mfu_lanes)
 
     def output(self, received: list[bytes]) -> np.ndarray:
         """uint16[outputs] from the OUTPUT messages of one input.
@@ -236,7 +244,14 @@ class Firmware:
         """
         payloads = [unpack(self.config, data, to_machine=False) for data in received]
         words = b"".join(message.payload for message in payloads if message.kind == MessageKind.OUTPUT)
-        values = np.frombuffer(words, "<u2").astype(np.uint16)
+        return self.result(np.frombuffer(words, "<u2").astype(np.uint16))
+
+    def result(self, values: np.ndarray) -> np.ndarray:
+        """The result [outputs] from the elements of all words of one input, in any type.
+
+        Raises:
+            ValueError: there are too few or too many elements.
+        """
         layout, lanes, wanted = self.output_layout, self.config.mfu_lanes, self.output_words
         if len(values) != wanted * lanes:
             raise ValueError(f"{self.name} gives {wanted} words for one input, {len(values) // lanes} came")

@@ -1,6 +1,7 @@
 """Checks of firmware: its parts fit the machine and each other, and its program is legal."""
 
 import numpy as np
+from concord.golden.mvm.elements import representable
 from concord.spec.assembler import assemble
 from concord.spec.check import check
 from concord.spec.isa import Op, decode
@@ -20,13 +21,14 @@ def check_shapes(firmware):
     count = len(tiles.mantissas)
     wanted = {
         "words": (firmware.instruction_words, np.uint64, (len(firmware.instruction_words),)),
-        "tiles, mantissas": (tiles.mantissas, np.int16, (count, size, size)),
+        "tiles, mantissas": (tiles.mantissas, np.dtype(config.weights.dtype), (count, size, size)),
         "tiles, exponents": (tiles.exponents, np.int8, (count, size)),
         "tiles, integer": (tiles.integer, np.bool_, (count,)),
         "biases": (firmware.biases, np.int32, (len(firmware.biases), lanes)),
     } | {MEMORY_NAMES[mem]: (words, np.uint16, (len(words), lanes)) for mem, words in firmware.vectors.items()}
     for k, part in enumerate(firmware.entries):
-        wanted[f"entries {k}, mantissas"] = part.mantissas, np.int16, (len(part.mantissas), size)
+        shape = len(part.mantissas), size
+        wanted[f"entries {k}, mantissas"] = part.mantissas, np.dtype(config.activations.dtype), shape
         wanted[f"entries {k}, exponents"] = part.exponents, np.int8, (len(part.mantissas),)
     for name, (array, dtype, shape) in wanted.items():
         if array.dtype != dtype or array.shape != shape:
@@ -55,6 +57,12 @@ def _check_ranges(firmware):
     ):
         if array.size and not low <= array.min() <= array.max() <= high:
             raise ValueError(f"{what} lie in {array.min()}..{array.max()}, the machine takes {low}..{high}")
+    for what, array, operand in (
+        *(("mantissas of entries", part.mantissas, fmt) for part in firmware.entries),
+        ("mantissas", tiles.mantissas, config.weights),
+    ):
+        if not representable(array, operand):
+            raise ValueError(f"{what}: some are no numbers of {operand.element}, the operands of the machine")
 
 
 def check_program(firmware):

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from concord.golden.host import full_precision
 from concord.golden.host.firmware import Direction, Entries, Firmware, Section, Tiles, check_machine
 from concord.golden.host.layout import Layout
 from concord.golden.lib import tensor_file
@@ -32,7 +33,9 @@ def packed(firmware: Firmware) -> tuple[dict, dict[str, np.ndarray]]:
     for k, part in enumerate(firmware.entries):
         arrays |= {f"entries.{k}.mantissas": part.mantissas, f"entries.{k}.exponents": part.exponents}
     arrays |= {"words": firmware.instruction_words, "biases": firmware.biases}
-    header = {"digest": firmware.config.digest, "config": asdict(firmware.config)}
+    if firmware.full_precision is not None:
+        arrays |= full_precision.arrays_of(firmware.full_precision)
+    header = {"digest": firmware.config.digest, "config": firmware.config.record()}
     header |= {name: getattr(firmware, name) for name in ("name", "data", "inputs", "outputs", "loop", "text")}
     header |= {"classes": list(firmware.classes), "sections": [asdict(section) for section in firmware.sections]}
     if firmware.input_words is not None:
@@ -100,6 +103,7 @@ def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
         input_words=header.get("input_words"),
         steps=header.get("steps"),
         description=header.get("description", ""),
+        full_precision=full_precision.from_arrays(arrays, header.get("entries", [])),
         **{name: Layout.from_record(header[name]) for name in _LAYOUTS if name in header},
         **{name: header[name] for name in ("name", "data", "inputs", "outputs", "loop", "text")},
     )

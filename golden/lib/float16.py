@@ -15,6 +15,17 @@ _EXACT = 53  # Integers of as many bits are exact in a float64.
 _CUT = 12  # Low bits of larger integers that become a sticky bit; the other 63 - 12 bits are exact in a float64.
 
 
+def to_real(bits):
+    """float64[...] of binary16 patterns uint16[...]; exact."""
+    return _bits(bits).view(np.float16).astype(np.float64)
+
+
+def to_bits(values):
+    """uint16[...], patterns of real numbers, each rounded once to nearest, ties to even."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return np.asarray(values, np.float64).astype(np.float16).view(np.uint16)
+
+
 def add(a, b):
     """a + b, rounded to nearest, ties to even.
 

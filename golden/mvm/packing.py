@@ -1,6 +1,7 @@
 """Native tiles and entries of VectorRf as bytes of messages, and the zero marks of tiles."""
 
 import numpy as np
+from concord.golden.mvm import elements
 from concord.spec.config import Config
 from concord.spec.formats import Format
 from concord.spec.messages import entry_bytes, record_bytes
@@ -59,21 +60,21 @@ def marks(config: Config, mantissas):
 
 
 def _records(fmt: Format, mantissas, exponents, size):
-    """Bytes of records [n, mantissas]: the mantissas, then the stored exponent, then zeros up to `size` bytes."""
+    """Bytes of records [n, mantissas]: codes, then the stored exponent, then zeros up to `size` bytes."""
     record = np.concatenate([
-        _bits(mantissas, fmt.bits).reshape(len(mantissas), -1), _bits(exponents, fmt.exponent_bits)], axis=1)
+        _bits(elements.encode(mantissas, fmt), fmt.code_bits).reshape(len(mantissas), -1),
+        _bits(exponents, fmt.exponent_bits)], axis=1)
     return np.packbits(np.pad(record, ((0, 0), (0, 8 * size - record.shape[1]))), axis=1, bitorder="little").tobytes()
 
 
 def _fields(fmt: Format, count, data, size):
     """Mantissas int64[n, count] and stored exponents int64[n] of records of `size` bytes."""
-    bits = fmt.bits
+    bits = fmt.code_bits
     raw = np.frombuffer(data, np.uint8).reshape(-1, size)
     record = np.unpackbits(raw, axis=1, bitorder="little").astype(np.int64)
     end = count * bits
-    mantissas = record[:, :end].reshape(-1, count, bits) @ (1 << np.arange(bits))
-    mantissas -= mantissas >> bits - 1 << bits
-    return mantissas, record[:, end:end + fmt.exponent_bits] @ (1 << np.arange(fmt.exponent_bits))
+    codes = record[:, :end].reshape(-1, count, bits) @ (1 << np.arange(bits))
+    return elements.decode(codes, fmt), record[:, end:end + fmt.exponent_bits] @ (1 << np.arange(fmt.exponent_bits))
 
 
 def _bits(values, bits):

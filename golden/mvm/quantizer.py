@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 import numpy as np
+from concord.golden.mvm import elements
 from concord.spec.formats import Format, Rule
 
 _LARGEST = 65504.0  # largest finite binary16
@@ -16,7 +17,8 @@ def invalid(bits):
 def quantize_block(bits, fmt: Format):
     """Quantise blocks: mantissa = clip(round(x * 2**((b - 1) - E)), lowest, highest), half to even.
 
-    A NaN counts as 0, an infinity as the largest finite value. A block of zeros has the smallest exponent.
+    A NaN counts as 0, an infinity as the largest finite value. A block of zeros has the smallest exponent. Of a format
+    with a precision, `round` keeps as many significant bits, and E is that of the largest magnitude so rounded.
 
     Args:
         bits: uint16[..., n], binary16 patterns; each row of n is one block.
@@ -27,15 +29,21 @@ def quantize_block(bits, fmt: Format):
 
     Source: numerics.md of the specification, block floating point.
     """
-    value = _finite(bits)
-    exponent = np.clip(_exponent(np.abs(value).max(-1), fmt.rule), fmt.e_min, fmt.e_max)
-    # A product with a power of two is exact in float64, and rint rounds half to even.
+    return quantize_reals(_finite(bits), fmt)
+
+
+def quantize_reals(value, fmt: Format):
+    """Compute `quantize_block` of finite numbers float64[..., n] that need not be binary16."""
+    exponent = np.clip(_exponent(np.abs(value).max(-1), fmt), fmt.e_min, fmt.e_max)
+    # A product with a power of two is exact in float64.
     scaled = value * np.ldexp(1.0, fmt.bits - 1 - exponent)[..., None]
-    return np.clip(np.rint(scaled), fmt.lowest, fmt.highest).astype(np.int64), exponent
+    return np.clip(elements.nearest(scaled, fmt), fmt.lowest, fmt.highest).astype(np.int64), exponent
 
 
 def quantize_integer(bits, fmt: Format, *, unsigned: bool):
     """Quantise to integers: round half to even, then clip. A NaN counts as 0, and an infinity clips.
+
+    Of a format with a precision, the integers are its mantissas, and unsigned codes are those from 0 up.
 
     Args:
         bits:     uint16[...], binary16 patterns.
@@ -47,15 +55,15 @@ def quantize_integer(bits, fmt: Format, *, unsigned: bool):
 
     Source: numerics.md of the specification, integer mode.
     """
-    return _integers(fmt, bool(unsigned))[_checked(bits)].astype(np.int64)
+    return _integers(fmt, bool(unsigned))[_checked(bits)]
 
 
 @lru_cache(maxsize=16)
 def _integers(fmt: Format, unsigned: bool):
-    """int32[65536], the integer of every binary16 pattern."""
-    value = np.rint(_values(np.arange(1 << 16, dtype=np.uint16)))
+    """int64[65536], the integer of every binary16 pattern."""
+    value = elements.nearest(np.clip(_values(np.arange(1 << 16, dtype=np.uint16)), -(2.0**40), 2.0**40), fmt)
     low, high = (0, fmt.levels) if unsigned else (fmt.lowest, fmt.highest)
-    integers = np.clip(value, low, high).astype(np.int32) - fmt.zero * unsigned
+    integers = np.clip(value, low, high).astype(np.int64) - fmt.zero * unsigned
     integers.flags.writeable = False
     return integers
 
@@ -105,8 +113,10 @@ def _finite(bits):
     return np.clip(_values(bits), -_LARGEST, _LARGEST)
 
 
-def _exponent(largest, rule: Rule):
+def _exponent(largest, fmt: Format):
     """int64[...] exponents of blocks from their largest magnitudes; that of a zero block clamps to the smallest."""
     fraction, exponent = np.frexp(largest)  # largest = fraction * 2**exponent, 1/2 <= fraction < 1
-    exponent = exponent.astype(np.int64) - ((fraction == 0.5) & (rule == Rule.CEIL))
+    exponent = exponent.astype(np.int64) - ((fraction == 0.5) & (fmt.rule == Rule.CEIL))
+    if fmt.precision:  # magnitudes that round up to a power of two
+        exponent += fraction >= 1 - 2.0 ** -(fmt.precision + 1)
     return np.where(largest == 0, -128, exponent)

@@ -10,13 +10,13 @@ class VectorRf:
     """The vector register file: entries of N mantissas and one stored exponent. An entry has no mode.
 
     Attributes:
-        mantissas: int16[entries, N].
+        mantissas: int16[entries, N]; int64 of formats of more than 16 bits.
         exponents: int64[entries], stored exponents E - e_min; 0 for integers.
     """
 
     def __init__(self, config: Config):
         self._config = config
-        self.mantissas = np.zeros((config.vector_rf, config.native_dim), np.int16)
+        self.mantissas = np.zeros((config.vector_rf, config.native_dim), config.activations.dtype)
         self.exponents = np.zeros(config.vector_rf, np.int64)
 
     def store(self, addresses: np.ndarray, bits: np.ndarray, *, integer: bool = False, unsigned: bool = False):
@@ -30,6 +30,10 @@ class VectorRf:
         """
         self.mantissas[addresses], self.exponents[addresses] = quantize(
             bits, self._config.activations, integer=integer, unsigned=unsigned)
+
+    def operands(self, addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mantissas [..., N] and stored exponents [...] of entries at addresses int64[...]."""
+        return self.mantissas[addresses], self.exponents[addresses]
 
     def numbers(self, words: np.ndarray, *, integer: bool = False, unsigned: bool = False) -> np.ndarray:
         """Words of entries as numbers.

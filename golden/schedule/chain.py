@@ -5,10 +5,7 @@ from functools import partial
 
 import numpy as np
 from concord.golden.host.counters import Counters
-from concord.golden.mfu.multifunction import compute
-from concord.golden.mfu.pooling import pool_max
-from concord.golden.mvm.mvm import multiply, multiply_entries, multiply_groups
-from concord.golden.mvm.quantizer import invalid
+from concord.golden.schedule.arithmetic import MACHINE, Arithmetic
 from concord.golden.schedule.entry_words import EntryWords
 from concord.golden.schedule.memory import Memory
 from concord.golden.schedule.vectorisation import Plan, plan
@@ -29,20 +26,26 @@ _ELEMENTS = 1 << 22  #: Elements of operands, of all row tiles together, that on
 class Executor:
     """Runs checked chains on a machine's memories.
 
+    Args:
+        config:     Configuration of the machine.
+        memory:     Its memories.
+        counters:   Its event counters.
+        arithmetic: How numbers are computed: the machine's arithmetic, unless quantisers are off.
+
     Attributes:
         outputs: Words of each complete output message, in order; the sender removes them.
         flags:   Sticky flags INVALID_VECTOR and INVALID_MATRIX.
         trace:   Function that is called with every value, for reports.
     """
 
-    def __init__(self, config: Config, memory: Memory, counters: Counters):
-        self.config, self.memory, self.counters = config, memory, counters
+    def __init__(self, config: Config, memory: Memory, counters: Counters, arithmetic: Arithmetic = MACHINE):
+        self.config, self.memory, self.counters, self.arithmetic = config, memory, counters, arithmetic
         self.outputs: list[np.ndarray] = []
         self.flags = Status(0)
         self.trace: Trace | None = None
         self._plans: dict[Chain, Plan] = {}
         self._message: list[np.ndarray] = []  # Words of the unfinished output message.
-        self._entry_words = EntryWords(config)
+        self._entry_words = EntryWords(config, memory.dtype)
 
     def reset(self):
         """Clear the flags, and words of unfinished output and unfinished entries."""
@@ -128,12 +131,12 @@ class Executor:
         addresses = self._plans[chain].addresses[0][first:last]
         if mem == Mem.VECTOR_RF:
             self.counters.add(READS[mem], addresses.size)
-            words = self.memory.entries.numbers(addresses, **_mode(chain.source))
+            words = self.memory.entries.numbers(addresses, **self.arithmetic.mode(chain, 0))
         else:
             words = self._read(mem, addresses)
         if chain.pools:
             self.counters.add(Counter.POOL, len(words))
-        return pool_max(words)
+        return self.arithmetic.pool_max(words)
 
     def _multiply(self, chain, plan_, first, last):
         """Result words of iterations [first, last) of a product; yields while operands are missing."""
@@ -141,17 +144,17 @@ class Executor:
         start_values = self.memory.biases[product.b:product.b + chain.result_words].reshape(-1)[:registers.rows]
         factors = (self.config, *matrix.weights(chain.tiles, chain.row_tiles))
         mode = {"start_values": start_values if product.bias else None, "rows": registers.rows,
-                "integer": bool(product.integer), "out_scale": registers.out_scale}
+                "out_scale": registers.out_scale}
         operand = None
         if chain.source.mem != Mem.VECTOR_RF:
             operand = yield from self._operands(chain, plan_, first, last)
-        words = np.zeros((count, chain.result_words * self.config.mfu_lanes), np.uint16)
+        words = np.zeros((count, chain.result_words * self.config.mfu_lanes), self.memory.dtype)
         step = max(1, _ELEMENTS // (len(chain.tiles) * self.config.native_dim))
         for begin in range(0, count, step):
             if operand is None:
                 function, operands = self._entries(chain, plan_.addresses[0][first:last][begin:begin + step])
             else:
-                function, operands = partial(multiply, unsigned=bool(product.unsigned)), (operand[begin:begin + step],)
+                function, operands = self._fetched(chain), (operand[begin:begin + step],)
             words[begin:begin + step, :registers.rows], events = function(*factors, *operands, **mode)
             self.counters.add_overflows(events)
         self.counters.add(Counter.TILES, count * len(chain.tiles))
@@ -162,8 +165,12 @@ class Executor:
         """The function that multiplies columns of VectorRf, and their mantissas and stored exponents."""
         entries, shared = self.memory.entries, addresses.ndim == 2  # all row tiles read the same columns
         self.counters.add(READS[Mem.VECTOR_RF], addresses.size * (chain.row_tiles if shared else 1))
-        function = multiply_entries if shared else multiply_groups
-        return function, (entries.mantissas[addresses], entries.exponents[addresses])
+        function = self.arithmetic.multiply_entries if shared else self.arithmetic.multiply_groups
+        return partial(function, integer=bool(chain.product.integer)), entries.operands(addresses)
+
+    def _fetched(self, chain):
+        """The function that multiplies operands which the quantiser takes from a vector memory or NetQ."""
+        return partial(self.arithmetic.multiply, **self.arithmetic.mode(chain, 1))
 
     def _operands(self, chain, plan_, first, last):
         """Operand uint16[iterations, columns, N] of iterations [first, last) that the quantiser takes."""
@@ -178,7 +185,7 @@ class Executor:
         return operand
 
     def _flag(self, bits, flag: Status):
-        if invalid(bits):
+        if self.arithmetic.invalid(bits):
             self.flags |= flag
 
     def _operate(self, chain, first, values):
@@ -194,7 +201,7 @@ class Executor:
             else:
                 if spec.operation:
                     self.counters.add(Counter[spec.place], len(values))
-                    values = compute(spec.operation, values, operands[place])
+                    values = self.arithmetic.compute(spec.operation, values, operands[place])
                 seen = values
             if self.trace and not (place == 0 and chain.product):
                 self.trace(chain, chain.address + place, first, seen)
@@ -228,19 +235,22 @@ class Executor:
         self._message.append(words)
         ready = np.concatenate(self._message)
         whole = len(ready) // chain.result_words * chain.result_words
-        self.outputs.extend(ready[:whole].reshape(-1, chain.result_words, self.config.mfu_lanes))
+        messages = ready[:whole].reshape(-1, chain.result_words, self.config.mfu_lanes)
+        self.outputs.extend(self._normalised(chain, messages) if chain.normalises else messages)
         self._message = [ready[whole:]]
+
+    def _normalised(self, chain, messages):
+        """The messages behind the softmax unit, [messages, words, lanes]; lanes beyond Rows stay +0."""
+        rows = chain.registers.rows
+        elements = messages.reshape(-1, chain.result_words * self.config.mfu_lanes).copy()
+        elements[:, :rows] = self.arithmetic.softmax(elements[:, :rows])
+        return elements.reshape(messages.shape)
 
     def _store(self, chain, place, first, words):
         """Quantise the entries of VectorRf that are complete with these words."""
         numbers, vectors = self._entry_words.add(chain, first, words)
         self._flag(vectors, Status.INVALID_VECTOR)
         addresses = self._plans[chain].addresses[place][numbers.start:numbers.stop]
-        self.memory.entries.store(addresses, vectors, **_mode(chain.instructions[place]))
+        self.memory.entries.store(addresses, vectors, **self.arithmetic.mode(chain, place))
         for counter in (Counter.VECTORS, WRITES[Mem.VECTOR_RF]):
             self.counters.add(counter, len(numbers))
-
-
-def _mode(instruction):
-    """Mode in which an instruction reads or writes entries."""
-    return {"integer": bool(instruction.integer), "unsigned": bool(instruction.unsigned)}

@@ -6,11 +6,16 @@ from concord.spec.config import Config
 
 
 class EntryWords:
-    """The words of a chain that belong to entries of which not all words have come."""
+    """The words of a chain that belong to entries of which not all words have come.
 
-    def __init__(self, config: Config):
+    Args:
+        config: The machine.
+        dtype:  Type of the words: uint16, or float64 in full precision.
+    """
+
+    def __init__(self, config: Config, dtype: type = np.uint16):
         self._config = config
-        self._waiting = np.zeros((0, config.mfu_lanes), np.uint16)
+        self._waiting = np.zeros((0, config.mfu_lanes), dtype)
 
     def clear(self):
         """Forget all words."""
@@ -22,7 +27,7 @@ class EntryWords:
         Args:
             chain: Chain that writes the words.
             first: Position (iteration * words + word) of the first word.
-            words: uint16[n, M], lanes beyond Rows +0.
+            words: uint16[n, M], lanes beyond Rows +0; float64[n, M] in full precision, as the result then is, too.
 
         Returns:
             Numbers (iteration * entries + entry) of the complete entries, and their native vectors uint16[entries, N].
@@ -32,10 +37,10 @@ class EntryWords:
         last = first + len(words)
         begun, skipped = divmod(last - len(ready), count)  # iteration and word of the first word that is ready
         ended, reached = divmod(last, count)
-        spread = np.zeros(((ended + 1 - begun) * count, lanes), np.uint16)
+        spread = np.zeros(((ended + 1 - begun) * count, lanes), words.dtype)
         spread[skipped:skipped + len(ready)] = ready
         # The words of each iteration begin an entry; zeros fill up its last one.
-        padded = np.zeros((ended + 1 - begun, chain.entries * size, lanes), np.uint16)
+        padded = np.zeros((ended + 1 - begun, chain.entries * size, lanes), words.dtype)
         padded[:, :count] = spread.reshape(-1, count, lanes)
         numbers = range(begun * chain.entries + skipped // size, ended * chain.entries + reached // size)
         self._waiting = ready[len(ready) - reached % size:]

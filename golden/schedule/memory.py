@@ -11,8 +11,8 @@ from concord.spec.memories import VRFS, Mem, depth
 class Queue:
     """A first-in first-out queue of words."""
 
-    def __init__(self, lanes: int):
-        self._words = np.zeros((0, lanes), np.uint16)
+    def __init__(self, lanes: int, dtype: type = np.uint16):
+        self._words = np.zeros((0, lanes), dtype)
         self._added: list[np.ndarray] = []
         self._size = 0
 
@@ -20,7 +20,7 @@ class Queue:
         return self._size
 
     def put(self, words: np.ndarray):
-        """Add uint16[n, M] words."""
+        """Add words [n, M]."""
         self._added.append(words)
         self._size += len(words)
 
@@ -42,7 +42,7 @@ class MatrixRf:
     """The matrix register file: mantissas, exponents, modes and zero marks of native tiles.
 
     Attributes:
-        mantissas: int16[tiles, N, N].
+        mantissas: int16[tiles, N, N]; int64 of formats of more than 16 bits.
         exponents: int64[tiles, N], stored exponents.
         marks:     int64[tiles], zero marks: numbers of lane groups up to the last one that is not all zero.
         modes:     Whether each tile was loaded in integer mode.
@@ -51,7 +51,7 @@ class MatrixRf:
     def __init__(self, config: Config):
         tiles, n = config.matrix_tiles, config.native_dim
         self._config = config
-        self.mantissas = np.zeros((tiles, n, n), np.int16)
+        self.mantissas = np.zeros((tiles, n, n), config.weights.dtype)
         self.exponents = np.zeros((tiles, n), np.int64)
         self.marks = np.zeros(tiles, np.int64)
         self.modes = [False] * tiles
@@ -82,6 +82,7 @@ class Memory:
     """All memories of a machine.
 
     Attributes:
+        dtype:   Type of the elements of words.
         vectors: uint16[words, M], the content of each random-access vector memory.
         entries: The vector register file.
         matrix:  The matrix register file.
@@ -91,11 +92,13 @@ class Memory:
         mvm:     MvmQ.
     """
 
+    dtype = np.uint16
+
     def __init__(self, config: Config):
         lanes = config.mfu_lanes
-        self.vectors = {mem: np.zeros((depth(config, mem), lanes), np.uint16) for mem in VRFS}
+        self.vectors = {mem: np.zeros((depth(config, mem), lanes), self.dtype) for mem in VRFS}
         self.entries = VectorRf(config)
         self.matrix = MatrixRf(config)
         self.biases = np.zeros((depth(config, Mem.BIAS_RF), lanes), np.int64)
         self.program = [0] * config.instructions
-        self.net_in, self.mvm = Queue(lanes), Queue(lanes)
+        self.net_in, self.mvm = Queue(lanes, self.dtype), Queue(lanes, self.dtype)

@@ -64,6 +64,9 @@ class ChainBuilder(wiring.Component):
                 if self.config.vector_rf:
                     with m.Case(Op.V_POOL_MAX):
                         m.d.sync += self.pool.eq(1)
+                if self.config.softmax_words:
+                    with m.Case(Op.V_SOFTMAX):
+                        m.d.sync += c.softmax.eq(1)
                 with m.Case(Op.M_WR):
                     m.d.sync += [c.product.tile.eq(f.a), c.product.integer.eq(f.integer)]
                 with m.Case(Op.V_WR):

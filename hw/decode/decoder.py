@@ -204,7 +204,10 @@ class Decoder(wiring.Component):
         outside = c.source.valid & (self.builder.source_end > depths[c.memory])
         large = (v.rows > config.accumulator_rows) | (~entries & (v.columns > config.operand_columns))
         empty = (window & v.no_vectors) | ((window | pool) & v.no_pixels)
-        with m.If(v.zero | empty | (c.mv_mul & large)):
+        size = v.zero | empty | (c.mv_mul & large)
+        if config.softmax_words:
+            size |= c.softmax & (v.words > config.softmax_words)
+        with m.If(size):
             self._stop(m, Error.SIZE, self.source_address)
         with m.Elif(~v.divides | (window & ~v.fits)):
             self._stop(m, Error.WINDOW, self.source_address)

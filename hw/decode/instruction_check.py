@@ -106,12 +106,13 @@ class InstructionCheck(wiring.Component):
     def _strange(self, m, f):
         """Whether the opcode is unknown, or a field that it does not take is not zero."""
         taken = {name: Signal(name=f"takes_{name}") for name in isa.FIELDS if name != "op"}
+        known = {op: spec for op, spec in isa.SPECS.items() if op != Op.V_SOFTMAX or self.config.softmax_words}
         with m.Switch(f.op):
-            for op, spec in isa.SPECS.items():
+            for op, spec in known.items():
                 with m.Case(op):
                     m.d.comb += [taken[name].eq(1) for name in spec.fields]
         gaps = self.word & ~sum(((1 << field.width) - 1) << field.lo for field in isa.FIELDS.values())
-        return (gaps != 0) | ~one_of(f.op, isa.SPECS) | Cat(f[name].any() & ~take for name, take in taken.items()).any()
+        return (gaps != 0) | ~one_of(f.op, known) | Cat(f[name].any() & ~take for name, take in taken.items()).any()
 
     def _misplaced(self, f):
         """Whether the instruction may not follow the chain so far."""
@@ -123,7 +124,12 @@ class InstructionCheck(wiring.Component):
         push = f.mem == Mem.MVM_Q
         product = (place.length != 1) | c.matrix | (c.memory == MVM) | (~f.bias & (f.b != 0)) | (
             c.mode.as_value().any() | (f.window & (c.memory != ENTRIES)))
+        behind = []
+        if self.config.softmax_words:  # v_softmax, v_wr NetQ and end_chain follow each other
+            send = (f.op == Op.V_WR) & (f.mem == Mem.NET_Q)
+            behind = [c.softmax & Mux(place.written, f.op != Op.END_CHAIN, ~send)]
         return Mux(place.open, Cat(
+            *behind,
             one_of(f.op, outside),
             (f.op == Op.MV_MUL) & product,
             (f.op == Op.V_POOL_MAX) & ((place.length != 1) | one_of(c.memory, (NET, MVM))),

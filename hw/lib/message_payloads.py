@@ -2,7 +2,7 @@
 
 from amaranth.hdl import signed
 from amaranth.lib import data
-from concord.hw.lib.payloads import entry, word
+from concord.hw.lib.payloads import entry, softmax_mark, word
 from concord.spec.config import Config
 from concord.spec.isa import ADDRESS_BITS, REGISTER_BITS
 
@@ -62,7 +62,7 @@ def packed(config: Config) -> data.StructLayout:
     """One lane group of one row of a tile; `last` marks the last one of the tile."""
     return data.StructLayout({
         "tile": ADDRESS_BITS, "integer": 1, "row": range(config.native_dim), "group": range(config.groups),
-        "record": config.lanes * config.weights.bits + config.weights.exponent_bits, "last": 1})
+        "record": config.lanes * config.weights.code_bits + config.weights.exponent_bits, "last": 1})
 
 
 def update(config: Config) -> data.StructLayout:
@@ -79,6 +79,16 @@ def updated(config: Config) -> data.StructLayout:
 def output(config: Config) -> data.StructLayout:
     """One word on its way to the host; `remaining` words of its message are left, this one included."""
     return data.StructLayout({"word": word(config), "remaining": REGISTER_BITS})
+
+
+def outgoing(config: Config) -> data.StructLayout:
+    """One word of `output`, before the softmax unit if the machine has one.
+
+    `softmax`: the message is to be replaced by its softmax. `tail`: number of lanes of its last word that hold
+    elements, 0 for all.
+    """
+    tail = {"tail": range(config.mfu_lanes)} if config.softmax_words else {}
+    return data.StructLayout({**output(config).members, **softmax_mark(config), **tail})
 
 
 def reply(config: Config) -> data.StructLayout:

@@ -1,6 +1,6 @@
 """Wire shapes that several units share, derived from spec."""
 
-from amaranth.hdl import Array, Cat, signed
+from amaranth.hdl import Array, Cat, signed, unsigned
 from amaranth.lib import data
 from amaranth.utils import bits_for
 from concord.spec.config import Config
@@ -37,8 +37,12 @@ def operand_word(lanes: int) -> data.StructLayout:
 
 
 def lane_group(fmt: Format, lanes: int) -> data.StructLayout:
-    """Mantissas that are multiplied in one cycle, and the stored exponent of their block."""
-    return data.StructLayout({"mantissas": data.ArrayLayout(signed(fmt.bits), lanes), "exponent": fmt.exponent_bits})
+    """Mantissas that are multiplied in one cycle, and the stored exponent of their block.
+
+    Elements with an exponent of their own are codes of `code_bits` bits, as golden.mvm.elements encodes them.
+    """
+    element = unsigned(fmt.code_bits) if fmt.precision else signed(fmt.bits)
+    return data.StructLayout({"mantissas": data.ArrayLayout(element, lanes), "exponent": fmt.exponent_bits})
 
 
 def address_bits(config: Config) -> int:
@@ -119,6 +123,7 @@ def chain(config: Config) -> data.StructLayout:
 
     `gather`: the gather unit reads the source, in windows of one or more pixels; `pool`: the chain has a `v_pool_max`;
     `mode` is that of entries read as numbers. `source.lo` and `source.hi` count entries where `memory` is ENTRIES.
+    `softmax`: the words for NetQ go through the softmax unit.
     """
     bits = address_bits(config)
     return data.StructLayout({
@@ -131,7 +136,12 @@ def chain(config: Config) -> data.StructLayout:
         "window": window(config),
         "operands": data.ArrayLayout(access(config), len(OPERANDS)),
         "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select,
-        "entries": entry_write(config), "control": Controls})
+        "entries": entry_write(config), "control": Controls, **softmax_mark(config)})
+
+
+def softmax_mark(config: Config) -> dict[str, int]:
+    """The field `softmax` of chains and jobs, in a machine that has a softmax unit."""
+    return {"softmax": 1} if config.softmax_words else {}
 
 
 def reader(config: Config) -> data.StructLayout:

@@ -10,6 +10,7 @@ from concord.hw.lib.queue import Queue
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
 from concord.hw.mvm.quantizer import Quantizer
 from concord.spec.config import Config
+from concord.spec.formats import Format
 from concord.spec.isa import ADDRESS_BITS
 
 __all__ = ["MatrixLoader"]
@@ -93,7 +94,7 @@ class MatrixLoader(wiring.Component):
             m.d.sync += place.eq(place + 1)
             m.d.comb += [
                 valid.eq(part.all()), item.tile.eq(tiles.o.payload), Cat(item.group, item.row).eq(count),
-                item.record.eq(Cat(words.word_select(split, config.lanes * config.weights.bits),
+                item.record.eq(Cat(words.word_select(split, config.lanes * config.weights.code_bits),
                                    quantizer.o.p.exponent)),
                 item.last.eq(count.all()), tiles.o.ready.eq(part.all() & count.all())]
 
@@ -101,7 +102,7 @@ class MatrixLoader(wiring.Component):
         """Write the records of a tile, and after the last one its mark."""
         config = self.config
         known, marked = Signal(range(config.groups + 1)), Signal(range(config.groups + 1))
-        used = record(config)(item.record).mantissas.as_value().any()
+        used = Cat(_magnitude(code, config.weights) for code in record(config)(item.record).mantissas).any()
         before = Mux((item.row == 0) & (item.group == 0), 0, known)
         m.d.comb += marked.eq(Mux(used & (item.group >= before), item.group + 1, before))
         loaded = Signal()
@@ -112,3 +113,11 @@ class MatrixLoader(wiring.Component):
                 known.eq(marked), self.mark.tile.eq(item.tile), self.mark.mark.eq(marked),
                 self.write.tile.eq(item.tile), self.write.row.eq(item.row), self.write.group.eq(item.group),
                 self.write.record.eq(item.record)]
+
+
+def _magnitude(code, fmt: Format):
+    """Bits of the code of an element that are all 0 for 0 alone; the sign of an element with its own exponent is not.
+
+    A host may send the code of -0.
+    """
+    return code[:-1] if fmt.precision else code

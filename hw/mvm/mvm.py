@@ -34,6 +34,7 @@ from concord.hw.mvm.operand_rotator import OperandRotator
 from concord.hw.mvm.overflow import EXCESS, OverflowCounter
 from concord.hw.mvm.quantizer import Quantizer
 from concord.hw.mvm.result_sequencer import ResultSequencer
+from concord.hw.mvm.shifted_operands import mantissa
 from concord.hw.mvm.tile_engine import TileEngine
 from concord.hw.mvm.vector_rf import VectorRf, entry_read
 from concord.spec.config import Config
@@ -233,8 +234,10 @@ class MatrixVectorMultiplier(wiring.Component):
         per_row = config.lanes * config.tile_engines
         operands = [x for engine in self.engines for x in engine.operand.mantissas]
         operands = [delay(m, x, TileEngine.weights_after) for x in operands]
-        products = [x * weight for r in range(config.native_dim) for x, weight in zip(
-            operands, (w for bank in matrix_rf.o for w in bank[r].mantissas), strict=True)]
+        fmt = config.weights
+        weights = [[mantissa(w, fmt) if fmt.precision else w for bank in matrix_rf.o for w in bank[r].mantissas]
+                   for r in range(config.native_dim)]
+        products = [x * weight for row in weights for x, weight in zip(operands, row, strict=True)]
         m.submodules.products = counter = OverflowCounter(len(products), len(products[0]), config.product_bits)
         m.d.comb += [
             counter.valid.eq(valid), counter.used.eq(rows * per_row), counter.values.eq(Cat(products)),

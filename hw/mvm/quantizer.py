@@ -25,11 +25,13 @@ def quantized(fmt: Format, lanes: int) -> data.StructLayout:
 class Quantizer(wiring.Component):
     """Quantises blocks of `size` numbers: mantissa = clip(round(x * 2**((bits - 1) - E)), lowest, highest).
 
+    Mantissas that are powers of two (precision 1) leave as codes.
+
     In integer mode mantissa = clip(round(x), lowest, highest), or clip(round(x), 0, levels) - zero if unsigned, and
     the exponent is 0. A block keeps one mode, and `unsigned` comes with `integer` only.
 
     Args:
-        fmt:   Format of the blocks.
+        fmt:   Format of the blocks, without a precision or with the precision 1.
         lanes: Number of elements of a word.
         size:  Number of elements of a block, a multiple of `lanes`.
         short: Whether `last` ends a block early. The elements that the block lacks count as zeros.
@@ -159,6 +161,10 @@ def _stored_exponent(magnitude, fmt: Format):
     # does not tell exponents apart. Counted from -15:
     half = fraction[9] & (fraction[:9].any() if fmt.rule == Rule.CEIL else 1)
     above = Mux(field.any(), field + 1 - power, half)
+    if fmt.precision:  # magnitudes that round up to a power of two
+        ones = fraction[-fmt.precision:].all()
+        small = Mux(fraction[9], 1 + fraction[9 - fmt.precision:9].all(), fraction[8 - fmt.precision:9].all())
+        above = Mux(field.any(), field + 1 + ones, small)
     low, high = fmt.e_min + 15, fmt.e_max + 15
     return Mux(above < low, 0, Mux(above > high, high - low, above - low))[:fmt.exponent_bits]
 
@@ -180,10 +186,23 @@ def nearest(sign, value, beyond, fmt, unsigned):
     """The magnitude, rounded to the nearest integer, ties to even, and the limit for its sign."""
     round_up = value[11] & (value[:11].any() | value[12])
     below, above = Mux(unsigned, 0, -fmt.lowest), Mux(unsigned, fmt.levels, fmt.highest)
-    return sign, value[12:] + round_up, beyond, Mux(sign, below, above)
+    rounded = _nearest_power(value) if fmt.precision else value[12:] + round_up
+    return sign, rounded, beyond, Mux(sign, below, above)
+
+
+def _nearest_power(value):
+    """The power of two next to a value with 12 fraction bits; 0 up to 1/2, and the larger one half way between two."""
+    leads = [value[k] & ~value[k + 1:].any() for k in range(12, len(value))]
+    stays = [lead & ~value[k + 11] for k, lead in enumerate(leads)]
+    rises = [~value[12:].any() & value[11] & value[:11].any(), *(lead & value[k + 11] for k, lead in enumerate(leads))]
+    return Cat(stay | rise for stay, rise in zip([*stays, Const(0)], rises, strict=True))
 
 
 def clip(sign, magnitude, beyond, limit, fmt, unsigned):
-    """The mantissa, clipped to its limit."""
+    """The mantissa, clipped to its limit, or its code."""
     clipped = Mux(beyond | (magnitude > limit), limit, magnitude)
+    if fmt.precision:  # the code of a power of two
+        power = clipped[:fmt.bits - 1]
+        fields = [Cat(power[k] for k in range(len(power)) if k + 1 >> bit & 1).any() for bit in range(fmt.field_bits)]
+        return Cat(*fields, sign & power.any())
     return ((clipped[:fmt.bits] ^ sign.replicate(fmt.bits)) + sign - Mux(unsigned, fmt.zero, 0))[:fmt.bits]

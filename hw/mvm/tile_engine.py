@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 from concord.hw.lib.pipeline import delay
 from concord.hw.lib.sums import adder_tree
-from concord.hw.mvm import bit_planes
+from concord.hw.mvm import bit_planes, shifted_operands
 from concord.hw.mvm.matrix_rf import record
 from concord.hw.mvm.operand_buffer import operand
 from concord.hw.mvm.shared_products import SharedProducts, groups
@@ -26,7 +26,7 @@ class TileEngine(wiring.Component):
     """o[r] = sum over lanes of weights[r] * operand, in block mode times 2**(alignment + both stored exponents).
 
     The first rows use the hardware multipliers that the configuration has for the engine, the others lookup tables; the
-    results are the same, and come at the same time.
+    results are the same, and come at the same time. Weights that are powers of two shift the operand.
 
     Args:
         config: The machine.
@@ -52,8 +52,12 @@ class TileEngine(wiring.Component):
 
     @property
     def joins(self) -> int:
-        """Cycles in which rows in lookup tables join their planes, and rows in multipliers are taken apart."""
-        return bit_planes.cycles(self.config.weights.bits)
+        """Cycles in which rows in lookup tables join their planes, and rows in multipliers are taken apart.
+
+        Rows of powers of two have no planes: these are the cycles of their shifts and signs.
+        """
+        fmt = self.config.weights
+        return shifted_operands.CYCLES if fmt.precision else bit_planes.cycles(fmt.bits)
 
     @property
     def dot_latency(self) -> int:
@@ -86,7 +90,8 @@ class TileEngine(wiring.Component):
         for group in chosen:
             taken = rows[len(dots):len(dots) + group.rows]
             dots += [delay(m, dot, self.joins - group.cycles) for dot in shared.dots(m, group, taken, vector, total)]
-        return dots + [bit_planes.plane_dot(m, platform, row, vector, fmts=fmts) for row in rows[len(dots):]]
+        in_tables = shifted_operands.shift_dot if fmts[0].precision else bit_planes.plane_dot
+        return dots + [in_tables(m, platform, row, vector, fmts=fmts) for row in rows[len(dots):]]
 
     def _aligned(self, m, value, amount, integer):
         """The sum, shifted to the grid of the accumulator."""

@@ -26,7 +26,7 @@ class Copy(wiring.Component):
         request, grant, data: Read request to a vector memory, its grant, and the word one cycle later.
         net: In(stream word). Words from NetQ.
         writes: Out. One request for each vector memory. free: In. Memories that can take a write now.
-        out: Out(stream {word, remaining}). Words for the host.
+        out: Out(stream `message_payloads.outgoing`). Words for the host.
         load: Out(stream {tile, integer}). Tile that the matrix quantiser is to load. matrix_word: Out(stream word).
             Words of that tile. load_done: In(1). Pulse: a tile has been loaded.
         progress: Out. Number of finished chains, loads included, and position within the present one.
@@ -44,7 +44,7 @@ class Copy(wiring.Component):
             "request": Out(read_request(config)), "grant": In(1), "data": In(word(config)),
             "net": In(stream.Signature(word(config))),
             "writes": Out(data.ArrayLayout(write_request(config), len(VRFS))), "free": In(len(VRFS)),
-            "out": Out(stream.Signature(message_payloads.output(config))),
+            "out": Out(stream.Signature(message_payloads.outgoing(config))),
             "load": Out(stream.Signature(Load)),
             "matrix_word": Out(stream.Signature(word(config))), "load_done": In(1),
             "progress": Out(progress(config)), "landed": Out(1),

@@ -14,6 +14,7 @@ from concord.hw.lib.payloads import (
     dependency,
     entry_job,
     entry_writers,
+    softmax_mark,
     waiting,
 )
 from concord.hw.schedule.entry_hazards import EntryHazards
@@ -279,4 +280,5 @@ class Interlock(wiring.Component):
             y.product.valid.eq(self.tile_reads.valid & c.matrix), y.product.ticket.eq(self.tile_reads.ticket)]
         for w in (self.write.p, self.copy_write.p):
             m.d.comb += [w[name].eq(c[name]) for name in
-                         ("words", "tail", "iterations", "stride_out", "writes", "net", "net_select")]
+                         ("words", "tail", "iterations", "stride_out", "writes", "net", "net_select",
+                          *softmax_mark(self.config))]

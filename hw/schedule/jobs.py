@@ -12,6 +12,7 @@ from concord.hw.lib.payloads import (
     Wait,
     address_bits,
     reader,
+    softmax_mark,
     window,
     write,
 )
@@ -64,12 +65,16 @@ def issue_job(config: Config) -> data.StructLayout:
 
 
 def write_job(config: Config) -> data.StructLayout:
-    """Job of the last stage of a pipeline: the writes of a chain. `entries`: its words go to VectorRf, too."""
+    """Job of the last stage of a pipeline: the writes of a chain. `entries`: its words go to VectorRf, too.
+
+    `softmax`: those for NetQ go through the softmax unit.
+    """
     entries = {"entries": 1, "entries_select": Select} if config.vector_rf else {}
     return data.StructLayout({
         "words": REGISTER_BITS, "tail": range(config.mfu_lanes), "iterations": REGISTER_BITS,
         "stride_out": address_bits(config),
-        "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select, **entries})
+        "writes": data.ArrayLayout(write(config), len(VRFS)), "net": 1, "net_select": Select, **entries,
+        **softmax_mark(config)})
 
 
 def copy_job(config: Config) -> data.StructLayout:

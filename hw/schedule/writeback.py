@@ -32,8 +32,8 @@ class Writeback(wiring.Component):
         i: In(stream `results`). Words of the chain.
         writes: Out. One request for each vector memory. free: In. Memories that can take a write now.
         entry_word: Out {valid, word, last}. Words for VectorRf, always taken; `last` marks the end of an iteration.
-        net: Out(stream {word, remaining}). Words for the host; `remaining` counts the words left in the message, this
-            one included.
+        net: Out(stream `message_payloads.outgoing`). Words for the host; `remaining` counts the words left in the
+            message, this one included.
         progress: Out. Number of finished chains, and position within the present one.
         landed: Out(1). A word of the present chain has been written.
 
@@ -47,7 +47,7 @@ class Writeback(wiring.Component):
         super().__init__({
             "job": In(stream.Signature(write_job(config))), "i": In(stream.Signature(results(config))),
             "writes": Out(data.ArrayLayout(write_request(config), len(VRFS))), "free": In(len(VRFS)),
-            "net": Out(stream.Signature(message_payloads.output(config))),
+            "net": Out(stream.Signature(message_payloads.outgoing(config))),
             "progress": Out(progress(config)), "landed": Out(1), **entries})
 
     def elaborate(self, platform):
@@ -79,6 +79,8 @@ class Writeback(wiring.Component):
         m.d.comb += [
             self.net.valid.eq(able & job.net & ~sent), self.net.p.word.eq(choose(job.net_select)),
             self.net.p.remaining.eq(job.words - index)]
+        if config.softmax_words:
+            m.d.comb += [self.net.p.softmax.eq(job.softmax), self.net.p.tail.eq(job.tail)]
         if config.vector_rf:
             m.d.comb += [self.entry_word.valid.eq(fire & job.entries), self.entry_word.last.eq(last_word),
                          self.entry_word.word.eq(choose(job.entries_select))]

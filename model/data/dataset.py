@@ -88,10 +88,15 @@ def sequences(path: Path) -> Samples:
 
 def pad(frames: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> Samples:
     """Utterances, concatenated in `frames`[total, inputs], as one array; shorter ones are padded with zeros."""
-    inputs = np.zeros((len(lengths), int(lengths.max()), frames.shape[1]), np.uint16)
-    inside = np.arange(inputs.shape[1]) < lengths[:, None]
-    inputs[inside] = frames.astype(np.float16).view(np.uint16)
+    inputs = padded(frames.astype(np.float16), lengths).view(np.uint16)
     return Samples(inputs=inputs, lengths=lengths, labels=labels, classes=VOWELS)
+
+
+def padded(frames: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """[samples, time, inputs] of `frames`[total, inputs], which hold one utterance after the other."""
+    made = np.zeros((len(lengths), int(lengths.max()), frames.shape[1]), frames.dtype)
+    made[np.arange(made.shape[1]) < lengths[:, None]] = frames
+    return made
 
 
 def shuffled(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
+from concord.model.data import dataset
 from concord.model.data.raw import Raw
 from concord.model.data.samples import Task
 
@@ -65,7 +66,7 @@ def _classes(
             raise ValueError(f"{_where(parts[part], index)}: label {found[index]} is not one of the classes "
                              f"0..{limit - 1}" + ("" if given else "; for real numbers say `task = \"regression\"`"))
     count = max((int(found.max()) + 1 for found in values.values() if len(found)), default=0)
-    names = (*names, *(f"class {index}" for index in range(len(names), count)))
+    names = (*names, *dataset.names(count)[len(names):])
     kind = np.uint8 if len(names) <= 256 else np.int32
     return {part: found.astype(kind) for part, found in values.items()}, names
 

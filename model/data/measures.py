@@ -22,6 +22,11 @@ def measure(task: Task, outputs: np.ndarray, samples: Samples) -> dict[str, floa
     return MEASURES[task](np.asarray(outputs, np.float64), samples)
 
 
+def first(task: Task, outputs: np.ndarray, samples: Samples) -> float | None:
+    """The measure that tables print; None if there are no labels. Arguments and errors are those of `measure`."""
+    return next(iter(measure(task, outputs, samples).values()), None)
+
+
 def predictions(task: Task, outputs: np.ndarray) -> np.ndarray:
     """What a model keeps of the outputs of a float network, see `Model.fp32_predictions`.
 

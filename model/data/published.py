@@ -48,6 +48,4 @@ def _utterances(path: Path, read) -> Raw | None:
     if not path.is_file():
         return None
     frames, lengths, labels = read(path)
-    inputs = np.zeros((len(lengths), int(lengths.max()), frames.shape[1]), np.float32)
-    inputs[np.arange(inputs.shape[1]) < lengths[:, None]] = frames
-    return Raw(inputs=inputs, labels=labels, lengths=lengths, place=str(path))
+    return Raw(inputs=dataset.padded(frames, lengths), labels=labels, lengths=lengths, place=str(path))

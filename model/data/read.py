@@ -9,7 +9,7 @@ from concord.model.data import arrays, dataset, function, labels, preprocess, pu
 from concord.model.data.description import ORIGIN, PARTS, Description, record
 from concord.model.data.find import described, find
 from concord.model.data.raw import Found, Raw
-from concord.model.data.samples import DataSet, Samples, Task
+from concord.model.data.samples import NO_DATA, DataSet, Samples, Task
 
 #: Share of the samples that become the test set where nothing else is said.
 SHARE = 0.2
@@ -128,7 +128,8 @@ def _data_set(parts: dict[str, Raw], found: Found, description: Description) -> 
     origin = {name: len(samples[name]) for name in PARTS if name in samples}
     if "test" in samples:
         origin["test_digest"] = digest(samples["test"])
-    return DataSet(name=_name(description, found), task=task, shape=shape, notes=found.notes,
+    name = _name(description, found)
+    return DataSet(name=f"data {name}" if name == NO_DATA else name, task=task, shape=shape, notes=found.notes,
                    description=tomli_w.dumps(written | {ORIGIN: origin}),
                    **{part: samples.get(part) for part in PARTS})
 

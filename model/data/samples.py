@@ -5,6 +5,9 @@ from enum import StrEnum
 
 import numpy as np
 
+#: What a model has as the name of its data set where it has none; no data set has this name.
+NO_DATA = "none"
+
 
 class Task(StrEnum):
     """What a network does with a sample, which decides what its labels are and how its results are measured."""

@@ -1,6 +1,8 @@
 """Data sets in CSV files, whose first line names the columns."""
 
 import csv
+from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -19,6 +21,9 @@ def found(path: Path, description: Description) -> Found:
     Raises:
         ValueError: there is no such file, a column is missing, or a cell is no number.
     """
+    if description.borrowed:  # a name for each part is one of arrays, which a CSV file does not have
+        arrays = [key for key in ("inputs", "labels") if isinstance(getattr(description, key), Mapping)]
+        description = replace(description, **dict.fromkeys(arrays))
     raw, notes = _table(path, description)
     return Found(parts={"all": raw}, notes=notes)
 

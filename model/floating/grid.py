@@ -1,6 +1,6 @@
 """Integers of networks that are quantised already."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from concord.model.floating.network import Node, Op
@@ -35,6 +35,13 @@ class Grid:
     def highest(self) -> int:
         """The largest integer."""
         return (1 << self.bits - self.signed) - 1 - (self.narrow and not self.signed)
+
+    def clipped(self, lowest: int, highest: int) -> "Grid | None":
+        """The same grid with fewer integers, or None if no bits have these."""
+        lowest, highest = max(lowest, self.lowest), min(highest, self.highest)
+        found = (replace(self, bits=bits, signed=signed, narrow=narrow)
+                 for bits in range(1, WIDEST + 1) for signed in (True, False) for narrow in (False, True))
+        return next((one for one in found if (one.lowest, one.highest) == (lowest, highest)), None)
 
     def integers(self, x: np.ndarray) -> np.ndarray:
         """float64 integers that stand for numbers, rounded half to even and clipped."""

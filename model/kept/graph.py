@@ -23,7 +23,7 @@ def prepared(network: FloatNetwork) -> FloatNetwork:
     Where something else than a product reads a quantiser, an average of single pixels, or a product with an identity
     matrix, gives it the numbers that the integers stand for.
     """
-    return _with_numbers(_merged(_without_repeated(network)))
+    return _with_numbers(_behind_maxima(_merged(_without_repeated(network))))
 
 
 def readers(nodes: Sequence[Node], name: str) -> list[Node]:
@@ -71,6 +71,20 @@ def _repeated(nodes: list[Node], name: str, quantiser: Node) -> bool:
 
 def _same(one: Node, other: Node) -> bool:
     return dict(one.attributes) == dict(other.attributes)
+
+
+def _behind_maxima(network: FloatNetwork) -> FloatNetwork:
+    """With maxima of numbers ahead of the quantiser in place of maxima of integers, which are the same."""
+    nodes = {}
+    for node in network.nodes:
+        quantiser = nodes.get(node.sources[0])
+        if node.op is Op.MAX_POOL and quantiser is not None and quantiser.op is Op.QUANTIZE:
+            largest = replace(node, name=f"{node.name}_maxima", sources=quantiser.sources)
+            nodes[largest.name] = largest
+            node = replace(quantiser, name=node.name, sources=(largest.name,))
+        nodes[node.name] = node
+    read = {name for node in nodes.values() for name in node.sources} | {network.nodes[-1].name}
+    return replace(network, nodes=tuple(node for node in nodes.values() if node.name in read))
 
 
 def _with_numbers(network: FloatNetwork) -> FloatNetwork:

@@ -1,8 +1,11 @@
 """Checks of the fields of layers. Each error names the layer and the field, and says what to do."""
 
 import numpy as np
+from concord.golden.mvm.elements import representable
 from concord.model.arithmetic.places import blocks
 from concord.spec.formats import Format
+
+FLOAT64_BITS = 53  #: Bits of the magnitudes that float64 holds.
 
 
 def matrix_shape(layer, name: str) -> tuple[int, int]:
@@ -97,6 +100,9 @@ def _array(where, value, dtype, shape, mantissas: Format | None = None, exponent
             f"{where}: codes lie in {value.min()}..{value.max()}, outside {mantissas.lowest}..{mantissas.highest}, the "
             f"range of {mantissas.bits} bits; quantise for this format, or give the layer a wider one"
         )
+    if mantissas and not representable(value, mantissas):
+        raise ValueError(f"{where}: some codes have more than the {mantissas.precision} significant bits of "
+                         f"{mantissas.element}; quantise for this format, or give the layer a wider one")
     if exponents and not (exponents.e_min <= value.min() and value.max() <= exponents.e_max):
         raise ValueError(
             f"{where}: exponents lie in {value.min()}..{value.max()}, outside {exponents.e_min}..{exponents.e_max}, "
@@ -104,6 +110,16 @@ def _array(where, value, dtype, shape, mantissas: Format | None = None, exponent
         )
     if dtype == np.uint16 and ((value & 0x7C00) == 0x7C00).any():
         raise ValueError(f"{where}: infinity or NaN in binary16; rescale the layer before export")
+
+
+def exact(layer):
+    """Refuse formats whose products of a block float64 cannot add up exactly."""
+    weights, inputs = layer.weights_format, layer.input_format
+    bits = weights.bits - 1 + inputs.bits - 1 + max(0, layer.block - 1).bit_length()
+    if bits > FLOAT64_BITS:
+        raise ValueError(f"layer {layer.name!r}: sums of {layer.block} products of {weights.element} and "
+                         f"{inputs.element} need {bits} bits, and golden adds {FLOAT64_BITS}; choose shorter exponent "
+                         "fields")
 
 
 def places(layer, name):

@@ -1,7 +1,7 @@
 """What every layer of a quantised model answers: what it takes, what it gives, and what it computes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from concord.model.arithmetic.integer import IntegerProduct
@@ -40,6 +40,7 @@ class Layer:
         title:    What people call its kind.
         sequence: Whether it takes the vectors of all time steps.
         reverse:  Whether it begins with the last time step.
+        ends:     Whether it stands at the end of a model only, behind the layer whose result it takes.
     """
 
     __slots__ = ()
@@ -47,6 +48,7 @@ class Layer:
     title = ""
     sequence = False
     reverse = False
+    ends = False
 
     @property
     def takes(self) -> tuple[int, ...] | None:
@@ -141,6 +143,14 @@ class Unknown(Layer):
     @property
     def title(self) -> str:
         return self.kind
+
+
+def unchecked(layer: Layer, **changes) -> Layer:
+    """A layer with other values of some fields, which are not checked: arrays may hold real numbers."""
+    made = object.__new__(type(layer))
+    for field in fields(layer):
+        object.__setattr__(made, field.name, changes.get(field.name, getattr(layer, field.name)))
+    return made
 
 
 def no_integers(layer: Layer) -> ValueError:

@@ -132,8 +132,9 @@ class IntegerRecurrent(Recurrent):
 
     def __post_init__(self):
         gates, hidden, inputs = checks.gates_shape(self, "input_weights")
-        checks.array(self, "input_weights", np.int16, (gates, hidden, inputs), mantissas=self.weights_format)
-        checks.array(self, "recurrent_weights", np.int16, (gates, hidden, hidden), mantissas=self.weights_format)
+        dtype = self.weights_format.dtype
+        checks.array(self, "input_weights", dtype, (gates, hidden, inputs), mantissas=self.weights_format)
+        checks.array(self, "recurrent_weights", dtype, (gates, hidden, hidden), mantissas=self.weights_format)
         for name in "input_scale", "recurrent_scale", "bias":
             checks.array(self, name, np.uint16, (gates, hidden))
         checks.array(self, "input_quant_scale", np.uint16, (inputs,), optional=True)
@@ -232,10 +233,11 @@ class BlockRecurrent(Recurrent):
 
     def __post_init__(self):
         gates, hidden, inputs = checks.gates_shape(self, "input_mantissas")
+        checks.exact(self)
         for name, columns in (("input", inputs), ("recurrent", hidden)):
             shape = (gates, hidden, checks.block_count(self, columns))
             mantissas = (gates, hidden, columns)
-            checks.array(self, f"{name}_mantissas", np.int16, mantissas, mantissas=self.weights_format)
+            checks.array(self, f"{name}_mantissas", self.weights_format.dtype, mantissas, mantissas=self.weights_format)
             checks.array(self, f"{name}_exponents", np.int8, shape, exponents=self.weights_format)
         checks.array(self, "bias", np.uint16, (gates, hidden))
         checks.vectors(self, "initial", self.cell.states, hidden)

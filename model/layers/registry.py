@@ -14,6 +14,7 @@ from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
 from concord.model.layers.recurrent import BlockRecurrent, IntegerRecurrent
 from concord.model.layers.sequences import ImageToSequence, SequenceToImage
+from concord.model.layers.softmax import Softmax
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +34,7 @@ class Kind:
 KINDS = {
     **{layer.__name__: Kind(layer=layer) for layer in (
         Dense, BlockDense, Conv, BlockConv, Average, BlockAverage, MaxPool, Add, Concat, SequenceConcat,
-        ImageToSequence, SequenceToImage)},
+        ImageToSequence, SequenceToImage, Softmax)},
     **{name.upper(): Kind(layer=IntegerRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
     **{f"Block{name.upper()}": Kind(layer=BlockRecurrent, fixed={"cell": cell}) for name, cell in CELLS.items()},
 }

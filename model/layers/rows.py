@@ -88,7 +88,7 @@ class IntegerRows(Rows):
 
     def __post_init__(self):
         shape = self.weights_shape("weights")
-        checks.array(self, "weights", np.int16, shape, mantissas=self.weights_format)
+        checks.array(self, "weights", self.weights_format.dtype, shape, mantissas=self.weights_format)
         checks.array(self, "start", np.int64, shape[:1])
         checks.array(self, "scale", np.uint16, shape[:1])
         checks.array(self, "offset", np.uint16, shape[:1])
@@ -194,7 +194,8 @@ class BlockRows(Rows):
 
     def __post_init__(self):
         shape = self.weights_shape("mantissas")
-        checks.array(self, "mantissas", np.int16, shape, mantissas=self.weights_format)
+        checks.exact(self)
+        checks.array(self, "mantissas", self.weights_format.dtype, shape, mantissas=self.weights_format)
         checks.array(self, "exponents", np.int8, self.exponents_shape(shape), exponents=self.weights_format)
         self.check_finish(shape[0])
         checks.real(self)

@@ -30,13 +30,13 @@ def blocks(
         places:  int32[columns], the place of each column in native vectors; None for columns that follow each other.
 
     Returns:
-        int16[..., columns] mantissas, and int8[..., blocks] exponents E.
+        Integers [..., columns], the mantissas, in the type of the format; and int8[..., blocks] exponents E.
     """
     bits = binary16(weights, "a weight")
     mantissas, exponents = quantizer.quantize_block(quantizer.split(spread(bits, places), block), fmt)
     at = slice(bits.shape[-1]) if places is None else places
     mantissas = mantissas.reshape(*bits.shape[:-1], -1)[..., at]
-    return mantissas.astype(np.int16), exponents.astype(np.int8)
+    return mantissas.astype(fmt.dtype), exponents.astype(np.int8)
 
 
 def block_dense(
@@ -149,7 +149,7 @@ def block_average(
         shape=shape,
         **geometry,
         groups=channels,
-        mantissas=np.full((channels, 1, *size), mantissa, np.int16),
+        mantissas=np.full((channels, 1, *size), mantissa, weights_format.dtype),
         exponents=exponents,
         scale=np.full(channels, reciprocal(one * pixels)),
         places=places,

@@ -65,10 +65,8 @@ class Model(Shown):
 
     @property
     def measures(self) -> Mapping[str, float]:
-        """The first measure of its task on its test set: FP32, QAT and golden. Empty if it was not measured."""
-        made = self.quantised.provenance
-        found = {"FP32": made.fp32_accuracy, "QAT": made.qat_accuracy, "golden": made.golden_accuracy}
-        return {name: value for name, value in found.items() if value is not None}
+        """The first measure of its task on its test set: FP32, quantised and golden. Empty if it was not measured."""
+        return self.quantised.provenance.measures
 
     def tables(self) -> Iterator[RenderableType]:
         from concord.model.data.measures import NAMES

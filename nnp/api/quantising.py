@@ -47,7 +47,7 @@ def quantize(
         out:         Model file to write; none by default.
         anew:        Whether a network that is quantised already gets new integers and scales.
         quiet:       Whether to print no progress.
-        options:     Further options, see `concord.nnp.lib.choosing.choices_for`.
+        options:     Further options, see `concord.nnp.lib.choices.choices_for`.
 
     Returns:
         The model, whose `measures` are those of the float network and of golden on the test set.
@@ -55,7 +55,7 @@ def quantize(
     Raises:
         ValueError: there is no such machine, data are missing or do not fit, or an operation cannot be quantised.
     """
-    from concord.nnp.lib.choosing import choices_for
+    from concord.nnp.lib.choices import choices_for
     from concord.nnp.lib.imports import is_kept
     from concord.nnp.lib.progress import shown
     from concord.nnp.lib.training import needing_torch
@@ -63,10 +63,10 @@ def quantize(
 
     given = network_of(network)
     bits = {name: options[name] for name in WIDTHS if name in options}
-    others = arithmetic != "integer" or calibration is not None or len(bits) < len(options)
+    choices = choices_for(preset, arithmetic, **options)
+    others = calibration is not None or choices != choices_for(preset, **bits)
     if is_kept(given.floating, anew, others):
         return _kept(given.floating, data_set(data), preset, out, bits)
-    choices = choices_for(preset, arithmetic, **options)
     train = needing_torch("concord.train.runs.imported")
     source = train.prepared(
         given.floating, data_set(data), choices, None if calibration is None else Path(calibration))
@@ -79,11 +79,9 @@ def _kept(network: "FloatNetwork", data: "DataSet | None", preset: str, out: str
           ) -> Model:
     """The model of a network that is quantised already."""
     from concord.nnp.lib import kept
-    from concord.nnp.lib.imports import widths
-    from concord.train.lib.methods import Gates, WeightTraining
+    from concord.nnp.lib.choices import widths
 
-    given = widths(preset, *(bits.get(name) for name in WIDTHS), WeightTraining.WRPN, Gates())
-    made = kept.kept(network, preset, (given.weights, given.inputs, given.symmetric))
+    made = kept.kept(network, preset, widths(preset, *(bits.get(name) for name in WIDTHS)))
     with model_file(out, network.name) as path:
         model = kept.write(path, made, kept.fitting(network, data), "concord.quantize")
     return Model(quantised=model, path=None if out is None else Path(out))

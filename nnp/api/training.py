@@ -37,13 +37,13 @@ def train(
         accumulator: Bits of the accumulator; ranges are enlarged until no sum overflows it. Any by default.
         out:         Model file to write; none by default.
         quiet:       Whether to print no progress.
-        options:     Further options, see `concord.nnp.lib.choosing.choices_for`.
+        options:     Further options, see `concord.nnp.lib.choices.choices_for`.
 
     Raises:
         ValueError: there is no such machine, data are missing or do not fit, an operation cannot be quantised, or
             training has diverged.
     """
-    from concord.nnp.lib.choosing import choices_for
+    from concord.nnp.lib.choices import choices_for
     from concord.nnp.lib.progress import shown
     from concord.nnp.lib.training import needing_torch
     from rich.console import Console

@@ -49,7 +49,7 @@ class Verification(Shown):
 
     @property
     def measures(self) -> Mapping[str, Mapping[str, float]]:
-        """Measures of FP32, QAT, golden and RTL on the samples that ran, such as the accuracy; empty without labels."""
+        """Measures of FP32, quantised, golden and RTL on the samples that ran; empty without labels."""
         return self.verified.measures
 
     @property

@@ -52,6 +52,7 @@ def compare(
     if kind not in ("png", "svg", "pdf"):
         raise ValueError(f"--out {out}: the name of a picture ends with .png, .svg or .pdf")
     given = options.widths(preset, weights_bits, input_bits, None, weights)
+    given.check_integers()
     if given.weights == given.inputs == FP32:
         raise ValueError("--weights-bits 32 and --input-bits 32 leave nothing to quantise: give one of them fewer")
     check_writable(out)

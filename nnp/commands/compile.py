@@ -1,5 +1,6 @@
 """`nnp compile`: compiles a quantised model into firmware."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,9 @@ def compile_model(
         Path | None, typer.Option("-o", help="Firmware file; MODEL.PRESET.safetensors in this folder if not given.")
     ] = None,
     preset: Preset = "",
+    precise: Annotated[bool, typer.Option(
+        "--full-precision", help="Keep the numbers before any rounding in the firmware file, too, for `nnp run "
+                                 "--unquantised`.")] = False,
     listing: Annotated[bool, typer.Option("--listing", help="Print the program text.")] = False,
     explain: Annotated[bool, typer.Option(
         "--explain", help="Print each layer's chains, places in memories, beats and estimated clock cycles.")] = False,
@@ -31,6 +35,7 @@ def compile_model(
 
     With --machines, the model is cut: each machine sends its results to the next one.
     """
+    from concord.compiler.network import full_precision
     from concord.golden.host.firmware_file import save_firmware
     from concord.nnp.lib.cascades import Wish
     from concord.nnp.lib.files import check_writable
@@ -41,12 +46,18 @@ def compile_model(
         check_writable(output)
     wish = Wish(machines=machines, cut=cut)
     if machines > 1:
+        if precise:
+            raise ValueError("firmware of several machines has no numbers in full precision: leave out one of both")
         _compile_cascade(model, output, preset, wish, listing, explain)
         return
-    name, compiled = compile_for(read_model(model), preset, model)
+    loaded = read_model(model)
+    name, compiled = compile_for(loaded, preset, model)
+    firmware = compiled.firmware
+    if precise:
+        firmware = replace(firmware, full_precision=full_precision(loaded, firmware))
     output = output or Path(f"{Path(file_name(model)).stem}.{name}.safetensors")
     check_writable(output)
-    save_firmware(compiled.firmware, output)
+    save_firmware(firmware, output)
     console = Console()
     _show(console, compiled, listing, explain)
     console.print(f"{output}: {len(compiled.firmware.instruction_words)} instructions for {name}")

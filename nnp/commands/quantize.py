@@ -1,19 +1,19 @@
 """`nnp quantize`: converts a trained FP32 network into a quantised model, without training."""
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from concord.nnp.lib import imports
 from concord.nnp.lib import quantisation_options as options
+from concord.nnp.lib.training import command_line, needing_torch
 from concord.train.lib.methods import ActivationMethod, ActivationTraining, Gates, WeightMethod, WeightTraining
 
 if TYPE_CHECKING:
     from concord.front.read import Imported
     from concord.model.floating.network import FloatNetwork
-    from concord.train.imported.quantised import Choices
+    from concord.train.imported.choices import Choices
+    from concord.train.lib.methods import Recipe
     from concord.train.qat.network import QuantisedNetwork
     from rich.table import Table
 
@@ -39,6 +39,8 @@ def quantize(
     block: imports.Block = None,
     weights_bits: options.WeightsBits = None,
     input_bits: options.InputBits = None,
+    weights_float: options.WeightsFloat = "",
+    input_float: options.InputFloat = "",
     layer: options.Layer = None,
     symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
@@ -57,38 +59,45 @@ def quantize(
     """
     from concord.nnp.lib.files import check_writable
 
-    gates, is_file = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits), imports.is_file(network)
-    given = imports.widths(preset, weights_bits, input_bits, symmetric, weights, gates) if is_file else (
-        options.widths(preset, weights_bits, input_bits, symmetric, weights))
-    method = ptq_activations or (imports.activation_method(arithmetic) if is_file else ActivationMethod.SEARCH)
-    recipe = options.recipe(given, layer, ptq_weights, method, rows, weights, activations)
+    gates = Gates(asymmetric=asymmetric, shared=shared, outputs=gate_bits)
     check_writable(out)
-    if is_file:
-        if parameters is not None:
-            raise ValueError(f"{network}: it holds its parameters, so leave {parameters} out; name the model file with "
-                             "--out")
-        from concord.nnp.lib.kept import opened as read_file
-
-        opened = read_file(Path(network))
-        plain = options.recipe(given, None, WeightMethod.MMSE, method if ptq_activations is None else (
-            imports.activation_method(arithmetic)), 1, WeightTraining.WRPN, ActivationTraining.UNIFORM)
-        others = (recipe != plain or gates != Gates() or arithmetic is not options.NetworkArithmetic.INTEGER
-                  or block is not None or calibration is not None)
-        if imports.is_kept(opened[0], anew, others):
-            _kept(opened, data, out, given, preset)
-            return
-        chosen = imports.choices(preset, recipe, given, gates, arithmetic, block, symmetric)
-        _imported(opened[0], data, calibration, out, chosen, preset)
+    if not imports.is_file(network):
+        if anew:
+            raise ValueError("--anew is for files of networks that are quantised already: leave it out")
+        if gates != Gates() or arithmetic is not options.NetworkArithmetic.INTEGER or block is not None:
+            raise ValueError("--arithmetic, --block, --asymmetric, --shared and --gate-bits are for files of networks; "
+                             "`nnp train image --arithmetic bfp` trains this one")
+        given = options.widths(preset, weights_bits, input_bits, symmetric, weights, (weights_float, input_float))
+        given.check_integers()
+        _built_in(network, parameters, out, calibration, data, options.recipe(
+            given, options.layer_bits(layer), ptq_weights, ptq_activations or ActivationMethod.SEARCH, rows, weights,
+            activations))
         return
-    if anew:
-        raise ValueError("--anew is for files of networks that are quantised already: leave it out")
-    if parameters is None:
-        raise ValueError(f"{network}: name a file behind it that holds its FP32 parameters, or an ONNX file in its "
-                         "place")
-    if gates != Gates() or arithmetic is not options.NetworkArithmetic.INTEGER or block is not None:
-        raise ValueError("--arithmetic, --block, --asymmetric, --shared and --gate-bits are for files of networks; "
-                         "`nnp train image --arithmetic bfp` trains this one")
-    _built_in(network, parameters, out, calibration, data, recipe)
+    if parameters is not None:
+        raise ValueError(f"{network}: it holds its parameters, so leave {parameters} out; name the model file with "
+                         "--out")
+    bits = {"weights_bits": weights_bits, "input_bits": input_bits, "symmetric": symmetric,
+            "weights_float": weights_float, "input_float": input_float}
+    methods = {"layers": options.layer_bits(layer), "block": block, "gates": gates, "ptq_weights": ptq_weights,
+               "ptq_activations": ptq_activations, "rows": rows, "weights": weights, "activations": activations}
+    _file(Path(network), data, calibration, out, preset, bits, methods | {"arithmetic": arithmetic}, anew)
+
+
+def _file(file: Path, data: str | None, calibration: Path | None, out: Path, machine: str, bits: dict, methods: dict,
+          anew: bool):
+    """Quantise the network of a file, or keep its integers; `bits` and `methods` are arguments of `choices_for`."""
+    from concord.nnp.lib.choices import choices_for, widths
+    from concord.nnp.lib.front import opened
+
+    chosen = choices_for(machine, **bits, **methods)
+    found = opened(file)
+    others = calibration is not None or chosen != choices_for(machine, **bits)
+    if imports.is_kept(found[0], anew, others):
+        given = widths(machine, **bits)
+        given.check_integers()
+        _kept(found, data, out, given, machine)
+    else:
+        _imported(found[0], data, calibration, out, chosen, machine)
 
 
 def _kept(opened: tuple["FloatNetwork", "Imported | None"], data: str | None, out: Path, given: options.Widths,
@@ -97,11 +106,11 @@ def _kept(opened: tuple["FloatNetwork", "Imported | None"], data: str | None, ou
     from concord.nnp.lib import kept
 
     network, imported = opened
-    made = kept.kept(network, machine, (given.weights, given.inputs, given.symmetric))
+    made = kept.kept(network, machine, given)
     samples = kept.fitting(network, imports.data_set(data) if data else None)
-    model = kept.write(out, made, samples, _command())
+    model = kept.write(out, made, samples, command_line())
     typer.echo(kept.words(made, kept.difference(made, model, samples, imported)), nl=False)
-    typer.echo(f"{out}: {imports.result(model, (('file', 'fp32_accuracy'), ('golden', 'golden_accuracy')))}")
+    typer.echo(f"{out}: {imports.result(model)}")
     typer.echo(imports.unfit(model, machine, str(out)), nl=False)
 
 
@@ -109,22 +118,23 @@ def _imported(network: "FloatNetwork", data: str | None, calibration: Path | Non
               machine: str):
     """Quantise the network of a file."""
     from concord.nnp.lib.progress import shown
-    from concord.nnp.lib.training import needing_torch
     from rich.console import Console
 
     train = needing_torch("concord.train.runs.imported")
     typer.echo(imports.requantised(network), nl=False)
     source = train.prepared(network, imports.data_set(data) if data else None, choices, calibration)
     with shown() as show:
-        model = train.quantize(out, source, choices, command=_command(), progress=show)
-    figures = (("FP32", "fp32_accuracy"), ("quantised", "golden_accuracy"))
-    Console().print(f"{out}: {imports.result(model, figures)}", soft_wrap=True, highlight=False)
+        model = train.quantize(out, source, choices, command=command_line(), progress=show)
+    Console().print(f"{out}: {imports.result(model)}", soft_wrap=True, highlight=False)
     typer.echo(imports.unfit(model, machine, str(out)), nl=False)
 
 
-def _built_in(network: str, parameters: Path, out: Path, calibration: Path | None, data: str | None, recipe):
+def _built_in(network: str, parameters: Path | None, out: Path, calibration: Path | None, data: str | None,
+              recipe: "Recipe"):
     """Quantise a network of this repository, or of a module of Python."""
-    from concord.nnp.lib.training import needing_torch
+    if parameters is None:
+        raise ValueError(f"{network}: name a file behind it that holds its FP32 parameters, or an ONNX file in its "
+                         "place")
     from rich.console import Console
 
     train = needing_torch("concord.train.runs.quantize")
@@ -134,15 +144,8 @@ def _built_in(network: str, parameters: Path, out: Path, calibration: Path | Non
         quantised = train.QuantisedNetwork(source.net, source.inputs, recipe)
     console.print(loss_table(quantised))
     with console.status("checking golden against PyTorch"):
-        model = train.write(out, source, quantised, recipe, _command())
-    made = model.provenance
-    accuracies = "no test set, so no accuracy" if source.images is None else (
-        f"accuracy FP32 {made.fp32_accuracy:.2%}, quantised {made.golden_accuracy:.2%}")
-    console.print(f"{out}: {accuracies}")
-
-
-def _command() -> str:
-    return shlex.join(["nnp", *sys.argv[1:]])
+        model = train.write(out, source, quantised, recipe, command_line())
+    console.print(f"{out}: {imports.result(model)}", soft_wrap=True, highlight=False)
 
 
 def loss_table(quantised: "QuantisedNetwork") -> "Table":

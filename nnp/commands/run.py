@@ -26,24 +26,43 @@ def run(
             "--keep-state",
             help="Samples are parts of one sequence: each starts from the state that the last one left.")
     ] = False,
+    unquantised: Annotated[
+        bool, typer.Option(
+            "--unquantised",
+            help="Run the same chains in float64 with all quantisers off. The firmware must be compiled with "
+                 "--full-precision; -o writes float64.")
+    ] = False,
     preset: Annotated[str, typer.Option(
         "--preset", "--config", metavar="MACHINE", show_default=False,
         help="Name of a preset, or TOML file of a machine; that of the firmware if not given.")] = "",
+    twin: Annotated[Path | None, typer.Option(
+        "--twin", metavar="FIRMWARE", show_default=False,
+        help="Firmware that is known to be right: every output is compared with that of its software twin, and the "
+             "first instruction and element that differ are named.")] = None,
     quiet: Quiet = False,
 ):
     """Run firmware on inputs and print its outputs."""
     import numpy as np
     from concord.golden.host.cascade import Cascade
+    from concord.golden.host.firmware_file import load_firmware
+    from concord.golden.unquantised import UnquantisedMachine
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.results import line, summary, values, write_outputs
     from concord.nnp.lib.steps import Steps
     from concord.nnp.verify.cascade_session import opened, session_of
     from concord.nnp.verify.inputs import Source, read
+    from concord.nnp.verify.twin_check import TwinCheck
     from concord.spec.machine_file import find_config
     from rich.console import Console
 
+    if unquantised and (machine != MachineKind.GOLDEN or keep_state):
+        raise ValueError("--unquantised runs on the numpy model and takes whole sequences: leave out --machine and "
+                         "--keep-state")
     if waves and machine == MachineKind.GOLDEN:
         raise ValueError("--waves needs a simulated machine: --machine library or cocotb")
+    if twin and (keep_state or unquantised):
+        raise ValueError("--twin computes each sample from the initial state, quantised: leave out --keep-state and "
+                         "--unquantised")
     source = Source(inputs=inputs, data=data, samples=samples, first=first, default=10)
     for path in output, waves:
         if path:
@@ -53,6 +72,10 @@ def run(
     options = {"trace": waves} if waves else {}
     if waves and isinstance(loaded, Cascade):
         raise ValueError("a waveform shows one machine: leave out --waves, or compile for one machine")
+    if isinstance(loaded, Cascade) and (twin or unquantised):
+        raise ValueError(f"{firmware} is firmware of several machines: --twin and --unquantised take that of one")
+    check = TwinCheck(loaded, load_firmware(twin, loaded.config)) if twin else None
+    real = UnquantisedMachine(loaded) if unquantised else None
     given = read(loaded, source)
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
@@ -63,14 +86,23 @@ def run(
         session = session_of(loaded, machine, **options)
     with session, steps.step("run", announce=f"{len(given.samples)} samples"):
         for place, (index, sample) in enumerate(given):
-            results.append(session.infer(sample, keep_state=keep_state and bool(results)))
+            results.append(real.infer(sample) if real else session.infer(
+                sample, keep_state=keep_state and bool(results)))
+            if check:
+                check.add(index, sample, results[-1])
             if not quiet:
                 said = line(index, results[-1], loaded.classes, given.samples, place, given.task)
                 typer.echo(f"{said}: {values(results[-1])}")
         invalid = session.invalid
+        fault = check.locate(machine, session) if check else None
     typer.echo(summary(np.stack(results), given.samples, given.task))
     if invalid:
         typer.echo(f"nnp: {' and '.join(invalid)}: a quantiser met a NaN, which counts as 0, or an infinity, which "
                    "counts as the largest number; results of such samples mean nothing", err=True)
     if output:
         write_outputs(output, np.stack(results))
+    if check:
+        typer.echo(f"{check.differing} of {len(results)} samples differ from the twin of {twin}")
+    if fault:
+        typer.echo(f"nnp: {fault}", err=True)
+        raise typer.Exit(1)

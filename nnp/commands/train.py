@@ -1,7 +1,5 @@
 """`nnp train`: trains networks and quantises them, from training data to a model file."""
 
-import shlex
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -14,10 +12,21 @@ from concord.nnp.commands.train_file import FILE, train_file
 from concord.nnp.lib import quantisation_options as options
 from concord.nnp.lib.errors import sentences
 from concord.nnp.lib.files import check_writable
-from concord.nnp.lib.imports import is_file
+from concord.nnp.lib.imports import is_file, result
 from concord.nnp.lib.quantisation_options import NetworkArithmetic
 from concord.nnp.lib.storage import written
-from concord.nnp.lib.training import Checkpoint, Log, followed, needing_torch, settings
+from concord.nnp.lib.training import (
+    Accumulator,
+    Checkpoint,
+    Log,
+    Out,
+    Seed,
+    check_accumulator,
+    command_line,
+    followed,
+    needing_torch,
+    settings,
+)
 from concord.spec.formats import Format
 from concord.spec.machine_file import find_config
 from concord.train.lib.methods import (
@@ -46,12 +55,6 @@ class FilesToo(TyperGroup):
 app = typer.Typer(cls=FilesToo, help="Train a network and quantise it (needs PyTorch).", no_args_is_help=True)
 app.command(FILE)(sentences(train_file))
 
-Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice.")]
-Out = Annotated[str, typer.Option("--out", "-o", help="Model file: a path or URL.")]
-Accumulator = Annotated[
-    int | None, typer.Option(
-        "--accumulator", help="Bits of the accumulator; ranges are enlarged until no sum overflows it.",
-                             show_default="any")]
 Data = options.Data
 Epochs = Annotated[str, typer.Option(
     "--epochs", metavar="FP32,QAT,MACHINE",
@@ -89,7 +92,7 @@ def mlp(
     checkpoint: Checkpoint = None,
 ):
     """A multi-layer perceptron on Fashion-MNIST, or on images of your own."""
-    _check_width(accumulator)
+    check_accumulator(accumulator)
     methods = Methods(weights=weights, rows=rows, activations=activations)
     if arithmetic is Arithmetic.INTEGER:
         chosen = {}
@@ -203,6 +206,8 @@ def image(
     preset: options.Preset = "",
     weights_bits: options.WeightsBits = None,
     input_bits: options.InputBits = None,
+    weights_float: options.WeightsFloat = "",
+    input_float: options.InputFloat = "",
     layer: options.Layer = None,
     symmetric: options.Symmetric = None,
     ptq_weights: options.PtqWeights = WeightMethod.MMSE,
@@ -223,13 +228,12 @@ def image(
     checkpoint: Checkpoint = None,
 ):
     """A small image network on Fashion-MNIST, or on images of your own, by any method at any width."""
-    _check_width(accumulator)
-    given = options.widths(preset, weights_bits, input_bits, symmetric, weights)
-    recipe = options.recipe(given, layer, ptq_weights, ptq_activations, rows, weights, activations, start, batch_norm,
-                            keep_input)
+    check_accumulator(accumulator, batch_norm)
+    given = options.widths(preset, weights_bits, input_bits, symmetric, weights, (weights_float, input_float))
+    recipe = options.recipe(
+        given, options.layer_bits(layer), ptq_weights, ptq_activations, rows, weights, activations, start, batch_norm,
+        keep_input)
     recipe = options.in_arithmetic(arithmetic, preset, recipe, given, block, symmetric, accumulator)
-    if batch_norm and accumulator is not None:
-        raise ValueError("--accumulator changes ranges, which --batch-norm's statistics do not follow: leave one out")
     if samples < 1:
         raise ValueError(f"--samples {samples}: one training image at least")
     if fp32:
@@ -253,11 +257,6 @@ def _lazy_formats(preset: str) -> dict:
     return {"weights_format": machine.weights, "input_format": machine.activations, "block": machine.native_dim}
 
 
-def _check_width(accumulator: int | None):
-    if accumulator is not None and not 1 <= accumulator <= 64:
-        raise ValueError(f"--accumulator {accumulator} is no width: storage has 1 to 64 bits")
-
-
 def _train(kind: str, out: str, log: Path | None, checkpoint: Path | None, **chosen):
     """Run `train_KIND` of `train.runs.KIND`, with a progress bar for each phase."""
     from rich.console import Console
@@ -267,8 +266,5 @@ def _train(kind: str, out: str, log: Path | None, checkpoint: Path | None, **cho
     with written(out) as path:
         check_writable(path)
         with followed(log, checkpoint, settings(kind, deciding)) as progress:
-            model = train(path, command=shlex.join(["nnp", *sys.argv[1:]]), progress=progress, **chosen)
-    made = model.provenance
-    Console().print(
-        f"{out}: accuracy FP32 {made.fp32_accuracy:.2%}, QAT {made.qat_accuracy:.2%}, golden {made.golden_accuracy:.2%}"
-    )
+            model = train(path, command=command_line(), progress=progress, **chosen)
+    Console().print(f"{out}: {result(model)}", soft_wrap=True, highlight=False)

@@ -48,6 +48,10 @@ def verify(
     ] = True,
     layers: Annotated[
         bool, typer.Option("--layers", help="Print cycles, utilisation and waits of each layer, too.")] = False,
+    errors: Annotated[
+        bool, typer.Option(
+            "--errors", help="Split the error of each layer into compiler, quantisation of weights and of activations, "
+                             "and binary16, and print it.")] = False,
     jobs: Jobs = CORES,
     arithmetic: Annotated[
         NetworkArithmetic | None, typer.Option(
@@ -72,7 +76,7 @@ def verify(
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.kinds import FileKind, kind_of
     from concord.nnp.verify.inputs import Source
-    from concord.nnp.verify.tables import cost_table, faults, verify_table, without_costs
+    from concord.nnp.verify.tables import cost_table, faults, split_table, verify_table, without_costs
     from concord.nnp.verify.verification import Request
     from concord.nnp.verify.whole import Job, ready, verify_all
     from rich.console import Console
@@ -90,7 +94,7 @@ def verify(
             _verify_several(paths, wish, preset, source, machine, jobs, report)
         jobs_ = [Job(request=Request(
             path=path, place=place, source=source, preset=preset, kind=machine, jobs=jobs, folder=report, waves=waves,
-            arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew))
+            arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew, split=errors))
             for path, place in zip(paths, places, strict=True)]
         if arithmetic and not all(job.floating for job in jobs_):
             raise ValueError("--arithmetic is for networks in float32: a quantised model has its own, so leave it out")
@@ -104,6 +108,8 @@ def verify(
     console.print(verify_table(done))
     for verified in done if layers else ():
         console.print(cost_table(verified) if verified.costs else without_costs(verified))
+    for verified in done if errors else ():
+        console.print(split_table(verified))
     console.print("report: " + ", ".join(str(path) for path in whole.files))
     for line in faults(done):
         typer.echo(f"nnp: {line}", err=True)

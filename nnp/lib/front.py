@@ -1,6 +1,11 @@
 """Imports of other tools' networks, which need packages that the rest of the program does not."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concord.front.read import Imported
+    from concord.model.floating.network import FloatNetwork
 
 INSTALL = "pip install onnx==1.22.0 onnxruntime==1.31.1"
 
@@ -46,3 +51,15 @@ def read_float(path: Path, shape: tuple[int, ...] | None = None, output: str | N
 
         return load(path)
     return needing_onnx("concord.front.read").read_network(path, shape, output)
+
+
+def opened(file: Path) -> tuple["FloatNetwork", "Imported | None"]:
+    """The network of a file, and the file itself if it is an ONNX file.
+
+    Raises:
+        ValueError: the file cannot be read, or holds nodes that cannot be computed.
+    """
+    if Path(file).suffix == ".safetensors":
+        return read_float(file), None
+    imported = needing_onnx("concord.front.read").read(file)
+    return imported.network, imported

@@ -1,18 +1,16 @@
-"""What the commands for imported networks share: their files, how they are quantised, and results in a line."""
+"""What the commands for imported networks share: options, what is said of a network, and results in a line."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from concord.nnp.lib import quantisation_options as options
-from concord.nnp.lib.training import needing_torch
-from concord.train.lib.methods import ActivationMethod, Gates, Recipe, WeightTraining
+from concord.train.lib.methods import ActivationMethod
 
 if TYPE_CHECKING:
     from concord.model.data.samples import DataSet
     from concord.model.floating.network import FloatNetwork
     from concord.model.model import Model
-    from concord.train.imported.quantised import Choices
 
 #: Endings of the names of files that hold a network.
 ENDINGS = (".onnx", ".safetensors")
@@ -43,15 +41,6 @@ PtqActivations = Annotated[
         show_default="ends for files of networks, else search")]
 
 
-def activation_method(arithmetic: options.NetworkArithmetic) -> ActivationMethod:
-    """The method that finds the ranges of the inputs of imported networks by default.
-
-    Their inputs may have any sign and any tails, where `search` clips the lower end.
-    """
-    integer = arithmetic is options.NetworkArithmetic.INTEGER
-    return ActivationMethod.ENDS if integer else ActivationMethod.SEARCH
-
-
 def is_file(name: str) -> bool:
     """Whether a command's first word is a file of a network, rather than the name of a network or command."""
     return Path(name).suffix.lower() in ENDINGS or Path(name).is_file()
@@ -69,39 +58,6 @@ def data_set(place: str) -> "DataSet":
     for note in data.notes:
         typer.echo(f"nnp: {note}", err=True)
     return data
-
-
-def choices(
-    machine: str, recipe: Recipe, given: options.Widths, gates: Gates, arithmetic: options.NetworkArithmetic,
-    block: int | None, symmetric: bool | None, accumulator: int | None = None,
-) -> "Choices":
-    """How a network is quantised, by the options of a command.
-
-    Raises:
-        ValueError: options contradict each other.
-    """
-    made = options.in_arithmetic(arithmetic, machine, recipe, given, block, symmetric, accumulator)
-    if made is not recipe and gates != Gates():
-        raise ValueError("bfp finds its own exponents: --asymmetric, --shared and --gate-bits are for integer")
-    return needing_torch("concord.train.imported.quantised").Choices(recipe=made, gates=gates)
-
-
-def widths(
-    machine: str, weights_bits: int | None, input_bits: int | None, symmetric: bool | None, training: WeightTraining,
-    gates: Gates,
-) -> options.Widths:
-    """The widths that the options choose, or those of a machine.
-
-    Raises:
-        ValueError: there is neither a machine nor both widths.
-    """
-    if not machine and None in (weights_bits, input_bits):
-        raise ValueError("name the machine, such as --for vision or --for speech, or give --weights-bits and "
-                         "--input-bits")
-    found = options.widths(machine, weights_bits, input_bits, symmetric, training)
-    if not machine or not gates.asymmetric:
-        return found
-    return options.Widths(weights=found.weights - 1, inputs=found.inputs, symmetric=found.symmetric)
 
 
 def requantised(network: "FloatNetwork") -> str:
@@ -159,16 +115,10 @@ def unfit(model: "Model", machine: str, place: str) -> str:
     return ""
 
 
-def result(model: "Model", measures: tuple[tuple[str, str], ...]) -> str:
-    """The measures of a model in a line.
-
-    Args:
-        model:    A model with its provenance.
-        measures: What each figure of the provenance is called, and the name of its attribute.
-    """
+def result(model: "Model") -> str:
+    """The measures of a model in a line."""
     from concord.model.data.measures import NAMES, text
 
-    name, made = NAMES[model.task], model.provenance
-    figures = [f"{called} {text(name, value)}" for called, attribute in measures
-               if (value := getattr(made, attribute)) is not None]
+    name = NAMES[model.task]
+    figures = [f"{network} {text(name, value)}" for network, value in model.provenance.measures.items()]
     return f"{name} {', '.join(figures)}" if figures else "no labelled test set, so no measure"

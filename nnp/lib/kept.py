@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from concord.model import network as golden
 from concord.model.data import measures
-from concord.model.data.samples import DataSet, Samples, Task
+from concord.model.data.samples import NO_DATA, DataSet, Samples, Task
 from concord.model.floating.network import INPUT, FloatNetwork, Op
 from concord.model.floating.run import forward, run
 from concord.model.kept.network import Kept, keep
 from concord.model.model import Model, Provenance
 from concord.model.model_file import save_model
+from concord.nnp.lib.quantisation_options import Widths
 from concord.nnp.lib.results import real
 from concord.spec.formats import Format
 from concord.spec.machine_file import find_config
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from concord.front.read import Imported
 
 SAMPLES = 64  #: Samples on which a model is compared with its file.
-NO_DATA = "none"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,13 +53,12 @@ class Difference:
                 f"{self.by} by at most {self.outputs:.3g}, the largest of which is {self.range:.3g}")
 
 
-def kept(network: FloatNetwork, machine: str, bits: tuple[int, int, bool] | None = None) -> Kept:
+def kept(network: FloatNetwork, machine: str, bits: Widths | None = None) -> Kept:
     """A network that is quantised already, for a machine.
 
     Args:
         network: The network.
         machine: A preset or TOML file; empty where `bits` decide.
-        bits:    Bits of weights and of inputs, and whether inputs leave out their lowest code.
 
     Raises:
         ValueError: there is no such machine, or it cannot compute the network as its file says.
@@ -68,8 +67,7 @@ def kept(network: FloatNetwork, machine: str, bits: tuple[int, int, bool] | None
         config = find_config(machine)
         formats = config.weights, config.activations
     else:
-        weights, inputs, symmetric = bits
-        formats = Format(bits=weights, symmetric=True), Format(bits=inputs, symmetric=symmetric)
+        formats = Format(bits=bits.weights, symmetric=True), Format(bits=bits.inputs, symmetric=bits.symmetric)
     try:
         return keep(network, *formats)
     except ValueError as error:
@@ -93,7 +91,7 @@ def model_of(made: Kept, name: str, data: DataSet | None, command: str) -> Model
     predictions = np.zeros(0, np.uint8)
     if test is not None:
         theirs = _file_outputs(made.network, test)
-        figures["fp32"] = figures["qat"] = _first(task, theirs, test)
+        figures["fp32"] = figures["qat"] = measures.first(task, theirs, test)
         predictions = measures.predictions(task, theirs)
     fields |= {"fp32_predictions": predictions, "qat_predictions": predictions}
 
@@ -104,7 +102,7 @@ def model_of(made: Kept, name: str, data: DataSet | None, command: str) -> Model
 
     if test is None:
         return model(None)
-    return model(_first(task, real(golden.outputs(model(None), test.inputs)), test))
+    return model(measures.first(task, real(golden.outputs(model(None), test.inputs)), test))
 
 
 def write(out: Path, made: Kept, data: DataSet | None, command: str) -> Model:
@@ -176,10 +174,6 @@ def _file_outputs(network: FloatNetwork, samples: Samples) -> np.ndarray:
                            for at in range(0, len(x), 500)])
 
 
-def _first(task: Task, outputs: np.ndarray, samples: Samples) -> float | None:
-    return next(iter(measures.measure(task, outputs, samples).values()), None)
-
-
 def _classes(data: DataSet | None, task: Task, outputs: int) -> tuple[str, ...]:
     """A name for each output of a classifier."""
     named = () if data is None else data.classes
@@ -202,20 +196,6 @@ def fitting(network: FloatNetwork, data: DataSet | None) -> DataSet | None:
     from concord.train.imported.fitting import fitted
 
     return None if data is None else fitted(data, network)
-
-
-def opened(file: Path) -> tuple[FloatNetwork, "Imported | None"]:
-    """The network of a file, and the file itself if it is an ONNX file.
-
-    Raises:
-        ValueError: the file cannot be read, or holds nodes that cannot be computed.
-    """
-    from concord.nnp.lib.front import needing_onnx, read_float
-
-    if Path(file).suffix == ".safetensors":
-        return read_float(file), None
-    imported = needing_onnx("concord.front.read").read(file)
-    return imported.network, imported
 
 
 def words(made: Kept, found: Difference) -> str:

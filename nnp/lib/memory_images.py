@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 from concord.compiler.lib import tiling
 from concord.golden.host.firmware import Entries, Firmware, Tiles
+from concord.golden.mvm.elements import representable
 from concord.golden.mvm.quantizer import quantize_block, split
+from concord.model.data.samples import NO_DATA
 from concord.model.npy_file import read_numbers
 from concord.spec.check import Sequencer
 from concord.spec.config import Config
@@ -83,7 +85,7 @@ def assembled(name: str, config: Config, text: str, words: Sequence[int], images
         raise ValueError(f"--output-size {outputs}: one run writes {given} words to NetQ, which hold "
                          f"{(given - 1) * lanes + 1} to {given * lanes} numbers")
     return Firmware(
-        name=name, config=config, data="none", classes=(), inputs=inputs, outputs=outputs, loop=None, text=text,
+        name=name, config=config, data=NO_DATA, classes=(), inputs=inputs, outputs=outputs, loop=None, text=text,
         instruction_words=np.array(words, np.uint64), sections=(), vectors=vectors, tiles=tiles, biases=biases,
         input_words=taken, entries=entries)
 
@@ -97,7 +99,7 @@ def filled(config: Config, images: Iterable[Image]) -> tuple[
     """
     size, lanes = config.native_dim, config.mfu_lanes
     vectors, biases, entries = {}, np.zeros((0, lanes), np.int32), []
-    tiles = {"mantissas": np.zeros((0, size, size), np.int16), "exponents": np.zeros((0, size), np.int8),
+    tiles = {"mantissas": np.zeros((0, size, size), config.weights.dtype), "exponents": np.zeros((0, size), np.int8),
              "integer": np.zeros(0, bool)}
     for image in images:
         numbers = read_numbers(image.path)
@@ -170,13 +172,16 @@ def _entries(config: Config, image: Image, numbers: np.ndarray) -> Entries:
         mantissas = split(numbers.reshape(-1), config.native_dim)
         exponents = np.full(len(mantissas), fmt.e_min)
     _check_end(config, image, image.address + len(mantissas))
-    return Entries(address=image.address, mantissas=mantissas.astype(np.int16), exponents=exponents.astype(np.int8))
+    return Entries(address=image.address, mantissas=mantissas.astype(fmt.dtype), exponents=exponents.astype(np.int8))
 
 
 def _check_integers(image: Image, numbers: np.ndarray, fmt: Format):
     if not fmt.lowest <= numbers.min() <= numbers.max() <= fmt.highest:
         raise ValueError(f"{image.path}: integers lie in {numbers.min()}..{numbers.max()}, mantissas of the "
                          f"machine in {fmt.lowest}..{fmt.highest}")
+    if not representable(numbers, fmt):
+        raise ValueError(f"{image.path}: some of the integers are no mantissas of {fmt.element}: at most "
+                         f"{fmt.precision} significant bits")
 
 
 def _tiles(config: Config, image: Image, numbers: np.ndarray) -> dict[str, np.ndarray]:
@@ -186,11 +191,11 @@ def _tiles(config: Config, image: Image, numbers: np.ndarray) -> dict[str, np.nd
                          "matrix a file and an address of its own")
     if numbers.dtype.kind != "f":
         _check_integers(image, numbers, config.weights)
-        cut = tiling.tiles(config, numbers.astype(np.int16))
+        cut = tiling.tiles(config, numbers.astype(config.weights.dtype))
         exponents = np.full(cut.shape[:2], config.weights.e_min, np.int8)
         return {"mantissas": cut, "exponents": exponents, "integer": np.ones(len(cut), bool)}
     mantissas, blocks = quantize_block(split(halves(image.path, numbers), config.native_dim), config.weights)
-    cut = tiling.tiles(config, mantissas.reshape(len(numbers), -1).astype(np.int16))
+    cut = tiling.tiles(config, mantissas.reshape(len(numbers), -1).astype(config.weights.dtype))
     return {"mantissas": cut, "exponents": tiling.tile_exponents(config, blocks), "integer": np.zeros(len(cut), bool)}
 
 

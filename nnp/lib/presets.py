@@ -12,7 +12,7 @@ from concord.spec.config import PRESETS, Config
 from concord.spec.machine_file import find_config, machine_name
 
 #: Presets that were made for tests, which come behind those that were made for a purpose.
-FOR_TESTS = ("tiny", "serial", "wide")
+FOR_TESTS = ("tiny", "tiny_softmax", "serial", "wide")
 
 
 def smallest_first(hardware: bool = False) -> list[str]:

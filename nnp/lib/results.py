@@ -6,13 +6,15 @@ from pathlib import Path
 
 import numpy as np
 from concord.golden.lib.atomic_files import write_all
-from concord.model import network
 from concord.model.data.measures import measure, scored, scores, text
 from concord.model.data.samples import Samples, Task
 
 
 def real(outputs: np.ndarray) -> np.ndarray:
-    """float64 numbers of binary16 patterns."""
+    """float64 numbers of binary16 patterns uint16[...]; real numbers as they are."""
+    outputs = np.asarray(outputs)
+    if outputs.dtype.kind == "f":
+        return outputs
     return np.asarray(outputs, np.uint16).view(np.float16).astype(np.float64)
 
 
@@ -36,16 +38,16 @@ def line(
     if task is Task.ANOMALY and scored(len(outputs), samples):
         score = scores(real(outputs)[None], samples.part(slice(place, place + 1)))[0]
         return f"{index}: score {score:.4g}" + (" (is an anomaly)" if label else "")
-    kind = int(network.classes(outputs))
+    kind = int(real(outputs).argmax())
     if not classes:
-        return f"{index}: output {kind} is the largest, {_value(outputs[kind])}"
+        return f"{index}: output {kind} is the largest, {values(outputs[kind:kind + 1])}"
     wrong = label is not None and label != kind
     return f"{index}: {kind} {_class(classes, kind)}" + (f" (is {_class(classes, label)})" if wrong else "")
 
 
 def values(outputs: np.ndarray) -> str:
     """The outputs of a sample as text."""
-    return " ".join(_value(value) for value in outputs)
+    return " ".join(f"{value:.4g}" for value in real(outputs))
 
 
 def summary(results: np.ndarray, samples: Samples, task: Task = Task.CLASSIFICATION) -> str:
@@ -70,9 +72,9 @@ def described(measures: dict[str, float]) -> str:
 
 
 def write_outputs(path: Path, results: np.ndarray):
-    """Write binary16[samples, outputs] as a .npy file."""
+    """Write the outputs uint16[samples, outputs] as a .npy file of binary16; real numbers as float64."""
     stream = io.BytesIO()
-    np.save(stream, results.view(np.float16))
+    np.save(stream, results.view(np.float16) if results.dtype == np.uint16 else results)
     write_all(path.parent, {path.name: stream.getvalue()})
 
 
@@ -82,7 +84,3 @@ def _class(classes: Sequence[str], index: int) -> str:
 
 def _listed(label: np.ndarray) -> str:
     return " ".join(f"{value:.4g}" for value in label)
-
-
-def _value(bits: np.uint16) -> str:
-    return f"{bits.view(np.float16):.4g}"

@@ -1,6 +1,8 @@
-"""Shared parts of the commands that train: import of PyTorch, progress bars, logs and checkpoints."""
+"""Shared parts of the commands that train: options, import of PyTorch, progress bars, logs and checkpoints."""
 
 import importlib
+import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -15,12 +17,37 @@ from concord.nnp.lib.progress import shown
 if TYPE_CHECKING:
     from concord.train.lib.observer import Observer
 
+Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice.")]
+Out = Annotated[str, typer.Option("--out", "-o", help="Model file: a path or URL.")]
+Accumulator = Annotated[
+    int | None, typer.Option(
+        "--accumulator", help="Bits of the accumulator; ranges are enlarged until no sum overflows it.",
+        show_default="any")]
 Log = Annotated[
     Path | None, typer.Option(
         "--log", help="Log of all epochs: a file if it ends with .csv, otherwise a folder for TensorBoard.")]
 Checkpoint = Annotated[
     Path | None, typer.Option(
         "--checkpoint", help="Folder that is saved after each epoch; the same command continues from it.")]
+
+
+def command_line() -> str:
+    """The command line of this run, which a model records."""
+    return shlex.join(["nnp", *sys.argv[1:]])
+
+
+def check_accumulator(accumulator: int | None, batch_norm: bool = False):
+    """Refuse a value of --accumulator.
+
+    Raises:
+        ValueError: storage has no such width, or --batch-norm is given, too.
+    """
+    if accumulator is None:
+        return
+    if not 1 <= accumulator <= 64:
+        raise ValueError(f"--accumulator {accumulator} is no width: storage has 1 to 64 bits")
+    if batch_norm:
+        raise ValueError("--accumulator changes ranges, which --batch-norm's statistics do not follow: leave one out")
 
 
 def needing_torch(name: str) -> ModuleType:

@@ -22,8 +22,8 @@ def meanings() -> dict[str, str]:
 def shown(value: int | bool | Format) -> str:
     """The value of an attribute, short enough for a table."""
     if isinstance(value, Format):
-        kind = "symmetric" if value.symmetric else "full"
-        return f"{value.bits} bits, {kind}, E {value.e_min}..{value.e_max}, {value.rule}"
+        kind = "" if value.precision else ", symmetric" if value.symmetric else ", full"
+        return f"{value.element}{kind}, E {value.e_min}..{value.e_max}, {value.rule}"
     return ("yes" if value else "no") if isinstance(value, bool) else f"{value:,}"
 
 

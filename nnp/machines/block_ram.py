@@ -54,7 +54,7 @@ def memories(config: Config) -> Iterator[Ram]:
     for depth in config.addsub_vrf, config.multiply_vrf:  # of two units, each with ports for source and operand
         yield Ram(unit="vector_memories", bits=word, depth=depth, count=4)
     tiles = config.matrix_tiles // engines
-    yield Ram(unit="matrix_rf", bits=config.lanes * config.weights.bits + config.weights.exponent_bits,
+    yield Ram(unit="matrix_rf", bits=config.lanes * config.weights.code_bits + config.weights.exponent_bits,
               depth=tiles * config.groups, count=engines * config.native_dim)
     yield Ram(unit="matrix_rf", bits=bits_for(config.groups), depth=tiles, count=engines)
     if config.vector_rf:  # an entry is written word by word, each with its share of the exponent

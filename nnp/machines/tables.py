@@ -19,9 +19,17 @@ def machines_table(machines: Mapping[str, Config]) -> Table:
                  *RESOURCES):
         table.add_column(name, justify="right")
     for name, config in machines.items():
-        table.add_row(name, f"{config.weights.bits} x {config.activations.bits} bits", f"{products(config):,}",
+        table.add_row(name, _operands(config), f"{products(config):,}",
                       *(f"{size:,.1f}" for size in _kibibytes(config)), *_estimated(config))
     return table
+
+
+def _operands(config: Config) -> str:
+    """The operands of a product, such as "8 x 8 bits"."""
+    fmts = config.weights, config.activations
+    if not any(fmt.precision for fmt in fmts):
+        return " x ".join(str(fmt.bits) for fmt in fmts) + " bits"
+    return " x ".join(fmt.element for fmt in fmts)
 
 
 def comparison_table(machines: Mapping[str, Config]) -> Table:
@@ -87,7 +95,7 @@ def _errors(row: Measured) -> list[str]:
 def _kibibytes(config: Config) -> list[float]:
     """Sizes of MatrixRf, VectorRf and all vector memories, without exponents."""
     words = config.initial_vrf + 2 * config.addsub_vrf + 2 * config.multiply_vrf
-    bits = (config.matrix_tiles * config.native_dim**2 * config.weights.bits,
+    bits = (config.matrix_tiles * config.native_dim**2 * config.weights.code_bits,
             config.vector_rf * config.native_dim * config.activations.bits, words * config.mfu_lanes * 16)
     return [count / 8192 for count in bits]
 

@@ -7,7 +7,7 @@ from concord.model.data import dataset
 from concord.model.data.description import ORIGIN
 from concord.model.data.measures import scored
 from concord.model.data.read import digest, read_data
-from concord.model.data.samples import DataSet, Samples, Task
+from concord.model.data.samples import NO_DATA, DataSet, Samples, Task
 from concord.model.model import Model
 
 
@@ -23,7 +23,7 @@ def fitting(network: Firmware | Model, place: str | None, data: DataSet | None =
         ValueError: there are no such data, or they do not fit the network.
     """
     if place is None and network.data not in dataset.SHIPPED:
-        has = "no test set" if network.data == "none" else f"the test set of {network.data}, which is not shipped"
+        has = "no test set" if network.data == NO_DATA else f"the test set of {network.data}, which is not shipped"
         raise ValueError(f"{network.name} has {has}: give inputs with --inputs FILE.npy, or a test set with --data "
                          "PLACE")
     if data is None:
@@ -73,7 +73,7 @@ def _check_shape(network: Firmware | Model, data: DataSet, place: str):
 def _check_labels(network: Firmware | Model, data: DataSet, place: str):
     """Refuse labels that the network's outputs cannot have."""
     labels, task = data.test.labels, getattr(network, "task", data.task)
-    if task is not data.task and network.data != "none":
+    if task is not data.task and network.data != NO_DATA:
         raise ValueError(f"{place}: the data are for {data.task}, but {network.name} was made for {task}; "
                          f"write `task = \"{task}\"` in a TOML file that describes them, or name other data")
     match data.task:

@@ -1,14 +1,24 @@
 """The first chain, instruction and element in which two machines differ, found by running ever shorter programs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.nnp.verify.cutter import Cut, Cutter
-from concord.nnp.verify.session import Session
 from concord.spec.disassembler import disassemble_word
 from concord.spec.isa import Op, decode
 from concord.spec.memories import MEMORY_NAMES, Mem
+
+
+class Probed(Protocol):
+    """Something that runs programs: a `Session` on a machine, or a `TwinSession`."""
+
+    firmware: Firmware
+
+    def probe(self, program: list[int], sample: np.ndarray) -> dict[Mem, np.ndarray]:
+        """What a program leaves in memories, as `Session.probe` returns it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,8 +36,7 @@ class Difference:
         memory:      Memory that holds the first element that differs.
         word, lane:  Place of that element: word and lane, or entry and mantissa of VectorRf, whose stored exponent
             comes after the last mantissa; in NetQ, words are counted from the first one of the result.
-        golden:      Bits of the element in golden.
-        other:       Bits of the element in the other machine.
+        values:      Bits of the element by the name of each machine.
     """
 
     sample: int
@@ -40,8 +49,7 @@ class Difference:
     memory: str
     word: int
     lane: int
-    golden: int
-    other: int
+    values: Mapping[str, int]
 
     def __str__(self) -> str:
         step = "" if self.step is None else f", time step {self.step}"
@@ -52,33 +60,32 @@ class Difference:
         )
 
     def _place(self) -> str:
-        if self.memory == MEMORY_NAMES[Mem.VECTOR_RF]:
-            golden, other = (int(np.uint16(bits).view(np.int16)) for bits in (self.golden, self.other))
-            return f"{self.memory} entry {self.word} element {self.lane}: golden {golden}, machine {other}"
-        return (f"{self.memory} word {self.word} lane {self.lane}: golden {_value(self.golden)}, "
-                f"machine {_value(self.other)}")
+        entry = self.memory == MEMORY_NAMES[Mem.VECTOR_RF]
+        place = f"entry {self.word} element {self.lane}" if entry else f"word {self.word} lane {self.lane}"
+        show = _integer if entry else _number
+        return f"{self.memory} {place}: {', '.join(f'{name} {show(bits)}' for name, bits in self.values.items())}"
 
 
-def first_difference(golden: Session, other: Session, sample: np.ndarray, index: int) -> Difference | None:
+def first_difference(sessions: Mapping[str, Probed], sample: np.ndarray, index: int) -> Difference | None:
     """The first difference between two machines on one sample, or None if they agree.
 
     Args:
-        golden: Session on the golden machine.
-        other:  Session on the other machine.
-        sample: Input patterns, uint16[inputs] or uint16[steps, inputs].
-        index:  Index of the sample, for the report.
+        sessions: Machines by their names for the reader. The first two are compared; the values of all are told.
+        sample:   Input patterns, uint16[inputs] or uint16[steps, inputs].
+        index:    Index of the sample, for the report.
 
     Raises:
         ValueError: a shortened program does not fit the machine's instruction buffer.
     """
-    firmware = golden.firmware
+    left, right, *others = sessions.values()
+    firmware = left.firmware
     cutter = Cutter(firmware, len(sample) if firmware.recurrent else 1)
 
     def states(chains: int):
         words = cutter.cut(chains).instruction_words
         if len(words) > firmware.config.instructions:
             raise ValueError(f"a program cut inside the loop has {len(words)} instructions, too many to run")
-        return golden.probe(words, sample), other.probe(words, sample)
+        return left.probe(words, sample), right.probe(words, sample)
 
     equal, differs = 0, cutter.total
     if not _partings(*states(differs)):
@@ -91,9 +98,9 @@ def first_difference(golden: Session, other: Session, sample: np.ndarray, index:
             equal = middle
     cut = cutter.cut(differs)
     # A chain may write several memories: the one that it wrote first is reported.
-    address, (mem, word, lane, left, right) = min(
-        (_writer(firmware, cut, parting[0]), parting) for parting in _partings(*states(differs))
-    )
+    last = states(differs)
+    address, (mem, word, lane) = min((_writer(firmware, cut, parting[0]), parting) for parting in _partings(*last))
+    last += tuple(session.probe(cut.instruction_words, sample) for session in others)
     return Difference(
         sample=index,
         chain=differs - 1,
@@ -105,20 +112,18 @@ def first_difference(golden: Session, other: Session, sample: np.ndarray, index:
         memory=MEMORY_NAMES[mem],
         word=word,
         lane=lane,
-        golden=left,
-        other=right,
+        values={name: int(state[mem][word, lane]) for name, state in zip(sessions, last, strict=True)},
     )
 
 
-def _partings(left: dict[Mem, np.ndarray], right: dict[Mem, np.ndarray]) -> list[tuple[Mem, int, int, int, int]]:
-    """For each memory that differs: memory, word and lane of the first different element, and both values."""
+def _partings(left: dict[Mem, np.ndarray], right: dict[Mem, np.ndarray]) -> list[tuple[Mem, int, int]]:
+    """For each memory that differs: memory, word and lane of the first different element."""
     found = []
     for mem, words in left.items():
         count = min(len(words), len(right[mem]))
         differing = np.argwhere(words[:count] != right[mem][:count])
         if len(differing):
-            word, lane = differing[0].tolist()
-            found.append((mem, word, lane, int(words[word, lane]), int(right[mem][word, lane])))
+            found.append((mem, *differing[0].tolist()))
     return found
 
 
@@ -131,5 +136,9 @@ def _writer(firmware: Firmware, cut: Cut, mem: Mem) -> int:
     return cut.end
 
 
-def _value(bits: int) -> str:
+def _number(bits: int) -> str:
     return f"0x{bits:04x} ({np.uint16(bits).view(np.float16)})"
+
+
+def _integer(bits: int) -> str:
+    return str(np.uint16(bits).view(np.int16))

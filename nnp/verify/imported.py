@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 from concord.model.data.find import FORMS
 from concord.model.data.read import read_data
 from concord.model.model_file import load_model
-from concord.nnp.lib.choosing import choices_for, smallest
+from concord.nnp.lib.choices import choices_for
+from concord.nnp.lib.front import opened as read_file
 from concord.nnp.lib.imports import is_kept, requantised
 from concord.nnp.lib.kept import difference, fitting
 from concord.nnp.lib.kept import kept as keeping
-from concord.nnp.lib.kept import opened as read_file
 from concord.nnp.lib.kept import write as write_kept
 from concord.nnp.lib.options import MachineKind, sample_range
 from concord.nnp.lib.progress import shown
+from concord.nnp.lib.smallest import smallest
 from concord.nnp.lib.steps import Steps
 from concord.nnp.lib.training import needing_torch
 from concord.nnp.verify import verification

@@ -12,7 +12,7 @@ from concord.nnp.verify.inputs import Inputs
 def measured(
     model: Model, given: Inputs, golden: np.ndarray, other: np.ndarray | None
 ) -> dict[str, dict[str, float]]:
-    """Measures by the name of the network: FP32 and QAT, if the model keeps their predictions, golden and RTL.
+    """Measures by the name of the network: FP32 and quantised, if the model keeps their predictions, golden and RTL.
 
     The result is empty if there are no labels.
 
@@ -25,7 +25,7 @@ def measured(
     if given.samples.labels is None:
         return {}
     found = {name: measure_predictions(given.task, kept[given.chosen], given.samples)
-             for name, kept in (("FP32", model.fp32_predictions), ("QAT", model.qat_predictions)) if given.own}
+             for name, kept in model.predictions.items() if given.own}
     found["golden"] = measure(given.task, real(golden), given.samples)
     if other is not None:
         found["RTL"] = measure(given.task, real(other), given.samples)

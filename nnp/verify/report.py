@@ -16,7 +16,7 @@ from concord.golden.lib.atomic_files import write_all
 from concord.nnp.lib.environment import DISTRIBUTION
 from concord.nnp.verify import pictures, sample_results
 from concord.nnp.verify.layer_costs import WAITS, LayerCost
-from concord.nnp.verify.tables import cost_rows, faults, measure_names, verify_rows, without_costs
+from concord.nnp.verify.tables import cost_rows, faults, measure_names, split_rows, verify_rows, without_costs
 from concord.nnp.verify.verification import Verified
 from concord.spec.config import Config
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -99,6 +99,8 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
         "mvm_utilisation": verified.utilisation,
         "counters": {counter.name: value for counter, value in verified.other.counters.items()},
         "layer_error": dict(verified.errors),
+        "error_split": None if verified.split is None else {
+            "samples": verified.split.samples, "layers": {k: dict(v) for k, v in verified.split.layers.items()}},
         "layer_costs": [cost_record(cost, firmware.config) for cost in verified.costs],
         "memories": {name: {"used": used, "of": of} for name, (used, of) in verified.compiled.usage.items()},
         "sums": [
@@ -172,6 +174,7 @@ def page(done: list[Verified], tables: list[str], made: dict[str, str], folder: 
         without_costs=[without_costs(verified) for verified in done],
         layers=[pictures.layers(verified) for verified in done],
         errors=[pictures.errors(verified) for verified in done],
+        splits=[split_rows(verified) for verified in done],
     )
 
 

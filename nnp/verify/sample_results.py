@@ -124,9 +124,8 @@ def _kept(verified: Verified) -> dict[str, np.ndarray]:
     """What the model keeps of its float networks for these samples; empty if they are of another test set."""
     if verified.samples.labels is None or not verified.own:
         return {}
-    model, first, count = verified.model, verified.first, len(verified.samples)
-    found = {"FP32": model.fp32_predictions, "QAT": model.qat_predictions}
-    return {name: kept[first:first + count] for name, kept in found.items() if len(kept)}
+    first, count = verified.first, len(verified.samples)
+    return {name: kept[first:first + count] for name, kept in verified.model.predictions.items() if len(kept)}
 
 
 def _numbered(name: str, values: np.ndarray) -> dict[str, np.ndarray]:

@@ -1,15 +1,18 @@
 """Tables that the commands print."""
 
+from collections.abc import Mapping
+
 from concord.compiler.explain import explain
 from concord.compiler.network import Compiled
 from concord.model.data import measures
+from concord.nnp.verify.error_split import PARTS, ROUNDING
 from concord.nnp.verify.layer_costs import WAITS, LayerCost, wait_title
 from concord.nnp.verify.verification import Verified
 from concord.spec.registers import Counter
 from rich.table import Table
 
 #: Networks whose measures are compared, by their names in tables.
-NETWORKS = ("FP32", "QAT", "golden", "RTL")
+NETWORKS = ("FP32", "quantised", "golden", "RTL")
 
 
 def usage_table(compiled: Compiled) -> Table:
@@ -112,6 +115,36 @@ def cost_table(verified: Verified) -> Table:
     return table
 
 
+def split_rows(verified: Verified) -> list[list[str]]:
+    """The parts of the error of each layer, as cells of a table; its head comes first, empty if it was not split."""
+    if verified.split is None:
+        return []
+
+    def cells(name: str, errors: Mapping[str, float]) -> list[str]:
+        return [name, *(_share(errors[part]) if part in errors else "" for part in PARTS)]
+
+    return [["layer", *PARTS], *(cells(name, errors) for name, errors in verified.split.layers.items())]
+
+
+def split_table(verified: Verified) -> Table:
+    """A table of `split_rows`."""
+    head, *rows, total = split_rows(verified)
+    table = Table(title=f"errors of {verified.request.path.stem}, relative, {verified.split.samples} samples",
+                  title_justify="left")
+    for name in head:
+        table.add_column(name, justify="left" if name == "layer" else "right")
+    for row in rows:
+        table.add_row(*row)
+    table.add_section()
+    table.add_row(*total)
+    return table
+
+
+def _share(error: float) -> str:
+    """A relative error in per cent; one that rounding to float64 explains is none."""
+    return "none" if error <= ROUNDING else f"{100 * error:.3g}%"
+
+
 def _compared(verified: Verified, count: int) -> str:
     """The number of differences between golden and the machine, if another machine than golden ran."""
     return str(count) if verified.compared else "not run"
@@ -130,6 +163,9 @@ def faults(done: list[Verified]) -> list[str]:
         name, fault = verified.request.path.stem, verified.fault
         if verified.reference_bits:
             lines.append(f"{name}: {verified.reference_bits} bits of the golden machine differ from the network")
+        if verified.split is not None and not verified.split.compiled:
+            lines.append(f"{name}: without quantisers, the compiled network differs from its float network by "
+                         f"{verified.split.compiler:.1e} of its outputs")
         if verified.bits:
             lines.append(f"{name}: {verified.bits} bits of the {verified.request.kind} machine differ from golden")
         if fault is not None:

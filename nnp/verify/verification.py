@@ -2,12 +2,14 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from concord.compiler.network import Compiled
+from concord.golden.host.full_precision import FullPrecision
 from concord.model import network
 from concord.model.data.samples import Samples, Task
+from concord.model.lowering.full_precision import Numbers
 from concord.model.model import Model
 from concord.model.model_file import load_model
 from concord.nnp.lib.options import MachineKind
@@ -18,9 +20,12 @@ from concord.nnp.verify import batches, quality
 from concord.nnp.verify.batches import Outcome
 from concord.nnp.verify.builds import Builds
 from concord.nnp.verify.diagnosis import Difference, first_difference
+from concord.nnp.verify.error_split import SAMPLES as SPLIT_SAMPLES
+from concord.nnp.verify.error_split import ErrorSplit, images_of, split_errors
 from concord.nnp.verify.inputs import Inputs, Source, read
 from concord.nnp.verify.layer_costs import LayerCost, measured_costs
 from concord.nnp.verify.session import Session
+from concord.nnp.verify.twin_session import TwinSession
 from concord.nnp.verify.waveform import write_waveform
 from concord.sim.machines.host import machine
 from concord.spec.registers import EVENTS, Counter
@@ -46,6 +51,7 @@ class Request:
         waves:   Whether to write a waveform of the first difference.
         arithmetic: Arithmetic in which a network in float32 is quantised, "integer" or "bfp".
         anew:    Whether a network that is quantised already gets new integers and scales.
+        split:   Whether to split the errors of layers.
         command: Command that makes the quantised model of a network in float32; empty for `nnp quantize`.
     """
 
@@ -59,6 +65,7 @@ class Request:
     waves: bool
     arithmetic: str = "integer"
     anew: bool = False
+    split: bool = False
     command: str = ""
 
 
@@ -72,6 +79,7 @@ class Prepared:
         inputs:   Samples to run.
         preset:   Name of the machine: that of a preset, or the stem of a TOML file.
         compiled: Firmware and the compiler's findings.
+        images:   Contents of memories before and behind each rounding; empty if errors are not split.
         steps:    The printed steps, some of which are already done.
     """
 
@@ -81,6 +89,7 @@ class Prepared:
     preset: str
     compiled: Compiled
     steps: Steps
+    images: Mapping[Numbers, FullPrecision] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -106,14 +115,15 @@ class Verified:
         compiled:       Firmware and the compiler's findings.
         task:           What the network does.
         own:            Whether the model keeps the predictions of its float networks for these samples.
-        measures:       Measures of "FP32" and "QAT", if the model keeps their predictions, of "golden" and, if it ran,
-            of "RTL"; empty if there are no labels.
+        measures:       Measures of "FP32" and "quantised", if the model keeps their predictions, of "golden" and, if it
+            ran, of "RTL"; empty if there are no labels.
         golden, other:  Results of golden and of the other machine; both are golden's if no other machine was chosen.
         reference_bits: Number of bits in which the golden machine's outputs differ from the layer-by-layer model.
         bits:           Number of bits in which the machine's outputs and memories differ from golden.
         events:         Event counters that differ, with both values.
         fault:          Origin of the first difference, or None.
         errors:         RMS error of each layer relative to the FP32 network.
+        split:          Parts of the errors of layers, or None if they are not split.
         costs:          Cost of each layer for the first sample; empty on golden, which has no clock, and on a machine
             whose bits differ.
         times:          Duration of each step in seconds.
@@ -136,6 +146,7 @@ class Verified:
     events: Mapping[Counter, tuple[int, int]]
     fault: Fault | None
     errors: Mapping[str, float]
+    split: ErrorSplit | None
     costs: tuple[LayerCost, ...]
     times: Mapping[str, float]
 
@@ -147,7 +158,8 @@ class Verified:
     @property
     def equal(self) -> bool:
         """Whether nothing differs."""
-        return not (self.reference_bits or self.bits or self.events)
+        compiled = self.split is None or self.split.compiled
+        return compiled and not (self.reference_bits or self.bits or self.events)
 
     @property
     def cycles(self) -> float:
@@ -187,8 +199,10 @@ def prepare(request: Request, console: Console, steps: Steps | None = None) -> P
         note.text = f"{len(model.layers)} layers, {len(inputs.samples)} samples of {inputs.name}"
     with steps.step("compile") as note:
         preset, compiled = compile_for(model, request.preset, request.place)
+        images = images_of(model, compiled.firmware) if request.split else {}
         note.text = _describe(preset, compiled)
-    return Prepared(request=request, model=model, inputs=inputs, preset=preset, compiled=compiled, steps=steps)
+    return Prepared(request=request, model=model, inputs=inputs, preset=preset, compiled=compiled, steps=steps,
+                    images=images)
 
 
 def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verified:
@@ -216,6 +230,9 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
         note.text = "golden and reference alone" if request.kind == MachineKind.GOLDEN else (
             f"{bits} differing bits, {len(events)} differing event counters")
     with steps.step("measure") as note:
+        split = None
+        if prepared.images:
+            split = split_errors(model, compiled.firmware, prepared.images, samples.first(SPLIT_SAMPLES))
         errors = quality.layer_errors(model, samples.first(ERROR_SAMPLES))
         rtl = None if request.kind == MachineKind.GOLDEN else other.outputs
         measures = quality.measured(model, prepared.inputs, golden.outputs, rtl)
@@ -242,6 +259,7 @@ def verify_model(prepared: Prepared, builds: Builds, console: Console) -> Verifi
         events=events,
         fault=fault,
         errors=errors,
+        split=split,
         costs=costs,
         times=steps.times,
     )
@@ -282,7 +300,8 @@ def _fault(prepared: Prepared, index: int, console: Console) -> Fault | None:
     request, firmware = prepared.request, prepared.compiled.firmware
     sample, number = batches.one_sample(prepared.inputs.samples, index), prepared.inputs.chosen.start + index
     with machine("golden", firmware.config) as golden, machine(request.kind, firmware.config) as other:
-        difference = first_difference(Session(golden, firmware), Session(other, firmware), sample, number)
+        sessions = {"golden": Session(golden, firmware), "RTL": Session(other, firmware)}
+        difference = first_difference(sessions | {"twin": TwinSession(firmware)}, sample, number)
     if difference is None:
         return None
     waves = None

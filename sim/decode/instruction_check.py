@@ -55,6 +55,7 @@ def after(program: list[int]) -> tuple[dict, dict]:
             where["written"] = op in (Op.V_WR, Op.M_WR)
             where["closed"] = op == Op.M_WR or (op == Op.V_WR and mem == Mem.MVM_Q)
             so_far |= {"mv_mul": 1} if op == Op.MV_MUL else {}
+            so_far |= {"softmax": 1} if op == Op.V_SOFTMAX else {}
             if SPECS[op].operation:
                 where["position"] = SPECS[op].position + 1
             if op == Op.V_WR:

@@ -12,7 +12,9 @@ from concord.hw.lib.payloads import Load, word
 from concord.hw.mvm.matrix_rf import mark_write, record, record_write
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.elements import loaded, stored
 from concord.sim.drivers.stream import Source, pack, start, unpack
+from concord.sim.stimulus.random_values import legal
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(item.row == 0) & (item.group == 0)", "new": "item.group == 0"},
@@ -41,7 +43,7 @@ class RegisterFile:
             write = unpack(record_write(CONFIG), [int(self.dut.write.value)])
             if write["valid"][0]:
                 at = tuple(int(write[name][0]) for name in ("tile", "row", "group"))
-                self.mantissas[at] = write["record"]["mantissas"][0]
+                self.mantissas[at] = loaded(write["record"]["mantissas"][0], CONFIG.weights)
                 self.exponents[at] = write["record"]["exponent"][0]
             mark = unpack(mark_write(CONFIG), [int(self.dut.mark.value)])
             if mark["valid"][0]:
@@ -96,10 +98,10 @@ async def loads_records(dut, stall):
     await start(dut)
     register_file = RegisterFile(dut)
     count = 10
-    mantissas = rng.integers(fmt.lowest, fmt.highest + 1, (count, n, n)) * sparse(rng, (count, n, n))
+    mantissas = legal(rng.integers(fmt.lowest, fmt.highest + 1, (count, n, n)) * sparse(rng, (count, n, n)), fmt)
     exponents = rng.integers(0, fmt.e_max - fmt.e_min + 1, (count, n))
     tile, row, group = (index.ravel() for index in np.indices((count, n, CONFIG.groups)))
-    records = pack(record(CONFIG), {"mantissas": mantissas.reshape(-1, CONFIG.lanes),
+    records = pack(record(CONFIG), {"mantissas": stored(mantissas, fmt).reshape(-1, CONFIG.lanes),
                                     "exponent": exponents.repeat(CONFIG.groups)})
     payloads = pack(message_payloads.packed(CONFIG), {
         "tile": tile, "integer": tile & 1, "row": row, "group": group, "record": np.array(records, object),

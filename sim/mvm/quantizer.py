@@ -10,6 +10,7 @@ from concord.hw.lib.payloads import operand_word
 from concord.hw.mvm.quantizer import quantized
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
+from concord.sim.drivers.elements import stored
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -71,6 +72,7 @@ async def matches_golden(dut, stall):
     i.put(*pack(operand_word(LANES), word))
     got = unpack(quantized(CONFIG.activations, LANES), await o.receive(len(block)))
     mantissas, exponents = golden(bits, integer, unsigned, CONFIG.activations)
+    mantissas = stored(mantissas, CONFIG.activations)
     given = {"integer": integer[block], "unsigned": unsigned[block]}
     assert_equal("mantissas", got["mantissas"], mantissas.reshape(count, WORDS, LANES)[inside], number=word["word"],
                  exponent=exponents[block], **given)

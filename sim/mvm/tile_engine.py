@@ -14,6 +14,7 @@ from concord.hw.mvm.tile_engine import TileEngine
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.configs import from_text
 from concord.sim.drivers.drive_pipeline import drive_pipeline
+from concord.sim.drivers.elements import stored
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.stimulus.random_values import mantissas
 
@@ -47,7 +48,7 @@ async def matches_golden(dut):
     integer = rng.random(cycles) < 0.3
 
     after = TileEngine.weights_after
-    late = {"mantissas": np.roll(weights, after, 0), "exponent": np.roll(scales, after, 0)}
+    late = {"mantissas": np.roll(stored(weights, fmts[0]), after, 0), "exponent": np.roll(scales, after, 0)}
     inputs = {"operand": pack(operand(CONFIG), {"mantissas": vector, "exponent": scale}), "integer": integer,
               "weights": pack(data.ArrayLayout(record(CONFIG), n), late)}
     got = unpack(data.ArrayLayout(signed(WIDTH), n), (await drive_pipeline(dut, inputs, ["o"], LATENCY))["o"])

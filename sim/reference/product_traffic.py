@@ -3,20 +3,21 @@
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
+from concord.golden.mvm.elements import encode
 from concord.golden.mvm.mvm import multiply, multiply_groups
 from concord.golden.mvm.overflow import Events
 from concord.golden.mvm.packing import pack_tiles, unpack_tiles
-from concord.golden.mvm.quantizer import invalid, quantize_block, quantize_integer
+from concord.golden.mvm.quantizer import invalid
+from concord.golden.schedule.memory import MatrixRf
 from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Load, Product, operand_word, word
 from concord.hw.mvm.mvm import Activity, events
 from concord.sim.drivers.comparison import assert_equal
 from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 from concord.sim.reference.entry_traffic import EntryTraffic
-from concord.sim.reference.tiles import Tiles, sparse
 from concord.sim.stimulus import windows
 from concord.sim.stimulus.entry_addresses import columns
-from concord.sim.stimulus.random_values import numbers
+from concord.sim.stimulus.random_values import legal, numbers, sparse
 from concord.spec.chain import Chain
 from concord.spec.config import Config
 
@@ -40,7 +41,7 @@ class ProductTraffic:
 
     def __init__(self, dut, config: Config, rng: np.random.Generator, *, stall: float, slow: float):
         self.dut, self.config, self.rng = dut, config, rng
-        self.tiles = Tiles(config)
+        self.tiles = MatrixRf(config)
         self.bias = np.zeros((config.bias_words, config.mfu_lanes), np.int64)
         seed, names = cocotb.RANDOM_SEED, ("product", "operand", "load", "matrix_word", "packed", "bias_write")
         self.sources = {name: Source(dut, name, seed=seed, stall=stall) for name in names}
@@ -80,16 +81,17 @@ class ProductTraffic:
     async def load_packed(self, at: int, count: int, integer: bool, *, full: bool = False):
         """Load random tiles as packed records; `full` tiles have no zeros."""
         fmt, n, rng = self.config.weights, self.config.native_dim, self.rng
-        mantissas = rng.integers(fmt.lowest, fmt.highest + 1, (count, n, n)) * sparse(rng, self.config, count)
+        mantissas = legal(rng.integers(fmt.lowest, fmt.highest + 1, (count, n, n)), fmt)
+        mantissas = mantissas * sparse(rng, self.config, count)
         mantissas = np.where((mantissas == 0) & full, 1, mantissas)
         exponents = rng.integers(0, fmt.e_max - fmt.e_min + 1, (count, n))
         mantissas, exponents = unpack_tiles(self.config, pack_tiles(self.config, mantissas, exponents))
-        self.tiles.put(at, mantissas, exponents)
+        self.tiles.store(at, mantissas, exponents)
         shape = message_payloads.packed(self.config)
-        size = self.config.lanes * fmt.bits
+        size = self.config.lanes * fmt.code_bits
         tile, row, group = (index.ravel() for index in np.indices((count, n, self.config.groups)))
-        lanes = mantissas.reshape(-1, self.config.lanes) & (1 << fmt.bits) - 1
-        records = [sum(int(v) << k * fmt.bits for k, v in enumerate(values)) | int(e) << size
+        lanes = encode(mantissas, fmt).reshape(-1, self.config.lanes)
+        records = [sum(int(v) << k * fmt.code_bits for k, v in enumerate(values)) | int(e) << size
                    for values, e in zip(lanes, exponents.repeat(self.config.groups), strict=True)]
         payloads = pack(shape, {
             "tile": tile + at, "integer": np.full(tile.shape, integer), "row": row, "group": group,
@@ -100,11 +102,8 @@ class ProductTraffic:
         """Queue random tiles as words."""
         n = self.config.native_dim
         bits = numbers(self.rng, (count, n, n), 6) * sparse(self.rng, self.config, count).astype(np.uint16)
-        if integer:
-            self.tiles.put(at, quantize_integer(bits, self.config.weights, unsigned=False), 0)
-        else:
-            mantissas, exponents = quantize_block(bits, self.config.weights)
-            self.tiles.put(at, mantissas, exponents - self.config.weights.e_min)
+        for tile, each in enumerate(bits, at):
+            self.tiles.load(tile, each, integer=integer)
         self.sources["load"].put(*pack(Load, {"tile": at + np.arange(count), "integer": np.full(count, integer)}))
         self.sources["matrix_word"].put(*pack(word(self.config), bits.reshape(-1, self.config.mfu_lanes)))
         self.expected["rows_loaded"] += count * n
@@ -133,9 +132,9 @@ class ProductTraffic:
             "word": operand.reshape(count, lanes), "integer": np.full(count, integer),
             "unsigned": np.full(count, unsigned),
             "last": np.arange(1, count + 1) % (columns * self.config.vector_words) == 0}))
-        where = slice(tile, tile + row_tiles * columns)
+        where = range(tile, tile + row_tiles * columns)
         bits, overflow = multiply(
-            self.config, *self._weights(where, row_tiles), operand,
+            self.config, *self.tiles.weights(where, row_tiles), operand,
             self.bias[address:address + words].ravel()[:rows] if bias else None, rows=rows, integer=integer,
             unsigned=unsigned, out_scale=out_scale)
         self._count(where, iterations, overflow)
@@ -154,16 +153,15 @@ class ProductTraffic:
         self._queue(tile=chain.tiles.start, columns=registers.columns, row_tiles=chain.row_tiles, words=words,
                     rows=rows, iterations=registers.iterations, integer=integer, out_scale=out_scale, bias=bias,
                     bias_address=address, from_entries=1)
-        where = slice(chain.tiles.start, chain.tiles.stop)
         bits, overflow = multiply_groups(
-            self.config, *self._weights(where, chain.row_tiles), mantissas, exponents,
+            self.config, *self.tiles.weights(chain.tiles, chain.row_tiles), mantissas, exponents,
             self.bias[address:address + words].ravel()[:rows] if bias else None, rows=rows, integer=integer,
             out_scale=out_scale)
-        self._count(where, registers.iterations, overflow)
+        self._count(chain.tiles, registers.iterations, overflow)
         self.expected["entries_read"] += mantissas.shape[0] * len(chain.tiles)
         self.expected["conflict"] += sum(
             windows.duration(self.config, step) - 1 for step in windows.steps(self.config, chain))
-        return bits, {"integer": integer, "out_scale": out_scale, "bias": bias, "tile": where.start, "rows": rows,
+        return bits, {"integer": integer, "out_scale": out_scale, "bias": bias, "tile": chain.tiles.start, "rows": rows,
                       "columns": registers.columns, "addresses": columns(chain).reshape(len(bits), 1, -1)}
 
     def _queue(self, **fields):
@@ -172,17 +170,11 @@ class ProductTraffic:
             name: np.array([fields.get(name, 0)]) for name in Product.members}))
         self.products += 1
 
-    def _weights(self, where: slice, row_tiles: int):
-        """Mantissas and exponents of tiles, [row_tiles, columns, ...]."""
-        n = self.config.native_dim
-        return self.tiles.mantissas[where].reshape(row_tiles, -1, n, n), self.tiles.exponents[where].reshape(
-            row_tiles, -1, n)
-
-    def _count(self, where: slice, iterations: int, overflow: Events):
+    def _count(self, where: range, iterations: int, overflow: Events):
         """Expect the events of a product with these tiles."""
         self.overflow += overflow
-        self.expected["beats"] += iterations * int(self.tiles.marks[where].sum())
-        self.expected["tiles"] += iterations * (where.stop - where.start)
+        self.expected["beats"] += iterations * int(self.tiles.marks[where.start:where.stop].sum())
+        self.expected["tiles"] += iterations * len(where)
 
     async def results(self, bits, given):
         """Take the words of a product and compare them with `bits`, one row for each iteration."""

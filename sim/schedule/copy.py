@@ -7,6 +7,7 @@ from collections import deque
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
+from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import Load, progress, word
 from concord.hw.schedule.jobs import copy_job, write_job
 from concord.sim.drivers.configs import from_text
@@ -25,6 +26,7 @@ MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test 
 
 CONFIG = from_text(os.environ["CONFIG"])
 JOB, WRITE_JOB, LOAD = Record(copy_job(CONFIG)), Record(write_job(CONFIG)), Record(Load)
+OUTGOING = Record(message_payloads.outgoing(CONFIG))
 WORD, PROGRESS = word(CONFIG).size, Record(progress(CONFIG))
 TILE = CONFIG.native_dim * CONFIG.vector_words
 
@@ -82,7 +84,9 @@ class Bench:
             for memory, address in each.writes.items():
                 self.memories[memory][address] = value
             if record.get("net"):
-                self.want["out"].append(value | (chain.result_words - each.index) << WORD)
+                marks = {name: record[name] for name in ("softmax", "tail") if name in OUTGOING.parts}
+                left = {"remaining": chain.result_words - each.index}
+                self.want["out"].append(value | OUTGOING.join(left | marks))
 
     async def cycle(self):
         """Check that the word taken in this cycle may be taken, and count what lands."""

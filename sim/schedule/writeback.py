@@ -6,6 +6,7 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
+from concord.hw.lib import message_payloads
 from concord.hw.lib.payloads import entry_word, progress
 from concord.hw.schedule.jobs import write_job
 from concord.hw.schedule.writeback import results, write_request
@@ -15,7 +16,7 @@ from concord.sim.drivers.stream import Sink, Source, start
 from concord.sim.stimulus.chains import fields, random_chains
 from concord.sim.stimulus.entry_chains import chains_of_entries
 from concord.spec.chain import Chain
-from concord.spec.isa import REGISTER_BITS, Op
+from concord.spec.isa import Op
 from concord.spec.memories import VRFS, Mem
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
@@ -28,7 +29,7 @@ CONFIG = from_text(os.environ["CONFIG"])
 ENTRY_WORD = Record(entry_word(CONFIG))
 JOB, RESULTS, PROGRESS = Record(write_job(CONFIG)), Record(results(CONFIG)), Record(progress(CONFIG))
 WRITES = Record(data.ArrayLayout(write_request(CONFIG), len(VRFS)))
-NET = Record(data.StructLayout({"word": results(CONFIG)["value"].shape, "remaining": REGISTER_BITS}))
+NET = Record(message_payloads.outgoing(CONFIG))
 
 
 def chosen(select: dict, values: dict, lanes: int) -> dict:
@@ -45,6 +46,8 @@ def words(job: dict, values: list[dict]):
         writes = {k: {"valid": 1, "address": w["lo"] + index + iteration * job["stride_out"] * w["inc"],
                       "word": chosen(w["select"], value, lanes)} for k, w in job["writes"].items() if w["valid"]}
         net = {"word": chosen(job["net_select"], value, lanes), "remaining": job["words"] - index}
+        if CONFIG.softmax_words:
+            net |= {"softmax": job["softmax"], "tail": job["tail"]}
         entry = {"valid": 1, "word": chosen(job["entries_select"], value, lanes), "last": index == job["words"] - 1}
         yield iteration, writes, net if job["net"] else None, entry if job["entries"] else None
 

@@ -116,6 +116,8 @@ def fields(config: Config, chain: Chain) -> dict:
             "bias_address": product.b}
     if chain.loads:
         record["product"] = {"tile": chain.target.a, "integer": chain.target.integer}
+    if config.softmax_words:
+        record["softmax"] = chain.normalises
     _operations(chain, record)
     record["pointwise"] = any(any(unit.values()) for unit in record["control"].values())
     _writes(chain, record, address)

@@ -45,12 +45,24 @@ def fault(generator: ProgramGenerator, error: Error | None = None) -> list[int]:
                      f"{len(generator.program)} instructions: the machine has {config.instructions}, give it more")
 
 
+def _softmax(config, error):
+    """Faults in the use of `v_softmax`, for a machine that has it."""
+    if not config.softmax_words:
+        return []
+    rows = config.softmax_words * config.mfu_lanes + 1
+    return {
+        Error.ILLEGAL: [f"v_rd InitialVrf, 0\nv_softmax\n{text}" for text in (
+            "v_wr InitialVrf, 0", "v_relu0", "end_chain", "v_softmax", "v_wr NetQ\nv_wr AddSubVrf0, 0")
+        ] + ["v_softmax"],
+        Error.SIZE: [f"s_wr Rows, {rows}\nv_rd NetQ\nv_softmax\nv_wr NetQ\nend_chain"]}.get(error, [])
+
+
 def _attempts(generator, error):
     """The program of a generator, followed by a fault that causes `error`; None if no attempt succeeds."""
     config, rng = generator.config, generator.rng
     for _ in range(ATTEMPTS):
         texts = _FAULTS[error](generator)
-        others = entry_faults(generator, error, _product(generator))
+        others = entry_faults(generator, error, _product(generator)) + _softmax(config, error)
         chosen = others if others and rng.random() < 0.5 else texts
         tail = assemble(_sane(config) + str(rng.choice(chosen)) + "\n")
         if error == Error.END:

@@ -68,6 +68,8 @@ def all_bins(config: Config) -> set[str]:
     found |= _hazard_bins(_READERS + ("gather of words",) * bool(config.vector_rf), _WRITERS)
     if config.vector_rf:
         found |= _hazard_bins(_ENTRY_READERS, (_ENTRY_WRITER,)) | entry_bins(config) | {"v_pool_max"}
+    if config.softmax_words:
+        found.add("v_softmax")
     found |= {"tiles: product after load", "tiles: load after product", "tiles: load after load"}
     found |= {f"within a chain: {hazard}" for hazard in _WITHIN}
     return found | ({"padding lanes"} if config.mfu_lanes > 1 else set())

@@ -36,6 +36,9 @@ def limits(config: Config, beyond: int) -> list[str]:
     for op, spec in SPECS.items():
         if spec.operand is not None:
             bodies.append(f"v_rd NetQ\n{op.name.lower()} {depth(config, spec.operand) - 1 + beyond}\n{_OUT}")
+    if config.softmax_words:
+        rows = config.softmax_words * config.mfu_lanes + beyond
+        bodies.append(f"s_wr Rows, {rows}\nv_rd NetQ\nv_softmax\n{_OUT}")
     if config.vector_rf:
         bodies += _entries(config, beyond)
     return [f"s_wr Rows, {config.mfu_lanes}\ns_wr StrideOut, 1\n{body}end\n" for body in bodies]

@@ -2,6 +2,7 @@
 
 import numpy as np
 from concord.golden.host.messages import bias_message, entries_message, packed_message, write_message
+from concord.sim.stimulus.random_values import legal
 from concord.spec.config import Config
 from concord.spec.memories import VRFS, depth
 
@@ -34,7 +35,7 @@ def tiles(config: Config, rng: np.random.Generator, count: int) -> tuple[np.ndar
     largest = fmt.e_max - fmt.e_min
     exponents = rng.integers(0, largest + 1, (count, n))
     middle = np.clip(rng.integers(-2, 3, (count, n)) - fmt.e_min, 0, largest)
-    return mantissas * kept, np.where(rng.random((count, 1)) < 0.7, middle, exponents)
+    return legal(mantissas * kept, fmt), np.where(rng.random((count, 1)) < 0.7, middle, exponents)
 
 
 def entries(config: Config, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -46,7 +47,7 @@ def entries(config: Config, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
     mantissas = np.where(rng.random((count, 1)) < 0.15, extreme, small) * (rng.random((count, 1)) < 0.9)
     largest = fmt.e_max - fmt.e_min
     middle = np.clip(rng.integers(-2, 3, count) - fmt.e_min, 0, largest)
-    return mantissas, np.where(rng.random(count) < 0.6, middle, rng.integers(0, largest + 1, count))
+    return legal(mantissas, fmt), np.where(rng.random(count) < 0.6, middle, rng.integers(0, largest + 1, count))
 
 
 def biases(config: Config, rng: np.random.Generator) -> np.ndarray:

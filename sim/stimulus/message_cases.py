@@ -152,7 +152,7 @@ def _record(config, address, index, integer, bits):
     fields = (
         (tile, 16), (integer, 1), (record // groups, (config.native_dim - 1).bit_length()),
         (record % groups, (groups - 1).bit_length()),
-        (bits, config.lanes * config.weights.bits + config.weights.exponent_bits), (record == records - 1, 1))
+        (bits, config.lanes * config.weights.code_bits + config.weights.exponent_bits), (record == records - 1, 1))
     value, at = 0, 0
     for field, width in fields:
         value, at = value | (field & (1 << width) - 1) << at, at + width

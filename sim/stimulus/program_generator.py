@@ -217,10 +217,12 @@ class ProgramGenerator:
         choices = [*VRFS, Mem.NET_Q, Mem.NET_Q] + [Mem.VECTOR_RF] * entries * bool(self.config.vector_rf)
         mems = list(dict.fromkeys(map(Mem, self.rng.permutation(choices))))[:count]
         *taps, last = [self.place.write(shape, mem, source) for mem in mems]
-        body = list(operations)
+        body, end = list(operations), [last]
+        if last.mem == Mem.NET_Q and self.config.words_of(shape.rows) <= self.config.softmax_words:
+            end = [Instruction(op=Op.V_SOFTMAX)] * int(self.rng.integers(2)) + end
         for tap in taps:
             body.insert(int(self.rng.integers(len(body) + 1)), tap)
-        return self._close(shape, [*source, *body, last])
+        return self._close(shape, [*source, *body, *end])
 
     def _close(self, shape, instructions) -> list[int]:
         """Instruction words that set the registers of a chain, and then those of the chain."""

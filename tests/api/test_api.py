@@ -91,7 +91,7 @@ def test_verification_finds_equal_bits_and_keeps_the_model(model, data, tmp_path
     found = concord.verify(model, data, preset="tiny", samples=2, report=tmp_path, jobs=1)
     assert found.equal
     assert found.bits == 0 < found.cycles
-    assert found.measures.keys() == {"FP32", "QAT", "golden", "RTL"}
+    assert found.measures.keys() == {"FP32", "quantised", "golden", "RTL"}
     assert all(path.exists() for path in found.files)
     assert concord.load(tmp_path / "net.safetensors").measures == model.measures
 

@@ -165,7 +165,7 @@ def test_presets_of_other_block_floating_point_are_refused(folder):
     (("train", "image", "mlp", "--preset", "ulx3s", "--weights-bits", 4), "--preset ulx3s decides --weights-bits"),
     (("train", "image", "mlp", "--preset", "huge"), "there is no preset 'huge'"),
     (("quantize", "mlp", "f", "--preset", "ulx3s", "--full"), "--preset ulx3s decides --weights-bits, --input-bits"),
-    (("compare", "--preset", "ulx3s", "--input-bits", 4), "--preset ulx3s decides --weights-bits, --input-bits and"),
+    (("compare", "--preset", "ulx3s", "--input-bits", 4), "--preset ulx3s decides --weights-bits, --input-bits,"),
     (("train", "lstm", "--preset", "speech", "--bits", 8), "--preset speech decides --bits"),
     (("train", "mlp", "--arithmetic", "bfp-lazy", "--preset", "speech"), "does not take; trainer does"),
     (("train", "lstm", "--epochs", "3,2"), "--epochs 3,2: three numbers parted by commas are needed, such as 8,4,1"),

@@ -26,6 +26,11 @@ def session(firmware: Firmware) -> Session:
     return Session(machine("golden", TINY), firmware)
 
 
+def difference(right: Firmware, wrong: Firmware, sample: np.ndarray):
+    """The first difference between golden machines with two firmwares."""
+    return first_difference({"golden": session(right), "machine": session(wrong)}, sample, 0)
+
+
 def with_changed_weight(firmware: Firmware, tile: int, row: int) -> Firmware:
     """The same firmware with one weight changed."""
     mantissas = firmware.tiles.mantissas.copy()
@@ -41,7 +46,7 @@ def recurrent() -> Firmware:
 
 def test_equal_machines(recurrent):
     sample = networks.inputs(np.random.default_rng(1), 4, 3)
-    assert first_difference(session(recurrent), session(recurrent), sample, 0) is None
+    assert first_difference({"golden": session(recurrent), "machine": session(recurrent)}, sample, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -52,7 +57,7 @@ def test_the_gate_with_a_changed_weight_is_found(recurrent, gate, memory):
     tile, row = divmod(6 * gate + 1, TINY.native_dim)
     sample = networks.inputs(np.random.default_rng(2), 4, 3)
     other = session(with_changed_weight(recurrent, 2 * tile, row))
-    found = first_difference(session(recurrent), other, sample, 17)
+    found = first_difference({"golden": session(recurrent), "machine": other}, sample, 17)
     assert (found.sample, found.step, found.layer, found.word % 4, found.lane) == (17, 0, "lstm0", 0, 1)
     assert found.memory == memory
     assert found.first < found.address
@@ -81,8 +86,8 @@ def test_a_difference_in_an_entry_is_found():
         biases=np.zeros((0, 2), np.int32), input_words=8)
     sample = np.full(16, 0x3C00, np.uint16)
     sample[11] = 0x4200
-    assert first_difference(session(firmware), session(firmware), sample, 0) is None
-    found = first_difference(session(firmware), session(with_changed_weight(firmware, 0, 3)), sample, 0)
+    assert first_difference({"golden": session(firmware), "machine": session(firmware)}, sample, 0) is None
+    found = difference(firmware, with_changed_weight(firmware, 0, 3), sample)
     assert (found.address, found.memory, found.word, found.lane) == (4, "VectorRf", 5, 3)
     assert str(found).endswith("wrote VectorRf entry 5 element 3: golden 64, machine 96")
     memories = session(firmware).memories()
@@ -120,7 +125,7 @@ def test_programs_with_loops_over_base_registers_are_cut_too(block):
 def test_a_fault_in_a_loop_over_base_registers_is_found():
     firmware = compile_network(mixed_networks.small(np.random.default_rng(0), TINY, block=True), TINY).firmware
     sample = networks.inputs(np.random.default_rng(3), 4, 2)
-    found = first_difference(session(firmware), session(with_changed_weight(firmware, 2, 0)), sample, 0)
+    found = difference(firmware, with_changed_weight(firmware, 2, 0), sample)
     assert found.layer == "rnn3"
     assert found.step == 0
 
@@ -146,7 +151,7 @@ def test_a_waveform_of_the_last_chain_alone(tmp_path):
     """The waveform ends with the shortened program, and begins a little before its last chain."""
     firmware = compile_network(networks.mlp(np.random.default_rng(6), TINY, [40, 24, 16, 9], block=True), TINY).firmware
     sample = networks.inputs(np.random.default_rng(7), 40)
-    found = first_difference(session(firmware), session(with_changed_weight(firmware, -1, 0)), sample, 0)
+    found = difference(firmware, with_changed_weight(firmware, -1, 0), sample)
     assert found.chain > 0
     write_waveform(MachineKind.LIBRARY, firmware, sample, found, tmp_path / "fault.vcd")
     with machine("library", TINY, trace=tmp_path / "whole.vcd") as traced:

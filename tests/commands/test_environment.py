@@ -12,3 +12,12 @@ def test_requirements_of_any_form(requirement, good, monkeypatch):
     _, finding = environment._packages()
     assert finding.good == good
     assert finding.what in ("numpy", "no-such-package")
+
+
+def test_packages_of_extras_are_not_needed(monkeypatch):
+    monkeypatch.setattr(environment, "requires", lambda _: ['no-such-package==1; extra == "front"', "no-such==1"])
+    _, extra, needed = environment._packages()
+    assert not extra.good
+    assert not extra.needed
+    assert extra.purpose.startswith("nnp import")
+    assert needed.needed

@@ -71,7 +71,7 @@ def test_classes_of_any_number():
     assert done("run", "f", "--data", "own.toml", "-q", "--samples", "all") == f"{right:.2%} of 20 right\n"
     record = verified("--data", "own.toml")
     assert (record["task"], record["description"]) == ("classification", data.description)
-    assert record["measures"] == {name: {"accuracy": right} for name in ("FP32", "QAT", "golden")}
+    assert record["measures"] == {name: {"accuracy": right} for name in ("FP32", "quantised", "golden")}
     assert np.trace(record["confusion"]) == right * 20
     assert {row["FP32 class"] == row["golden class"] for row in rows()} == {True}
     with open("out/verify.html") as file:
@@ -120,7 +120,7 @@ def test_anomalies_are_measured_by_auc(outputs):
     if outputs == 1:
         return
     record = verified("--data", "own.toml")
-    assert record["measures"] == dict.fromkeys(("FP32", "QAT", "golden"), wanted)
+    assert record["measures"] == dict.fromkeys(("FP32", "quantised", "golden"), wanted)
     assert [row["anomaly"] for row in rows()][:2] == ["1", "0"]
     assert {row["FP32 score"] == row["golden score"] == row["machine score"] for row in rows()} == {True}
 

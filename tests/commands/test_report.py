@@ -26,7 +26,7 @@ VERIFIED = SimpleNamespace(
     other=outputs([[3, 1, 2], [0, 5, 1], [1, 4, 3]]),
     samples=Samples(inputs=np.zeros((3, 1), np.uint16), lengths=None, labels=np.array([0, 1, 2], np.uint8),
                     classes=("bag", "boot", "coat")),
-    model=SimpleNamespace(fp32_predictions=np.arange(10) % 3, qat_predictions=np.arange(10) % 3),
+    model=SimpleNamespace(predictions={"FP32": np.arange(10) % 3, "quantised": np.arange(10) % 3}),
     first=6,
     task=Task.CLASSIFICATION,
     own=True,
@@ -53,8 +53,8 @@ def test_a_line_for_each_sample():
     rows = list(csv.DictReader(sample_results.table(VERIFIED).splitlines()))
     assert [row["sample"] for row in rows] == ["6", "7", "8"]
     assert rows[2] == {
-        "sample": "8", "label": "2", "FP32 class": "2", "QAT class": "2", "golden class": "2", "machine class": "1",
-        "differing bits": "1", "output 0": "1.0", "output 1": "4.0", "output 2": "3.0"}
+        "sample": "8", "label": "2", "FP32 class": "2", "quantised class": "2", "golden class": "2",
+        "machine class": "1", "differing bits": "1", "output 0": "1.0", "output 1": "4.0", "output 2": "3.0"}
 
 
 def with_labels(task: Task, labels, values) -> SimpleNamespace:

@@ -36,7 +36,7 @@ def test_a_network_goes_to_the_hardware_in_one_command(files, tmp_path):
     assert record["equal"]
     assert record["machine"] == "library"
     assert record["preset"] == "tiny"
-    assert record["accuracy"].keys() == {"FP32", "QAT", "golden", "RTL"}
+    assert record["accuracy"].keys() == {"FP32", "quantised", "golden", "RTL"}
     kept = tmp_path / "net.safetensors"
     assert record["commands"][0].split() == ["nnp", "quantize", network, "--for", "tiny", "--data", data, "-o",
                                              str(kept)]

@@ -51,7 +51,7 @@ def damaged(model: ModelProto, rng: random.Random) -> ModelProto:
             tensor = rng.choice(made.graph.initializer)
             values = numpy_helper.to_array(tensor)
             tensor.CopyFrom(numpy_helper.from_array(rng.choice([
-                values.reshape(-1), values[None], values.astype(np.int64), values[:1], values * np.nan
+                values.reshape(-1), values[None], np.isfinite(values).astype(np.int64), values[:1], values * np.nan
                 if values.dtype.kind == "f" else -values]), tensor.name))
         case 6:
             for size in made.graph.input[0].type.tensor_type.shape.dim:
@@ -88,3 +88,13 @@ def test_damaged_graphs(make, seed, tmp_path):
 def test_damaged_bytes(seed, tmp_path):
     rng = random.Random(seed)
     attempt(bytes_changed(network("image").model().SerializeToString(), rng), tmp_path / "damaged.onnx")
+
+
+def test_weights_that_are_nan_can_be_damaged():
+    model = network("dense").model()
+    for tensor in model.graph.initializer:
+        values = numpy_helper.to_array(tensor)
+        if values.dtype.kind == "f":
+            tensor.CopyFrom(numpy_helper.from_array(values * np.nan, tensor.name))
+    for seed in range(300):
+        damaged(model, random.Random(seed))

@@ -104,8 +104,31 @@ def qonnx(image: bool) -> onnx.ModelProto:
     return model
 
 
+def maxima_of_integers() -> onnx.ModelProto:
+    """A product and a sum read maxima of integers, and integers behind which maxima stand."""
+    graph = Quantised((1, 2, 8, 8))
+    graph.qdq(0.5)
+    graph.add("Conv", graph.integers(0.5, 4, 2, 3, 3, largest=1), graph.bias(4, 0.25), pads=[1, 1, 1, 1])
+    graph.add("Relu")
+    at = graph.qdq(0.5)
+    graph.add("Conv", graph.integers(0.5, 4, 4, 2, 2, largest=1), graph.bias(4, 0.25), strides=[2, 2])
+    other = graph.qdq(0.5)
+    graph.at = at
+    maxima = graph.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
+    graph.add("Conv", graph.integers(0.5, 4, 4, 1, 1, largest=1), graph.bias(4, 0.25), first=maxima)
+    graph.qdq(0.5)
+    graph.add("Add", other)
+    graph.add("Add", maxima)
+    graph.qdq(1.0)
+    graph.add("MaxPool", kernel_shape=[4, 4])
+    graph.add("Flatten")
+    graph.add("Gemm", graph.integers(0.25, 5, 4, largest=1), graph.bias(5, 0.125), transB=1)
+    return graph.model(21)
+
+
 @pytest.mark.parametrize("make", [
-    dense, lambda: dense(end=True), images, lambda: images(np.int8(-128)), lambda: qonnx(False), lambda: qonnx(True)])
+    dense, lambda: dense(end=True), images, maxima_of_integers,
+    lambda: images(np.int8(-128)), lambda: qonnx(False), lambda: qonnx(True)])
 def test_the_same_bits_as_onnxruntime(tmp_path, make):
     imported = read(written(tmp_path, make()))
     made = kept(imported.network, "trainer")
@@ -190,4 +213,4 @@ def test_verify_and_the_python_api_take_this_path(folder):
     model = concord.quantize("network.onnx", preset="trainer")
     assert model.quantised.provenance.method.endswith("the integers and scales of its file, with the same bits")
     with pytest.raises(ValueError, match="--anew"):
-        concord.quantize("network.onnx", preset="trainer", gates=None)
+        concord.quantize("network.onnx", preset="trainer", rows=0)

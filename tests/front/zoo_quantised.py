@@ -98,18 +98,27 @@ def by_hand(path: Path, *, mode: str = "ROUND", bipolar: bool = False, signs: bo
     onnx.save(model, path)
 
 
-def by_brevitas(path: Path):
-    """A small network of Brevitas, as QONNX."""
+def by_brevitas(path: Path, kind: str = "dense", clips: bool = False):
+    """A small network of Brevitas, as QONNX, or as QCDQ: QuantizeLinear, Clip and DequantizeLinear."""
     import torch
     from brevitas import nn as quantised
-    from brevitas.export import export_qonnx
+    from brevitas.export import export_onnx_qcdq, export_qonnx
 
     torch.manual_seed(0)
-    model = torch.nn.Sequential(
-        quantised.QuantIdentity(bit_width=8), quantised.QuantLinear(12, 8, bias=True, weight_bit_width=4),
-        quantised.QuantReLU(bit_width=4), quantised.QuantLinear(8, 3, bias=True, weight_bit_width=4))
-    model(torch.randn(64, 12))
-    export_qonnx(model.eval(), args=torch.randn(2, 12), export_path=str(path))
+    if kind == "dense":
+        shape, layers = (12,), (
+            quantised.QuantLinear(12, 8, bias=True, weight_bit_width=4), quantised.QuantReLU(bit_width=4),
+            quantised.QuantLinear(8, 3, bias=True, weight_bit_width=4))
+    else:
+        shape, layers = (2, 8, 8), (
+            quantised.QuantConv2d(2, 4, 3, padding=1, bias=True, weight_bit_width=8), quantised.QuantReLU(bit_width=7),
+            torch.nn.MaxPool2d(2), quantised.QuantConv2d(4, 4, 3, bias=True, weight_bit_width=8),
+            quantised.QuantReLU(bit_width=7), torch.nn.MaxPool2d(2), torch.nn.Flatten(),
+            quantised.QuantLinear(4, 3, bias=True, weight_bit_width=8))
+    model = torch.nn.Sequential(quantised.QuantIdentity(bit_width=8), *layers)
+    model(torch.randn(64, *shape))
+    export = export_onnx_qcdq if clips else export_qonnx
+    export(model.eval(), args=torch.randn(2 if kind == "dense" else 1, *shape), export_path=str(path))
 
 
 #: What writes each file, and the refusal that it must get.
@@ -127,4 +136,7 @@ ENTRIES = {
     "qonnx_floor": (partial(by_hand, mode="FLOOR"), "it rounds by FLOOR"),
     "qonnx_signs": (partial(by_hand, signs=True), "it gives the sign"),
     "brevitas": (by_brevitas, ""),
+    "brevitas_clips": (partial(by_brevitas, clips=True), ""),
+    "brevitas_image": (partial(by_brevitas, kind="image"), ""),
+    "brevitas_image_clips": (partial(by_brevitas, kind="image", clips=True), ""),
 }

@@ -3,6 +3,7 @@
 from collections import Counter as Tally
 from fractions import Fraction
 from functools import reduce
+from math import floor
 
 import numpy as np
 from concord.golden.lib.float16 import maximum
@@ -13,6 +14,7 @@ from concord.spec.formats import Format, Rule
 from concord.spec.isa import SPECS, Op
 from concord.spec.memories import Mem
 from concord.spec.rules import Violation
+from concord.spec.softmax import fractions, wholes
 
 LARGEST = 65504
 
@@ -49,6 +51,21 @@ def quantised(fmt: Format, bits: list[int], *, integer: int, unsigned: int = 0) 
         exponent += 1
     scale = Fraction(2) ** (fmt.bits - 1 - exponent)
     return [max(fmt.lowest, min(fmt.highest, round(value * scale))) for value in values], exponent - fmt.e_min
+
+
+def softmax(bits: list[int]) -> list[int]:
+    """The softmax of binary16 patterns, term by term in the formulas of `spec.softmax`."""
+    values = [float(np.uint16(each).view(np.float16)) for each in bits]
+    if max(values) == float("inf") or max(values) == -float("inf") or any(value != value for value in values):
+        return [0x7E00] * len(bits)
+    places = [floor(Fraction(value) * 2**16) if value > -float("inf") else -2**32 for value in values]
+    terms = []
+    for place in places:
+        whole, t = divmod(max(places) - place, 2**16)
+        base, slope = fractions()[t >> 9]
+        factor, shift = wholes()[whole] if whole < len(wholes()) else (0, 0)
+        terms.append((base - (slope * (t % 2**9) >> 9)) * factor >> shift)
+    return [rounded(Fraction(term, sum(terms))) for term in terms]
 
 
 class SlowMachine:
@@ -91,6 +108,11 @@ class SlowMachine:
             words = self._product(chain, start) if chain.product else None
             for k in range(chain.result_words):
                 self._word(chain, iteration, k, words[k] if words else self._source(chain, start, k), waiting)
+            if chain.normalises:
+                sent = sum(self.out[-chain.result_words:], [])
+                sent[:registers.rows] = softmax(sent[:registers.rows])
+                lanes = self.config.mfu_lanes
+                self.out[-chain.result_words:] = [sent[k:k + lanes] for k in range(0, len(sent), lanes)]
 
     def _word(self, chain, iteration, k, word, waiting):
         """Run the operations and writes of word k; operands are read before the writes."""
@@ -98,6 +120,8 @@ class SlowMachine:
         operations = chain.instructions[first:]
         operands = [self._operand(chain, i, iteration, k) for i in operations]
         for instruction, operand in zip(operations, operands, strict=True):
+            if instruction.op == Op.V_SOFTMAX:
+                continue
             if instruction.op != Op.V_WR:
                 word = compute(SPECS[instruction.op].operation, np.array(word, np.uint16), operand).tolist()
                 continue

@@ -54,7 +54,7 @@ def state(machine):
     return machine.receive(), memory, machine.counters.values, machine.status, machine.memory.matrix.modes
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", [*CONFIGS, "tiny_softmax"])
 def test_all_bins_are_hit_and_no_others(name):
     found = set().union(*(bins(case(name, seed)) for seed in SEEDS))
     assert found == all_bins(preset(name))
@@ -72,7 +72,7 @@ def test_programs_run_to_their_end(name):
             assert machine.read_register(Register.ERROR_ADDRESS) == each.violation.address, seed
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", [*CONFIGS, "tiny_softmax"])
 def test_any_error_may_be_asked_for(name):
     for error in errors(preset(name)):
         assert random_illegal(preset(name), np.random.default_rng(1), error).error == error

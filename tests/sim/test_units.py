@@ -8,6 +8,7 @@ from concord.sim.drivers.configs import to_text
 from concord.sim.machines.build import run
 from concord.sim.units import CONFIGURATIONS, UNITS
 from concord.spec.config import preset
+from concord.spec.formats import Format
 
 
 def test_unit(job, record_property):
@@ -30,6 +31,27 @@ def test_unit(job, record_property):
 def test_two_engines_count_sums_of_more_than_62_bits(name, changes):
     config = replace(preset("tiny"), tile_engines=2, **changes)
     unit = UNITS[name]
+    dut = unit.driven(config)
+    run(dut, unit.testbench, CONFIG=to_text(config), **unit.environment(dut))
+
+
+#: Machines whose weights are powers of two: in every exponent of a block, and with one lane.
+LOGARITHMIC = {
+    "tiny": replace(preset("tiny"), weights=Format.floating(3, 0), multipliers=0),
+    "serial": replace(preset("serial"), weights=Format.floating(2, 0, e_min=-3, e_max=4))}
+
+
+@pytest.mark.parametrize(("name", "config"), [
+    *(("tile_engine", name) for name in LOGARITHMIC), ("matrix_loader", "tiny"), ("mvm", "tiny")])
+def test_weights_that_are_powers_of_two(name, config):
+    unit, machine = UNITS[name], LOGARITHMIC[config]
+    dut = unit.driven(machine)
+    run(dut, unit.testbench, CONFIG=to_text(machine), **unit.environment(dut))
+
+
+def test_the_quantizer_of_powers_of_two():
+    config = replace(LOGARITHMIC["tiny"], activations=LOGARITHMIC["tiny"].weights)
+    unit = UNITS["quantizer"]
     dut = unit.driven(config)
     run(dut, unit.testbench, CONFIG=to_text(config), **unit.environment(dut))
 

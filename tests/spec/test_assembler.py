@@ -34,6 +34,10 @@ v_rd VectorRf, 2, integer
 v_pool_max
 v_wr VectorRf, 3
 end_chain
+v_rd NetQ
+v_softmax
+v_wr NetQ
+end_chain
 end_loop
 .word 0x0000000000000000
 end

@@ -287,6 +287,45 @@ def test_a_machine_without_entries(text):
     assert "this machine has neither VectorRf nor a pooling unit" in str(violation)
 
 
+SOFTMAX = {
+    "v_softmax": "instruction 0: v_softmax stands outside a chain (ILLEGAL)",
+    "v_rd NetQ\nv_softmax\nv_relu0": "instruction 2: only v_wr NetQ may follow v_softmax (ILLEGAL)",
+    "v_rd NetQ\nv_softmax\nv_wr InitialVrf, 0": "instruction 2: only v_wr NetQ may follow v_softmax (ILLEGAL)",
+    "v_rd NetQ\nv_softmax\nv_softmax": "instruction 2: only v_wr NetQ may follow v_softmax (ILLEGAL)",
+    "v_rd NetQ\nv_softmax\nend_chain": "instruction 2: a chain must end with a write (ILLEGAL)",
+    "v_rd NetQ\nv_softmax\nv_wr NetQ\nv_wr InitialVrf, 0":
+        "instruction 3: only end_chain may follow the v_wr NetQ behind v_softmax (ILLEGAL)",
+    "v_rd NetQ\nv_softmax\nv_wr NetQ\nv_softmax":
+        "instruction 3: only end_chain may follow the v_wr NetQ behind v_softmax (ILLEGAL)",
+    "v_rd NetQ\nv_wr NetQ\nv_softmax\nv_wr NetQ": "instruction 3: the chain has written NetQ already (ILLEGAL)",
+    "v_rd NetQ\nv_wr InitialVrf, 0\nv_wr AddSubVrf0, 0\nv_wr AddSubVrf1, 0\nv_softmax\nv_wr NetQ":
+        "instruction 5: a chain writes 3 times at most (ILLEGAL)",
+    "m_rd NetQ\nv_softmax": "instruction 1: v_softmax does not take what m_rd reads (ILLEGAL)",
+    "v_rd NetQ\nmv_mul 0\nv_wr MvmQ\nv_softmax": "instruction 3: only end_chain may follow the write of MvmQ (ILLEGAL)",
+    "s_wr Rows, 13\nv_rd NetQ\nv_softmax\nv_wr NetQ\nend_chain":
+        "instruction 1: v_softmax would take 7 words, and this machine's softmax_words is 6 (SIZE)",
+    "s_wr Rows, 0\nv_rd NetQ\nv_softmax\nv_wr NetQ\nend_chain": "instruction 1: register Rows is 0 (SIZE)",
+}
+
+
+@pytest.mark.parametrize("text", SOFTMAX)
+def test_the_place_and_size_of_a_softmax(text):
+    assert str(check(assemble(text), preset("tiny_softmax"))) == SOFTMAX[text]
+
+
+@pytest.mark.parametrize("text", [
+    chain("v_rd NetQ", "v_softmax", "v_wr NetQ", before="s_wr Rows, 12\nset_iterations 4\n"),
+    chain("v_rd NetQ", "mv_mul 0", "vv_mul1 0", "v_wr InitialVrf, 0", "v_wr VectorRf, 0", "v_softmax", "v_wr NetQ"),
+    PUSH + chain("v_rd MvmQ", "v_softmax", "v_wr NetQ"),
+    chain("v_rd InitialVrf, 0", "v_pool_max", "v_softmax", "v_wr NetQ"),
+])
+def test_a_softmax_ends_any_chain_on_its_way_to_the_host(text):
+    assert found(text, preset("tiny_softmax")) is None
+    violation = check(assemble(text), TINY)
+    assert violation.sentence == "this machine has no softmax unit, because its softmax_words is 0"
+    assert violation.error == Error.ILLEGAL
+
+
 def test_tiles_may_hold_a_mode_before_the_program():
     text = chain("v_rd NetQ", "mv_mul 3, integer", "v_wr NetQ")
     modes = [False] * TINY.matrix_tiles

@@ -21,7 +21,7 @@ def test_numbers_have_a_range(name, value):
         replace(preset("tiny"), **{name: value})
 
 
-MAY_BE_ZERO = ("acc_int", "acc_frac", "vector_rf", "multipliers")
+MAY_BE_ZERO = ("acc_int", "acc_frac", "vector_rf", "multipliers", "softmax_words")
 
 
 @pytest.mark.parametrize("name", [name for name in NUMBERS if name not in MAY_BE_ZERO])
@@ -128,3 +128,20 @@ def test_a_record_has_all_attributes_and_no_other():
 def test_a_preset_is_known_by_its_attributes():
     assert [preset_name(config) for config in PRESETS.values()] == list(PRESETS)
     assert preset_name(replace(PRESETS["tiny"], instructions=8)) == ""
+
+
+def test_a_machine_without_softmax_unit_has_the_record_and_digest_of_machines_that_know_none():
+    tiny = preset("tiny")
+    assert "softmax_words" not in tiny.record()
+    assert tiny.digest == 1420184561
+    assert Config.from_record(tiny.record()) == Config.from_record(asdict(tiny)) == tiny
+    with_unit = preset("tiny_softmax")
+    assert with_unit.record()["softmax_words"] == 6
+    assert with_unit.digest != tiny.digest
+    assert Config.from_record(json.loads(json.dumps(with_unit.record()))) == with_unit
+
+
+def test_a_softmax_has_a_largest_number_of_elements():
+    assert replace(preset("vision"), softmax_words=512).softmax_words == 512
+    with pytest.raises(ValueError, match=r"^softmax_words = 513 is too large: .* 512 words of 8 lanes would do$"):
+        replace(preset("vision"), softmax_words=513)

@@ -14,7 +14,7 @@ OPCODES = (
     "V_RD", "M_RD", "MV_MUL",
     "VV_ADD0", "VV_A_SUB_B0", "VV_B_SUB_A0", "VV_MAX0", "V_RELU0", "V_SIGM0", "V_TANH0", "VV_MUL0",
     "VV_ADD1", "VV_A_SUB_B1", "VV_B_SUB_A1", "VV_MAX1", "V_RELU1", "V_SIGM1", "V_TANH1", "VV_MUL1",
-    "V_WR", "M_WR", "END_CHAIN", "S_WR", "LOOP", "END_LOOP", "END", "V_POOL_MAX", "S_ADD",
+    "V_WR", "M_WR", "END_CHAIN", "S_WR", "LOOP", "END_LOOP", "END", "V_POOL_MAX", "S_ADD", "V_SOFTMAX",
 )
 
 
@@ -91,4 +91,4 @@ def test_out_scale_is_twos_complement():
 
 def test_codes_are_what_firmware_files_hold():
     assert [*Reg] == list(range(1, 20))
-    assert {op: op.name for op in Op if op <= 28} == dict(enumerate(OPCODES, 1))
+    assert {op: op.name for op in Op if op <= 29} == dict(enumerate(OPCODES, 1))

@@ -26,7 +26,9 @@ from torch import nn
 
 FORMATS = [
     *(Format(bits=bits, symmetric=True, e_min=-11, e_max=4) for bits in range(2, 9)), Format(bits=8, rule=Rule.CEIL),
-    Format(bits=11), Format(bits=5, e_min=-3, e_max=-3), Format(bits=11, rule=Rule.CEIL, e_min=9)]
+    Format(bits=11), Format(bits=5, e_min=-3, e_max=-3), Format(bits=11, rule=Rule.CEIL, e_min=9),
+    Format.floating(3, 0, e_min=-11, e_max=4), Format.floating(2, 0), Format.floating(2, 1), Format.floating(3, 2),
+    Format.floating(4, 3, e_min=4, e_max=4), Format.floating(5, 2)]
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,12 @@ from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.methods import ActivationTraining, Gates, Recipe, WeightTraining
 
 torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+from concord.train.imported.choices import Choices
 from concord.train.imported.folding import folded
 from concord.train.imported.module import module_of
 from concord.train.imported.names import layer_names
 from concord.train.imported.objectives import loss_of
-from concord.train.imported.quantised import Choices, check, lowered, quantised
+from concord.train.imported.quantised import check, lowered, quantised
 from concord.train.imported.source import Source, source
 from concord.train.lib.export import patterns
 from concord.train.qat.graph import Unsupported
@@ -196,6 +197,20 @@ def test_data_that_do_not_fit_are_refused(network, change, message):
     network = network()
     with pytest.raises(ValueError, match=message):
         source(network, replace(data_for(network), **change))
+
+
+def test_calibration_files_hold_samples_of_the_network(tmp_path):
+    network, path = float_networks.perceptron(), tmp_path / "c.npy"
+    for shape in (5, 12), (5, 3, 4), (5, 1, 12):
+        np.save(path, np.ones(shape, np.float32))
+        assert source(network, None, path).calibration.inputs[0].shape == (5, 12)
+    images = float_networks.images()  # 2 x 9 x 8
+    np.save(path, np.ones((5, 9, 8, 2), np.float32))
+    with pytest.raises(ValueError, match="takes 2 x 9 x 8, channels first, not 9 x 8 x 2; transpose the array"):
+        source(images, None, path)
+    np.save(path, np.ones((5, 13), np.float32))
+    with pytest.raises(ValueError, match=r"takes numbers \[samples, 12\], not float"):
+        source(network, None, path)
 
 
 def test_labels_that_do_not_fit_are_refused():

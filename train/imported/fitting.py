@@ -1,5 +1,6 @@
 """Data in the form that an imported network takes."""
 
+from collections.abc import Sequence
 from math import prod
 
 from concord.model.data.samples import DataSet
@@ -17,12 +18,17 @@ def fitted(data: DataSet, network: FloatNetwork) -> DataSet:
     elif data.sequence:
         raise ValueError(f"{data.name}: the samples are sequences, but {network.name} takes {words(network.shape)}; "
                          "give samples of one length as such arrays, without lengths")
-    given, wanted = ([size for size in shape if size != 1] for shape in (data.shape, network.shape))
-    if prod(data.shape) == prod(network.shape) and (len(data.shape) == 1 or given == wanted or len(network.shape) == 1):
+    if fits(data.shape, network.shape):
         return data
     what = "a time step" if network.sequence else "a sample"
     raise ValueError(f"{data.name}: {what} is {words(data.shape)}, but {network.name} takes "
                      f"{words(network.shape)}{_advice(data, network)}")
+
+
+def fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Whether numbers of a shape are those of the wanted one in the same order; sides of length 1 do not count."""
+    sides = [[size for size in one if size != 1] for one in (shape, wanted)]
+    return prod(shape) == prod(wanted) and (1 in (len(shape), len(wanted)) or sides[0] == sides[1])
 
 
 def _advice(data: DataSet, network: FloatNetwork) -> str:

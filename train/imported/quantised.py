@@ -1,14 +1,12 @@
 """Imported networks behind quantisers, whatever their kind and arithmetic."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from concord.model.layers.layer import Layer
-from concord.spec.formats import Format
+from concord.train.imported.choices import Choices
 from concord.train.imported.graph_module import plane_shape
 from concord.train.imported.source import Source
-from concord.train.lib.block_recipe import BlockRecipe
 from concord.train.lib.methods import Gates, Recipe
 from concord.train.lib.observer import Progress, silent
 from concord.train.qat.block import BlockNetwork
@@ -18,40 +16,6 @@ from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, Qu
 
 #: A network behind quantisers, in integers or in block floating point.
 Quantised = QuantisedNetwork | QuantisedClassifier | BlockClassifier
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Choices:
-    """How a network is quantised.
-
-    Attributes:
-        recipe: Widths and methods. Recurrent networks take the widths, and `methods` for their dense layers.
-        gates:  How the gates of recurrent layers become integers.
-    """
-
-    recipe: Recipe | BlockRecipe = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True))
-    gates: Gates = Gates()
-
-    @property
-    def blocks(self) -> bool:
-        """Whether the network is in block floating point."""
-        return isinstance(self.recipe, BlockRecipe)
-
-    @property
-    def formats(self) -> tuple[Format, Format]:
-        """Formats of the weights and of the inputs of recurrent layers."""
-        recipe = self.recipe
-        if self.blocks:
-            return recipe.formats("")
-        return (Format(bits=recipe.weights_bits, symmetric=True),
-                Format(bits=recipe.input_bits, symmetric=recipe.symmetric[1]))
-
-    def words(self, sequence: bool) -> str:
-        """The choices for networks of sequences, or for other ones, in words."""
-        if not sequence or self.blocks:
-            return str(self.recipe)
-        weights, inputs = self.formats
-        return f"weights of {weights.bits} bits, {self.gates}, x and h of {inputs.bits} bits"
 
 
 def check(source: Source, choices: Choices):

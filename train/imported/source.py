@@ -5,10 +5,10 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-from concord.model.data.samples import DataSet, Samples, Task
+from concord.model.data.samples import NO_DATA, DataSet, Samples, Task
 from concord.model.floating.network import FloatNetwork
 from concord.model.npy_file import read_numbers
-from concord.train.imported.fitting import fitted, words
+from concord.train.imported.fitting import fits, fitted, words
 from concord.train.imported.graph_module import plane_shape
 from concord.train.imported.module import module_of
 from concord.train.imported.objectives import check_labels, with_classes
@@ -63,7 +63,7 @@ def source(network: FloatNetwork, data: DataSet | None, calibration: Path | None
         raise ValueError(f"{network.name}: give data to calibrate with, by --data, or by --calibration FILE.npy")
     chosen = None if calibration is None else _of_file(calibration, network)
     if data is None:
-        data = DataSet(name="none", task=Task.NONE, shape=network.shape, train=None, test=None, calibration=chosen,
+        data = DataSet(name=NO_DATA, task=Task.NONE, shape=network.shape, train=None, test=None, calibration=chosen,
                        description="")
     data = fitted(data, network)
     chosen = chosen or calibrating(data)
@@ -104,8 +104,7 @@ def _of_file(path: Path, network: FloatNetwork) -> Samples:
         axes = "samples, time steps" if network.sequence else "samples"
         raise ValueError(f"{path}: {network.name} takes numbers [{axes}, {', '.join(map(str, network.shape))}], not "
                          f"{array.dtype}{list(array.shape)}")
-    given, wanted = ([size for size in shape if size != 1] for shape in (array.shape[before:], network.shape))
-    if len(given) > 1 and given != wanted:
+    if not fits(array.shape[before:], network.shape):
         raise ValueError(f"{path}: {network.name} takes {words(network.shape)}, channels first, not "
                          f"{words(array.shape[before:])}; transpose the array")
     with np.errstate(over="ignore"):

@@ -7,14 +7,12 @@ import numpy as np
 import torch
 from concord.model import network
 from concord.model.data import measures
-from concord.model.data.samples import Samples, Task
+from concord.model.data.samples import NO_DATA, Samples, Task
 from concord.model.layers.layer import Layer
 from concord.model.model import Model, Provenance
 from concord.model.model_file import save_model
 from concord.train.lib.observer import Progress, silent
 
-#: Name of the data set of a model that has none.
-NO_DATA = "none"
 #: Number of samples that golden computes between two reports of progress.
 TOGETHER = 100
 
@@ -62,7 +60,7 @@ def finish(
     Args:
         out:      The model file.
         layers:   Lowered.
-        test:     The test set. Where `data` is "none", it is a calibration set, on which nothing is measured.
+        test:     The test set. Where `data` is NO_DATA, it is a calibration set, on which nothing is measured.
         fp32:     Real[samples, classes], the FP32 network's outputs for the test set.
         qat:      The same of the network under quantisation-aware training.
         lowered:  The same of the lowered network in PyTorch, where there is one.
@@ -76,8 +74,7 @@ def finish(
     tested = data != NO_DATA
 
     def measured(outputs) -> float | None:
-        found = measures.measure(task, outputs, test) if tested else {}
-        return next(iter(found.values()), None)
+        return measures.first(task, outputs, test) if tested else None
 
     def kept(outputs: torch.Tensor) -> np.ndarray:
         return measures.predictions(task, outputs.numpy()) if tested else np.zeros(0, np.uint8)

@@ -20,11 +20,12 @@ def quantize_block(x: torch.Tensor, fmt: Format, block: int, axis: int = 1) -> t
     """mantissa * 2**(E - (bits - 1)) of every element: float32 of x's shape, itself exact.
 
     mantissa = clip(round(x * 2**((bits - 1) - E)), lowest, highest), half to even. Exponents are read from the bits of
-    float32, and powers of two written as such, so that nothing else rounds.
+    float32, and powers of two written as such, so that nothing else rounds. Of a format with a precision, `round` keeps
+    as many significant bits, as `golden.mvm.elements.nearest` does.
 
     Args:
         x:     float32[...]. A NaN counts as 0.
-        fmt:   Format of a mantissa, of at most 11 bits.
+        fmt:   Format of a mantissa, of at most 11 bits, or with a precision.
         block: Number of neighbours along the axis that share an exponent. The last block may have fewer.
         axis:  Axis along which blocks lie, 0 or more.
     """
@@ -46,7 +47,7 @@ def _whole(blocks: torch.Tensor, like: torch.Tensor, axis: int) -> torch.Tensor:
 
 def _quantised(blocks: torch.Tensor, fmt: Format, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Quantised blocks along an axis, and the factor 2**((bits - 1) - E) of each."""
-    if fmt.bits > WIDEST:
+    if fmt.bits > WIDEST and not fmt.precision:
         raise ValueError(f"mantissas of {fmt.bits} bits: training in PyTorch takes at most {WIDEST}")
     if is_compiling():  # one loop for all, so that this costs little
         return _rounded(_numbers(blocks), fmt, axis)
@@ -62,17 +63,29 @@ def _numbers(x: torch.Tensor) -> torch.Tensor:
 def _rounded(blocks: torch.Tensor, fmt: Format, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The results of `_quantised`, but a NaN stays a NaN."""
     below = FIELD_OF_ONE - 1  # 2**(E - 1) <= largest < 2**E
-    fields = _fields(blocks, axis, fmt.rule).clamp(fmt.e_min + below << SIGNIFICAND, fmt.e_max + below << SIGNIFICAND)
+    fields = _fields(blocks, axis, fmt).clamp(fmt.e_min + below << SIGNIFICAND, fmt.e_max + below << SIGNIFICAND)
     step = fields - (fmt.bits - 2 << SIGNIFICAND)
     scale = ((2 * FIELD_OF_ONE << SIGNIFICAND) - step).view(torch.float32)
     y = blocks * scale
-    return y.round_().clamp_(fmt.lowest, fmt.highest).mul_(step.view(torch.float32)), scale
+    y = _significant(y, fmt.precision) if fmt.precision else y.round_()
+    return y.clamp_(fmt.lowest, fmt.highest).mul_(step.view(torch.float32)), scale
 
 
-def _fields(blocks: torch.Tensor, axis: int, rule: Rule) -> torch.Tensor:
-    """int32 exponent fields, in their bits of a float32, of the largest magnitudes of blocks along an axis."""
+def _significant(y: torch.Tensor, precision: int) -> torch.Tensor:
+    """Numbers rounded to multiples of 1 that have so many significant bits, ties to even."""
+    lowest, highest = (field << SIGNIFICAND for field in (FIELD_OF_ONE, 2 * FIELD_OF_ONE - 1))
+    step = ((y.view(torch.int32) & FIELD) - (precision - 1 << SIGNIFICAND)).clamp(lowest, highest)
+    inverse = ((2 * FIELD_OF_ONE << SIGNIFICAND) - step).view(torch.float32)
+    return (y * inverse).round_() * step.view(torch.float32)
+
+
+def _fields(blocks: torch.Tensor, axis: int, fmt: Format) -> torch.Tensor:
+    """int32 exponent fields, in their bits of a float32, of the largest magnitudes of blocks along an axis.
+
+    Of a format with a precision, they are those of the magnitudes after they have been rounded.
+    """
     size, neighbours = blocks.shape[axis], axis == blocks.dim() - 1
-    if neighbours and is_compiling() and size < 32 and rule is Rule.FREXP:
+    if neighbours and is_compiling() and size < 32 and fmt.rule is Rule.FREXP and not fmt.precision:
         return _fields_by_sum(blocks)
     if neighbours and not is_compiling():
         # The largest distance from zero is the same as a maximum, and faster among few neighbours in memory.
@@ -81,8 +94,10 @@ def _fields(blocks: torch.Tensor, axis: int, rule: Rule) -> torch.Tensor:
     else:
         largest = blocks.abs().amax(axis, keepdim=True)
     bits = largest.view(torch.int32)
+    if fmt.precision:  # carries into the exponent where the magnitude rounds up to a power of two
+        bits = bits + (1 << SIGNIFICAND - fmt.precision)
     # A power of two belongs to the exponent below it under the rule ceil.
-    return (bits if rule is Rule.FREXP else bits.clamp(min=1) - 1) & FIELD
+    return (bits if fmt.rule is Rule.FREXP else bits.clamp(min=1) - 1) & FIELD
 
 
 def _fields_by_sum(blocks: torch.Tensor) -> torch.Tensor:
@@ -98,6 +113,12 @@ def _fields_by_sum(blocks: torch.Tensor) -> torch.Tensor:
     return (total - FIELD_OF_ONE).div(5, rounding_mode="floor") + FIELD_OF_ONE << SIGNIFICAND
 
 
+def _ends(fmt: Format) -> tuple[float, float]:
+    """The numbers beyond which a mantissa clips; what only rounds to an end of the range does not."""
+    beyond = 2.0 ** (fmt.bits - 2 - fmt.precision) if fmt.precision else 0
+    return fmt.lowest - beyond, fmt.highest + beyond
+
+
 class Blocks(Function):
     """`quantize_block` with a gradient, which passes. If `stops`, it is 0 for numbers that clip."""
 
@@ -105,7 +126,7 @@ class Blocks(Function):
     def forward(ctx, x, fmt, block, axis, stops=True):
         y, scale = _quantised(_cut(x, block, axis), fmt, axis + 1)
         ctx.save_for_backward(x, scale)
-        ctx.ends, ctx.place, ctx.stops = (fmt.lowest, fmt.highest), (block, axis), stops
+        ctx.ends, ctx.place, ctx.stops = _ends(fmt), (block, axis), stops
         return _whole(y, x, axis)
 
     @staticmethod

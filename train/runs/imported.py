@@ -7,15 +7,16 @@ from pathlib import Path
 
 import torch
 from concord.model.data import measures
-from concord.model.data.samples import DataSet, Task
+from concord.model.data.samples import NO_DATA, DataSet, Task
 from concord.model.floating.network import FloatNetwork
 from concord.model.layer_overflow import Widths
 from concord.model.model import Model
+from concord.train.imported.choices import Choices
 from concord.train.imported.objectives import loss_of, trainable, with_classes
 from concord.train.imported.part import Part
-from concord.train.imported.quantised import Choices, Quantised, check, lowered, quantised
+from concord.train.imported.quantised import Quantised, check, lowered, quantised
 from concord.train.imported.source import Source, source
-from concord.train.lib.export import NO_DATA, finish
+from concord.train.lib.export import finish
 from concord.train.lib.fit import Progress, check_epochs, fit, reproducible, silent
 from concord.train.overflow.predictor import Predictor, settled
 
@@ -152,11 +153,6 @@ def train_phase(
     fit(phase="QAT, lowered" if lowered else "QAT", net=net.train(), optimiser=optimiser,
         loss=lambda index: loss(net(*part.at(index), lowered), index), count=len(part), batch=BATCH, epochs=epochs,
         seed=seed, progress=progress, after_step=net.bound,
-        accuracy=test and (lambda: _measure(net, task, test, lowered)), **following)
+        accuracy=test and (lambda: measures.first(task, test.outputs(net, lowered).numpy(), test.samples)),
+        **following)
     net.eval()
-
-
-def _measure(net: Quantised, task: Task, test: Part, lowered: bool) -> float | None:
-    """The first measure of the task on a test set; None if it has no labels."""
-    found = measures.measure(task, test.outputs(net, lowered).numpy(), test.samples)
-    return next(iter(found.values()), None)

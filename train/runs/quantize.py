@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from concord.model import network
+from concord.model.data.samples import NO_DATA
 from concord.model.model import Model, Provenance
 from concord.model.model_file import save_model
 from concord.model.npy_file import read_numbers
@@ -103,7 +104,7 @@ def write(out: Path, source: Trained, quantised: QuantisedNetwork, recipe: Recip
             method=method)
     none = np.zeros(0, np.uint8)
     model = Model(
-        name=Path(out).stem, data="none", preprocessing="numbers as in the calibration set, each rounded to binary16",
+        name=Path(out).stem, data=NO_DATA, preprocessing="numbers as in the calibration set, each rounded to binary16",
         classes=(), layers=layers, sources=sources, fp32_predictions=none, qat_predictions=none,
         provenance=Provenance(command=command, method=method, seed=0, fp32_accuracy=None, qat_accuracy=None,
                               golden_accuracy=None))

@@ -1,6 +1,7 @@
 """Data sets in every form: the same samples, whichever file they stand in."""
 
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -223,6 +224,11 @@ def test_a_folder_of_images(folder):
     assert [image for image in channels if image[0] > 0.9 and image[1:] == pytest.approx([0, 0], abs=0.02)]
 
 
+def test_no_data_set_has_the_name_of_none():
+    np.savez("none.npz", x_train=X[:12], y_train=Y[:12], x_test=X[12:], y_test=Y[12:])
+    assert read_data("none.npz").name == "data none"
+
+
 @pytest.mark.parametrize("name", dataset.SHIPPED)
 def test_shipped_sets_by_name_and_by_folder(name):
     shipped, found = dataset.load(name), read_data(name)
@@ -263,6 +269,15 @@ def test_other_data_are_read_as_the_description_of_a_model_says():
     assert read_data("c.npy", model).task is Task.NONE
     np.savez("d.npz", x_train=X[:12], y_train=Y[:12], x_test=X[12:], y_test=Y[12:])
     assert (len(read_data("d.npz", model).train), len(read_data("d.npz", model).test)) == (12, 8)
+
+
+def test_a_table_is_read_as_the_description_of_arrays_says():
+    """A model that was trained on arrays with a name for each part is measured on a CSV file, too."""
+    Path("a.csv").write_text("u,v,label\n1,2,0\n3,4,1\n")
+    found = read_data("a.csv", 'data = "a.npz"\n[inputs]\ntest = "p"\n[labels]\ntest = "q"\n'
+                               '[preprocessing]\nscale = 0.5\n')
+    assert np.array_equal(numbers(found.test), np.array([[0.5, 1], [1.5, 2]], np.float16))
+    assert found.test.labels.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("key", ["test", "calibration"])

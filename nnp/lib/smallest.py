@@ -1,73 +1,23 @@
-"""How an imported network is quantised for a machine, and which machine is the smallest that takes it."""
+"""The smallest preset that takes a network in float32, found by quantising and compiling it."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
-from concord.nnp.lib import imports
-from concord.nnp.lib import quantisation_options as options
-from concord.nnp.lib.options import named
+from concord.model.floating.network import RECURRENT, FloatNetwork, Op
+from concord.model.model import Model
 from concord.nnp.lib.presets import advice, compile_for, smallest_first, stored_weights
+from concord.nnp.lib.quantisation_options import NetworkArithmetic
 from concord.spec.config import PRESETS
-from concord.train.lib.methods import ActivationMethod, ActivationTraining, Gates, Start, WeightMethod, WeightTraining
-
-if TYPE_CHECKING:
-    from concord.model.floating.network import FloatNetwork
-    from concord.model.model import Model
-    from concord.train.imported.quantised import Choices
-
-#: Gates of recurrent layers by default.
-GATES = Gates()
-
-
-def choices_for(
-    machine: str,
-    arithmetic: str = options.NetworkArithmetic.INTEGER,
-    *,
-    weights_bits: int | None = None,
-    input_bits: int | None = None,
-    symmetric: bool | None = None,
-    layers: Mapping[str, tuple[int, int]] | None = None,
-    block: int | None = None,
-    gates: Gates = GATES,
-    ptq_weights: str = WeightMethod.MMSE,
-    ptq_activations: str | None = None,
-    rows: int = 1,
-    weights: str = WeightTraining.WRPN,
-    activations: str = ActivationTraining.UNIFORM,
-    start: str = Start.PTQ,
-    batch_norm: bool = False,
-    keep_input: bool = False,
-    accumulator: int | None = None,
-) -> "Choices":
-    """How a network is quantised for a machine; all other arguments are the options of `nnp quantize` and `nnp train`.
-
-    Args:
-        machine:    A preset or TOML file; empty where `weights_bits` and `input_bits` decide.
-        arithmetic: "integer", or "bfp" for block floating point.
-        layers:     Bits of weights and of inputs of single layers, by name.
-
-    Raises:
-        ValueError: there is no such machine or method, or arguments contradict each other.
-    """
-    kind, weights = named(options.NetworkArithmetic, arithmetic), named(WeightTraining, weights)
-    given = imports.widths(machine, weights_bits, input_bits, symmetric, weights, gates)
-    bits = [f"{name}={weight},{entering}" for name, (weight, entering) in (layers or {}).items()]
-    method = imports.activation_method(kind) if ptq_activations is None else named(ActivationMethod, ptq_activations)
-    recipe = options.recipe(
-        given, bits, named(WeightMethod, ptq_weights), method, rows, weights,
-        named(ActivationTraining, activations), named(Start, start), batch_norm, keep_input)
-    return imports.choices(machine, recipe, given, gates, kind, block, symmetric, accumulator)
 
 
 def smallest(
-    network: "FloatNetwork", quantise: Callable[[str], "Model"], arithmetic: str, hardware: bool, place: str = ""
+    network: FloatNetwork, quantise: Callable[[str], Model], arithmetic: str, hardware: bool, place: str = ""
 ) -> tuple[str, str]:
     """The smallest preset that takes a network, and a sentence that says why.
 
     Args:
         network:    The network in float32.
         quantise:   Function that quantises it for a preset. It is called once for all presets of equal formats.
-        arithmetic: As in `choices_for`.
+        arithmetic: "integer", or "bfp" for block floating point.
         hardware:   Whether the machine is simulated hardware, not golden.
         place:      File of the quantised model, for the advice in an error.
 
@@ -99,18 +49,22 @@ def smallest(
 def _formats(name: str, arithmetic: str) -> tuple:
     """What of a preset decides how a network is quantised."""
     config = PRESETS[name]
-    if arithmetic == options.NetworkArithmetic.BFP:
+    if arithmetic == NetworkArithmetic.BFP:
         return config.weights, config.activations, config.native_dim
     return config.weights.bits, config.activations.bits, config.activations.symmetric
 
 
-def _check_size(network: "FloatNetwork", name: str):
+def _check_size(network: FloatNetwork, name: str):
     """Refuse a network of more weights than a preset stores, before it is quantised."""
-    from concord.nnp.lib.float_networks import weights
-
-    needed, stored = weights(network), stored_weights(PRESETS[name])
+    needed, stored = _weights(network), stored_weights(PRESETS[name])
     if needed > stored:
         raise ValueError(f"the network has {needed:,} weights, and MatrixRf holds {stored:,}")
+
+
+def _weights(network: FloatNetwork) -> int:
+    """Number of weights that a machine stores for its products, at least."""
+    return sum(tensor.size for node in network.nodes if node.op in (Op.DENSE, Op.CONV, *RECURRENT)
+               for key, tensor in node.tensors.items() if key.startswith("weight"))
 
 
 def _first(error: ValueError) -> str:
@@ -118,7 +72,7 @@ def _first(error: ValueError) -> str:
     return " ".join(str(error).splitlines()[:2])
 
 
-def _larger(models: "Mapping[str, Model]", place: str) -> str:
+def _larger(models: Mapping[str, Model], place: str) -> str:
     """Advice on a machine that would take a network, of which there are models for some presets; "" without a place."""
     if not place:
         return ""

@@ -1,0 +1,25 @@
+"""Softmax unit: the softmax of the elements of an output, by integer arithmetic and one rounding."""
+
+import numpy as np
+from concord.golden.lib.float16 import INFINITY, NAN, SIGN, from_integer, is_nan
+from concord.golden.mfu.exponential import exponential
+from concord.spec.softmax import DISTANCE_BITS, QUOTIENT_BITS
+
+
+def softmax(a):
+    """exp(a_i) / sum of exp(a_j) over the last axis, as `spec.softmax` defines it: less than 1 ulp from the real value.
+
+    Args:
+        a: uint16[..., elements], binary16 bit patterns; at most `spec.softmax.MOST_ELEMENTS` elements.
+
+    Returns:
+        uint16[..., elements] bit patterns. All are 0x7e00 where an element is NaN or +inf, or where all are -inf.
+    """
+    x = a.view(np.float16).astype(np.float64)
+    lowest = -(1 << DISTANCE_BITS)  # below every finite number
+    places = np.floor(np.where(np.isfinite(x), x, lowest) * (1 << DISTANCE_BITS)).astype(np.int64)
+    e = exponential(places.max(-1, keepdims=True) - places)
+    quotient, rest = np.divmod(e << QUOTIENT_BITS, e.sum(-1, keepdims=True))
+    result = from_integer(2 * quotient + (rest > 0), QUOTIENT_BITS + 1)  # the lowest bit is sticky
+    undefined = (is_nan(a) | (a == INFINITY)).any(-1) | (a == SIGN | INFINITY).all(-1)
+    return np.where(undefined[..., None], np.uint16(NAN), result)

@@ -1,0 +1,78 @@
+"""Runs the chains of firmware in full precision: the same program, addresses and order, with quantisers off.
+
+Each of three roundings can be put back alone: that of weights (by other `FullPrecision` images), that of vectors in
+front of products, and that of all results to binary16. With all three, the results are the machine's bits.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from concord.golden.host.counters import Counters
+from concord.golden.host.firmware import Firmware
+from concord.golden.host.full_precision import FullPrecision
+from concord.golden.lib.float16 import to_real
+from concord.golden.schedule.chain import Executor
+from concord.golden.schedule.real_arithmetic import RealArithmetic
+from concord.golden.schedule.real_memory import RealMemory
+from concord.spec.chain import Chain
+from concord.spec.check import Sequencer
+
+#: Called with the name of a layer, the chain, the address of an instruction and its words float64[n, M].
+Watch = Callable[[str, Chain, int, np.ndarray], None]
+
+
+class UnquantisedMachine:
+    """A machine that runs one firmware in float64.
+
+    Args:
+        firmware:    The firmware.
+        images:      Content of its memories in real numbers; that which the firmware carries if it is None.
+        activations: Whether vectors are quantised all the same.
+        binary16:    Whether results are rounded to binary16 all the same.
+        watch:       Function that is called with the result of every instruction.
+
+    Raises:
+        ValueError: no images are given, and the firmware carries none.
+    """
+
+    def __init__(self, firmware: Firmware, images: FullPrecision | None = None, *, activations: bool = False,
+                 binary16: bool = False, watch: Watch | None = None):
+        images = images or firmware.full_precision
+        if images is None:
+            raise ValueError(f"{firmware.name} holds no numbers in full precision: compile its model with "
+                             "--full-precision")
+        images.check(firmware.config, firmware)
+        self._firmware, config = firmware, firmware.config
+        arithmetic = RealArithmetic(config, activations=activations, binary16=binary16, clips=images.clips)
+        self._executor = Executor(config, RealMemory(config, images, arithmetic), Counters(), arithmetic)
+        self._sequencers: dict[int, Sequencer] = {}
+        if watch:
+            self._executor.trace = lambda chain, address, _, words: watch(
+                firmware.layer_at(address), chain, address, words)
+
+    def infer(self, sample: np.ndarray) -> np.ndarray:
+        """The result float64[outputs] of one input.
+
+        Args:
+            sample: uint16[inputs], or uint16[steps, inputs] where the network is recurrent.
+
+        Raises:
+            ValueError: `sample` has another shape.
+        """
+        firmware, executor = self._firmware, self._executor
+        executor.memory.net_in.put(to_real(firmware.words_of(sample)))
+        for chain in self._sequencer(len(sample) if firmware.loop is not None else 1).walk():
+            for _ in executor.run(chain):
+                raise ValueError(f"{firmware.name} waits for more words than one input has: compile again")
+        words = np.concatenate([np.zeros(0), *(message.ravel() for message in executor.outputs)])
+        executor.outputs.clear()
+        return firmware.result(words)
+
+    def _sequencer(self, steps: int) -> Sequencer:
+        """The walk through the program of as many time steps."""
+        if steps not in self._sequencers:
+            firmware = self._firmware
+            self._executor.forget()
+            self._sequencers = {steps: Sequencer(
+                firmware.config, firmware.program(steps), firmware.tiles.modes(firmware.config))}
+        return self._sequencers[steps]

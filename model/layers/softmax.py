@@ -1,0 +1,46 @@
+"""The softmax of a network's result, at its end."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from concord.golden.mfu.softmax import softmax
+from concord.model.arithmetic.integer import IntegerProduct
+from concord.model.layers.layer import Layer, Trace
+from concord.spec.softmax import MOST_ELEMENTS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Softmax(Layer):
+    """The softmax of the layer before it: exp(x_i) / sum of exp(x_j), which golden defines to the bit.
+
+    Attributes:
+        name:   Name of the layer, unique in its model.
+        inputs: Number of elements.
+    """
+
+    name: str
+    inputs: int
+
+    title = "softmax"
+    comparable = True
+    ends = True
+
+    def __post_init__(self):
+        if not 1 <= self.inputs <= MOST_ELEMENTS:
+            raise ValueError(f"layer {self.name!r}: a softmax has 1 to {MOST_ELEMENTS} elements, not {self.inputs}")
+
+    @property
+    def outputs(self) -> int:
+        return self.inputs
+
+    def run(self, x, lengths, sums=IntegerProduct.totals):
+        return Trace(outputs=softmax(x[0]))
+
+    def run_real(self, x, lengths, relu):
+        return Trace(outputs=real_softmax(x[0]))
+
+
+def real_softmax(x: np.ndarray) -> np.ndarray:
+    """The softmax of real numbers [samples, elements], in their own type."""
+    powers = np.exp(x - x.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)

@@ -1,0 +1,80 @@
+"""`nnp twin`: firmware as source text, compared with golden."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from concord.golden.host.firmware_file import load_firmware
+from concord.nnp.verify.twin_source import differing
+from concord.tests.command_line import done, nnp, refused
+
+SHIPPED = {"fashion-mlp-bfp8": "trainer", "vowels-lstm-w8": "vision"}
+
+
+@pytest.fixture(scope="module")
+def firmware(tmp_path_factory):
+    """Firmware files of shipped networks by name."""
+    folder = tmp_path_factory.mktemp("firmware")
+    for name, preset in SHIPPED.items():
+        done("compile", f"data/models/{name}.safetensors", "--preset", preset, "-o", folder / f"{name}.safetensors")
+    return {name: folder / f"{name}.safetensors" for name in SHIPPED}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("plain", [False, True])
+def test_twins_of_shipped_networks_have_the_bits_of_golden(firmware, tmp_path, name, plain):
+    said = done("twin", firmware[name], "-o", tmp_path, "--samples", 5, *["--plain"] * plain)
+    assert "0 differing bits over 5 samples" in said
+    stem = f"{name.replace('-', '_')}_numpy"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{stem}.py", f"{stem}.safetensors"]
+    assert len((tmp_path / f"{stem}.py").read_text().splitlines()) <= 150
+
+
+def test_the_command_that_it_prints_runs(firmware, tmp_path):
+    said = done("twin", firmware["vowels-lstm-w8"], "-o", tmp_path / "new" / "folder")
+    command = said.partition("Run it: cd ")[2].partition("\n")[0]
+    ran = subprocess.run(["bash", "-c", f"cd {command.replace('python', sys.executable)}"], capture_output=True,
+                         text=True, check=False, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("[[")
+
+
+def test_torch_twins(firmware, tmp_path):
+    pytest.importorskip("torch")
+    assert "0 differing bits" in done("twin", firmware["vowels-lstm-w8"], "-o", tmp_path, "--to", "torch")
+
+
+def test_a_twin_of_other_weights_differs(firmware, tmp_path, monkeypatch):
+    """The comparison is of the files that are written."""
+    monkeypatch.setattr("concord.twin.source.twin_file.tensors", lambda script: {
+        name: values + values.dtype.type(1) for name, values in tensors(script).items()})
+    from concord.twin.source.writer import tensors
+
+    result = nnp("twin", firmware["fashion-mlp-bfp8"], "-o", tmp_path)
+    assert result.exit_code == 1
+    assert " 0 differing bits" not in result.stdout
+
+
+def test_bad_words_are_refused_in_a_sentence(firmware, tmp_path):
+    path = firmware["fashion-mlp-bfp8"]
+    assert "choose one of numpy, torch" in refused("twin", path, "--to", "jax")
+    assert "there is no such firmware file" in refused("twin", tmp_path / "nothing.safetensors")
+    assert "not a whole safetensors file" in refused("twin", __file__)
+    assert "it is a file" in refused("twin", path, "-o", path)
+    assert "neither 'all' nor a number" in refused("twin", path, "-o", tmp_path, "--samples", "none")
+    assert not any(tmp_path.iterdir())
+
+
+def test_counts_of_differing_bits():
+    a, b = (np.array(bits, np.uint16) for bits in ([0x7E00, 0x3C00, 0xFFFF, 3], [0xFE01, 0x3C01, 0x7C00, 3]))
+    assert differing(a, a) == 0
+    assert differing(a, b) == 1 + np.bitwise_count(np.uint16(0xFFFF ^ 0x7C00))
+
+
+def test_hints_are_left_out(firmware):
+    from concord.twin.source.hints import without_hints
+
+    loaded = load_firmware(firmware["vowels-lstm-w8"])
+    assert loaded.sections
+    assert not without_hints(loaded).sections

@@ -1,0 +1,181 @@
+"""Chains in float64: with all roundings the machine's bits, with none the float network."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from concord.compiler.network import compile_network, full_precision
+from concord.golden.host.firmware_file import load_firmware, save_firmware
+from concord.golden.schedule.real_arithmetic import FUNCTIONS
+from concord.golden.unquantised import UnquantisedMachine
+from concord.model import reference
+from concord.model.cells.registry import CELLS
+from concord.model.data.dataset import DATA
+from concord.model.layers.dense import Dense
+from concord.model.lowering.full_precision import Numbers
+from concord.model.model import INPUT, Model
+from concord.model.model_file import load_model
+from concord.spec.activation import Activation
+from concord.spec.config import PRESETS, Config
+from concord.spec.operations import Operation
+from concord.tests import networks
+from concord.tests.image_networks import ROOM, Images
+from concord.tests.mixed_networks import keyword_spotter
+from concord.tests.real_networks import assert_bits, compiler_error, with_reals
+
+#: Rounding to float64, with room for long sums.
+NONE = 1e-12
+
+
+def images(rng: np.random.Generator, config: Config, block: bool) -> Model:
+    """A network with padding, groups, a maximum of codes or numbers, a sum, a concatenation, and an average."""
+    made = Images(rng, config, (3, 9, 7), block=block)
+    first = made.conv(INPUT, 6, (3, 3), padding=(1, 1, 1, 1), offset=-0.25, activation=Activation.NONE)
+    pooled = made.maximum(first, (2, 2), stride=(2, 2), padding=(0, 1, 0, 1))
+    deep = made.conv(pooled, 6, (3, 3), padding=(1, 1, 1, 1), groups=6, activation=Activation.NONE, unsigned=True)
+    both = made.sum(deep, made.conv(pooled, 6, (1, 1)), Activation.RELU)
+    made.dense(made.average(made.concat(both, made.conv(both, 9, (1, 1))), (2, 2), stride=(2, 2)), 5)
+    return made.model()
+
+
+def network(kind: str, rng: np.random.Generator, config: Config, block: bool) -> tuple[Model, np.ndarray]:
+    """A random network of a kind, and two inputs."""
+    if kind == "dense":
+        return networks.mlp(rng, config, [19, 30, 11, 5], block=block), networks.inputs(rng, 2, 19)
+    if kind == "images":
+        return images(rng, config, block), networks.inputs(rng, 2, 3 * 9 * 7)
+    if kind == "mixed":
+        model = keyword_spotter(rng, config, block=block, steps=5)
+        return model, networks.inputs(rng, 2, *[model.steps] * model.recurrent, model.inputs)
+    model = networks.recurrent(rng, config, [7, 9, 10], block=[block] * 2, outputs=3, cell=CELLS[kind])
+    return model, networks.inputs(rng, 2, 4, 7)
+
+
+KINDS = pytest.mark.parametrize("kind", ["dense", "images", "mixed", *CELLS])
+BLOCK = pytest.mark.parametrize("block", [False, True])
+
+
+@KINDS
+@BLOCK
+@pytest.mark.parametrize("preset", ["tiny", "vision"])
+def test_all_roundings_give_the_bits_of_the_machine(preset, block, kind):
+    config = replace(PRESETS[preset], **ROOM, operand_columns=64)
+    assert_bits(config, *network(kind, np.random.default_rng(2), config, block))
+
+
+@KINDS
+@BLOCK
+@pytest.mark.parametrize("preset", ["tiny", "vision"])
+def test_without_rounding_the_chains_are_the_float_network(preset, block, kind):
+    rng = np.random.default_rng(1)
+    config = replace(PRESETS[preset], **ROOM, operand_columns=64)
+    model, samples = network(kind, rng, config, block)
+    assert compiler_error(config, with_reals(rng, model), samples) < NONE
+
+
+def test_relu6_stays_where_the_quantiser_does_its_work():
+    rng, config = np.random.default_rng(0), PRESETS["tiny"]
+    model, samples = networks.mlp(rng, config, [9, 12, 4], block=False), networks.inputs(rng, 8, 9)
+    first, second = with_reals(rng, model).layers
+    second = replace(second, unsigned=True, real={**second.real, "input": np.array([0.02, 0.0]),
+                                                  "fp32_ceiling": np.array([1.0])}, quant_scale=None, quant_offset=None)
+    first = replace(first, activation=Activation.NONE, real={**first.real, "output": np.array([0.02, 0.0])})
+    model = replace(model, layers=(first, second))
+    middle = reference.forward(model, samples)[0]
+    assert middle.min() == 0
+    assert middle.max() == 1
+    assert compiler_error(config, model, samples) < NONE
+
+
+@pytest.mark.parametrize("name", ["fashion-mlp-bfp8", "fashion-mlp-w4a4", "fashion-resnet-w8", "vowels-lstm-w8"])
+def test_shipped_networks(name):
+    model = load_model(DATA / "models" / f"{name}.safetensors")
+    preset = {"fashion-mlp-bfp8": "trainer", "fashion-mlp-w4a4": "ulx3s"}.get(name, "vision")
+    shape = (1, 5, model.inputs) if model.recurrent else (1, model.inputs)
+    samples = np.random.default_rng(0).uniform(0, 1, shape).astype(np.float16).view(np.uint16)
+    assert compiler_error(PRESETS[preset], model, samples) < NONE
+
+
+def test_a_wrong_weight_shows():
+    rng, config = np.random.default_rng(0), PRESETS["tiny"]
+    model, samples = network("dense", rng, config, False)
+    model = with_reals(rng, model)
+    firmware = compile_network(model, config).firmware
+    images = full_precision(model, firmware)
+    wrong = replace(images, tiles=images.tiles.copy())
+    wrong.tiles[0, 0, :4] += 1
+    right, found = (UnquantisedMachine(firmware, one).infer(samples[0]) for one in (images, wrong))
+    assert np.abs(found - right).max() > 1e-6
+
+
+def test_each_rounding_alone_changes_results():
+    rng, config = np.random.default_rng(0), PRESETS["tiny"]
+    model, samples = network("dense", rng, config, False)
+    model = with_reals(rng, model)
+    firmware = compile_network(model, config).firmware
+    real, weights = (full_precision(model, firmware, numbers) for numbers in (Numbers.REAL, Numbers.WEIGHTS))
+    results = [UnquantisedMachine(firmware, *given, **switches).infer(samples[0]) for given, switches in (
+        ([real], {}), ([weights], {}), ([real], {"activations": True}), ([real], {"binary16": True}))]
+    assert len({result.tobytes() for result in results}) == len(results)
+
+
+def test_weights_and_constants_that_the_model_rounded_are_found_again():
+    """Quantised weights with all other numbers real differ from the machine by binary16 only."""
+    rng, config = np.random.default_rng(0), PRESETS["tiny"]
+    model, samples = network("dense", rng, config, False)
+    model = with_reals(rng, model)
+    firmware = compile_network(model, config).firmware
+    stored, weights = (full_precision(model, firmware, numbers) for numbers in (Numbers.STORED, Numbers.WEIGHTS))
+    for mem, words in stored.vectors.items():
+        np.testing.assert_allclose(weights.vectors[mem], words, rtol=3e-3, atol=1e-6)
+        assert mem.name == "MULTIPLY_VRF0" or not np.array_equal(weights.vectors[mem], words) or not words.any()
+    np.testing.assert_array_equal(weights.tiles, stored.tiles)
+
+
+def test_firmware_files_keep_full_precision(tmp_path):
+    config = replace(PRESETS["tiny"], **ROOM)
+    model, samples = network("images", np.random.default_rng(0), config, False)
+    model = with_reals(np.random.default_rng(0), model)
+    plain = compile_network(model, config).firmware
+    firmware = replace(plain, full_precision=full_precision(model, plain))
+    save_firmware(firmware, tmp_path / "firmware")
+    loaded = load_firmware(tmp_path / "firmware")
+    assert loaded.full_precision.clips == firmware.full_precision.clips
+    np.testing.assert_array_equal(
+        UnquantisedMachine(loaded).infer(samples[0]), UnquantisedMachine(firmware).infer(samples[0]))
+    with pytest.raises(ValueError, match="compile its model with --full-precision"):
+        UnquantisedMachine(plain)
+
+
+def test_images_of_other_places_are_refused():
+    config = replace(PRESETS["tiny"], **ROOM)
+    model, _ = network("images", np.random.default_rng(0), config, False)
+    model = with_reals(np.random.default_rng(0), model)
+    firmware = compile_network(model, config).firmware
+    images = full_precision(model, firmware)
+    with pytest.raises(ValueError, match="full precision, tiles: float64"):
+        replace(firmware, full_precision=replace(images, tiles=images.tiles[:-1]))
+    with pytest.raises(ValueError, match="full precision, biases: it holds a NaN"):
+        replace(firmware, full_precision=replace(images, biases=images.biases * np.nan))
+    with pytest.raises(ValueError, match="other ranges of VectorRf"):
+        replace(firmware, full_precision=replace(images, entries=()))
+
+
+def test_models_without_a_float_network_are_refused():
+    rng, config = np.random.default_rng(0), PRESETS["tiny"]
+    model, _ = network("dense", rng, config, False)
+    firmware = compile_network(model, config).firmware
+    with pytest.raises(ValueError, match="layer 'dense0' carries no FP32 parameters"):
+        full_precision(model, firmware)
+    other = with_reals(rng, networks.mlp(rng, config, [19, 20, 5], block=False))
+    with pytest.raises(ValueError, match="not the firmware of model"):
+        full_precision(other, firmware)
+    turned = with_reals(rng, model).layers[0]
+    assert isinstance(turned, Dense)
+    turned = replace(turned, real={**turned.real, "output": np.array([-1.0, 0.0])})
+    with pytest.raises(ValueError, match="codes in another unit than its float network"):
+        full_precision(replace(with_reals(rng, model), layers=(turned, *with_reals(rng, model).layers[1:])), firmware)
+
+
+def test_every_operation_has_a_real_function():
+    assert set(FUNCTIONS) == set(Operation)

@@ -1,0 +1,48 @@
+"""Random programs as twins in numpy: outputs and final memories have golden's bits."""
+
+import numpy as np
+import pytest
+from concord.benchmarks.twin_programs import chunk, differences
+from concord.sim.stimulus.programs import written_program
+from concord.sim.units import CONFIGURATIONS, WITH_SOFTMAX
+from concord.spec.config import preset
+from concord.spec.operations import Operation
+from concord.twin.generic import steps
+from concord.twin.vocabulary.generic_numpy import accumulated
+
+
+@pytest.mark.parametrize("config", CONFIGURATIONS)
+def test_random_programs(config):
+    assert not chunk(config, 77, range(20))
+
+
+def test_a_wrong_function_is_found(monkeypatch):
+    monkeypatch.setattr(steps, "FUNCTIONS", steps.FUNCTIONS | {Operation.VV_ADD: ("subtract", False)})
+    assert chunk("tiny", 77, range(5))
+
+
+def test_a_softmax_whose_words_come_one_by_one():
+    words = """
+        s_wr Rows, 7
+        v_rd InitialVrf, 0
+        v_wr InitialVrf, 1
+        v_softmax
+        v_wr NetQ
+        end_chain
+        end
+    """
+    case = written_program(preset(WITH_SOFTMAX), np.random.default_rng(0), words, integer=True)
+    assert not differences(case, 0)
+
+
+def test_totals_wrap_and_round_once():
+    rng = np.random.default_rng(0)
+    for bits in (20, 62, 64, 74, 80):
+        codes, weights = (rng.integers(-1 << 36, 1 << 36, shape) for shape in ((3, 5), (4, 5)))
+        exact = codes.astype(object) @ weights.astype(object).T
+        half = 1 << bits - 1
+        wrapped = (exact + half) % (2 * half) - half
+        got = accumulated(codes.astype(np.float64)[None], weights.astype(np.float64), scale=bits - 10, bits=bits)
+        # Long doubles have 64 bits; what a rounding to them loses is no tie of binary16 here.
+        wanted = (wrapped.astype(np.longdouble) / np.longdouble(2) ** (bits - 10)).astype(np.float16)
+        np.testing.assert_array_equal(got[0].view(np.uint16), wanted.view(np.uint16))

@@ -1,0 +1,134 @@
+"""Source that is written from scripts made by hand: it computes what the scripts say, and reads well."""
+
+import ast
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+
+import numpy as np
+import pytest
+from concord.tests.twin.scripts import SCRIPTS, call, halves, routine, samples
+from concord.twin.lib.run import run
+from concord.twin.lib.script import Script, Tensor
+from concord.twin.source.frameworks import FORMS, Framework
+from concord.twin.source.twin_file import write_twin
+from concord.twin.source.writer import source, tensors
+from concord.twin.vocabulary import numpy_functions
+
+
+def load(path):
+    """The module of a source file."""
+    spec = spec_from_file_location(path.stem, path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_numpy_source_computes_what_the_script_says(name, tmp_path):
+    script = SCRIPTS[name]
+    twin = load(write_twin(script, Framework.NUMPY, tmp_path, name)).Twin()
+    inputs = samples(script, 5)
+    with np.errstate(all="ignore"):
+        expected = run(script, inputs, numpy_functions)
+    for given in (inputs, inputs.astype(np.float64), inputs.reshape(5, -1).tolist()):
+        results = twin(given)
+        assert results.dtype == np.float16
+        assert np.array_equal(results.view(np.uint16), expected.view(np.uint16))
+
+
+def test_numpy_source_needs_numpy_alone(tmp_path):
+    """It runs in a process that sees no other package, and not this project."""
+    path = write_twin(SCRIPTS["sounds"], Framework.NUMPY, tmp_path, "sounds")
+    code = (f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import numpy as np, sounds\n"
+            f"print(sounds.Twin()(np.zeros((3, 2, 4))).shape)\n"
+            f"assert not {{'concord', 'safetensors', 'torch'}} & sys.modules.keys()")
+    words = [sys.executable, "-I", "-W", "error", "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "(3, 2)\n"), done.stderr
+    assert path == tmp_path / "sounds.py"
+
+
+@pytest.mark.parametrize("framework", FORMS)
+def test_source_is_clean(framework, tmp_path):
+    for name, script in SCRIPTS.items():
+        text = source(script, framework, name)
+        assert max(map(len, text.splitlines())) <= 100
+        (tmp_path / f"{name}.py").write_text(text)
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "--isolated", "--select", "E,F,W,I,B,UP,C4,SIM",
+                           "--line-length", "100", tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_source_holds_only_what_it_uses():
+    functions = {node.name for node in ast.parse(source(SCRIPTS["sounds"], Framework.NUMPY, "sounds")).body
+                 if isinstance(node, ast.FunctionDef)}
+    assert functions == {"read", "binary16", "curve", "integers", "dense", "rounded", "start"}
+
+
+def lines_of(*body, parameters="x", results="y") -> list[str]:
+    """Lines of the main method of a script in numpy."""
+    names = {"d.weights", "d.scale", "d.bias", *(f"long.name_of_tensor_{index}" for index in range(9))}
+    script = Script(name="t", machine="tiny", inputs=(2,), outputs=2, classes=(), routines=(),
+                    main=routine("main", "Test", parameters, results, *body),
+                    tensors={name: Tensor(values=np.zeros(2, np.float16)) for name in names})
+    text = source(script, Framework.NUMPY, "t").splitlines()
+    first = next(index for index, line in enumerate(text) if "binary16(inputs" in line) + 1
+    return [line.strip() for line in text[first:text.index("", first)]]
+
+
+def test_calls_are_put_into_those_that_use_them():
+    assert lines_of(call("y", "multiply", "x", "d.scale"), call("y", "add", "y", "d.bias"), call("y", "relu", "y")) == [
+        "return relu(x * self.d_scale + self.d_bias)"]
+
+
+def test_the_order_of_roundings_stays():
+    assert lines_of(call("a", "add", "x", "d.bias"), call("y", "add", "x", "a")) == ["return x + (x + self.d_bias)"]
+    assert lines_of(call("a", "add", "x", "d.bias"), call("y", "subtract", "a", "x")) == ["return x + self.d_bias - x"]
+    assert lines_of(call("a", "add", "x", "x"), call("y", "multiply", "a", "x")) == ["return (x + x) * x"]
+
+
+def test_values_that_are_needed_again_keep_their_line():
+    twice = lines_of(call("a", "relu", "x"), call("y", "add", "a", "a"))
+    assert twice == ["a = relu(x)", "return a + a"]
+    later = lines_of(call("a", "relu", "x"), call("b", "add", "a", "x"), call("y", "add", "b", "a"))
+    assert later == ["a = relu(x)", "return a + x + a"]
+
+
+def test_what_a_call_reads_is_not_changed_before_it():
+    changed = lines_of(call("a", "relu", "x"), call("x", "add", "x", "d.bias"), call("x", "multiply", "x", "x"),
+                       call("y", "maximum", "x", "a"))
+    assert changed == ["a = relu(x)", "x = x + self.d_bias", "return maximum(x * x, a)"]
+
+
+def test_codes_of_products_keep_their_name_and_notes_stay():
+    text = lines_of(call("c", "integers", "x", lowest=0, highest=3, note="two bits"),
+                    call("y", "dense", "c", "d.weights", scale=0, wrap=12))
+    assert text == ["# two bits", "c = integers(x, lowest=0, highest=3)", "return dense(c, self.d_weights, wrap=12)"]
+
+
+def test_long_calls_have_several_lines():
+    text = lines_of(call("y", "join", *(f"long.name_of_tensor_{index}" for index in range(9))))
+    assert len(text) == 5
+    assert text[0].startswith("return join(self.long_name_of_tensor_0, ")
+    assert text[-1].endswith("self.long_name_of_tensor_8)")
+
+
+def test_values_are_not_called_as_functions_are():
+    text = lines_of(call("start", "relu", "x"), call("np", "add", "start", "start"), call("y", "maximum", "np", "np"))
+    assert text == ["start_ = relu(x)", "np_ = start_ + start_", "return maximum(np_, np_)"]
+
+
+def test_long_sums_have_two_lines():
+    name = "v" * 50
+    text = lines_of(call(name, "relu", "x"), call("y", "add", name, name))
+    assert text == [f"{name} = relu(x)", f"return ({name}", f"+ {name})"]
+
+
+def test_two_tensors_of_one_name_are_refused():
+    script = SCRIPTS["digits"]
+    stored = {**script.tensors, "hidden1_bias": halves(np.random.default_rng(0), 12)}
+    clash = Script(name="digits", machine="tiny", inputs=(10,), outputs=3, classes=(), main=script.main,
+                   routines=script.routines, tensors=stored)
+    with pytest.raises(ValueError, match="two things of one name"):
+        tensors(clash)

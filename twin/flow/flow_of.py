@@ -1,0 +1,139 @@
+"""Symbolic execution of firmware: the program runs once, and memories hold references instead of words."""
+
+import numpy as np
+from concord.golden.host.firmware import Firmware
+from concord.golden.schedule.vectorisation import Plan, plan
+from concord.spec.chain import Chain
+from concord.spec.check import Sequencer
+from concord.spec.isa import SPECS, Op
+from concord.spec.memories import ADDRESSED, QUEUES, Mem, depth
+from concord.twin.flow.flow import Flow, Origin, Refs, Step, Value
+from concord.twin.flow.references import Addressed, Queued, runs, shaped
+
+
+def flow_of(firmware: Firmware, steps: int = 1, program: list[int] | None = None) -> Flow:
+    """The data flow of the first run behind the loading of memories.
+
+    Args:
+        firmware: The firmware.
+        steps:    Time steps that the loop over time steps makes; ignored where there is none.
+        program:  Words of another legal program for the same memories; that of the firmware if not given.
+
+    Raises:
+        ValueError: the loop cannot make as many steps.
+    """
+    modes = firmware.tiles.modes(firmware.config)
+    sequencer = Sequencer(firmware.config, firmware.program(steps) if program is None else program, modes)
+    execution = _Execution(firmware)
+    for chain in sequencer.walk():
+        execution.run(chain, sequencer.passes)
+    return execution.flow()
+
+
+class _Execution:
+    """Memories of references, and what has been executed."""
+
+    def __init__(self, firmware: Firmware):
+        self._firmware, self._config = firmware, firmware.config
+        self._memories, self._values, self._steps = {}, [], []
+        for mem in (*ADDRESSED, Mem.MATRIX_RF):
+            size = depth(self._config, mem)
+            self._memories[mem] = Addressed(size, len(self._values))
+            self._values.append(Value(origin=Origin.IMAGE, mem=mem, count=size))
+        self._input, self._taken = len(self._values), 0
+        self._values.append(Value(origin=Origin.INPUT, mem=Mem.NET_Q, count=0))
+        self._queue, self._outputs = Queued(), []
+        self._plans: dict[Chain, Plan] = {}
+
+    def flow(self) -> Flow:
+        """The flow of the chains that have run."""
+        self._values[self._input] = Value(origin=Origin.INPUT, mem=Mem.NET_Q, count=self._taken)
+        return Flow(firmware=self._firmware, steps=tuple(self._steps), values=tuple(self._values),
+                    outputs=runs(self._outputs),
+                    final={mem: memory.content() for mem, memory in self._memories.items()})
+
+    def run(self, chain: Chain, passes: tuple[int, ...]):
+        """Add the steps of a chain."""
+        if chain.loads:
+            self._load(chain, passes)
+            return
+        if chain not in self._plans:
+            self._plans[chain] = plan(self._config, chain)
+        addresses, operand = self._plans[chain].addresses, None
+        for first, last in self._plans[chain].spans:
+            if chain.product and first % chain.result_words == 0:
+                operand = self._operand(chain, addresses[0], first, last)
+            reads = {place: self._memories[SPECS[instruction.op].operand].read(addresses[place][first:last])
+                     for place, instruction in enumerate(chain.instructions) if SPECS[instruction.op].operand}
+            reads[0] = operand if chain.product else self._source(chain, addresses[0], first, last)
+            makes = {place: self._write(chain, place, addresses[place], first, last)
+                     for place, instruction in enumerate(chain.instructions) if instruction.op == Op.V_WR}
+            tiles = None
+            if chain.product:
+                tiles = self._memories[Mem.MATRIX_RF].read(np.array(chain.tiles))
+                tiles = shaped(tiles, chain.row_tiles, chain.registers.columns)
+            self._steps.append(Step(chain=chain, passes=passes, span=(first, last), reads=reads, tiles=tiles,
+                                    makes=makes))
+
+    def _load(self, chain, passes):
+        """Add the step of a chain that loads native tiles."""
+        tiles, words = len(chain.tiles), chain.result_words
+        reads = {0: shaped(self._take(Mem.NET_Q, tiles * words), tiles, words)}
+        place = len(chain.instructions) - 1
+        makes = {place: self._made(Mem.MATRIX_RF, place, tiles)}
+        self._memories[Mem.MATRIX_RF].write(np.array(chain.tiles), makes[place])
+        self._steps.append(Step(chain=chain, passes=passes, span=(0, tiles * words), reads=reads, tiles=None,
+                                makes=makes))
+
+    def _operand(self, chain, addresses, first, last) -> Refs:
+        """The operand of a product, for the iterations of a span that begins with an iteration."""
+        begin, end = first // chain.result_words, -(-last // chain.result_words)
+        if chain.source.mem in QUEUES:
+            taken = self._take(chain.source.mem, (end - begin) * chain.source_words)
+            return shaped(taken, end - begin, chain.source_words)
+        return self._memories[chain.source.mem].read(addresses[begin:end])
+
+    def _source(self, chain, addresses, first, last) -> Refs:
+        """The source words of a chain without product, for each position and pixel."""
+        if chain.source.mem in QUEUES:
+            return shaped(self._take(chain.source.mem, last - first), last - first, 1)
+        parts = self._config.vector_words if chain.source.mem == Mem.VECTOR_RF else 1
+        return self._memories[chain.source.mem].read(addresses[first:last], parts)
+
+    def _take(self, mem, count) -> Refs:
+        if mem == Mem.MVM_Q:
+            return self._queue.take(count)
+        self._taken += count
+        return runs([(self._input, self._taken - count, self._taken)])
+
+    def _made(self, mem, place, count) -> int:
+        """Index of the value that an instruction of the next step makes."""
+        self._values.append(Value(origin=Origin.MADE, mem=mem, step=len(self._steps), place=place, count=count))
+        return len(self._values) - 1
+
+    def _write(self, chain, place, addresses, first, last) -> int:
+        """Run one `v_wr`; returns the index of its value."""
+        mem = Mem(chain.instructions[place].mem)
+        if mem == Mem.VECTOR_RF:
+            first, last = complete_entries(self._config, chain, first), complete_entries(self._config, chain, last)
+        elif mem == Mem.NET_Q and chain.normalises:
+            first, last = complete_messages(chain, first), complete_messages(chain, last)
+        value = self._made(mem, place, last - first)
+        if mem == Mem.NET_Q:
+            self._outputs.append((value, 0, last - first))
+        elif mem == Mem.MVM_Q:
+            self._queue.put(value, last - first)
+        else:
+            self._memories[mem].write(addresses[first:last], value)
+        return value
+
+
+def complete_entries(config, chain: Chain, position: int) -> int:
+    """Number of entries that a chain has completed before a position; an iteration begins with an entry."""
+    iteration, word = divmod(position, chain.result_words)
+    return iteration * chain.entries + word // config.vector_words
+
+
+def complete_messages(chain: Chain, position: int) -> int:
+    """Number of words of the messages that a chain has completed before a position."""
+    return position // chain.result_words * chain.result_words

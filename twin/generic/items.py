@@ -1,0 +1,103 @@
+"""Items of a flow by their references, as values of a script."""
+
+import numpy as np
+from concord.spec.memories import Mem
+from concord.twin.flow.flow import Flow, Origin, Refs
+from concord.twin.generic.lines import Lines
+from concord.twin.generic.values import Entries, Images
+
+INPUT = "x"  #: Name of the input, [batch, elements]: the words that the host sends, one after the other.
+
+
+class Items:
+    """What the steps so far have made.
+
+    Args:
+        flow: The flow.
+
+    Attributes:
+        flow:    The flow.
+        config:  Machine of the firmware.
+        images:  Contents of memories that the firmware brings.
+        lines:   The lines so far.
+        words:   Name of [batch, words, M] by index of the value, for values of words.
+        entries: Entries by index of the value, for values of VectorRf.
+        tiles:   Name of [batch, tiles, N, N] by index of the value, for tiles that the program has loaded.
+        input:   Index of the value of the input.
+    """
+
+    def __init__(self, flow: Flow):
+        self.flow, self.config, self.lines = flow, flow.firmware.config, Lines()
+        self.images = Images(flow.firmware)
+        self.words: dict[int, str] = {}
+        self.entries: dict[int, Entries] = {}
+        self.tiles: dict[int, str] = {}
+        self.input = next(k for k, value in enumerate(flow.values) if value.origin == Origin.INPUT)
+
+    def taken_words(self, refs: Refs) -> str:
+        """Name of words [batch, *refs, M]."""
+        for value in np.unique(refs.value).tolist():
+            if value not in self.words:
+                self.words[value] = self._first_words(value)
+        return self.lines.gather(refs, self.words, self._counts(refs), self.config.mfu_lanes)
+
+    def constant(self, refs: Refs):
+        """float16[*refs, M], where all words are those that the firmware brings; otherwise None."""
+        used = [self.flow.values[value] for value in np.unique(refs.value).tolist()]
+        if len(used) != 1 or used[0].origin != Origin.IMAGE:
+            return None
+        return self.images.words(used[0].mem)[refs.item]
+
+    def taken_entries(self, refs: Refs, view: str, parts: int = 1) -> str:
+        """Name of entries, or of parts of them.
+
+        Args:
+            refs:  References to entries, or to parts where they have several.
+            view:  Attribute of `Entries` that is taken.
+            parts: Number of parts of an entry, each of which is an item of `refs`.
+
+        Returns:
+            Name of [batch, *refs, elements of a part].
+        """
+        used = np.unique(refs.value).tolist()
+        for value in used:
+            if value not in self.entries:
+                self.entries[value] = self._first_entries()
+        size = 1 if view == "exponents" else self.config.native_dim
+        counts = {value: count * parts for value, count in self._counts(refs).items()}
+        return self.lines.gather(refs, {value: getattr(self.entries[value], view) for value in used}, counts,
+                                 size // parts)
+
+    def taken_tiles(self, refs: Refs, *, integer: bool) -> np.ndarray | str:
+        """Native tiles in the mode of a product: float64[*refs, N, N], or the name of [batch, *refs, N, N] where the
+        program loads them."""
+        n, images = self.config.native_dim, self.images.tiles(refs.item, integer=integer)
+        used = np.unique(refs.value).tolist()
+        names, counts = {value: self.tiles[value] for value in used if value in self.tiles}, self._counts(refs)
+        if not names:
+            return images
+        items = refs.item
+        for value in used:
+            if value not in names:
+                names[value] = self.lines.call("start", INPUT, self.lines.store("tiles", images.reshape(-1, n, n)))
+                items = np.where(refs.value == value, np.arange(items.size).reshape(items.shape), items)
+                counts[value] = items.size
+        taken = self.lines.gather(Refs(value=refs.value, item=items), names, counts, n * n)
+        return self.lines.call("reshape", taken, shape=(*items.shape, n, n))
+
+    def _counts(self, refs):
+        return {value: self.flow.values[value].count for value in np.unique(refs.value).tolist()}
+
+    def _first_words(self, value):
+        """Name of the words of the input or of an image."""
+        one, lanes = self.flow.values[value], self.config.mfu_lanes
+        if one.origin == Origin.INPUT:
+            return self.lines.call("reshape", INPUT, shape=(one.count, lanes))
+        image = self.lines.store(one.mem.name.lower(), self.images.words(one.mem))
+        return self.lines.call("start", INPUT, image)
+
+    def _first_entries(self):
+        mantissas, exponents = (
+            self.lines.call("start", INPUT, self.lines.store(Mem.VECTOR_RF.name.lower(), image))
+            for image in self.images.entries())
+        return Entries(lines=self.lines, config=self.config, mantissas=mantissas, exponents=exponents)

@@ -1,0 +1,92 @@
+"""Stored tensors as the floats that products need, so that every sum of a product is exact."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from concord.twin.lib.script import Argument, Call, Line, Loop, Routine, Script, Stored
+
+#: Whole numbers up to this are exact in float32.
+FLOAT32_EXACT = 1 << 24
+#: Functions that return elements of their arguments, and of the setting `fill`.
+LAYOUT = ("take", "join", "part", "flatten", "reshape", "image", "patches", "start", "max_pool", "canonical")
+PRODUCTS = ("dense", "convolution")
+
+
+def arrays(script: Script) -> dict[str, np.ndarray]:
+    """The stored tensors by name: float16 and int32 as they are, others as float32 or float64.
+
+    Weights and start values of a product are float32 where no sum can reach 2**24, which the ranges of its codes
+    prove; otherwise they are float64.
+    """
+    narrow = _Ranges(script).narrow
+    return {name: each.values if each.values.dtype in (np.float16, np.int32)
+            else each.values.astype(np.float32 if narrow.get(name) else np.float64)
+            for name, each in script.tensors.items()}
+
+
+class _Ranges:
+    """A walk through a script that follows the largest magnitude of codes.
+
+    Attributes:
+        narrow: Whether float32 holds every sum of the products with a stored tensor, by its name.
+    """
+
+    def __init__(self, script: Script):
+        self.narrow = {}
+        self._script = script
+        self._routines = {routine.name: routine for routine in script.routines}
+        self._call_routine(script.main, [None] * len(script.main.parameters))
+
+    def _call_routine(self, routine: Routine, arguments: list) -> list:
+        values = dict(zip(routine.parameters, arguments, strict=True))
+        self._lines(routine.body, values)
+        return [values[name] for name in routine.results]
+
+    def _lines(self, lines: tuple[Line, ...], values: dict):
+        for line in lines:
+            if isinstance(line, Loop):
+                self._loop(line, values)
+            else:
+                values.update(zip(line.results, self._results(line, values), strict=True))
+
+    def _loop(self, loop: Loop, values: dict):
+        values |= {name: values[source] for name, source in loop.items}
+        # A carried value may be anything; codes are made and multiplied within a pass.
+        values |= {name: None for name, _ in loop.carried}
+        self._lines(loop.body, values)
+        values |= {name: values[source] for name, source in loop.collected}
+
+    def _results(self, call: Call, values: Mapping) -> list:
+        """Largest magnitude of each result; None for numbers and for codes in block floating point."""
+        ranges = [self._range(argument, values) for argument in call.arguments]
+        if call.function in self._routines:
+            return self._call_routine(self._routines[call.function], ranges)
+        if call.function == "integers":
+            return [max(abs(call.settings["lowest"]), abs(call.settings["highest"]))]
+        if call.function in PRODUCTS:
+            self._product(call, ranges[0])
+        if call.function in LAYOUT:
+            parts = ranges[call.function in ("take", "start"):]  # without the index, and what has the batch
+            return [None if None in parts else max(*parts, abs(call.settings.get("fill", 0)), 0)]
+        return [None] * len(call.results)
+
+    def _range(self, argument: Argument, values: Mapping):
+        if isinstance(argument, str):
+            return values[argument]
+        stored = self._script.tensors[argument.name].values
+        whole = stored.dtype != np.float16 and np.array_equal(stored, np.rint(stored))
+        return int(np.abs(stored.astype(np.float64)).max(initial=0)) if whole else None
+
+    def _product(self, call: Call, largest: int | None):
+        """Note whether float32 holds every sum of a product of codes up to `largest`."""
+        names = [each.name for each in call.arguments if isinstance(each, Stored)]
+        stored = [self._script.tensors[name].values for name in names]
+        fits = largest is not None and all(each.dtype.kind == "i" for each in stored) and isinstance(
+            call.arguments[1], Stored)
+        if fits:
+            largest = max(largest, abs(call.settings.get("fill", 0)))
+            weights, *starts = (each.astype(np.int64) for each in stored[isinstance(call.arguments[0], Stored):])
+            sums = np.abs(weights).reshape(len(weights), -1).sum(1) * largest
+            fits = bool(np.max(sums + sum(np.abs(each) for each in starts), initial=0) < FLOAT32_EXACT)
+        for name in names:
+            self.narrow[name] = self.narrow.get(name, True) and fits

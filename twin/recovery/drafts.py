@@ -1,0 +1,100 @@
+"""Drafts of lines: calls on values of known shapes, before they have names."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Value:
+    """A tensor that the script computes.
+
+    Attributes:
+        shape: Shape without the batch.
+        codes: Quantiser whose codes it holds, `integers` or `blocks`; empty for numbers.
+        zero:  What is subtracted from codes before they are multiplied; weights' start values hold it.
+        limit: Largest magnitude of codes, less `zero`.
+        draft: What makes it; None for values from outside.
+        name:  Name, once it has one.
+    """
+
+    shape: tuple[int, ...]
+    codes: str = ""
+    zero: int = 0
+    limit: float = 0
+    draft: "Draft | None" = None
+    name: str = ""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Constant:
+    """A tensor that is stored beside the source; its attributes are those of `twin.lib.script.Tensor`.
+
+    Attributes:
+        role: What it is to its layer, such as `weights`.
+    """
+
+    values: np.ndarray
+    role: str
+    memory: str = ""
+    places: np.ndarray | None = None
+    bits: int = 0
+
+    def same(self, other: "Constant") -> bool:
+        """Whether both hold the same values from the same places."""
+        return (self.memory == other.memory and self.values.shape == other.values.shape
+                and np.array_equal(self.values, other.values, equal_nan=True)
+                and (self.places is None or np.array_equal(self.places, other.places)))
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Draft:
+    """A call: `result = function(arguments, settings)`.
+
+    Attributes:
+        function:  Function of the vocabulary.
+        arguments: Values and constants.
+        settings:  Settings by name.
+        result:    What it makes.
+        address:   Address of its instruction.
+    """
+
+    function: str
+    arguments: list[Value | Constant | None]
+    settings: dict = field(default_factory=dict)
+    result: Value
+    address: int
+
+    @property
+    def reads(self) -> list[Value]:
+        """The values among the arguments."""
+        return [argument for argument in self.arguments if isinstance(argument, Value)]
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class LoopDraft:
+    """A loop over time steps.
+
+    Attributes:
+        items:     Value in the body, sequence outside, and whether it is taken from the end.
+        carried:   Value in the body, initial value or constant, and the value that the next pass gets; None where no
+            pass reads it.
+        collected: Sequence outside, and value of the body.
+        finals:    Value outside, and value of the body whose last one it is.
+        body:      Drafts of the body.
+        before:    Drafts in front of the loop that make initial values.
+        timed:     Whether the sequence may have any length.
+    """
+
+    items: list[tuple[Value, Value, bool]] = field(default_factory=list)
+    carried: list[tuple[Value, Value | Constant, Value]] = field(default_factory=list)
+    collected: list[tuple[Value, Value]] = field(default_factory=list)
+    finals: list[tuple[Value, Value]] = field(default_factory=list)
+    body: list[Draft] = field(default_factory=list)
+    before: list[Draft] = field(default_factory=list)
+    timed: bool = False

@@ -1,0 +1,121 @@
+"""References to single elements, and the pool of constants that they may name.
+
+A reference is an int64: the index of a node in the upper 32 bits, the index of an element of that node in the lower 32.
+Two nodes hold constants: numbers (`NUMBERS`), and codes (`CODES`).
+"""
+
+import numpy as np
+from concord.golden.host.firmware import Firmware
+from concord.golden.mvm.vector_rf import numbers
+from concord.spec.memories import VRFS, Mem, depth
+
+NUMBERS, CODES = 0, 1  #: Nodes of constant numbers, and of constant codes.
+SHIFT = 32
+_PATTERNS = 1 << 16  #: The first elements of NUMBERS are all binary16 patterns, those that no memory holds.
+ZERO = 0  #: Reference to the number +0.
+ZERO_CODE = CODES << SHIFT  #: Reference to the code 0.
+
+
+class Unrecognised(Exception):
+    """The program does something for which the recovery has no form; the sentence says what."""
+
+
+def refs(node: int, elements) -> np.ndarray:
+    """References to elements of a node."""
+    return np.asarray(elements, np.int64) | node << SHIFT
+
+
+def node_of(table: np.ndarray) -> np.ndarray:
+    """Node of each reference."""
+    return table >> SHIFT
+
+
+def element_of(table: np.ndarray) -> np.ndarray:
+    """Element of each reference in its node."""
+    return table & (1 << SHIFT) - 1
+
+
+def is_constant(table: np.ndarray) -> np.ndarray:
+    """Whether each reference names a constant."""
+    return table < 2 << SHIFT
+
+
+class Constants:
+    """Constant numbers by binary16 pattern, and constant codes as mantissas under exponents.
+
+    Args:
+        firmware: Firmware whose images of vector memories are constants, too.
+    """
+
+    def __init__(self, firmware: Firmware):
+        self._config = config = firmware.config
+        self._spans, parts, size = {}, [np.arange(_PATTERNS).astype(np.uint16)], _PATTERNS
+        for mem, words in firmware.vectors.items():
+            self._spans[mem] = size, size + words.size
+            parts.append(words.reshape(-1))
+            size += words.size
+        self._bits = np.concatenate(parts)
+        self._mantissas = [np.zeros(1, np.int64)]
+        self._exponents = [np.full(1, config.activations.e_min, np.int64)]
+        self._count = 1
+        self._entries = self._image(firmware)
+
+    def image(self, mem: Mem) -> np.ndarray:
+        """References to the content of a vector memory, element by element, before the program starts."""
+        if mem == Mem.VECTOR_RF:
+            return self._entries
+        if mem not in VRFS:
+            return np.zeros(0, np.int64)
+        content = np.zeros(depth(self._config, mem) * self._config.mfu_lanes, np.int64)
+        if mem in self._spans:
+            first, last = self._spans[mem]
+            content[:last - first] = np.arange(first, last)
+        return content
+
+    def bits(self, table: np.ndarray) -> np.ndarray:
+        """uint16, the patterns of references to constant numbers."""
+        return self._bits[table]
+
+    def place(self, table: np.ndarray) -> tuple[str, np.ndarray]:
+        """Memory that holds constant numbers, and int64 index of each in it; empty and -1 where no memory does."""
+        for mem, (first, last) in self._spans.items():
+            inside = (table >= first) & (table < last)
+            if inside.any():
+                return mem.name.lower(), np.where(inside, table - first, -1)
+        return "", np.full(table.shape, -1, np.int64)
+
+    def codes(self, mantissas: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+        """References to codes, which join the constants; `exponents` are E, of the shape of the mantissas."""
+        first = self._count
+        self._mantissas.append(np.asarray(mantissas, np.int64).reshape(-1))
+        self._exponents.append(np.broadcast_to(exponents, np.shape(mantissas)).astype(np.int64).reshape(-1))
+        self._count += self._mantissas[-1].size
+        table = refs(CODES, np.arange(first, self._count)).reshape(np.shape(mantissas))
+        return np.where(np.asarray(mantissas) == 0, ZERO_CODE, table)
+
+    def mantissas(self, table: np.ndarray) -> np.ndarray:
+        """int64, the mantissas of references to constant codes: the integers as they are stored."""
+        return np.concatenate(self._mantissas)[element_of(table)]
+
+    def exponents(self, table: np.ndarray) -> np.ndarray:
+        """int64, the exponents E of references to constant codes; the smallest one for zeros."""
+        return np.concatenate(self._exponents)[element_of(table)]
+
+    def reals(self, table: np.ndarray) -> np.ndarray:
+        """float64, the values of references to constant codes in block floating point."""
+        unit = self.exponents(table) - self._config.activations.bits + 1
+        return np.ldexp(self.mantissas(table).astype(np.float64), unit)
+
+    def numbers(self, table: np.ndarray, *, integer: bool, unsigned: bool) -> np.ndarray:
+        """References to the numbers that VectorRf gives for constant codes."""
+        stored = self.exponents(table) - self._config.activations.e_min
+        bits = numbers(self._config, self.mantissas(table)[..., None], stored, integer=integer, unsigned=unsigned)
+        return bits[..., 0].astype(np.int64)
+
+    def _image(self, firmware) -> np.ndarray:
+        size = firmware.config.native_dim
+        content = np.full((firmware.config.vector_rf, size), ZERO_CODE, np.int64)
+        for part in firmware.entries:
+            content[part.address:part.address + len(part.mantissas)] = self.codes(
+                part.mantissas, part.exponents.astype(np.int64)[:, None])
+        return content.reshape(-1)

@@ -1,0 +1,134 @@
+"""The layer of each draft: as the firmware's sections name them, or by structure."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from concord.golden.host.firmware import Firmware
+from concord.twin.recovery.drafts import Constant, Draft, LoopDraft, Value
+
+PRODUCTS = ("dense", "convolution", "accumulated")
+#: Functions that only arrange elements, and quantisers: they belong to the layer that reads them.
+BEFORE = ("integers", "blocks", "patches", "flatten", "join", "part", "take", "image", "reshape", "start", "numbers")
+SCALINGS = ("multiply", "add")
+
+
+def labels(firmware: Firmware, drafts: list[Draft], loop: LoopDraft | None, count: Counter) -> dict[Draft, str]:
+    """Name of the layer of each draft of a region.
+
+    Args:
+        loop:  The loop whose body the region is, if it is one.
+        count: Number of layers of each kind so far, for names.
+    """
+    users: dict[Value, list[Draft]] = {}
+    for draft in drafts:
+        for value in draft.reads:
+            users.setdefault(value, []).append(draft)
+    found = {draft: firmware.layer_at(draft.address) for draft in drafts}
+    if not any(found.values()):
+        found = _cells(drafts, loop, count) if loop is not None else _products(drafts, users, count)
+    _forward(drafts, users, found)
+    _quantisers(drafts, users, found)
+    return found
+
+
+def _products(drafts: list[Draft], users, count: Counter) -> dict[Draft, str]:
+    """Each product begins a layer, to which what follows it belongs."""
+    found: dict[Draft, str] = {}
+    for draft in drafts:
+        before = [found.get(value.draft, "") for value in draft.reads if value.draft is not None]
+        if draft.function in PRODUCTS:
+            kind = "convolution" if draft.function == "convolution" else "dense"
+            count[kind] += 1
+            found[draft] = f"{kind}{count[kind]}"
+        else:
+            found[draft] = next((each for each in reversed(before) if each), "")
+    return found
+
+
+def _cells(drafts: list[Draft], loop: LoopDraft, count: Counter) -> dict[Draft, str]:
+    """Each circle through the states of a loop is a layer; products in front of it belong to it."""
+    reach = {draft: {value.draft for value in draft.reads if value.draft is not None} for draft in drafts}
+    state = {value: after for value, _, after in loop.carried}
+    for draft in drafts:
+        reach[draft] |= {state[value].draft for value in draft.reads if value in state and state[value].draft}
+    closed = _closure(drafts, reach)
+    found: dict[Draft, str] = {}
+    for draft in drafts:
+        if draft in found or draft not in closed[draft]:
+            continue
+        circle = [other for other in drafts if other in closed[draft] and draft in closed[other]]
+        curves = Counter(other.function for other in circle)
+        kind = cell_kind(curves)
+        count[kind] += 1
+        found |= dict.fromkeys(circle, f"{kind}{count[kind]}")
+    for draft in reversed(drafts):
+        if draft not in found:
+            behind = [found[other] for other in drafts if draft in reach[other] and other in found]
+            found[draft] = behind[0] if behind and draft.function != "sigmoid" else ""
+    for draft in drafts:
+        if not found[draft]:
+            before = [found.get(value.draft, "") for value in draft.reads]
+            found[draft] = next((each for each in before if each), "step")
+    return found
+
+
+def cell_kind(curves: Counter) -> str:
+    """Kind of a recurrent cell by the number of its curves."""
+    return {(3, 2): "lstm", (2, 1): "gru", (0, 1): "rnn"}.get((curves["sigmoid"], curves["tanh"]), "cell")
+
+
+def _closure(drafts, reach) -> dict[Draft, set[Draft]]:
+    """All drafts that each draft depends on, also by way of earlier passes."""
+    closed = {}
+    for draft in drafts:
+        seen, left = set(), list(reach[draft])
+        while left:
+            other = left.pop()
+            if other in seen or other not in reach:
+                continue
+            seen.add(other)
+            left += reach[other]
+        closed[draft] = seen
+    return closed
+
+
+def _forward(drafts, users, found):
+    """Drafts without a layer belong to that of the first one that reads them."""
+    for draft in reversed(drafts):
+        if not found[draft]:
+            found[draft] = next((found[user] for user in users.get(draft.result, ()) if found[user]), "")
+    for draft in drafts:
+        if not found[draft]:
+            found[draft] = next((found[value.draft] for value in draft.reads if found.get(value.draft)), "step")
+
+
+def _quantisers(drafts, users, found):
+    """Quantisers, and the scale in front of them, belong to the layer that reads the codes."""
+    for draft in reversed(drafts):
+        readers = users.get(draft.result, [])
+        layers = {found[user] for user in readers}
+        if len(layers) != 1 or layers == {found[draft]}:
+            continue
+        if draft.function in BEFORE or (is_scaling(draft) and all(_before_quantiser(user) for user in readers)):
+            found[draft] = layers.pop()
+
+
+def _before_quantiser(draft: Draft) -> bool:
+    return draft.function in ("integers", "blocks") or is_scaling(draft)
+
+
+def is_scaling(draft: Draft) -> bool:
+    """Whether a draft multiplies by, or adds, constants, but not to the sums of a product."""
+    if draft.function not in SCALINGS or not any(isinstance(each, Constant) for each in draft.arguments):
+        return False
+    source = draft.reads[0].draft if draft.reads else None
+    if source is not None and source.function == "multiply" and draft.function == "add":
+        source = source.reads[0].draft
+    return source is None or source.function not in PRODUCTS
+
+
+def routine_name(layer: str, kind: str, taken: Iterable[str], reserved: Callable[[str], bool]) -> str:
+    """Name of the routine of a layer: the layer's, if Python may have it, or one with its kind in front."""
+    cleaned = "".join(each if each.isalnum() and each.isascii() else "_" for each in layer).strip("_")
+    name = cleaned if cleaned[:1].isalpha() and not reserved(cleaned) else f"{kind}_{cleaned}".strip("_")
+    return next(each for each in (name, *(f"{name}_{number}" for number in range(2, 1000))) if each not in taken)

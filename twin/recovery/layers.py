@@ -1,0 +1,150 @@
+"""Drafts to a script: a routine for each layer, and the routine that calls them."""
+
+import keyword
+from collections import Counter
+
+from concord.golden.host.firmware import Firmware
+from concord.spec.config import preset_name
+from concord.twin.lib.script import Call, Line, Loop, Routine, Script, Stored
+from concord.twin.recovery.drafts import Draft, LoopDraft, Value
+from concord.twin.recovery.elements import Unrecognised
+from concord.twin.recovery.labels import PRODUCTS, cell_kind, labels, routine_name
+from concord.twin.recovery.naming import Locals, Tensors, sources
+from concord.twin.recovery.order import needed
+from concord.twin.recovery.program import Program
+from concord.twin.recovery.routines import Cut, cuts, sorted_drafts, title
+from concord.twin.vocabulary import generic_numpy, numpy_functions
+
+_NAMES = {*vars(numpy_functions), *vars(generic_numpy), "network", "inputs", "x"}
+
+
+def scripted(firmware: Firmware, program: Program) -> Script:
+    """The script of a program."""
+    return _Layers(firmware, program).script()
+
+
+class _Layers:
+    def __init__(self, firmware: Firmware, program: Program):
+        self.firmware, self.program = firmware, program
+        self.tensors, self.routines = Tensors(), []
+        self.names: dict[Value, str] = {}
+        self.count: Counter = Counter()
+        self.hints: dict[int, str] = {}
+        self.loops = 0
+
+    def script(self) -> Script:
+        firmware, program = self.firmware, self.program
+        first, lines = program.inputs, []
+        self.names[first] = "inputs"
+        if firmware.image:
+            self.names[first] = "x"
+            lines.append(Call(results=("x",), function="image", arguments=("inputs",),
+                              settings={"shape": firmware.image}))
+        drafts = needed(program.lines, {program.result})
+        self.loops = sum(isinstance(each, LoopDraft) for each in drafts)
+        lines += self._region(drafts, [program.result], None)
+        main = Routine(name="network", title=f"The network {firmware.name}.", parameters=("inputs",),
+                       results=(self.names[program.result],), body=tuple(lines))
+        shape = firmware.image or (firmware.inputs,)
+        if firmware.recurrent:
+            shape = firmware.steps, firmware.inputs
+        return Script(name=firmware.name, machine=preset_name(firmware.config) or "", inputs=shape,
+                      outputs=firmware.outputs, classes=firmware.classes, main=main, routines=tuple(self.routines),
+                      tensors=self.tensors.found)
+
+    def _region(self, lines: list[Draft | LoopDraft], wanted: list[Value], loop: LoopDraft | None) -> list[Line]:
+        """The lines of a region: a call for each layer."""
+        drafts = [line for line in lines if isinstance(line, Draft)]
+        layers = labels(self.firmware, drafts, loop, self.count)
+        initial = {first for line in lines if isinstance(line, LoopDraft) for _, first, _ in line.carried}
+        layers |= {draft: "" for draft in drafts if draft.result in initial and draft.function == "start"}
+        old = {value: after for value, _, after in loop.carried} if loop else {}
+        states = self._states(loop, layers) if loop else {}
+        made = []
+        for cut in cuts(lines, layers, wanted, old):
+            if isinstance(cut.drafts[0], LoopDraft):
+                made.append(self._loop(cut.drafts[0]))
+            elif not cut.layer:
+                made += [self._plain(draft) for draft in cut.drafts]
+            else:
+                made.append(self._routine(cut, states, old, loop is not None))
+        return made
+
+    def _plain(self, draft: Draft) -> Call:
+        """A call of a function of the vocabulary between those of layers."""
+        arguments = tuple(self.names[each] if isinstance(each, Value) else
+                          Stored(name=self.tensors.name("start", each.role, each)) for each in draft.arguments)
+        self.names[draft.result] = self._new("start")
+        return Call(results=(self.names[draft.result],), function=draft.function, arguments=arguments,
+                    settings=draft.settings)
+
+    def _new(self, base: str) -> str:
+        taken = set(self.names.values())
+        return next(each for each in (base, *(f"{base}{number}" for number in range(2, 10000))) if each not in taken)
+
+    def _states(self, loop: LoopDraft, layers) -> dict[Value, str]:
+        """Names of states inside of their routines: h is what products read."""
+        read = {value for draft in loop.body if draft.function in PRODUCTS for value in sources(draft)}
+        found, taken = {}, set()
+        for value, _, after in loop.carried:
+            base = "h" if value in read else "c"
+            layer = layers.get(after.draft, "")
+            name = next(each for each in (base, *(f"{base}{k}" for k in range(2, 1000))) if (layer, each) not in taken)
+            taken.add((layer, name))
+            found[value] = name
+        for value, _, after in loop.carried:
+            found.setdefault(after, found[value])
+        return found
+
+    def _routine(self, cut: Cut, states, old, step: bool) -> Call:
+        """The routine of a layer; returns its call."""
+        drafts, hints = sorted_drafts(cut.drafts), self.hints
+        curves = Counter(draft.function for draft in drafts)
+        kind = cell_kind(curves) if step else next(
+            (draft.function for draft in drafts if draft.function in PRODUCTS), "layer")
+        name = routine_name(cut.layer, kind, {each.name for each in self.routines},
+                            lambda text: text in _NAMES or keyword.iskeyword(text))
+        takes = sorted(cut.takes, key=lambda value: value in old)
+        results = sorted(cut.results, key=lambda value: (value not in states, states.get(value, "") != "h"))
+        inside = Locals(name, self.tensors, hints, {value: text for value, text in states.items()
+                                                    if value in takes or value in cut.results})
+        parameters = inside.parameters(takes)
+        body = inside.calls(drafts, results)
+        self.routines.append(Routine(
+            name=name, title=title(drafts, kind, step), parameters=parameters,
+            results=tuple(inside.names[value] for value in results), body=body))
+        arguments = tuple(self.names[value] for value in takes)
+        for value in results:
+            if value not in self.names:
+                self.names[value] = self._new(name if len(results) == 1 else f"{name}_{inside.names[value]}")
+        return Call(results=tuple(self.names[value] for value in results), function=name, arguments=arguments)
+
+    def _loop(self, loop: LoopDraft) -> Loop:
+        layers = labels(self.firmware, loop.body, loop, Counter(self.count))
+        states, several = self._states(loop, layers), len({layers.get(after.draft) for *_, after in loop.carried}) > 1
+        carried = []
+        for value, initial, after in loop.carried:
+            base = f"{layers[after.draft]}_{states[value]}" if several or self.loops > 1 else states[value]
+            self.names[value] = self._new(base if base.isidentifier() else states[value])
+            if after in self.names:
+                raise Unrecognised("a state of a loop is another state of the pass before")
+            self.names[after] = self.names[value]
+            carried.append((self.names[value], self.names[initial]))
+        items = []
+        for number, (value, sequence, _) in enumerate(loop.items):
+            self.names[value] = self._new("x" if not number else f"x{number + 1}")
+            items.append((self.names[value], self.names[sequence]))
+        inner = [value for _, value in [*loop.finals, *loop.collected]]
+        body = self._region(loop.body, [*(after for *_, after in loop.carried), *inner], loop)
+        for outer, value in loop.finals:
+            self.names[outer] = self.names[value]
+            if self.names[value] not in [name for name, _ in carried]:
+                if not carried:
+                    raise Unrecognised("a loop has results of its last pass and no state")
+                carried.append((self.names[value], carried[0][1]))
+        collected = []
+        for outer, value in loop.collected:
+            self.names[outer] = self._new(f"{self.names[value]}_all")
+            collected.append((self.names[outer], self.names[value]))
+        return Loop(items=tuple(items), carried=tuple(carried), body=tuple(body), collected=tuple(collected),
+                    backward=frozenset(self.names[value] for value, _, back in loop.items if back))

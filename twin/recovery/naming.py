@@ -1,0 +1,129 @@
+"""Names inside routines: values, and the stored tensors of a layer."""
+
+from collections.abc import Mapping
+
+from concord.twin.lib.script import Argument, Call, Stored, Tensor
+from concord.twin.recovery.drafts import Constant, Draft, Value
+from concord.twin.recovery.labels import PRODUCTS, is_scaling
+
+_QUANTISERS = ("integers", "blocks")
+
+
+class Tensors:
+    """The stored tensors by name; a tensor that a layer uses twice is stored once.
+
+    Attributes:
+        found: The tensors.
+    """
+
+    def __init__(self):
+        self.found: dict[str, Tensor] = {}
+        self._constants: dict[str, Constant] = {}
+
+    def name(self, layer: str, role: str, constant: Constant) -> str:
+        """Name of a constant of a layer."""
+        base, number = f"{layer}.{role}", 1
+        name = base
+        while name in self._constants and not self._constants[name].same(constant):
+            number += 1
+            name = f"{base}_{number}"
+        if name not in self._constants:
+            self._constants[name] = constant
+            self.found[name] = Tensor(values=constant.values, memory=constant.memory, places=constant.places,
+                                      bits=constant.bits)
+        return name
+
+
+class Locals:
+    """Names of the values of a routine.
+
+    Args:
+        layer:   Name of the routine.
+        tensors: All stored tensors.
+        hints:   Names by address of the instruction that ends a chain.
+        states:  Names of values that are states of a loop, old ones and those that take their place.
+    """
+
+    def __init__(self, layer: str, tensors: Tensors, hints: Mapping[int, str], states: Mapping[Value, str]):
+        self._layer, self._tensors, self._hints, self._states = layer, tensors, hints, states
+        self.names: dict[Value, str] = {}
+        self._bases: dict[Value, str] = {}
+        self._held: dict[str, Value] = {}
+
+    def parameters(self, takes: list[Value]) -> tuple[str, ...]:
+        """Names of the parameters."""
+        others = [value for value in takes if value not in self._states]
+        plain = iter("xyz" if len(others) <= 3 else [f"x{number}" for number in range(1, len(others) + 1)])
+        return tuple(self._set(value, self._states[value] if value in self._states else next(plain))
+                     for value in takes)
+
+    def calls(self, drafts: list[Draft], results: list[Value]) -> tuple[Call, ...]:
+        """The lines of the routine."""
+        last = {value: number for number, draft in enumerate(drafts) for value in draft.reads}
+        last |= dict.fromkeys(results, len(drafts))
+        lines = []
+        for number, draft in enumerate(drafts):
+            arguments = tuple(self._argument(draft, each) for each in draft.arguments)
+            self._held = {name: value for name, value in self._held.items() if last.get(value, -1) > number}
+            name = self._set(draft.result, self._base(draft, last, number))
+            lines.append(Call(results=(name,), function=draft.function, arguments=arguments, settings=draft.settings))
+        return tuple(lines)
+
+    def _set(self, value: Value, base: str) -> str:
+        name, number = base, 1
+        while name in self._held:
+            number += 1
+            name = f"{base}{number}"
+        self._bases[value] = base
+        self.names[value], self._held[name] = name, value
+        return name
+
+    def _base(self, draft: Draft, last, number) -> str:
+        if draft.result in self._states:
+            return self._states[draft.result]
+        hint = self._hints.get(draft.address)
+        if hint:
+            return hint
+        if draft.function in (*_QUANTISERS, *PRODUCTS):
+            return "codes" if draft.function in _QUANTISERS else "sums"
+        first = draft.reads[0]
+        base = self._bases.get(first, "y")
+        kept = last.get(first, -1) == number and base not in ("codes", "sums") and first not in self._states
+        return base if kept and len(base) > 1 else "y"
+
+    def _argument(self, draft: Draft, argument) -> Argument:
+        if isinstance(argument, Value):
+            return self.names[argument]
+        return Stored(name=self._tensors.name(self._layer, self._role(draft, argument), argument))
+
+    def _role(self, draft: Draft, constant: Constant) -> str:
+        role = constant.role
+        state = any(value in self._states for value in sources(draft))
+        if role == "weights" and self._states:
+            joined = draft.reads[0].draft is not None and draft.reads[0].draft.function == "join"
+            return role if joined else ("recurrent_weights" if state else "input_weights")
+        if role in ("scale", "offset") and is_scaling(draft) and before_quantiser(draft):
+            return f"{'state' if state else 'input'}_{role}"
+        hint = self._hints.get(draft.address, "")
+        if role == "offset" and draft.reads[0].draft is not None and draft.reads[0].draft.function in PRODUCTS:
+            role = "bias"
+        return f"{hint}_{role}" if hint else role
+
+
+def before_quantiser(draft: Draft) -> bool:
+    """Whether a scaling works on what comes from outside of the layer, for a quantiser."""
+    source = draft.reads[0].draft if draft.reads else None
+    while source is not None and source.function in ("multiply", "add", "join", "flatten"):
+        source = source.reads[0].draft if source.reads else None
+    return source is None or source.function not in PRODUCTS
+
+
+def sources(draft: Draft) -> set[Value]:
+    """The values that a draft's operand is made of by quantisers, scales and layout."""
+    found, left = set(), list(draft.reads[:1])
+    while left:
+        value = left.pop()
+        found.add(value)
+        if value.draft is not None and value.draft.function in (*_QUANTISERS, "multiply", "add", "join", "part"):
+            left += value.draft.reads
+    return found

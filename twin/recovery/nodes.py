@@ -1,0 +1,93 @@
+"""What the recovery computes with: nodes of elements, and loops over nodes."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from concord.twin.recovery.elements import Constants
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Node:
+    """One operation on elements, as one step of the program computes it.
+
+    Attributes:
+        op:       Function of the vocabulary; `product` for `dense` and `convolution`; or the kind of a leaf: `input`,
+            `item`, `state`, `final`, `collected`.
+        places:   Number of places: iterations, or time steps.
+        width:    Elements of each place.
+        reads:    References int64[places, n] of each operand; of a pool [places, n, pixels].
+        settings: Settings of the function.
+        out:      References int64[places * width]: an element of this node, or the constant that it always is.
+        address:  Address of the instruction; -1 for leaves.
+        across:   IterationsX of its chain.
+        weights:  Of a product, int64[rows, n], index of each mantissa in all tiles, row by row; -1 for a weight of 0.
+        start:    Of a product, address of the start values in BiasRf; -1 without.
+    """
+
+    op: str
+    places: int
+    width: int
+    reads: tuple[np.ndarray, ...] = ()
+    settings: tuple = ()
+    out: np.ndarray | None = None
+    address: int = -1
+    across: int = 1
+    weights: np.ndarray | None = None
+    start: int = -1
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Carried:
+    """What a pass leaves for the next one.
+
+    Attributes:
+        leaf:    Node that stands for it in the body.
+        initial: References int64[elements] before the first pass.
+        next:    References int64[elements] to nodes of the body.
+    """
+
+    leaf: int
+    initial: np.ndarray
+    next: np.ndarray
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Body:
+    """A loop over nodes.
+
+    Attributes:
+        nodes:     Nodes of the body, in order.
+        items:     Node that stands for the item in the body, and references int64[passes, elements] from outside.
+        carried:   What passes leave for the next one.
+        finals:    Node behind the loop, and the references to nodes of the body that it has from the last pass.
+        collected: Node behind the loop, and the references to nodes of the body that it has from all passes.
+        timed:     Whether the host sets the number of passes.
+    """
+
+    nodes: list[int] = field(default_factory=list)
+    items: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    carried: list[Carried] = field(default_factory=list)
+    finals: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    collected: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    timed: bool = False
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Lowered:
+    """A program as nodes.
+
+    Attributes:
+        constants: The constants.
+        nodes:     All nodes by index; None for the two nodes of constants.
+        inputs:    Nodes of the inputs, one for each direction of the sequence.
+        main:      Indices of the nodes outside of loops, and loops, in order.
+        outputs:   References int64[outputs], or int64[passes, outputs] where the host gets a result of each time step.
+    """
+
+    constants: Constants
+    nodes: list[Node | None]
+    inputs: list[int]
+    main: list[int | Body]
+    outputs: np.ndarray
+
+

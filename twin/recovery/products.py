@@ -1,0 +1,270 @@
+"""Products to dense layers and convolutions: weights in the order of what they multiply, without padding."""
+
+import numpy as np
+from concord.golden.host.firmware import Firmware
+from concord.twin.recovery.drafts import Constant, Value
+from concord.twin.recovery.elements import Unrecognised, element_of, is_constant, node_of
+from concord.twin.recovery.views import NUMBERS, Views
+from concord.twin.recovery.windows import Window, find_window, groups_of
+
+_EXACT = 53  #: Bits of sums that float64 holds.
+
+
+class Products:
+    """Makes the calls of products.
+
+    Args:
+        firmware: The firmware, which has the weights.
+        views:    Makes values of tables of elements.
+    """
+
+    def __init__(self, firmware: Firmware, views: Views):
+        self._firmware, self._config, self._views = firmware, firmware.config, views
+        self._mantissas = np.append(firmware.tiles.mantissas.reshape(-1).astype(np.int32), 0)
+
+    def emit(self, nodes, live, table: np.ndarray, across: list[int], strict: bool) -> Value | None:
+        """The value of a product; None if it has several places and is no convolution, and `strict` is true.
+
+        Args:
+            nodes:  Strips of one product.
+            live:   bool[width], which rows are wanted.
+            table:  References [places, columns] to codes.
+            across: Candidates for the number of places across.
+        """
+        node = nodes[0]
+        weights = node.weights[np.flatnonzero(live)]
+        used = (self._mantissas[weights] != 0).any(0)
+        table, weights = self._distinct(table[:, used], weights[:, used])
+        like = self._like(table)
+        start, positions = self._start(node, live, weights, like)
+        fixed = is_constant(table).all(0)
+        if fixed.any():
+            start = self._known(table[:, fixed], weights[:, fixed], like, start, node)
+            table, weights = table[:, ~fixed], weights[:, ~fixed]
+        made = _Product(node=node, weights=weights, start=start, places=positions, like=like)
+        if len(table) == 1:
+            return self._pooled(made, table) or self._dense(made, table)
+        return self._convolution(made, table, across) or (None if strict else self._gathered(made, table, nodes))
+
+    def _distinct(self, table, weights):
+        """Columns that are read several times, for different rows, as one column."""
+        _, first, where = np.unique(table, axis=1, return_index=True, return_inverse=True)
+        if len(first) == table.shape[1]:
+            return table, weights
+        order = np.argsort(first)
+        rank = np.empty(len(first), np.int64)
+        rank[order] = np.arange(len(first))
+        merged = np.full((len(weights), len(first)), -1, np.int64)
+        for column, target in enumerate(rank[where.reshape(-1)].tolist()):
+            used = self._mantissas[weights[:, column]] != 0
+            if (used & (merged[:, target] >= 0)).any():
+                return table, weights
+            merged[used, target] = weights[used, column]
+        return table[:, np.sort(first)], merged
+
+    def _like(self, table) -> Value:
+        """A value whose codes the product reads."""
+        found = [self._views.values[number] for number in np.unique(node_of(table[~is_constant(table)])).tolist()]
+        if not found:
+            raise Unrecognised("a product reads nothing but constants")
+        if any((each.codes, each.zero) != (found[0].codes, found[0].zero) for each in found):
+            raise Unrecognised("a product reads codes of different kinds")
+        return found[0]
+
+    def _start(self, node, live, weights, like):
+        """float64[rows], what is added to the sums of codes, and the places of the biases in BiasRf."""
+        if not node.settings[0]:
+            return np.zeros(len(weights)), None
+        start, places = np.zeros(len(weights)), None
+        if node.start >= 0:
+            places = node.start * self._config.mfu_lanes + np.flatnonzero(live)
+            start = np.append(self._firmware.biases.reshape(-1), 0)[
+                np.minimum(places, self._firmware.biases.size)].astype(np.float64)
+        if like.zero:
+            start, places = start - like.zero * self._mantissas[weights].sum(1, dtype=np.float64), None
+        return start, places
+
+    def _known(self, table, weights, like, start, node):
+        """Start values with the products of columns that are the same constants everywhere."""
+        values = self._views.code_values(table, like)
+        if (values != values[0]).any():
+            raise Unrecognised("a product reads constants that differ from place to place")
+        return start + self._reals(node, weights).astype(np.float64) @ values[0]
+
+    def _reals(self, node, weights):
+        """The weights: integers, or real numbers in block floating point."""
+        mantissas = self._mantissas[weights]
+        if node.settings[0]:
+            return mantissas
+        size, fmt = self._config.native_dim, self._config.weights
+        exponents = np.append(self._firmware.tiles.exponents.reshape(-1), 0)[np.maximum(weights, 0) // size]
+        return np.ldexp(mantissas.astype(np.float64), exponents.astype(np.int64) - fmt.bits + 1).astype(np.float32)
+
+    def _arguments(self, made, weights):
+        """Arguments behind the operand, and settings."""
+        reals, settings = self._reals(made.node, weights), {}
+        arguments = self._stored(made, weights, reals)
+        if made.node.settings[1]:
+            settings["scale"] = made.node.settings[1]
+        return arguments, settings | self._wrap(made, reals)
+
+    def _stored(self, made, weights, reals) -> list[Constant]:
+        """Weights, and start values where there are some."""
+        arguments = [Constant(values=reals, role="weights", memory="matrix_rf", places=weights,
+                              bits=self._config.weights.bits)]
+        if made.start.any():
+            arguments.append(Constant(values=made.start, role="start", memory="bias_rf" if made.places is not None
+                                      else "", places=made.places))
+        return arguments
+
+    def _wrap(self, made, reals) -> dict:
+        """The width of the accumulator, if a sum may not fit it."""
+        integer, like = made.node.settings[0], made.like
+        fraction = 0 if integer else self._config.acc_frac
+        axes = tuple(range(1, reals.ndim))
+        magnitudes = np.abs(reals.astype(np.float64))
+        sums = magnitudes.sum(axes)
+        signed = made.start + like.zero * reals.astype(np.float64).sum(axes) if integer else made.start
+        bound = float(np.ldexp(sums * like.limit + np.abs(signed), fraction).max(initial=0))
+        inner = float(np.ldexp(sums * (like.limit + like.zero) + np.abs(made.start), fraction).max(initial=0))
+        if inner >= 2.0**_EXACT:
+            raise _TooWide
+        if bound < 2.0 ** (self._config.sum_bits - 1):
+            return {}
+        return {"wrap": self._config.sum_bits} | ({"fraction": fraction} if fraction else {})
+
+    def _dense(self, made, table) -> Value:
+        """One place: the operand is whole values, one after the other; weights are zero where nothing is read."""
+        sources = list(dict.fromkeys(node_of(table[0]).tolist()))
+        views, columns = self._views, []
+        whole = []
+        for number in sources:
+            mask = node_of(table[0]) == number
+            value, element = views.values[number], element_of(table[0][mask])
+            if len(np.unique(element)) != mask.sum() or 2 * mask.sum() < value.size:
+                return self._few(made, table)
+            part = np.full((len(made.weights), value.size), -1, np.int64)
+            part[:, element] = made.weights[:, mask]
+            whole.append(views.shaped(value, (value.size,), made.node.address))
+            columns.append(part)
+        operand = whole[0]
+        if len(whole) > 1:
+            operand = views.call("join", whole, (sum(each.size for each in whole),), made.node.address)
+        return self._call("dense", operand, np.concatenate(columns, 1), (len(made.weights),), made, {})
+
+    def _few(self, made, table) -> Value:
+        """One place that reads few elements of large values."""
+        order = np.argsort(table[0], kind="stable")
+        operand = self._views.view(table[0][order], made.node.address)
+        return self._call("dense", operand, made.weights[:, order], (len(made.weights),), made, {})
+
+    def _pooled(self, made, table) -> Value | None:
+        """One place that reads each channel of an image for itself, as averages do."""
+        sources = np.unique(node_of(table))
+        value = self._views.values[int(sources[0])]
+        if len(sources) > 1 or len(value.shape) != 3 or value.shape[2] < 2:
+            return None
+        channel = element_of(table[0]) % value.shape[2]
+        used = np.zeros((len(made.weights), value.shape[2]), bool)
+        np.logical_or.at(used, (slice(None), channel), self._mantissas[made.weights] != 0)
+        if groups_of(used) != value.shape[2]:
+            return None
+        found = self._convolution(made, table, [1])
+        return found and self._views.shaped(found, (found.size,), made.node.address)
+
+    def _convolution(self, made, table, across) -> Value | None:
+        """Places that read windows of an image."""
+        image, table = self._views.image(table, made.node.address)
+        if image is None:
+            return None
+        fixed = is_constant(table)
+        fill = np.unique(self._views.code_values(table[fixed], made.like))
+        window = find_window(np.where(fixed, -1, element_of(table)), image.shape, across) if len(fill) < 2 else None
+        if window is None:
+            return None
+        kernel = self._kernel(made.weights, window, image.shape[2])
+        if kernel is None:
+            return None
+        settings = {name: value for name, value in (
+            ("stride", window.stride), ("padding", window.padding), ("dilation", window.dilation)) if any(
+                each != (name != "padding") for each in value)}
+        if kernel[1] > 1:
+            settings["groups"] = kernel[1]
+        if len(fill) and fill[0]:
+            settings["fill"] = int(fill[0]) if fill[0] == int(fill[0]) else float(fill[0])
+        return self._call("convolution", image, kernel[0], (*window.places, len(made.weights)), made, settings)
+
+    def _kernel(self, weights, window: Window, channels):
+        """Weights [rows, window rows, window columns, channels / groups], as indices of mantissas, and the groups."""
+        rows, taps = len(weights), window.size[0] * window.size[1]
+        at = window.taps * channels + window.channels
+        if len(np.unique(at)) != len(at):
+            return None
+        kernel = np.full((rows, taps * channels), -1, np.int64)
+        kernel[:, at] = weights
+        kernel = kernel.reshape(rows, *window.size, channels)
+        groups = groups_of((self._mantissas[kernel] != 0).any((1, 2)))
+        if groups > 1:
+            size = channels // groups
+            each = np.arange(rows) // (rows // groups)
+            chosen = each[:, None] * size + np.arange(size)
+            kernel = np.take_along_axis(kernel, chosen[:, None, None, :], 3)
+        return kernel, groups
+
+    def _gathered(self, made, table, nodes) -> Value:
+        """Places whose operands lie anywhere: a table of elements, and one dense layer for all places."""
+        across = next((node.across for node in nodes if len(table) % node.across == 0), len(table))
+        shape = (len(table) // across, across)
+        operand = self._views.view(table.reshape(*shape, -1), made.node.address)
+        return self._call("dense", operand, made.weights, (*shape, len(made.weights)), made, {})
+
+    def _call(self, function, operand, weights, shape, made, settings) -> Value:
+        """A product; one whose sums do not fit float64 is computed in whole numbers."""
+        address, config = made.node.address, self._config
+        try:
+            arguments, scale = self._arguments(made, weights)
+            return self._views.call(function, [operand, *arguments], shape, address, codes=NUMBERS, **scale, **settings)
+        except _TooWide:
+            pass
+        if function == "convolution":
+            rows, places = len(weights), {name: settings[name] for name in settings if name != "groups"}
+            weights = _ungrouped(weights, settings.get("groups", 1))
+            width = int(np.prod(weights.shape[1:]))
+            operand = self._views.call("patches", [operand], (*shape[:-1], width), address, window=weights.shape[1:3],
+                                       **places)
+            weights = weights.reshape(rows, width)
+        integer = made.node.settings[0]
+        units = (0, 0) if integer else tuple(fmt.e_min - fmt.bits + 1 for fmt in (config.activations, config.weights))
+        arguments = self._stored(made, weights, self._reals(made.node, weights))
+        return self._views.call(
+            "accumulated", [operand, *arguments], shape, address, codes=NUMBERS, bits=config.sum_bits, units=units,
+            scale=made.node.settings[1] if integer else config.acc_frac, shift=0 if integer else config.alignment)
+
+
+class _TooWide(Exception):
+    """Sums do not fit float64."""
+
+
+class _Product:
+    """A product without padding.
+
+    Attributes:
+        node:    Its first strip.
+        weights: int64[rows, columns], index of each mantissa; -1 for a weight of 0.
+        start:   float64[rows], start values.
+        places:  Places of the start values in BiasRf, if they are biases as the firmware has them.
+        like:    A value whose codes it reads.
+    """
+
+    def __init__(self, *, node, weights, start, places, like):
+        self.node, self.weights, self.start, self.places, self.like = node, weights, start, places, like
+
+
+def _ungrouped(weights: np.ndarray, groups: int) -> np.ndarray:
+    """Weights of a convolution with groups as weights for all channels; -1 stands for 0."""
+    rows, *window, size = weights.shape
+    spread = np.full((rows, *window, groups * size), -1, np.int64)
+    for row in range(rows):
+        first = row // (rows // groups) * size
+        spread[row, ..., first:first + size] = weights[row]
+    return spread

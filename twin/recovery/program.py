@@ -1,0 +1,154 @@
+"""All nodes of a program to drafts of lines, region by region and loop by loop."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from concord.golden.host.firmware import Direction, Firmware
+from concord.twin.recovery.drafts import Draft, LoopDraft, Value
+from concord.twin.recovery.elements import Unrecognised, is_constant, node_of
+from concord.twin.recovery.nodes import Body, Carried, Lowered
+from concord.twin.recovery.signatures import Signatures
+from concord.twin.recovery.statements import Statements
+from concord.twin.recovery.states import simplify
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Program:
+    """A program as drafts.
+
+    Attributes:
+        inputs: Value of the input, by channels last.
+        lines:  Drafts and loops, in order.
+        result: Value of the results.
+    """
+
+    inputs: Value
+    lines: list[Draft | LoopDraft]
+    result: Value
+
+
+def drafted(firmware: Firmware, lowered: Lowered) -> Program:
+    """The drafts of a program.
+
+    Raises:
+        Unrecognised: the program does something that has no form here.
+    """
+    return _Drafting(firmware, lowered).run()
+
+
+class _Drafting:
+    def __init__(self, firmware: Firmware, lowered: Lowered):
+        self.firmware, self.lowered = firmware, lowered
+        self.statements = Statements(firmware, lowered.nodes, lowered.constants)
+        self.views, self.signatures = self.statements.views, Signatures(lowered.nodes, lowered.constants)
+        self.backward: set[Value] = set()
+
+    def run(self) -> Program:
+        inputs = self._inputs()
+        lines, region = [], []
+        for each in [*self.lowered.main, None]:
+            if isinstance(each, int):
+                region.append(each)
+                continue
+            lines += self._region(region)
+            region = []
+            if each is not None:
+                lines += self._loop(each)
+        result = self.views.view(self.statements.mapped(self.lowered.outputs), len(self.firmware.instruction_words))
+        lines += self._taken()
+        return Program(inputs=inputs, lines=lines, result=result)
+
+    def _inputs(self) -> Value:
+        firmware, nodes = self.firmware, self.lowered.nodes
+        shape = nodes[self.lowered.inputs[0]].width,
+        if firmware.image:
+            channels, rows, columns = firmware.image
+            shape = rows, columns, channels
+        elif firmware.recurrent:
+            shape = self._passes(), *shape
+        first = Value(shape=shape)
+        for node, direction in zip(self.lowered.inputs, firmware.directions, strict=False):
+            value = first
+            if direction is Direction.BACKWARD:
+                value = Value(shape=shape)
+                self.backward.add(value)
+            nodes[node].places, nodes[node].width = int(np.prod(shape[:-1], dtype=int)), shape[-1]
+            self.statements.bind(node, value)
+        self.first = self.views.first = first
+        return first
+
+    def _passes(self) -> int:
+        bodies = [each for each in self.lowered.main if isinstance(each, Body) and each.timed]
+        return self.firmware.steps or len(bodies[0].items[0][1])
+
+    def _taken(self) -> list[Draft]:
+        """The drafts that have been made since the last call."""
+        drafts, self.views.drafts = self.views.drafts, []
+        return drafts
+
+    def _region(self, nodes: list[int]) -> list[Draft]:
+        for group in self.signatures.groups(nodes):
+            self.statements.emit(group)
+        return self._taken()
+
+    def _loop(self, body: Body) -> list[Draft | LoopDraft]:
+        """The lines of a loop: those in front of it, and the loop itself."""
+        loop = LoopDraft(timed=body.timed)
+        for leaf, table in body.items:
+            live = ~is_constant(self.lowered.nodes[leaf].out)
+            sequence = self.views.view(self.statements.mapped(table[:, live]), self.lowered.nodes[leaf].address)
+            if body.timed and sequence.draft is not None:
+                raise Unrecognised("a pass of the loop over time steps takes more than one vector of the input")
+            value = Value(shape=sequence.shape[1:], codes=sequence.codes, zero=sequence.zero, limit=sequence.limit)
+            self._bind(leaf, live, value)
+            loop.items.append((value, self.first if sequence in self.backward else sequence,
+                               sequence in self.backward))
+        for carried in body.carried:
+            self._state(loop, carried)
+        before = self._taken()
+        drafts = self._region(body.nodes)
+        for (value, initial, _), carried in zip(loop.carried, body.carried, strict=True):
+            live = ~is_constant(self.lowered.nodes[carried.leaf].out)
+            after = self.views.view(self.statements.mapped(carried.next[live]).reshape(value.shape), 0)
+            loop.carried[body.carried.index(carried)] = value, initial, after
+        for kind, leaves in ((loop.finals, body.finals), (loop.collected, body.collected)):
+            for leaf, content in leaves:
+                kind.append(self._left(leaf, content, kind is loop.collected))
+        loop.body = drafts + self._taken()
+        simplify(loop)
+        return [*before, *loop.before, loop]
+
+    def _bind(self, leaf: int, live: np.ndarray, value: Value):
+        """Let the live elements of a leaf be those of a value."""
+        where = np.full(len(live), -1, np.int64)
+        where[live] = self.views.all(value).reshape(-1)
+        self.statements.place(leaf, where)
+
+    def _state(self, loop: LoopDraft, carried: Carried):
+        nodes = self.lowered.nodes
+        live = ~is_constant(nodes[carried.leaf].out)
+        value = Value(shape=(int(live.sum()),))
+        kinds = {nodes[one].op for one in np.unique(node_of(carried.next[live])).tolist()}
+        if "integers" in kinds:
+            low, high, zero = next(nodes[one].settings for one in np.unique(node_of(carried.next[live])).tolist()
+                                   if nodes[one].op == "integers")
+            value.codes, value.zero, value.limit = "integers", zero, max(zero - low, high - zero)
+        elif "blocks" in kinds:
+            value.codes, value.limit = "blocks", 2.0 ** self.firmware.config.activations.e_max
+        self._bind(carried.leaf, live, value)
+        table = self.statements.mapped(carried.initial[live])
+        if is_constant(table).all():
+            initial = self.views.started(table, self.first, nodes[carried.leaf].address, "initial", value)
+        else:
+            initial = self.views.view(table, nodes[carried.leaf].address)
+        loop.carried.append((value, initial, value))
+
+    def _left(self, leaf: int, content: np.ndarray, collected: bool) -> tuple[Value, Value]:
+        """A value behind a loop, and the value of the body that it comes from."""
+        node = self.lowered.nodes[leaf]
+        live = ~is_constant(content)
+        inner = self.views.view(self.statements.mapped(content[live]), 0)
+        shape = (node.places, *inner.shape) if collected else inner.shape
+        value = Value(shape=shape, codes=inner.codes, zero=inner.zero, limit=inner.limit)
+        self._bind(leaf, np.tile(live, node.places), value)
+        return value, inner

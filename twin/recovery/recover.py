@@ -1,0 +1,19 @@
+"""Firmware to a script at the level of layers."""
+
+from concord.golden.host.firmware import Firmware
+from concord.twin.flow.flow_of import flow_of
+from concord.twin.lib.script import Script
+from concord.twin.recovery.layers import scripted
+from concord.twin.recovery.lowering import lower
+from concord.twin.recovery.program import drafted
+
+_PASSES = 4  #: Time steps of the flow that the recovery looks at: the first one has initial values, the last one ends.
+
+
+def recover(firmware: Firmware) -> Script:
+    """The script of firmware.
+
+    Raises:
+        Unrecognised: the program does something that has no form here.
+    """
+    return scripted(firmware, drafted(firmware, lower(flow_of(firmware, _PASSES))))

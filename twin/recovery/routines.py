@@ -1,0 +1,107 @@
+"""Regions cut into routines, one for each layer, and each named from the inside."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from concord.twin.recovery.drafts import Draft, LoopDraft, Value
+from concord.twin.recovery.order import makes, reads
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Cut:
+    """Drafts of one layer that follow each other, or one loop.
+
+    Attributes:
+        layer:   Name of the layer; empty for a loop.
+        drafts:  Its drafts, or the loop.
+        takes:   Values from outside that they read, in the order of their first use.
+        results: Values that others read.
+    """
+
+    layer: str
+    drafts: list[Draft | LoopDraft]
+    takes: list[Value]
+    results: list[Value]
+
+
+def cuts(lines: list[Draft | LoopDraft], layers: dict[Draft, str], wanted: Iterable[Value],
+         old: dict[Value, Value] | None = None) -> list[Cut]:
+    """Lines in the order of the program, cut where the layer changes.
+
+    Args:
+        layers: Layer of each draft.
+        wanted: Values that are read behind the region.
+        old:    Values of states, and those that take their place; drafts that read the first go before the cut that
+            makes the second.
+    """
+    made = {value: line for line in lines for value in makes(line)}
+    left, done, parts = list(lines), set(), []
+    while left:
+        ready = [line for line in left if all(value not in made or made[value] in done for value in reads(line))]
+        line = min(ready, key=lambda each: _rank(each, left, old))
+        layer = "" if isinstance(line, LoopDraft) else layers[line]
+        part = []
+        while line is not None:
+            part.append(line)
+            left.remove(line)
+            done.add(line)
+            ready = [each for each in left if layer and isinstance(each, Draft) and layers[each] == layer
+                     and all(value not in made or made[value] in done for value in each.reads)]
+            line = ready[0] if ready else None
+        parts.append((layer, part))
+    return [_cut(layer, part, parts, wanted) for layer, part in parts]
+
+
+def _rank(line, left, old) -> tuple:
+    """Loops and early instructions first, but no state before all that read its old value."""
+    if isinstance(line, LoopDraft):
+        return False, min((each.address for each in line.body), default=0)
+    replaced = [value for value, after in (old or {}).items() if after is line.result]
+    early = any(value in each.reads for value in replaced for each in left if each is not line)
+    return early, line.address
+
+
+def _cut(layer, part, parts, wanted) -> Cut:
+    inside = {value for line in part for value in makes(line)}
+    takes = list(dict.fromkeys(value for line in part for value in reads(line) if value not in inside))
+    read = set(wanted) | {value for _, other in parts if other is not part for line in other for value in reads(line)}
+    results = [value for line in part for value in makes(line) if value in read]
+    return Cut(layer=layer, drafts=part, takes=takes, results=list(dict.fromkeys(results)))
+
+
+def sorted_drafts(drafts: list[Draft]) -> list[Draft]:
+    """Drafts by address, each behind those that it reads."""
+    made, left, done = {draft.result: draft for draft in drafts}, list(drafts), []
+    while left:
+        ready = [draft for draft in left if all(made.get(value) not in left for value in draft.reads)]
+        last = done[-1].result if done else None
+        following = [draft for draft in ready if last in draft.reads]
+        done.append(following[0] if len(following) == 1 else min(ready, key=lambda draft: draft.address))
+        left.remove(done[-1])
+    return done
+
+
+def title(drafts: list[Draft], kind: str, step: bool) -> str:
+    """First line of the documentation of a routine."""
+    products = [draft for draft in drafts if draft.function in ("dense", "accumulated")]
+    convolutions = [draft for draft in drafts if draft.function == "convolution"]
+    if step and products:
+        size = max((draft.result.size for draft in drafts if draft.function in ("tanh", "sigmoid")), default=0)
+        return f"{kind.upper() if kind != 'cell' else 'Recurrent layer'} of {size} cells, one time step."
+    if convolutions:
+        draft = convolutions[-1]
+        weights = draft.arguments[1].values.shape
+        channels = draft.reads[0].shape[2]
+        sizes = f"{weights[1]} x {weights[2]}, {channels} to {weights[0]} channels"
+        groups = draft.settings.get("groups", 1)
+        if groups > 1:
+            sizes += f", {groups} groups"
+        return f"{'Convolutions, the last one' if len(convolutions) > 1 else 'Convolution'} {sizes}."
+    if products:
+        draft = products[-1]
+        return f"Dense layer, {draft.reads[0].shape[-1]} to {draft.result.shape[-1]}."
+    if any(draft.function == "max_pool" for draft in drafts):
+        return "Largest value of each window."
+    if any(draft.function == "add" and len(draft.reads) == 2 for draft in drafts):
+        return "Sum of tensors."
+    return "Layout and scales."

@@ -1,0 +1,340 @@
+"""Groups of nodes to calls on whole tensors."""
+
+import numpy as np
+from concord.golden.host.firmware import Firmware
+from concord.twin.recovery.drafts import Constant, Value
+from concord.twin.recovery.elements import NUMBERS, Constants, element_of, is_constant, node_of, refs
+from concord.twin.recovery.nodes import Node
+from concord.twin.recovery.products import Products
+from concord.twin.recovery.views import NUMBERS as PLAIN
+from concord.twin.recovery.views import Views
+from concord.twin.recovery.windows import Window, find_clipped, find_window
+
+#: Roles of the constants of operations.
+ROLES = {"add": "offset", "subtract": "offset", "multiply": "scale", "maximum": "bound"}
+_LOWEST = 0xFC00  #: Pattern of minus infinity, which no maximum sees.
+_POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "numbers"}
+
+
+class Statements:
+    """Makes calls of groups of nodes, and remembers which element of which value each element of a node is.
+
+    Args:
+        nodes: All nodes.
+    """
+
+    def __init__(self, firmware: Firmware, nodes: list[Node | None], constants: Constants):
+        self.nodes, self.constants, self.views = nodes, constants, Views(constants)
+        self._format = firmware.config.activations
+        self._where: dict[int, np.ndarray] = {}
+        self._products = Products(firmware, self.views)
+
+    def bind(self, node: int, value: Value):
+        """Let a node be a value that has its elements in the same order."""
+        self._where[node] = self.views.all(value).reshape(-1)
+
+    def place(self, node: int, where: np.ndarray):
+        """Let the elements of a node be references to elements of values; -1 where nobody reads them."""
+        self._where[node] = where
+
+    def mapped(self, table: np.ndarray) -> np.ndarray:
+        """References to elements of values, of references to elements of nodes."""
+        found = table.copy()
+        sources = node_of(table)
+        for node in np.unique(sources[~is_constant(table)]).tolist():
+            mask = sources == node
+            found[mask] = self._where[node][element_of(table[mask])]
+        return found
+
+    def emit(self, group: list[int]):
+        """Make the calls of a group."""
+        nodes = [self.nodes[index] for index in group]
+        first = nodes[0]
+        live = ~np.all([is_constant(node.out.reshape(node.places, -1)).all(0) for node in nodes], 0)
+        if first.op in _POINTWISE:
+            at = self._pointwise(nodes, live)
+        else:
+            function = {"product": self._product, "max_pool": self._pool, "blocks": self._blocks}[first.op]
+            at = self._placed(function, nodes, live, order=pool_order if first.op == "max_pool" else None)
+        done = 0
+        for index, node in zip(group, nodes, strict=True):
+            where = np.full((node.places, node.width), -1, np.int64)
+            where[:, live] = at[done:done + node.places]
+            self._where[index], done = where.reshape(-1), done + node.places
+
+    def _tables(self, nodes, live=None) -> list[np.ndarray]:
+        """The operands of all places of a group; constant operands of dead elements count as zero."""
+        tables = []
+        for number in range(len(nodes[0].reads)):
+            table = np.concatenate(_even([node.reads[number] for node in nodes]))
+            tables.append(self.mapped(table if live is None else table[:, live]))
+        return tables
+
+    def _pointwise(self, nodes, live) -> np.ndarray:
+        """A point-wise operation; returns references to the values of the elements [places, live elements]."""
+        node, tables = nodes[0], self._tables(nodes, live)
+        known = is_constant(np.concatenate([node.out.reshape(node.places, -1)[:, live] for node in nodes]))
+        main = next(k for k, table in enumerate(tables) if not is_constant(table[~known]).all())
+        whole = self._whole(node, tables, main, known)
+        if whole is not None:
+            return whole
+        return self._placed(self._laid, nodes, live, tables)
+
+    def _whole(self, node, tables, main, known) -> np.ndarray | None:
+        """The operation on all of the value that the main operand reads, if that is what the table amounts to.
+
+        Args:
+            known: bool[places, elements], results that are constants, so that nobody reads them here.
+        """
+        shape, tables = known.shape, [table[~known] for table in tables]
+        table = tables[main]
+        sources = np.unique(node_of(table))
+        if len(sources) != 1 or is_constant(table).any():
+            return None
+        source, element = self.views.values[int(sources[0])], element_of(table)
+        covered, first = np.unique(element, return_index=True)
+        if len(covered) < source.size and not self._enough(source, covered):
+            return None
+        arguments = []
+        for k, other in enumerate(tables):
+            if k == main:
+                arguments.append(source)
+                continue
+            spread = np.full(source.size, -1, np.int64)
+            spread[covered] = self._plain(other)[first]
+            if (spread[element] != self._plain(other)).any():
+                return None
+            spread[covered] = other[first]
+            argument = self._operand(node, spread.reshape(source.shape), ROLES.get(node.op, ""))
+            if argument is None:
+                return None
+            arguments.append(argument)
+        at = np.full(shape, -1, np.int64)
+        at[~known] = refs(self.views.index(self._call(node, arguments, source.shape)), element)
+        return at
+
+    @staticmethod
+    def _enough(source, covered) -> bool:
+        """Whether an operation on a whole image does little in vain."""
+        if len(source.shape) != 3 or 2 * len(covered) < source.size:
+            return False
+        return len(np.unique(covered % source.shape[2])) == source.shape[2]
+
+    def _plain(self, table):
+        """References in which equal constants are equal."""
+        fixed = is_constant(table) & (node_of(table) == NUMBERS)
+        return np.where(fixed, self.constants.bits(np.where(fixed, table, 0)), table)
+
+    def _operand(self, node, table, role) -> Value | Constant | None:
+        """A second operand: a value, a stored vector, or a stored tensor. -1 stands for elements that do not matter."""
+        known, fixed = table >= 0, is_constant(table)
+        if not (fixed | ~known).all():
+            if not known.all():
+                return None
+            return self.views.view(table, node.address)
+        rows = table.reshape(-1, table.shape[-1])
+        first = rows[(rows >= 0).argmax(0), np.arange(rows.shape[1])]
+        if (first >= 0).all() and (self._plain(np.where(rows >= 0, rows, first)) == self._plain(first)).all():
+            return self.views.constant(first, role)
+        return self.views.constant(np.where(known, table, 0), role)
+
+    def _call(self, node, arguments, shape) -> Value:
+        """The call of a point-wise operation."""
+        if node.op == "integers":
+            low, high, zero = node.settings
+            result = self.views.call("integers", arguments, shape, node.address, codes=PLAIN, lowest=low, highest=high)
+            result.codes, result.zero, result.limit = "integers", zero, max(zero - low, high - zero)
+            return result
+        return self.views.call(node.op, arguments, shape, node.address, codes=PLAIN)
+
+    def _placed(self, function, nodes, live, tables=None, order=None) -> np.ndarray:
+        """Compute each different place once, in the order of what it reads.
+
+        Args:
+            order: Function of the values, and of the table of different places, that gives another order or None.
+        """
+        tables = self._tables(nodes) if tables is None else tables
+        rows = np.concatenate([table.reshape(len(table), -1) for table in tables], 1)
+        choices = _choices(rows)
+        for strict, choice in [*((True, choice) for choice in choices), (False, choices[0])]:
+            first, where = choice
+            other = order and order(self.views.values, tables[0][first])
+            chosen = self._order(rows, first) if other is None else first[other]
+            value = function(nodes, live, [table[chosen] for table in tables], strict)
+            if value is not None:
+                break
+        number = np.empty(len(rows), np.int64)
+        number[chosen] = np.arange(len(chosen))
+        return self.views.all(value).reshape(len(chosen), -1)[number[where]]
+
+    @staticmethod
+    def _order(rows, first):
+        """The order of places: that of the elements in a column without constants, as they lie in an image."""
+        steady = ~is_constant(rows[first]).any(0)
+        moving = steady & (rows[first] != rows[first[:1]]).any(0)
+        if not moving.any():
+            return first
+        column = rows[first, moving.argmax()]
+        return first[np.argsort(column, kind="stable")]
+
+    def _shape(self, nodes, places, width) -> tuple[int, ...]:
+        """Shape of a result of so many places."""
+        if places == 1:
+            return (width,)
+        across = next((node.across for node in nodes if places % node.across == 0 and node.across > 1), places)
+        return places // across, across, width
+
+    def _laid(self, nodes, live, tables, strict) -> Value:
+        """A point-wise operation on elements that are no whole value."""
+        node = nodes[0]
+        shape = self._shape(nodes, *tables[0].shape)
+        for table in tables:  # Elements that lie in an image keep its shape.
+            sources = np.unique(node_of(table))
+            value = self.views.values[int(sources[0])] if len(sources) == 1 else None
+            if value is not None and len(value.shape) == 3 and len(table) == value.shape[0] * value.shape[1]:
+                shape = (*value.shape[:2], table.shape[1])
+        arguments = [self._operand(node, table.reshape(shape), ROLES.get(node.op, "")) for table in tables]
+        return self._call(node, arguments, shape)
+
+    def _blocks(self, nodes, live, tables, strict) -> Value:
+        """A quantiser of blocks."""
+        node, (table,) = nodes[0], tables
+        last = int(np.flatnonzero(~is_constant(table).all(0))[-1]) + 1
+        last = max(last, int(np.flatnonzero(live)[-1]) + 1)
+        table = table[:, :last]
+        source = self._blocks_source(nodes, table)
+        size, bits, exponents, rule, symmetric = node.settings
+        value = self.views.call("blocks", [source], source.shape, node.address, size=size, bits=bits,
+                                exponents=exponents, rule=rule, symmetric=symmetric)
+        value.codes, value.limit = "blocks", 2.0 ** exponents[1]
+        if last == live.sum():
+            return value
+        return self.views.view(self.views.all(value).reshape(-1, last)[:, live[:last]].reshape(
+            *value.shape[:-1], -1), node.address)
+
+    def _blocks_source(self, nodes, table) -> Value:
+        sources = np.unique(node_of(table[~is_constant(table)]))
+        source = self.views.values[int(sources[0])]
+        if len(sources) == 1 and len(source.shape) == 3:
+            patches = self._patches(nodes, table, source)
+            if patches is not None:
+                return patches
+        shape = self._shape(nodes, *table.shape)
+        if len(source.shape) == 3 and len(table) == source.shape[0] * source.shape[1]:
+            shape = (*source.shape[:2], table.shape[1])
+        return self.views.view(table.reshape(shape), nodes[0].address)
+
+    def _patches(self, nodes, table, source) -> Value | None:
+        """The windows of an image, one after the other, as they are quantised together."""
+        fixed = is_constant(table)
+        if (self.constants.bits(table[fixed]) & 0x7FFF).any() or fixed.all(0).any():
+            return None
+        if table.shape[1] == source.shape[2]:
+            return None
+        window = find_window(np.where(fixed, -1, element_of(table)), source.shape, self.across(nodes, len(table)))
+        if window is None or (window.taps * source.shape[2] + window.channels != np.arange(table.shape[1])).any():
+            return None
+        return self.views.call("patches", [source], (*window.places, table.shape[1]), nodes[0].address,
+                               window=window.size, **window_settings(window))
+
+    def across(self, nodes, places) -> list[int]:
+        """Candidates for the number of places across, the likeliest first."""
+        likely = [node.across for node in nodes]
+        return list(dict.fromkeys([*likely, *(count for count in range(places, 0, -1) if places % count == 0)]))
+
+    def _pool(self, nodes, live, tables, strict) -> Value | None:
+        """The largest value of each window."""
+        node, table = nodes[0], tables[0][:, live]
+        places, width, pixels = table.shape
+        source, flat = self.views.image(table.reshape(places, -1), node.address)
+        if source is None:
+            return None if strict else self._largest(nodes, table)
+        table, fixed = flat.reshape(table.shape), is_constant(flat)
+        fill = np.unique(self.constants.bits(flat[fixed]))
+        if len(fill) < 2 and not fixed.all(0).any():
+            window = find_window(np.where(fixed, -1, element_of(flat)), source.shape, self.across(nodes, places))
+            if window is not None and window.dilation == (1, 1) and self._pools(window, width, pixels, source):
+                settings = window_settings(window)
+                if len(fill):
+                    settings["fill"] = float(fill.view(np.float16)[0])
+                return self.views.call("max_pool", [source], (*window.places, width), node.address,
+                                       window=window.size, **settings)
+        clipped = self._clipped(table, source) if set(fill) <= {_LOWEST} else None
+        if clipped:
+            return self.views.call("max_pool", [source], (*clipped.places, width), node.address, window=clipped.size,
+                                   **window_settings(clipped), fill=float("-inf"))
+        return None if strict else self._largest(nodes, table)
+
+    def _largest(self, nodes, table) -> Value:
+        """The largest value of pixels that lie anywhere."""
+        node, (places, width, pixels) = nodes[0], table.shape
+        shape = self._shape(nodes, places, width)
+        value = self.views.view(table[..., 0].reshape(shape), node.address)
+        for pixel in range(1, pixels):
+            value = self.views.call("maximum", [value, self.views.view(table[..., pixel].reshape(shape),
+                                                                      node.address)], shape, node.address)
+        return value
+
+    @staticmethod
+    def _clipped(table, source) -> Window | None:
+        """The window whose pixels inside the image are those of a table [places, channels, pixels]."""
+        if len(source.shape) != 3 or table.shape[1] != source.shape[2]:
+            return None
+        fixed, element = is_constant(table), element_of(table)
+        channels = np.arange(table.shape[1])[:, None]
+        if (fixed != fixed[:, :1]).any() or (~fixed & (element != element[:, :1] + channels)).any():
+            return None
+        pixels = np.where(fixed[:, 0], -1, element[:, 0] // source.shape[2])
+        whole = not (element[:, 0][~fixed[:, 0]] % source.shape[2]).any()
+        return find_clipped(pixels, source.shape[:2]) if whole else None
+
+    @staticmethod
+    def _pools(window, width, pixels, source) -> bool:
+        """Whether a window reads all of its pixels, channel by channel."""
+        channels = window.channels.reshape(width, pixels)
+        taps = np.sort(window.taps.reshape(width, pixels), 1)
+        return (width == source.shape[2] and (channels == np.arange(width)[:, None]).all()
+                and pixels == window.size[0] * window.size[1] and bool((taps == np.arange(pixels)).all()))
+
+    def _product(self, nodes, live, tables, strict) -> Value | None:
+        """A dense layer or a convolution; None for another product of several places, if `strict`."""
+        return self._products.emit(nodes, live, tables[0], self.across(nodes, len(tables[0])), strict)
+
+
+def window_settings(window) -> dict:
+    """The settings of a window, except those that are as by default."""
+    settings = {"stride": window.stride, "padding": window.padding, "dilation": window.dilation}
+    plain = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
+    return {name: value for name, value in settings.items() if value != plain[name]}
+
+
+def _choices(rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Places that may be computed, and for each place the one whose result it has: those that differ, or all."""
+    _, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    every = np.arange(len(rows))
+    different = np.sort(first), first[where.reshape(-1)]
+    return [different] if len(first) == len(rows) else [different, (every, every)]
+
+
+def _even(tables: list[np.ndarray]) -> list[np.ndarray]:
+    """Tables of pools with as many pixels for all windows: windows at borders have minus infinity for the others."""
+    if tables[0].ndim == 2:
+        return tables
+    most = max(table.shape[2] for table in tables)
+    return [np.pad(table, ((0, 0), (0, 0), (0, most - table.shape[2])), constant_values=_LOWEST) for table in tables]
+
+
+def pool_order(values, table: np.ndarray) -> np.ndarray | None:
+    """The order of places by the middles of their windows; None where these lie in no single image."""
+    fixed = is_constant(table)
+    sources = np.unique(node_of(table[~fixed]))
+    shape = values[int(sources[0])].shape
+    column = int((~fixed).all((0, 2)).argmax()) if (~fixed).all((0, 2)).any() else int((~fixed).any((0, 2)).argmax())
+    if len(sources) > 1 or len(shape) != 3 or fixed[:, column].all(1).any():
+        return None
+    row, across = np.divmod(element_of(table[:, column]) // shape[2], shape[1])
+    keys = []
+    for axis in (across, row):
+        low = np.where(fixed[:, column], 1 << 30, axis).min(1)
+        keys.append(low + np.where(fixed[:, column], -1, axis).max(1))
+    return np.lexsort(keys)

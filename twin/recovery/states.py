@@ -1,0 +1,92 @@
+"""States of loops in their simplest form: each once, and as the cell has them, not as the next product reads them."""
+
+import numpy as np
+from concord.golden.lib import float16
+from concord.twin.recovery.drafts import Constant, Draft, LoopDraft, Value
+
+
+def simplify(loop: LoopDraft):
+    """Merge states that are always equal, and carry what a state is computed from, if only a constant lies between.
+
+    A state s = h * R becomes the state h, and each pass begins with h * R: then R belongs to the product that reads it.
+    """
+    while _moved(loop):
+        pass
+    _merge(loop)
+
+
+def _merge(loop: LoopDraft):
+    kept: list[tuple[Value, Value | Constant, Value]] = []
+    for value, initial, after in loop.carried:
+        same = next((other for other, first, last in kept if last is after and _equal(first, initial)), None)
+        if same is None:
+            kept.append((value, initial, after))
+        else:
+            _replace(loop, value, same)
+    loop.carried = kept
+
+
+def _equal(one, other) -> bool:
+    """Whether initial values are the same."""
+    if one is other:
+        return True
+    constants = [_constant(each) for each in (one, other)]
+    return all(constants) and constants[0].values.tobytes() == constants[1].values.tobytes()
+
+
+def _constant(initial) -> Constant | None:
+    """The stored tensor that an initial value is."""
+    if isinstance(initial, Value) and initial.draft is not None and initial.draft.function == "start":
+        return initial.draft.arguments[1]
+    return None
+
+
+def _replace(loop: LoopDraft, old: Value, new: Value):
+    for draft in loop.body:
+        draft.arguments = [new if argument is old else argument for argument in draft.arguments]
+
+
+def _moved(loop: LoopDraft) -> bool:
+    """Whether a state could be exchanged for what it is computed from."""
+    states = {value for value, _, _ in loop.carried}
+    for number, (value, initial, after) in enumerate(loop.carried):
+        draft, stored = after.draft, _constant(initial)
+        if draft is None or draft not in loop.body or stored is None or after in states:
+            continue
+        source = draft.arguments[0] if isinstance(draft.arguments[0], Value) else None
+        first = _before(draft, stored) if source is not None and source.shape == value.shape else None
+        if first is None:
+            continue
+        begun = Value(shape=value.shape)
+        like = initial.draft.arguments[0]
+        start = Value(shape=value.shape)
+        memory, places = (stored.memory, stored.places) if first.tobytes() == stored.values.tobytes() else ("", None)
+        start.draft = Draft(function="start", arguments=[like, Constant(
+            values=first, role="initial", memory=memory, places=places)], result=start, address=initial.draft.address)
+        loop.before.append(start.draft)
+        value.draft = Draft(function=draft.function, arguments=[begun, *draft.arguments[1:]],
+                            settings=draft.settings, result=value, address=draft.address)
+        loop.body.insert(0, value.draft)
+        loop.carried[number] = begun, start, source
+        return True
+    return False
+
+
+def _before(draft: Draft, stored: Constant) -> np.ndarray | None:
+    """Numbers from which an operation makes a state's initial values; None where none are found."""
+    if draft.function == "integers":
+        codes = stored.values
+        numbers = codes.astype(np.float16)
+        low, high = draft.settings["lowest"], draft.settings["highest"]
+        made = np.clip(np.rint(numbers.astype(np.float64)), low, high)
+        return numbers if np.array_equal(made, codes) else None
+    if draft.function != "multiply" or not isinstance(draft.arguments[1], Constant):
+        return None
+    wanted, factor = stored.values.view(np.uint16), draft.arguments[1].values.view(np.uint16)
+    with np.errstate(all="ignore"):
+        guess = (wanted.view(np.float16) / factor.view(np.float16)).view(np.uint16)
+    for distance in (0, 1, -1, 2, -2):
+        first = (guess.astype(np.int64) + distance & 0xFFFF).astype(np.uint16)
+        if np.array_equal(float16.mul(first, factor), wanted):
+            return first.view(np.float16)
+    return None

@@ -1,0 +1,188 @@
+"""Tables of elements as views of values: all of one value, a part, a concatenation, or else a stored table."""
+
+import numpy as np
+from concord.twin.recovery.drafts import Constant, Draft, Value
+from concord.twin.recovery.elements import CODES, Constants, element_of, is_constant, node_of, refs
+
+NUMBERS = Value(shape=())  #: A value that holds numbers.
+
+
+class Views:
+    """Makes values that hold the elements of tables, and the drafts of their calls.
+
+    References name values here: their upper half is the index of a value in `values`.
+
+    Args:
+        constants: The constants.
+
+    Attributes:
+        values: All values; the first two indices stand for constants.
+        drafts: Drafts of the present region, in order.
+        first:  A value that has the batch, for values of constants.
+    """
+
+    def __init__(self, constants: Constants):
+        self.constants = constants
+        self.values: list[Value | None] = [None, None]
+        self.drafts: list[Draft] = []
+        self.first = NUMBERS
+        self._indices: dict[Value, int] = {}
+        self._made: dict[tuple, Value] = {}
+
+    def index(self, value: Value) -> int:
+        """Index of a value, which joins `values`."""
+        if value not in self._indices:
+            self._indices[value] = len(self.values)
+            self.values.append(value)
+        return self._indices[value]
+
+    def all(self, value: Value) -> np.ndarray:
+        """References to all elements of a value, in its shape."""
+        return refs(self.index(value), np.arange(value.size)).reshape(value.shape)
+
+    def call(self, function: str, arguments: list, shape: tuple[int, ...], address: int, codes=None,
+             **settings) -> Value:
+        """The result of a call; the same call with the same arguments is made once.
+
+        Args:
+            codes: A value of the same kind of codes, or of numbers; by default, the first value among the arguments.
+        """
+        if codes is None:
+            codes = next((each for each in arguments if isinstance(each, Value)), NUMBERS)
+        if "to" in settings:
+            settings = {"shape": settings["to"]}
+        key = (function, tuple(self._key(each) for each in arguments), tuple(sorted(settings.items())), shape)
+        if key not in self._made:
+            result = Value(shape=shape, codes=codes.codes, zero=codes.zero, limit=codes.limit)
+            result.draft = Draft(function=function, arguments=arguments, settings=settings, result=result,
+                                 address=address)
+            self.drafts.append(result.draft)
+            self._made[key] = result
+        return self._made[key]
+
+    def _key(self, argument):
+        if isinstance(argument, Constant):
+            places = b"" if argument.places is None else argument.places.tobytes()
+            return argument.values.tobytes(), argument.values.shape, argument.memory, places
+        return id(argument)
+
+    def constant(self, table: np.ndarray, role: str) -> Constant:
+        """References to constant numbers as a stored tensor."""
+        memory, places = self.constants.place(table)
+        values = np.ascontiguousarray(self.constants.bits(table)).view(np.float16)
+        return Constant(values=values, role=role, memory=memory, places=places if memory else None)
+
+    def view(self, table: np.ndarray, address: int) -> Value:
+        """The value that holds the elements of a table int64[..., columns], of which some are no constants."""
+        return self._whole(table, address) or self._part(table, address) or self._joined(table, address) \
+            or self._taken(table, address)
+
+    def _sources(self, table) -> list[int]:
+        return np.unique(node_of(table[~is_constant(table)])).tolist()
+
+    def _whole(self, table, address) -> Value | None:
+        sources = self._sources(table)
+        if len(sources) != 1 or is_constant(table).any():
+            return None
+        source = self.values[sources[0]]
+        if source.size != table.size or (element_of(table).reshape(-1) != np.arange(source.size)).any():
+            return None
+        return self.shaped(source, table.shape, address)
+
+    def shaped(self, source: Value, shape: tuple[int, ...], address: int) -> Value:
+        """A value in another shape."""
+        if source.shape == shape:
+            return source
+        if len(shape) == 1:
+            return self.call("flatten", [source], shape, address)
+        return self.call("reshape", [source], shape, address, to=shape)
+
+    def _part(self, table, address) -> Value | None:
+        """Neighbouring elements along the last axis."""
+        sources = self._sources(table)
+        if len(sources) != 1 or is_constant(table).any():
+            return None
+        source = self.values[sources[0]]
+        element, first = element_of(table), int(element_of(table).reshape(-1)[0])
+        if source.shape[:-1] != table.shape[:-1]:
+            if table.ndim > 1 or (element != np.arange(first, first + len(element))).any():
+                return None
+            source = self.call("flatten", [source], (source.size,), address)
+        last = first + table.shape[-1]
+        grid = np.arange(source.size).reshape(source.shape)[..., first:last]
+        if last > source.shape[-1] or grid.shape != table.shape or (element != grid).any():
+            return None
+        return self.call("part", [source], table.shape, address, first=first, last=last)
+
+    def _joined(self, table, address) -> Value | None:
+        """Parts of several values along the last axis."""
+        if is_constant(table).any():
+            return None
+        flat = node_of(table).reshape(-1, table.shape[-1])
+        if (flat != flat[0]).any():
+            return None
+        moved = element_of(table).reshape(flat.shape)
+        cuts = np.flatnonzero((np.diff(flat[0]) != 0) | (np.diff(moved[0]) != 1)) + 1
+        if len(cuts) == 0 or 2 * len(cuts) > table.shape[-1]:
+            return None
+        parts = [self._whole(each, address) or self._part(each, address) for each in np.split(table, cuts, -1)]
+        if not all(parts):
+            return None
+        return self.call("join", parts, table.shape, address)
+
+    def _taken(self, table, address) -> Value:
+        """Elements by a stored table."""
+        fixed, sources = is_constant(table), self._sources(table)
+        arguments, index, first = [], np.zeros(table.shape, np.int32), 0
+        for number in sources:
+            source, mask = self.values[number], ~fixed & (node_of(table) == number)
+            index[mask] = first + element_of(table[mask])
+            arguments.append(source)
+            first += source.size
+        if fixed.any():
+            kept, where = np.unique(table[fixed], return_inverse=True)
+            index[fixed] = first + where.reshape(-1)
+            like = arguments[0] if arguments else self.first
+            arguments.append(self.started(kept, like, address, "fill", like))
+        stored = Constant(values=index, role="table")
+        return self.call("take", [stored, *arguments], table.shape, address, codes=arguments[0])
+
+    def image(self, table, address):
+        """The image that a table reads, one value or several joined by channel, and the table of its elements.
+
+        The image is None where the table reads something else.
+        """
+        sources = np.unique(node_of(table[~is_constant(table)])).tolist()
+        values = [self.values[number] for number in sources]
+        if not values or any(len(value.shape) != 3 or value.shape[:2] != values[0].shape[:2] for value in values):
+            return None, table
+        if len(values) == 1:
+            return values[0], table
+        width = sum(value.shape[2] for value in values)
+        joined = self.call("join", values, (*values[0].shape[:2], width), address)
+        first, moved = 0, table.copy()
+        for number, value in zip(sources, values, strict=True):
+            mask = node_of(table) == number
+            pixel, channel = np.divmod(element_of(table[mask]), value.shape[2])
+            moved[mask] = refs(self.index(joined), pixel * width + first + channel)
+            first += value.shape[2]
+        return joined, moved
+
+    def started(self, table, like: Value, address: int, role: str, codes: Value) -> Value:
+        """Constants as a value.
+
+        Args:
+            like:  A value that has the batch.
+            codes: A value of the same kind of codes, or of numbers.
+        """
+        if (node_of(table) == CODES).any():
+            constant = Constant(values=self.code_values(table, codes), role=role)
+        else:
+            constant = self.constant(table, role)
+        return self.call("start", [like, constant], table.shape, address, codes=codes)
+
+    def code_values(self, table: np.ndarray, like: Value) -> np.ndarray:
+        """float64, constant codes as the codes of another value."""
+        if like.codes == "blocks":
+            return self.constants.reals(table)
+        return self.constants.mantissas(table).astype(np.float64) + like.zero

@@ -1,0 +1,79 @@
+"""The kinds of source that a twin may have."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Framework(StrEnum):
+    """A framework that runs twins."""
+
+    NUMPY = "numpy"
+    TORCH = "torch"
+    TENSORFLOW = "tensorflow"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Form:
+    """What sources of a framework have in common.
+
+    Attributes:
+        needs:     Packages that the source imports.
+        base:      Base class of the twin, or empty.
+        imports:   Lines that import what the class needs, beside what its functions need.
+        functions: Functions of the vocabulary that the class itself calls.
+        made:      Lines of `__init__` that read the file.
+        curve:     Line that makes a function by its table, of the function's `name`.
+        kept:      Lines of `__init__` after those of the functions by tables.
+        helpers:   Functions of the vocabulary that a function by a table needs.
+        decorated: Lines above the method that computes.
+        method:    Name of this method.
+        result:    Type of results.
+        arrays:    Module that makes an array of zeros.
+        example:   A line that computes results.
+        operators: Signs of functions that Python has an operator for.
+    """
+
+    needs: str
+    imports: tuple[str, ...]
+    functions: tuple[str, ...]
+    made: tuple[str, ...]
+    curve: str
+    helpers: tuple[str, ...]
+    method: str
+    result: str
+    arrays: str
+    example: str = "results = Twin()(inputs)"
+    base: str = ""
+    kept: tuple[str, ...] = ()
+    decorated: tuple[str, ...] = ()
+    operators: dict[str, str] = field(default_factory=dict)
+
+
+FORMS = {
+    Framework.NUMPY: Form(
+        needs="numpy", imports=("from pathlib import Path", "import numpy as np"), functions=("read", "binary16"),
+        made=("vars(self).update(read(file))",), curve="self.{name} = curve(self.{name})",
+        helpers=("curve",), decorated=('@np.errstate(all="ignore")',), method="__call__", result="float16",
+        arrays="numpy", operators={"add": "+", "subtract": "-", "multiply": "*"}),
+    Framework.TORCH: Form(
+        needs="torch and safetensors",
+        imports=("from pathlib import Path", "import torch", "from safetensors.torch import load_file"),
+        functions=("stored", "binary16"), base="torch.nn.Module",
+        made=("super().__init__()", "tensors = load_file(file)"), helpers=("Curve",),
+        curve='self.{name} = Curve(tensors.pop("{name}"), torch.{name})',
+        kept=("for name, values in tensors.items():", "    self.register_buffer(name, stored(values))"),
+        method="forward", result="float32", arrays="torch", example="results = torch.compile(Twin())(inputs)"),
+}
+
+
+def example(framework: Framework, stem: str, inputs: tuple) -> str:
+    """A line of a shell that runs a twin on zeros, in its folder.
+
+    Args:
+        framework: What it needs.
+        stem:      Name of its module.
+        inputs:    Shape of one input, None for the number of time steps.
+    """
+    shape = ", ".join(["1", *(str(size or 8) for size in inputs)])
+    return (f"python -c 'import {FORMS[framework].arrays}; from {stem} import Twin; "
+            f"print(Twin()({FORMS[framework].arrays}.zeros(({shape}))))'")

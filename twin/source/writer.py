@@ -1,0 +1,138 @@
+"""A script as source text and its file of tensors."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from textwrap import wrap
+
+import numpy as np
+from concord.golden.mfu import activation
+from concord.twin.lib.reals import arrays
+from concord.twin.lib.script import Call, Line, Loop, Script
+from concord.twin.source.frameworks import FORMS, Framework
+from concord.twin.source.lines import CURVES, WIDTH, Lines, attribute, literal, wrapped
+from concord.twin.source.vocabulary import vocabulary
+
+#: Packages that are not of the standard library.
+OTHERS = {"numpy", "torch", "tensorflow", "safetensors"}
+_PATTERNS = np.arange(1 << 16)
+TABLES = {"sigmoid": activation.sigmoid, "tanh": activation.tanh}
+
+
+def source(script: Script, framework: Framework, stem: str) -> str:
+    """The source text of a twin.
+
+    Args:
+        script:    What it computes.
+        framework: What it runs in.
+        stem:      Name of its file, without `.py`; that of its tensors is the same, with `.safetensors`.
+
+    Raises:
+        ValueError: the script calls a function that the framework lacks.
+    """
+    form, words = FORMS[framework], vocabulary(framework)
+    routines = frozenset(routine.name for routine in script.routines)
+    used = _used(script)
+    if lacking := used - routines - words.names - set(CURVES):
+        raise ValueError(f"{script.name}: its twin needs {', '.join(sorted(lacking))}, which has no form in "
+                         f"{framework}; write a twin in {Framework.NUMPY}")
+    selection = words.select([*form.functions, *used - routines, *form.helpers * bool(used & set(CURVES)),
+                              *["sequence"] * _collects(script)])
+    lines = Lines(words, routines, form.operators)
+    parts = [_head(script, form, stem), _imports({*selection.imports, *form.imports}), _constants(script)]
+    functions = [text for text in selection.functions if not _is_operator(text, form.operators)]
+    return "\n".join([*parts, "\n\n\n".join([_twin(script, form, lines, used), *functions])]) + "\n"
+
+
+def tensors(script: Script) -> dict[str, np.ndarray]:
+    """The tensors of a twin's file: the stored ones under the names of its attributes, and tables of curves.
+
+    Raises:
+        ValueError: two names are the same in a source.
+    """
+    stored = arrays(script)
+    named = {attribute(name): values for name, values in stored.items()}
+    taken = {routine.name for routine in script.routines} | set(CURVES)
+    if len(named) < len(stored) or taken & named.keys():
+        raise ValueError(f"the twin of {script.name} has two things of one name: "
+                         f"{', '.join(sorted(taken & named.keys()) or stored)}")
+    curves = {name: TABLES[name](_PATTERNS).view(np.float16) for name in CURVES if name in _used(script)}
+    return {name: np.ascontiguousarray(values) for name, values in (named | curves).items()}
+
+
+def _head(script: Script, form, stem: str) -> str:
+    shape = ", ".join(["batch", *("steps" if size is None else str(size) for size in script.inputs)])
+    origin = (f"The software twin of firmware `{script.name}` for the machine `{script.machine}`: it returns the same "
+              f"bits.")
+    text = (f"Inputs are [{shape}], and results [batch, {script.outputs}] in {form.result}. Weights and tables lie in "
+            f"{stem}.safetensors. Numbers are binary16, and each operation rounds once. Codes are whole numbers, or "
+            f"mantissa * 2**exponent in block floating point. Products of codes are exact before they are rounded.")
+    example = [f"    from {stem} import Twin", f"    {form.example}"]
+    return "\n".join([f'"""{_sentence(script.main.title)}', "", *wrap(origin, WIDTH), "", *example, "",
+                      *wrap(text, WIDTH), '"""', ""])
+
+
+def _imports(lines: set[str]) -> str:
+    """Imports in the order that people expect: the standard library first, and one line for each module."""
+    whole = {line for line in lines if line.startswith("import")}
+    parts = defaultdict(set)
+    for line in lines - whole:
+        _, module, _, name = line.split(maxsplit=3)
+        parts[module].add(name)
+    merged = whole | {f"from {module} import {', '.join(sorted(names))}" for module, names in parts.items()}
+    ordered = sorted(merged, key=lambda line: (line.startswith("from"), line))
+    others = [line for line in ordered if line.split()[1].partition(".")[0] in OTHERS]
+    standard = [line for line in ordered if line not in others]
+    return "\n".join([*standard, *[""] * bool(standard), *others, ""])
+
+
+def _constants(script: Script) -> str:
+    classes = wrapped("CLASSES = (", [literal(name) for name in script.classes], ",)") if script.classes else []
+    file = ["#: Weights and tables.", 'FILE = Path(__file__).with_suffix(".safetensors")']
+    return "\n".join([*file, "#: Shape of an input.", f"INPUTS = {literal(script.inputs)}",
+                      *["#: Names of the results."] * bool(classes), *classes, "", ""])
+
+
+def _twin(script: Script, form, lines: Lines, used: set[str]) -> str:
+    """The class."""
+    curves = [name for name in CURVES if name in used]
+    made = [*form.made, *(form.curve.format(name=name) for name in curves), *form.kept]
+    text = [f"class Twin{form.base and f'({form.base})'}:", f'    """{_sentence(script.main.title)}"""', "",
+            '    def __init__(self, file=FILE):',
+            *(f"        {line}" for line in made), "",
+            *(f"    {line}" for line in form.decorated)]
+    (parameter,) = lines.parameters(script.main)
+    text += [f"    def {form.method}(self, inputs):",
+             f'        """Results [batch, {script.outputs}] of inputs [batch, ...]."""',
+             f"        {parameter} = binary16(inputs, INPUTS)", *lines.body(script.main, 8)]
+    for routine in script.routines:
+        text += ["", f"    def {routine.name}({', '.join(('self', *lines.parameters(routine)))}):",
+                 f'        """{_sentence(routine.title)}"""', *lines.body(routine, 8)]
+    return "\n".join(text)
+
+
+def _sentence(title: str) -> str:
+    return title if title.endswith(".") else f"{title or 'A network'}."
+
+
+def _is_operator(text: str, operators) -> bool:
+    return any(f"def {name}(" in text for name in operators)
+
+
+def _used(script: Script) -> set[str]:
+    """Names of all functions that a script calls."""
+    return {call.function for routine in (script.main, *script.routines) for call in _calls(routine.body)}
+
+
+def _calls(lines: tuple[Line, ...]) -> Iterator[Call]:
+    for line in lines:
+        if isinstance(line, Loop):
+            yield from _calls(line.body)
+        else:
+            yield line
+
+
+def _collects(script: Script) -> bool:
+    def collects(lines):
+        return any(isinstance(line, Loop) and (line.collected or collects(line.body)) for line in lines)
+
+    return any(collects(routine.body) for routine in (script.main, *script.routines))

@@ -1,0 +1,231 @@
+"""The functions of generated source in PyTorch: each returns the bits of the machine, eager and compiled.
+
+Numbers are float32 tensors that hold binary16 values; see `numpy_functions` for codes and images. Gradients pass
+roundings unchanged, and quantisers inside their range.
+"""
+
+from functools import reduce
+
+import torch
+from concord.golden.mfu import activation
+from torch.nn.functional import conv2d, pad
+
+
+class Exact(torch.autograd.Function):
+    """An exact value, with the gradient of a smooth one."""
+
+    @staticmethod
+    def forward(ctx, smooth, exact):
+        return exact.view_as(exact)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+def straight(smooth, exact):
+    """The exact value; its gradient is that of the smooth one, whatever rounded it."""
+    return Exact.apply(smooth, exact.detach()) if smooth.requires_grad else exact
+
+
+class Curve(torch.nn.Module):
+    """A function of binary16 numbers by the table of its results for all 65,536 bit patterns."""
+
+    def __init__(self, table, smooth):
+        super().__init__()
+        self.register_buffer("table", table.float())
+        self.smooth = smooth
+
+    def forward(self, a):
+        exact = self.table[a.detach().half().view(torch.int16).long() & 0xFFFF]
+        return straight(self.smooth(a), exact) if a.requires_grad else exact
+
+
+def _table(function):
+    """The table of a function of golden."""
+    import numpy as np
+
+    return torch.from_numpy(function(np.arange(1 << 16)).view(np.float16))
+
+
+sigmoid = Curve(_table(activation.sigmoid), torch.sigmoid)
+tanh = Curve(_table(activation.tanh), torch.tanh)
+
+
+def stored(values):
+    """A tensor of a file as a value: binary16 numbers as float32."""
+    values = torch.as_tensor(values)
+    return values.float() if values.dtype == torch.float16 else values
+
+
+def binary16(values, shape):
+    """Inputs [batch, ...] as binary16 numbers of a shape, in which None stands for any size."""
+    values = torch.as_tensor(values)
+    values = values.reshape(len(values), *(size or -1 for size in shape))
+    return half(values.double())
+
+
+def half(x):
+    """Numbers rounded once to binary16, ties to even, as float32."""
+    y = x.detach()
+    if y.dtype == torch.float32 and not torch.compiler.is_compiling():
+        return straight(x, y.half().float())
+    # A compiler drops casts to half, and a cast from float64 rounds twice.
+    unit = (power(y) * 2.0**-10).clamp(min=2.0**-24)
+    y = torch.where(y.abs() < 65520, torch.round(y / unit) * unit, y * torch.inf)
+    return straight(x.float(), y.float())
+
+
+def power(x):
+    """The largest power of two up to |x|, or 0."""
+    if x.dtype == torch.float64:
+        return (x.view(torch.int64) & 0x7FF << 52).view(torch.float64)
+    return (x.view(torch.int32) & 0xFF << 23).view(torch.float32)
+
+
+def add(a, b):
+    """a + b, rounded to binary16."""
+    return half(a + b)
+
+
+def subtract(a, b):
+    """a - b, rounded to binary16."""
+    return half(a - b)
+
+
+def multiply(a, b):
+    """a * b, rounded to binary16."""
+    return half(a * b)
+
+
+def maximum(a, b):
+    """The larger of a and b; +0 is larger than -0."""
+    return torch.where((a == 0) & (b == 0), a + b, torch.maximum(a, b))
+
+
+def relu(a):
+    """max(a, +0)."""
+    return torch.where(a <= 0, 0.0, a)
+
+
+def canonical(a):
+    """Every NaN as the machine's NaN, 0x7e00."""
+    return torch.where(a.isnan(), torch.nan, a)
+
+
+def integers(x, lowest, highest):
+    """Codes: numbers rounded to whole numbers, ties to even, and clipped; a NaN is 0."""
+    smooth = x.clamp(lowest, highest)
+    return straight(smooth, torch.where(x.isnan(), 0.0, torch.round(smooth)))
+
+
+def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
+    """Codes: mantissas of `bits` bits under one exponent for each block of `size` neighbours."""
+    length, y = x.shape[-1], x.detach().double()
+    y = torch.where(y.isnan(), 0.0, y).clamp(-65504, 65504)
+    groups = pad(y, (0, -length % size)).unflatten(-1, (-1, size))
+    largest = groups.abs().amax(-1, keepdim=True)
+    above = 2 * power(largest)
+    if rule == "ceil":
+        above = torch.where(largest == above / 2, largest, above)
+    lowest, highest = (2.0**exponent for exponent in exponents)
+    unit, limit = above.clamp(lowest, highest) * 2.0 ** (1 - bits), 2 ** (bits - 1)
+    mantissas = torch.round(groups / unit).clamp(symmetric - limit, limit - 1)
+    return straight(x.double(), (mantissas * unit).flatten(-2)[..., :length])
+
+
+def numbers(codes):
+    """The values of codes, rounded to binary16."""
+    return half(codes + torch.zeros_like(codes))
+
+
+def dense(codes, weights, start=None, scale=0, wrap=0, fraction=0):
+    """(weights @ codes + start) * 2**-scale: exact, then rounded once to binary16."""
+    return rounded(codes.to(weights.dtype) @ weights.T, start, scale, wrap, fraction)
+
+
+def convolution(codes, weights, start=None, scale=0, stride=(1, 1), padding=(0, 0, 0, 0),
+                dilation=(1, 1), groups=1, fill=0, wrap=0, fraction=0):
+    """`dense` of every window; weights are [rows, window rows, columns, channels / groups]."""
+    top, bottom, left, right = padding
+    image = pad(codes.to(weights.dtype), (0, 0, left, right, top, bottom), value=fill)
+    sums = conv2d(image.permute(0, 3, 1, 2), weights.permute(0, 3, 1, 2), None, stride,
+                  0, dilation, groups)
+    return rounded(sums.permute(0, 2, 3, 1), start, scale, wrap, fraction)
+
+
+def rounded(sums, start, scale, wrap, fraction):
+    """Exact sums as binary16; modulo 2**(wrap - fraction) before, if the accumulator may wrap."""
+    sums = sums if start is None else sums + start
+    if wrap:
+        limit, steps = 1 << wrap - 1, (sums.detach() * 2.0**fraction).long()
+        wrapped = (steps + limit & 2 * limit - 1) - limit
+        sums = straight(sums, wrapped.to(sums.dtype) * 2.0**-fraction)
+    # A sum of negative zeros is +0, too.
+    return half(torch.where(sums == 0, 0.0, sums) * 2.0**-scale)
+
+
+def windows(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0):
+    """The windows of images, [batch, rows, columns, window rows, window columns, channels]."""
+    top, bottom, left, right = padding
+    x = pad(x, (0, 0, left, right, top, bottom), value=fill)
+    for axis in range(2):
+        x = x.unfold(1 + axis, (window[axis] - 1) * dilation[axis] + 1, stride[axis])
+    return x[..., ::dilation[0], ::dilation[1]].movedim(3, -1)
+
+
+def patches(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0):
+    """The windows of images, each as one vector, [batch, rows, columns, elements]."""
+    return windows(x, window, stride, padding, dilation, fill).flatten(3)
+
+
+def max_pool(x, window, stride=(1, 1), padding=(0, 0, 0, 0), fill=0):
+    """The largest value of the window at every place, channel by channel."""
+    seen = windows(x, window, stride, padding, fill=fill)
+    pixels = [seen[:, :, :, i, j] for i in range(window[0]) for j in range(window[1])]
+    return reduce(maximum, pixels)
+
+
+def take(index, *values):
+    """The elements of all values one after the other, flattened, at the places of a table."""
+    return join(*(flatten(value) for value in values))[:, index.long()]
+
+
+def join(*values):
+    """Values one after the other along the last axis."""
+    return torch.cat(values, -1)
+
+
+def part(x, first, last):
+    """Elements `first` to `last`, which is no part of it, along the last axis."""
+    return x[..., first:last]
+
+
+def flatten(x):
+    """All elements of a sample as one vector."""
+    return x.reshape(len(x), -1)
+
+
+def reshape(x, shape):
+    """Elements in their order in another shape."""
+    return x.reshape(len(x), *shape)
+
+
+def image(x, shape):
+    """Samples of shape (channels, rows, columns) as [batch, rows, columns, channels]."""
+    return x.reshape(len(x), *shape).movedim(1, -1)
+
+
+def start(like, values):
+    """The same stored values for every sample of a batch, that of `like`."""
+    return values.expand(len(like), *values.shape)
+
+
+def step(sequence, index):
+    """One time step of a sequence."""
+    return sequence[:, index]
+
+
+def sequence(steps):
+    """Values of all time steps as a sequence."""
+    return torch.stack(steps, 1)
