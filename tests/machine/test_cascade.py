@@ -8,6 +8,7 @@ from concord.compiler.cascade import Cutter
 from concord.compiler.network import compile_network
 from concord.golden.host.messages import input_message
 from concord.model import network
+from concord.model.layers.softmax import Softmax
 from concord.model.model import Model
 from concord.nnp.verify.cascade_session import CascadeSession
 from concord.sim.machines.cascade import cascade
@@ -68,6 +69,15 @@ def test_images_cross_a_cut(name, block):
     model = images(rng, config, block=block)
     for cut in ["conv0"], ["conv3", "dense4"]:
         agree("golden", [config] * (len(cut) + 1), model, cut, networks.inputs(rng, 2, 60))
+
+
+def test_a_softmax_stays_with_the_layer_in_front_of_it():
+    rng, config = np.random.default_rng(11), preset("tiny_softmax")
+    layers = [*networks.mlp(rng, config, [10, 13, 5], block=False).layers, Softmax(name="softmax", inputs=5)]
+    model = networks.model(layers)
+    agree("golden", [TINY, config], model, ["dense0"], networks.inputs(rng, 3, 10))
+    with pytest.raises(ValueError, match="the softmax behind it takes the result of 'dense1'"):
+        Cutter(model, [TINY, config]).compiled(["dense1"])
 
 
 def test_machines_may_differ():
