@@ -23,7 +23,8 @@ class Reason:
     available: int | Format | None = None
 
     def __str__(self) -> str:
-        return self.sentence
+        said = not isinstance(self.needed, int) or self.attribute in self.sentence
+        return self.sentence if said else f"{self.sentence}; the machine needs `{self.attribute} = {self.needed}` at least"
 
     def of(self, subject: str) -> "Reason":
         """The reason with the name of what it is about in front."""
