@@ -83,7 +83,9 @@ def _kept(network: "FloatNetwork", data: "DataSet | None", preset: str, out: str
     from concord.nnp.lib import kept
     from concord.nnp.lib.choices import widths
 
-    made = kept.kept(network, preset, widths(preset, *(bits.get(name) for name in WIDTHS)))
+    given = widths(preset, *(bits.get(name) for name in WIDTHS))
+    given.check_integers()
+    made = kept.kept(network, preset, given)
     with model_file(out, network.name) as path:
         model = kept.write(path, made, kept.fitting(network, data), "concord.quantize")
     return Model(quantised=model, path=None if out is None else Path(out))
