@@ -24,7 +24,8 @@ class Reason:
 
     def __str__(self) -> str:
         said = not isinstance(self.needed, int) or self.attribute in self.sentence
-        return self.sentence if said else f"{self.sentence}; the machine needs `{self.attribute} = {self.needed}` at least"
+        need = "" if said else f"; the machine needs `{self.attribute} = {self.needed}` at least"
+        return self.sentence + need
 
     def of(self, subject: str) -> "Reason":
         """The reason with the name of what it is about in front."""
