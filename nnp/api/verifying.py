@@ -121,6 +121,9 @@ def verify(
         raise ValueError("anew is for networks that are quantised already in another tool, not for quantised models")
     if not isinstance(given, Network | Model):
         raise ValueError(f"a network in float32 or a quantised model is needed, not {given!r}")
+    if isinstance(given, Network) and data is None and inputs is None:
+        raise ValueError(f"{given.floating.name}: give data to calibrate and to test with, or a .npy file of samples "
+                         "without labels as inputs")
     read = data_set(data)
     check_writable(Path(report), folder=True)
     count = str(samples)

@@ -2,6 +2,7 @@
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
+from concord.spec.softmax import fractions, wholes
 from concord.twin.recovery.drafts import Constant, Value
 from concord.twin.recovery.elements import NUMBERS, Constants, element_of, is_constant, node_of, refs
 from concord.twin.recovery.nodes import Node
@@ -54,7 +55,8 @@ class Statements:
         if first.op in _POINTWISE:
             at = self._pointwise(nodes, live)
         else:
-            function = {"product": self._product, "max_pool": self._pool, "blocks": self._blocks}[first.op]
+            function = {"product": self._product, "max_pool": self._pool, "blocks": self._blocks,
+                        "softmax": self._softmax}[first.op]
             at = self._placed(function, nodes, live, order=pool_order if first.op == "max_pool" else None)
         done = 0
         for index, node in zip(group, nodes, strict=True):
@@ -156,7 +158,7 @@ class Statements:
         tables = self._tables(nodes) if tables is None else tables
         rows = np.concatenate([table.reshape(len(table), -1) for table in tables], 1)
         choices = _choices(rows)
-        for strict, choice in [*((True, choice) for choice in choices), (False, choices[0])]:
+        for strict, choice in [*((True, each) for each in choices), (False, choices[0])]:
             first, where = choice
             other = order and order(self.views.values, tables[0][first])
             chosen = self._order(rows, first) if other is None else first[other]
@@ -211,6 +213,14 @@ class Statements:
             return value
         return self.views.view(self.views.all(value).reshape(-1, last)[:, live[:last]].reshape(
             *value.shape[:-1], -1), node.address)
+
+    def _softmax(self, nodes, live, tables, strict) -> Value:
+        """The softmax of the elements of each place."""
+        table = tables[0][:, :nodes[0].settings[0]]
+        source = self.views.view(table.reshape(self._shape(nodes, *table.shape)), nodes[0].address)
+        stored = [Constant(values=np.asarray(values, np.int32), role=role)
+                  for values, role in ((fractions(), "fractions"), (wholes(), "wholes"))]
+        return self.views.call("softmax", [source, *stored], source.shape, nodes[0].address)
 
     def _blocks_source(self, nodes, table) -> Value:
         sources = np.unique(node_of(table[~is_constant(table)]))

@@ -9,6 +9,7 @@ from functools import reduce
 import torch
 from concord.golden.mfu import activation
 from torch.nn.functional import conv2d, pad
+from torch.nn.utils.parametrize import register_parametrization
 
 
 class Exact(torch.autograd.Function):
@@ -39,6 +40,25 @@ class Curve(torch.nn.Module):
     def forward(self, a):
         exact = self.table[a.detach().half().view(torch.int16).long() & 0xFFFF]
         return straight(self.smooth(a), exact) if a.requires_grad else exact
+
+
+class Rounded(torch.nn.Module):
+    """A function that rounds a parameter to what firmware can hold."""
+
+    def __init__(self, function, settings):
+        super().__init__()
+        self.function, self.settings = function, settings
+
+    def forward(self, values):
+        return self.function(values, **self.settings).to(values.dtype)
+
+
+def train(module, name, function, **settings):
+    """Make a tensor of a module a parameter that a function rounds whenever it is read."""
+    values = getattr(module, name)
+    delattr(module, name)
+    setattr(module, name, torch.nn.Parameter(values))
+    register_parametrization(module, name, Rounded(function, settings))
 
 
 def _table(function):
