@@ -66,7 +66,15 @@ FORMS = {
         curve='self.{name} = Curve(tensors.pop("{name}"), torch.{name})',
         kept=("self.names = tuple(tensors)", "for name, values in tensors.items():",
               "    self.register_buffer(name, stored(values))"), trains=True,
-        method="forward", result="float32", arrays="torch", example="results = torch.compile(Twin())(inputs)"),
+        method="forward", result="float32", arrays="torch", example="results = Twin().compiled()(inputs)"),
+    Framework.TENSORFLOW: Form(
+        needs="tensorflow and safetensors",
+        imports=("from pathlib import Path", "import tensorflow as tf", "from safetensors.numpy import load_file"),
+        functions=("stored", "binary16"), base="tf.Module",
+        made=("super().__init__()", "tensors = load_file(file)"), helpers=("curve",),
+        curve='self.{name} = curve(stored(tensors.pop("{name}")))',
+        kept=("for name, values in tensors.items():", "    setattr(self, name, stored(values))"),
+        method="__call__", result="float16", arrays="numpy", example="results = tf.function(Twin())(inputs)"),
 }
 
 

@@ -51,7 +51,7 @@ def source(script: Script, framework: Framework, stem: str, trained: Mapping[str
     lines = Lines(words, routines, form.operators)
     parts = [_head(script, form, stem), _imports({*selection.imports, *form.imports}), _constants(script)]
     functions = [text for text in selection.functions if not _is_operator(text, form.operators)]
-    twin = _twin(script, form, lines, used) + (_training(trained) + _SAVE if form.trains else "")
+    twin = _twin(script, form, lines, used) + (_compiled(script) + _training(trained) + _SAVE if form.trains else "")
     return "\n".join([*parts, "\n\n\n".join([twin, *functions])]) + "\n"
 
 
@@ -121,6 +121,18 @@ def _twin(script: Script, form, lines: Lines, used: set[str]) -> str:
         text += ["", f"    def {routine.name}({', '.join(('self', *lines.parameters(routine)))}):",
                  f'        """{_sentence(routine.title)}"""', *lines.body(routine, 8)]
     return "\n".join(text)
+
+
+def _compiled(script: Script) -> str:
+    """Method that compiles a twin: whole, or layer by layer where a loop would be unrolled."""
+    if any(isinstance(line, Loop) for line in script.main.body) and script.routines:
+        lines = ['"""Compile each layer by itself, so that loops over time steps are not unrolled."""',
+                 *(f"self.{each.name} = torch.compile(self.{each.name}, dynamic=False)" for each in script.routines),
+                 "return self"]
+    else:
+        lines = ['"""The twin as a function of inputs that is compiled whole."""',
+                 "return torch.compile(self, dynamic=False)"]
+    return "\n".join(["", "", "    def compiled(self):", *(f"        {line}" for line in lines)])
 
 
 def _training(trained: Mapping[str, Rounding]) -> str:
