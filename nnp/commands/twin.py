@@ -39,6 +39,7 @@ def twin(
     from concord.nnp.verify.session import Session
     from concord.nnp.verify.twin_source import TwinSource, differing, installed
     from concord.sim.machines import host
+    from concord.twin.generic.network import network
     from concord.twin.recovery.elements import Unrecognised
     from concord.twin.recovery.recover import recover
     from concord.twin.source.frameworks import FORMS, Framework, example, needs
@@ -65,8 +66,11 @@ def twin(
         try:
             script = recover(without_hints(loaded) if plain else loaded)
         except Unrecognised as error:
-            raise ValueError(f"{firmware}: {error}; nnp run --twin compares any program with a twin word by word"
-                             ) from error
+            if framework != Framework.NUMPY or loaded.loop is not None:
+                raise ValueError(f"{firmware}: {error}; `nnp run --twin` compares any program with a twin word by "
+                                 "word, and --to numpy writes one where inputs have one size") from error
+            typer.echo(f"nnp: {error}, so that the twin is written word by word instead of layer by layer", err=True)
+            script = network(loaded)
         trained = trainable(script, loaded) if framework in FORMS and FORMS[framework].trains else {}
         path = write_twin(script, framework, folder, stem, trained)
     typer.echo("; ".join(_written(path)))

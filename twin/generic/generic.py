@@ -7,7 +7,7 @@ from concord.spec.memories import Mem
 from concord.twin.flow.flow import Flow
 from concord.twin.generic.items import INPUT, Items
 from concord.twin.generic.steps import Steps
-from concord.twin.lib.script import Routine, Script
+from concord.twin.lib.script import Routine, Script, Stored
 
 
 def generic(flow: Flow, final: Iterable[Mem] = ()) -> Script:
@@ -31,10 +31,12 @@ def generic(flow: Flow, final: Iterable[Mem] = ()) -> Script:
             results += [items.taken_entries(flow.final[mem], view) for view in ("mantissas", "exponents")]
         else:
             results.append(items.taken_words(flow.final[mem]))
+    body = items.lines.used(results)
+    stored = {argument.name for call in body for argument in call.arguments if isinstance(argument, Stored)}
     main = Routine(name=firmware.name, title="All chains, word by word", parameters=(INPUT,), results=tuple(results),
-                   body=tuple(items.lines.body))
+                   body=body)
     return Script(
         name=firmware.name, machine=preset_name(firmware.config) or f"{firmware.config.digest:08x}",
         inputs=(flow.values[items.input].count * firmware.config.mfu_lanes,),
         outputs=flow.outputs.item.size * firmware.config.mfu_lanes, classes=(), main=main, routines=(),
-        tensors=items.lines.tensors)
+        tensors={name: tensor for name, tensor in items.lines.tensors.items() if name in stored})
