@@ -73,13 +73,14 @@ def test_without_rounding_the_chains_are_the_float_network(preset, block, kind):
     assert compiler_error(config, with_reals(rng, model), samples) < NONE
 
 
-def test_relu6_stays_where_the_quantiser_does_its_work():
+@pytest.mark.parametrize("offset", [0.0, 0.05])
+def test_relu6_stays_where_the_quantiser_does_its_work(offset):
     rng, config = np.random.default_rng(0), PRESETS["tiny"]
     model, samples = networks.mlp(rng, config, [9, 12, 4], block=False), networks.inputs(rng, 8, 9)
     first, second = with_reals(rng, model).layers
-    second = replace(second, unsigned=True, real={**second.real, "input": np.array([0.02, 0.0]),
+    second = replace(second, unsigned=True, real={**second.real, "input": np.array([0.02, offset]),
                                                   "fp32_ceiling": np.array([1.0])}, quant_scale=None, quant_offset=None)
-    first = replace(first, activation=Activation.NONE, real={**first.real, "output": np.array([0.02, 0.0])})
+    first = replace(first, activation=Activation.NONE, real={**first.real, "output": np.array([0.02, offset])})
     model = replace(model, layers=(first, second))
     middle = reference.forward(model, samples)[0]
     assert middle.min() == 0
