@@ -120,6 +120,28 @@ def test_each_rounding_alone_changes_results():
     assert len({result.tobytes() for result in results}) == len(results)
 
 
+@BLOCK
+@pytest.mark.parametrize("kind", ["dense", "lstm", "gru"])
+def test_roundings_of_chosen_layers(kind, block):
+    rng, config = np.random.default_rng(0), replace(PRESETS["tiny"], **ROOM)
+    model, samples = network(kind, rng, config, block)
+    model = with_reals(rng, model)
+    firmware = compile_network(model, config).firmware
+    real, stored = (full_precision(model, firmware, numbers) for numbers in (Numbers.REAL, Numbers.STORED))
+    machine = UnquantisedMachine(firmware, real)
+    exact = machine.infer(samples[0])
+    names, found = [layer.name for layer in model.layers], {}
+    for chosen in (names, names[:1], names[-1:]):
+        machine.round_layers(chosen, stored)
+        found[tuple(chosen)] = machine.infer(samples[0])
+    rounded = UnquantisedMachine(firmware, stored, activations=True, binary16=True).infer(samples[0])
+    np.testing.assert_array_equal(found[tuple(names)], rounded)
+    assert not any(np.array_equal(result, exact) for result in found.values())
+    assert not np.array_equal(found[names[0],], rounded)
+    machine.round_layers((), stored)
+    np.testing.assert_array_equal(machine.infer(samples[0]), exact)
+
+
 def test_weights_and_constants_that_the_model_rounded_are_found_again():
     """Quantised weights with all other numbers real differ from the machine by binary16 only."""
     rng, config = np.random.default_rng(0), PRESETS["tiny"]
