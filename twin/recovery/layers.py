@@ -13,7 +13,7 @@ from concord.twin.recovery.labels import PRODUCTS, cell_kind, labels, routine_na
 from concord.twin.recovery.naming import Locals, Tensors, sources
 from concord.twin.recovery.order import needed
 from concord.twin.recovery.program import Program
-from concord.twin.recovery.routines import Cut, cuts, sorted_drafts, title
+from concord.twin.recovery.routines import LAYOUT, Cut, cuts, sorted_drafts, title
 from concord.twin.vocabulary import generic_numpy, numpy_functions
 
 _NAMES = {*vars(numpy_functions), *vars(generic_numpy), "network", "inputs", "x"}
@@ -62,8 +62,11 @@ class _Layers:
         """The lines of a region: a call for each layer."""
         drafts = [line for line in lines if isinstance(line, Draft)]
         layers = labels(self.firmware, drafts, loop, self.count)
-        starts = self._starts([line for line in lines if isinstance(line, LoopDraft)])
-        layers |= {draft: "" for draft in drafts if draft.result in starts and draft.function == "start"}
+        loops = [line for line in lines if isinstance(line, LoopDraft)]
+        starts, sequences = self._starts(loops), {sequence for one in loops for _, sequence, _ in one.items}
+        sequences -= {value for draft in drafts for value in draft.reads}
+        layers |= {draft: "" for draft in drafts if (draft.result in starts and draft.function == "start") or (
+            draft.result in sequences and draft.function in LAYOUT)}
         old = {value: after for value, _, after in loop.carried} if loop else {}
         states = self._states(loop, layers) if loop else {}
         made = []
@@ -71,28 +74,31 @@ class _Layers:
             if isinstance(cut.drafts[0], LoopDraft):
                 made.append(self._loop(cut.drafts[0]))
             elif not cut.layer:
-                made += [self._plain(draft, *starts[draft.result]) for draft in cut.drafts]
+                made += [self._plain(draft, *starts.get(draft.result, ("", "steps", ""))) for draft in cut.drafts]
             else:
                 made.append(self._routine(cut, states, old, loop is not None))
         return made
 
-    def _starts(self, loops: list[LoopDraft]) -> dict[Value, tuple[str, str]]:
-        """Layer and state of each value that is a state before the first pass."""
+    def _starts(self, loops: list[LoopDraft]) -> dict[Value, tuple[str, str, str]]:
+        """Layer of each value that is a state before the first pass, its name, and its name in the layer."""
         found = {}
         for loop in loops:
             layers = labels(self.firmware, loop.body, loop, Counter(self.count))
             states = self._states(loop, layers)
             for value, first, after in loop.carried:
                 layer = layers.get(after.draft, "start")
-                found.setdefault(first, (layer, self._state_name(loop, layers, layer, states[value])))
+                name = self._state_name(loop, layers, layer, states[value])
+                found.setdefault(first, (layer, name, states[value]))
         return found
 
-    def _plain(self, draft: Draft, layer: str, state: str) -> Call:
-        """The call that makes a state before the first pass."""
+    def _plain(self, draft: Draft, layer: str, result: str, state: str) -> Call:
+        """The call that makes a state before the first pass, or arranges the items of a loop."""
         name = routine_name(layer, "layer", (), reserved)
-        arguments = tuple(self.names[each] if isinstance(each, Value) else
-                          Stored(name=self.tensors.name(name, f"initial_{state}", each)) for each in draft.arguments)
-        self.names[draft.result] = self._new(state)
+        arguments = tuple(
+            self.names[each] if isinstance(each, Value) else
+            Stored(name=self.tensors.name(name, f"initial_{state}" if state else each.role, each))
+            for each in draft.arguments)
+        self.names[draft.result] = self._new(result)
         return Call(results=(self.names[draft.result],), function=draft.function, arguments=arguments,
                     settings=draft.settings)
 
@@ -170,7 +176,8 @@ class _Layers:
             self.names[outer] = self._new(f"{self.names[value]}_all")
             collected.append((self.names[outer], self.names[value]))
         return Loop(items=tuple(items), carried=tuple(carried), body=tuple(body), collected=tuple(collected),
-                    backward=frozenset(self.names[value] for value, _, back in loop.items if back))
+                    backward=frozenset(self.names[value] for value, _, back in loop.items if back),
+                    reversed=frozenset(name for name, _ in collected) if loop.turned else frozenset())
 
 
 def _kind(firmware: Firmware, layer: str) -> str:

@@ -82,11 +82,13 @@ class Locals:
     def _base(self, draft: Draft, last, number) -> str:
         if draft.result in self._states:
             return self._states[draft.result]
+        if draft.function in _QUANTISERS:
+            return "codes"
         hint = self._hints.get(draft.address)
         if hint:
             return hint
-        if draft.function in (*_QUANTISERS, *PRODUCTS):
-            return "codes" if draft.function in _QUANTISERS else "sums"
+        if draft.function in PRODUCTS:
+            return "sums"
         first = draft.reads[0]
         base = self._bases.get(first, "y")
         kept = last.get(first, -1) == number and base not in ("codes", "sums") and first not in self._states

@@ -41,7 +41,7 @@ def cuts(lines: list[Draft | LoopDraft], layers: dict[Draft, str], wanted: Itera
     left, done, parts = list(lines), set(), []
     while left:
         ready = [line for line in left if all(value not in made or made[value] in done for value in reads(line))]
-        line = min(ready, key=lambda each: _rank(each, left, old))
+        line = min(ready, key=lambda each: (not _whole(each, left, layers, made, done), *_rank(each, left, old)))
         layer = "" if isinstance(line, LoopDraft) else layers[line]
         part = []
         while line is not None:
@@ -55,8 +55,17 @@ def cuts(lines: list[Draft | LoopDraft], layers: dict[Draft, str], wanted: Itera
     return [_cut(layer, part, parts, wanted) for layer, part in parts]
 
 
+def _whole(line, left, layers, made, done) -> bool:
+    """Whether nothing stands between the present line and all that is left of its layer."""
+    if isinstance(line, LoopDraft):
+        return True
+    layer = {each for each in left if isinstance(each, Draft) and layers[each] == layers[line]}
+    return all(value not in made or made[value] in done or made[value] in layer
+               for each in layer for value in each.reads)
+
+
 def _rank(line, left, old) -> tuple:
-    """Loops and early instructions first, but no state before all that read its old value."""
+    """Early instructions first, but no state before all that read its old value."""
     if isinstance(line, LoopDraft):
         return False, min((each.address for each in line.body), default=0)
     replaced = [value for value, after in (old or {}).items() if after is line.result]

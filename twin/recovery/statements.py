@@ -4,8 +4,9 @@ import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.spec.softmax import fractions, wholes
 from concord.twin.recovery.drafts import Constant, Value
-from concord.twin.recovery.elements import NUMBERS, Constants, element_of, is_constant, node_of, refs
-from concord.twin.recovery.nodes import Node
+from concord.twin.recovery.elements import NUMBERS, element_of, is_constant, node_of, refs
+from concord.twin.recovery.liveness import liveness
+from concord.twin.recovery.nodes import Lowered
 from concord.twin.recovery.products import Products
 from concord.twin.recovery.views import NUMBERS as PLAIN
 from concord.twin.recovery.views import Views
@@ -21,11 +22,12 @@ class Statements:
     """Makes calls of groups of nodes, and remembers which element of which value each element of a node is.
 
     Args:
-        nodes: All nodes.
+        lowered: The nodes.
     """
 
-    def __init__(self, firmware: Firmware, nodes: list[Node | None], constants: Constants):
-        self.nodes, self.constants, self.views = nodes, constants, Views(constants)
+    def __init__(self, firmware: Firmware, lowered: Lowered):
+        self.nodes, self.constants, self.live = lowered.nodes, lowered.constants, liveness(lowered)
+        self.views = Views(lowered.constants)
         self._format = firmware.config.activations
         self._where: dict[int, np.ndarray] = {}
         self._products = Products(firmware, self.views)
@@ -51,7 +53,10 @@ class Statements:
         """Make the calls of a group."""
         nodes = [self.nodes[index] for index in group]
         first = nodes[0]
-        live = ~np.all([is_constant(node.out.reshape(node.places, -1)).all(0) for node in nodes], 0)
+        live = np.any([(self.live[index] & ~is_constant(node.out)).reshape(node.places, -1).any(0)
+                       for index, node in zip(group, nodes, strict=True)], 0)
+        if not live.any():
+            return
         if first.op in _POINTWISE:
             at = self._pointwise(nodes, live)
         else:
