@@ -200,5 +200,16 @@ def test_models_without_a_float_network_are_refused():
         full_precision(replace(with_reals(rng, model), layers=(turned, *with_reals(rng, model).layers[1:])), firmware)
 
 
+@pytest.mark.parametrize(("kind", "missing"), [("dense", "gain"), ("lstm", "input_steps"), ("gru", "fp32_hidden_bias")])
+def test_models_without_some_numbers_are_refused(kind, missing):
+    rng, config = np.random.default_rng(0), replace(PRESETS["tiny"], **ROOM)
+    model = with_reals(rng, network(kind, rng, config, False)[0])
+    first, *others = model.layers
+    first = replace(first, real={name: value for name, value in first.real.items() if name != missing})
+    model = replace(model, layers=(first, *others))
+    with pytest.raises(ValueError, match=f"layer '{first.name}' lacks '{missing}'"):
+        full_precision(model, compile_network(model, config).firmware)
+
+
 def test_every_operation_has_a_real_function():
     assert set(FUNCTIONS) == set(Operation)
