@@ -11,12 +11,16 @@ from concord.golden.unquantised import UnquantisedMachine
 from concord.model import reference
 from concord.model.cells.registry import CELLS
 from concord.model.data.dataset import DATA
+from concord.model.data.samples import Samples
 from concord.model.layers.dense import Dense
+from concord.model.layers.softmax import Softmax
 from concord.model.lowering.full_precision import Numbers
 from concord.model.model import INPUT, Model
 from concord.model.model_file import load_model
+from concord.nnp.verify.error_split import images_of, split_errors
 from concord.spec.activation import Activation
 from concord.spec.config import PRESETS, Config
+from concord.spec.formats import Format
 from concord.spec.operations import Operation
 from concord.tests import networks
 from concord.tests.image_networks import ROOM, Images
@@ -61,6 +65,28 @@ BLOCK = pytest.mark.parametrize("block", [False, True])
 def test_all_roundings_give_the_bits_of_the_machine(preset, block, kind):
     config = replace(PRESETS[preset], **ROOM, operand_columns=64)
     assert_bits(config, *network(kind, np.random.default_rng(2), config, block))
+
+
+@BLOCK
+@pytest.mark.parametrize("kind", ["dense", "images"])
+def test_elements_with_exponents_of_their_own(kind, block):
+    activations = Format.floating(3, 1, e_min=-3, e_max=4)
+    config = replace(PRESETS["tiny"], **ROOM, operand_columns=64, multipliers=0, activations=activations)
+    assert_bits(config, *network(kind, np.random.default_rng(2), config, block))
+
+
+@BLOCK
+def test_softmax(block):
+    rng, config = np.random.default_rng(1), PRESETS["tiny_softmax"]
+    model, samples = networks.mlp(rng, config, [9, 12, 7], block=block), networks.inputs(rng, 2, 9)
+    model = with_reals(rng, replace(model, layers=(*model.layers, Softmax(name="softmax", inputs=7))))
+    assert_bits(config, model, samples)
+    assert compiler_error(config, model, samples) < NONE
+    compiled = compile_network(model, config)
+    split = split_errors(model, compiled.firmware, images_of(model, compiled.firmware), Samples(
+        inputs=samples, lengths=None, labels=None, classes=()))
+    assert split.compiled
+    assert split.first == ""
 
 
 @KINDS
