@@ -14,7 +14,7 @@ from concord.twin.source.vocabulary import Vocabulary
 #: Most characters of a line.
 WIDTH = 100
 #: Most calls within each other.
-DEPTH = 4
+DEPTH = 5
 #: Functions that are methods, because they need a table of the file.
 CURVES = ("sigmoid", "tanh")
 #: Functions whose first argument keeps a name of its own.
@@ -123,6 +123,8 @@ class Lines:
         sign = self._operators.get(line.call.function)
         if line.call.function == "step":
             return f"{self._value(line.arguments[0])}[:, {line.call.settings['index']}]"
+        if line.call.function == "part" and not isinstance(line.arguments[0], Nested):
+            return f"{self._argument(line.arguments[0])}[..., {'{first}:{last}'.format(**line.call.settings)}]"
         if sign:
             return f" {sign} ".join(self._operands(line, sign))
         return f"{self._name(line.call.function)}({', '.join(self._parts(line))})"
