@@ -10,7 +10,6 @@ from concord.compiler.images.network import Network
 from concord.compiler.images.support import has_images
 from concord.compiler.images.wiring import wired
 from concord.compiler.lib.neighbours import Neighbours
-from concord.compiler.lib.reason import Refused
 from concord.compiler.network import Compiled, compile_network
 from concord.golden.host.cascade import Cascade
 from concord.model.model import Model
@@ -92,17 +91,17 @@ def balanced(cutter: Cutter, costs: Mapping[str, int]) -> CompiledCascade:
         costs:  Estimated clock cycles of each layer, see `compiler.explain`.
 
     Raises:
-        Refused:    no machine takes its part, wherever the network is cut.
-        ValueError: the network has too few places where it can be cut, or too many ways.
+        ValueError: a machine refuses its part, wherever the network is cut; or the network has too few places where it
+            can be cut, or too many ways.
     """
-    last = None
+    first = None
     for names in _ways(cutter, costs):
         try:
             return cutter.compiled(names)
-        except Refused as error:
-            last = last or error
-    raise Refused(f"{cutter.model.name} does not fit {len(cutter.configs)} machines, wherever it is cut; where they "
-                  f"would share the work best, {last.args[0]}", last.reasons)
+        except ValueError as error:
+            first = first or error
+    raise ValueError(f"{cutter.model.name} does not fit {len(cutter.configs)} machines, wherever it is cut; where they "
+                     f"would share the work best, {first}")
 
 
 def _ways(cutter: Cutter, costs: Mapping[str, int]) -> Iterator[tuple[str, ...]]:

@@ -13,6 +13,8 @@ def verilog(
         "--unit", help="Name of the unit, which is that of its file in hw/; 'list' prints all names.")] = "nnp",
     output: Annotated[Path | None, typer.Option(
         "-o", help="Folder to write to; build/verilog/PRESET-UNIT if not given.")] = None,
+    machines: Annotated[int, typer.Option(
+        "--machines", help="Number of machines in a row, each of which sends its results to the next one.")] = 1,
 ):
     """Write Verilog, and the files that an integrator needs beside it.
 
@@ -20,6 +22,7 @@ def verilog(
     machine's register map as a page, in SystemRDL, in IP-XACT and as a C header.
     """
     from concord.golden.lib.atomic_files import write_all
+    from concord.hw.cascade import Cascade
     from concord.nnp.handover.verilog_files import verilog_files
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.steps import Steps
@@ -31,9 +34,14 @@ def verilog(
     if unit == "list":
         typer.echo("\n".join(in_machines()))
         return
+    several = machines > 1
+    if machines < 1 or several and unit != "nnp":
+        raise ValueError(f"--machines {machines}: there is one machine at least, and a unit stands in one: leave out "
+                         "--machines or --unit")
+    unit = "cascade" if several else unit
     output = output or Path("build/verilog") / f"{machine}-{unit}"
     check_writable(output, folder=True)
-    made = component(unit, chosen)
+    made = Cascade([chosen] * machines) if several else component(unit, chosen)
     with Steps(Console(stderr=True), 1).step("generate Verilog", f"{unit} of {machine}; a large machine takes minutes"):
         files = verilog_files(made, unit, machine, chosen)
     write_all(output, files)

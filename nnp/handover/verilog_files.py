@@ -1,8 +1,11 @@
 """Verilog of a machine or of a unit, and the files that an integrator needs beside it."""
 
 from amaranth.lib.wiring import Component
+from concord.hw.cascade import Cascade
+from concord.hw.nnp import NNP
+from concord.hw.verilog import verilog
 from concord.nnp.handover.registers import register_files
-from concord.nnp.lib.integration import package
+from concord.nnp.lib.integration import MACHINES, package
 from concord.spec.config import Config
 
 
@@ -10,9 +13,12 @@ def verilog_files(unit: Component, name: str, machine: str, config: Config) -> d
     """The text of each file, by its name.
 
     Args:
-        unit:    The unit, or the whole machine.
-        name:    Name of the unit; "nnp" is the machine, which has registers, too.
+        unit:    The unit, the whole machine, or several machines in a row.
+        name:    Name of the unit; "nnp" is the machine, and "cascade" are several, which have registers, too.
         machine: Name of the machine.
         config:  Its configuration.
     """
-    return package(unit, name, machine, config) | (register_files(config) if name == "nnp" else {})
+    files = package(unit, name, machine, config)
+    if isinstance(unit, Cascade):
+        files[f"{name}.v"] += "".join("\n" + verilog(NNP(each), module) for each, module in unit.modules.items())
+    return files | (register_files(config) if name in MACHINES else {})

@@ -35,6 +35,7 @@ BUSES = {
 
 
 CLOCKING = "clock and reset"
+MACHINES = ("nnp", "cascade")  #: Names of tops that have registers: one machine, and several in a row.
 
 #: Warnings of `verilator --lint-only` that show no fault of the machine, each with the reason for it.
 WAIVERS = {
@@ -104,7 +105,7 @@ def package(unit: Component, name: str, preset: str, config: Config) -> dict[str
         f"{name}_instance.v": "instance.v.j2",
         "ports.md": "ports.md.j2",
     }
-    if name == "nnp":
+    if name in MACHINES:
         pages["registers.md"] = "registers.md.j2"
     files = {f"{name}.v": text}
     return files | {page: environment.get_template(source).render(values) for page, source in pages.items()}
@@ -151,8 +152,8 @@ def _bus(name: str, path: tuple, streams: list[str]) -> str:
         if name.startswith(f"{prefix}_t"):
             return _stream_bus(prefix)
     for prefix, role in BUSES.items():
-        if name.startswith(f"{prefix}_"):
-            return f"{prefix}: {role}"
+        if found := re.match(rf"((machine\d+_)?{prefix})_", name):
+            return f"{found[1]}: {role}"
     if path[-1] in ("valid", "ready") or "payload" in path:
         return f"{path[0]}: stream"
     return str(path[0]) if len(path) > 1 else "other signals"

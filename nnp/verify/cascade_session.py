@@ -5,6 +5,7 @@ Results go from machine to machine without the host.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
@@ -65,7 +66,7 @@ class CascadeSession:
         self._machines = machines
         parts = firmware.parts if isinstance(firmware, Cascade) else tuple(firmware)
         self.sessions = tuple(Session(*pair) for pair in zip(machines.machines, parts, strict=True))
-        for one, other in zip(self.sessions, self.sessions[1:], strict=False):
+        for one, other in pairwise(self.sessions):
             one.machine.write_register(Register.PEER, other.machine.config.digest)
 
     def infer(self, sample: np.ndarray, *, keep_state: bool = False) -> np.ndarray:
@@ -89,6 +90,9 @@ class CascadeSession:
 
     def stream(self, samples: Sequence[np.ndarray]) -> Streamed:
         """Run samples of one length behind each other: a machine begins the next sample while others work on this one.
+
+        Args:
+            samples: Input patterns as in `infer`; all with as many time steps.
 
         Raises:
             ValueError:   the samples have different numbers of time steps.

@@ -188,11 +188,8 @@ def table_rows(done: VerifiedCascade) -> dict[str, str]:
         lines |= {
             "cycles to the first result": f"{done.streamed.latency:,}",
             "cycles from result to result": f"{done.streamed.interval:,.0f}",
-            "one machine, cycles to the first result": _of(done.single, lambda one: f"{one.latency:,}"),
-            "one machine, cycles from result to result": _of(done.single, lambda one: f"{one.interval:,.0f}"),
-            "throughput beside one machine": _of(
-                done.single, lambda one: f"{one.interval / done.streamed.interval:.2f} times"),
         }
+        lines |= _beside_one(done) if done.single else {"one machine": "the network does not fit"}
     return lines
 
 
@@ -214,8 +211,13 @@ def faults(done: VerifiedCascade) -> list[str]:
     return [f"{done.subject.cascade.name}: {count} {what}" for count, what in found if count]
 
 
-def _of(single: Streamed | None, text) -> str:
-    return text(single) if single else "the network does not fit one machine"
+def _beside_one(done: VerifiedCascade) -> dict[str, str]:
+    """The lines about one machine."""
+    return {
+        "one machine, cycles to the first result": f"{done.single.latency:,}",
+        "one machine, cycles from result to result": f"{done.single.interval:,.0f}",
+        "throughput beside one machine": f"{done.single.interval / done.streamed.interval:.2f} times",
+    }
 
 
 def _streamed(samples: Samples) -> np.ndarray:

@@ -13,7 +13,7 @@ from concord.spec.messages import MessageKind
 
 CONFIG = from_text(os.environ.get("CONFIG", "tiny"))
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
-    {"old": "Mux(inside, passing, ", "new": "Mux(inside, passes, "},
+    {"old": "Mux(inside, passing, ", "new": "Mux(Const(0), passing, "},
     {"old": "o.ready & o.p.last", "new": "o.ready"},
     {"old": "inside.eq(~results.p.last)", "new": "inside.eq(1)"},
 )

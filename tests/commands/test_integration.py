@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+from concord.hw.cascade import Cascade
 from concord.hw.nnp import NNP
 from concord.nnp.lib.integration import package
 from concord.sim.machines.build import environment
@@ -42,6 +43,13 @@ def test_registers_have_access_and_meaning(files):
 
 def test_the_ports_of_the_machine_have_their_codes(files):
     assert "| OUTPUT |" in files["ports.md"]
+
+
+def test_machines_in_a_row_have_buses_of_their_own():
+    page = package(Cascade([TINY] * 2), "cascade", "tiny", TINY)["ports.md"]
+    for k in range(2):
+        for bus in ("s_axis: AXI4-Stream, messages from the host", "s_axil: AXI4-Lite, control and counters"):
+            assert f"machine{k}_{bus}" in page
 
 
 def test_the_ports_of_a_unit_have_latency_and_codes():

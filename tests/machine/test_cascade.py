@@ -5,9 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.compiler.cascade import Cutter
+from concord.compiler.cuts import cuts
 from concord.compiler.network import compile_network
 from concord.golden.host.messages import input_message
 from concord.model import network
+from concord.model.cells.lstm import LSTM
+from concord.model.layers.softmax import Softmax
 from concord.model.model import Model
 from concord.nnp.verify.cascade_session import CascadeSession
 from concord.sim.machines.cascade import cascade
@@ -15,7 +18,7 @@ from concord.sim.machines.library import linked
 from concord.spec.config import Config, preset
 from concord.spec.isa import Error
 from concord.spec.registers import EVENTS, Register
-from concord.tests import networks
+from concord.tests import mixed_networks, networks
 from concord.tests.image_networks import ROOM, Images
 
 TINY = preset("tiny")
@@ -68,6 +71,33 @@ def test_images_cross_a_cut(name, block):
     model = images(rng, config, block=block)
     for cut in ["conv0"], ["conv3", "dense4"]:
         agree("golden", [config] * (len(cut) + 1), model, cut, networks.inputs(rng, 2, 60))
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_every_cut_of_other_graphs(block):
+    """Both directions, sequences that are computed from their end, branches, and an LSTM behind a convolution."""
+    rng, config = np.random.default_rng(2), roomy("tiny")
+    make, behind = (networks.block_recurrent, networks.block_dense) if block else (
+        networks.recurrent_layer, networks.dense)
+    backward = [replace(make(rng, config, LSTM, name, 4, 4), reverse=True) for name in "ab"]
+    for model, shape, found in (
+            (networks.both_directions(rng, config, block=block, cell=LSTM), (4, 5), ["both"]),
+            (networks.model([*backward, behind(rng, config, "c", 4, 3)]), (5, 4), ["a", "b"]),
+            (networks.branches(rng, config, 4, block=block), (5,), ["joined"]),
+            (mixed_networks.keyword_spotter(rng, config, block=block), (9, 5), ["image0", "conv1", "lstm3"])):
+        assert cuts(model) == found
+        for cut in found:
+            if cut != "image0":  # it only puts numbers into another order
+                agree("golden", [config] * 2, model, [cut], networks.inputs(rng, 2, *shape))
+
+
+def test_a_softmax_stays_with_the_layer_in_front_of_it():
+    rng, config = np.random.default_rng(11), preset("tiny_softmax")
+    layers = [*networks.mlp(rng, config, [10, 13, 5], block=False).layers, Softmax(name="softmax", inputs=5)]
+    model = networks.model(layers)
+    agree("golden", [TINY, config], model, ["dense0"], networks.inputs(rng, 3, 10))
+    with pytest.raises(ValueError, match="the softmax behind it takes the result of 'dense1'"):
+        Cutter(model, [TINY, config]).compiled(["dense1"])
 
 
 def test_machines_may_differ():
