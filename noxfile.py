@@ -57,6 +57,12 @@ def twin_programs(session):
 
 
 @nox.session(default=False)
+def twin_faults(session):
+    """Faults in firmware and hardware, named beside the values of twin, golden and RTL."""
+    python(session, "concord.benchmarks.twin_faults")
+
+
+@nox.session(default=False)
 def mutants(session):
     """Break one line after another: the testbench of just that unit must go red."""
     python(session, "concord.sim.campaigns.mutants")
@@ -126,6 +132,18 @@ def bench_tiny(session):
 def bench_train(session):
     """Ways to start quantisation-aware training beside each other; `--speed`."""
     python(session, "concord.benchmarks.bench_train")
+
+
+@nox.session(default=False)
+def bench_twins(session):
+    """Software twins in numpy and PyTorch beside golden, batches of 1 and 64."""
+    python(session, "concord.benchmarks.bench_twins")
+
+
+@nox.session(default=False)
+def twin_networks(session):
+    """Twins of every kind of network, in every framework, with hints and without, beside golden and the gates."""
+    python(session, "concord.benchmarks.twin_networks")
 
 
 @nox.session(default=False)

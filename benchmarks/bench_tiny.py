@@ -28,14 +28,17 @@ from concord.benchmarks.tiny_published import (
     seeded,
 )
 from concord.compiler.network import compile_network
-from concord.front.compare import difference
+from concord.front.compare import difference, outputs
 from concord.front.read import Imported, read
+from concord.golden.unquantised import UnquantisedMachine
 from concord.model import network
 from concord.model.data.samples import DataSet, Task
 from concord.model.floating.run import run
+from concord.model.lowering.full_precision import Numbers
 from concord.model.model import Model
 from concord.nnp.lib.errors import sentences
 from concord.nnp.lib.progress import shown
+from concord.nnp.verify.error_split import OUTPUT, PARTS, images_of, split_errors
 from concord.sim.machines.host import build
 from concord.spec.config import preset
 from concord.train.imported.choices import Choices
@@ -48,6 +51,7 @@ OUT = Path("build/bench_tiny")
 PRESETS = ("vision", "vision_large")  #: Machines; a network runs on the first one that it fits.
 TOGETHER = 50  #: Number of samples that the float network runs at once.
 GOAL = 0.900  #: Least accuracy of keyword spotting in golden arithmetic, all 1,000 features.
+SPLIT = 8  #: Number of samples on which errors are split into their parts.
 COMMAND = "nox -s bench_tiny"
 #: Formats of the presets for images, and the methods that `nnp quantize` chooses for imported networks.
 RECIPE = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True),
@@ -147,6 +151,28 @@ def fitting(model: Model, names: list[str]) -> str:
     raise ValueError(f"{model.name} on {names[-1]}: {refusal}")
 
 
+def error_row(name: str, where: str, found: Quantised) -> list[str]:
+    """Cells of the table of errors: the chains without quantisers beside onnxruntime, and the parts of the error."""
+    firmware = compile_network(found.model, preset(where)).firmware
+    images = images_of(found.model, firmware)
+    samples = found.samples.test.first(SPLIT)
+    machine = UnquantisedMachine(firmware, images[Numbers.REAL])
+    theirs, ours = outputs(
+        found.imported, samples.inputs.view(np.float16).astype(np.float64).reshape(len(samples), *found.samples.shape),
+        np.stack([machine.infer(sample) for sample in samples.inputs]))
+    parts = split_errors(found.model, firmware, images, samples).layers[OUTPUT]
+    return [PUBLISHED[name].title, f"{np.abs(ours - theirs).max() / np.abs(theirs).max():.1e}",
+            *(f"{parts[part]:.2g}" for part in PARTS)]
+
+
+def error_table() -> Table:
+    """The table with the parts of the error of each network's outputs."""
+    made = Table(title="errors of the outputs, relative", title_justify="left")
+    for title in ("network", "unquantised, from onnxruntime", *PARTS):
+        made.add_column(title, justify="left" if title == "network" else "right")
+    return made
+
+
 def table() -> Table:
     """The table with one row for each network."""
     made = Table(title="from the published file to the simulated hardware, one core", title_justify="left")
@@ -208,7 +234,7 @@ def main(
         preset(name)
     features_in = feature_folder(data) if data and "kws" in (networks or PUBLISHED) else None
     files = {name: onnx_file(PUBLISHED[name], models, OUT, converter) for name in networks or PUBLISHED}
-    results, good = table(), True
+    results, errors, good = table(), error_table(), True
     for name, file in files.items():
         found, chosen = brought(name, file, features_in, count, console)
         if found.samples.task is Task.CLASSIFICATION:
@@ -224,8 +250,9 @@ def main(
             measured = measure(found.model, preset(where), found.samples.test.inputs[:tried], show=show)
         good &= not measured.bits
         results.add_row(*row(name, where, found, measured, tried))
+        errors.add_row(*error_row(name, where, found))
         console.print(f"{name}: {measured.bits} differing bits in {tried} samples on {where}")
-    console.print(results)
+    console.print(results, errors)
     console.print(f"{time.perf_counter() - began:.0f} s")
     raise typer.Exit(0 if good else 1)
 

@@ -18,20 +18,20 @@ from rich.table import Table
 
 INPUT_BITS = (8, 4)
 RANGE = {"e_min": -11, "e_max": 4}
-WEIGHTS = (  #: Mantissas of 3, 4 and 8 bits, and powers of two of 3, 4 and 5 bits.
-    *(Format(bits=bits, symmetric=True, **RANGE) for bits in (3, 4, 8)),
+WEIGHTS = (  #: Mantissas of 4 and 8 bits, and powers of two of 3, 4 and 5 bits.
+    *(Format(bits=bits, symmetric=True, **RANGE) for bits in (4, 8)),
     *(Format.floating(field, 0, **RANGE) for field in (2, 3, 4)))
 
 
 def engine(weights: Format, input_bits: int, lanes: int) -> Config:
     """A machine whose tile engine has `lanes` lanes and as many rows."""
-    base = preset("vision")
+    base, inputs = preset("vision"), Format(bits=input_bits, symmetric=True, **RANGE)
+    fraction = weights.bits - 1 + inputs.bits - 1 - weights.e_min - inputs.e_min  # the least that drops no bit
     return replace(base, native_dim=lanes, lanes=lanes, mfu_lanes=min(base.mfu_lanes, lanes), multipliers=0,
-                   weights=weights, activations=Format(bits=input_bits, symmetric=True, **RANGE),
-                   acc_int=13, acc_frac=44)
+                   weights=weights, activations=inputs, acc_int=13, acc_frac=fraction)
 
 
-def report(console: Console, lanes: int = 16):
+def report(console: Console, lanes: int = 8):
     """Synthesise the engines of `lanes` lanes and as many rows, and print a table of their cells."""
     began = time.monotonic()
     for bits in INPUT_BITS:

@@ -1,9 +1,13 @@
 """Random programs as twins in numpy, compared with golden: `nox -s twin_programs`.
 
-A program and the random contents of all memories become firmware, and the firmware a script of words. What the script
-returns for several inputs, and what it leaves in every memory that the host can read, must have golden's bits.
+A program and the random contents of all memories become firmware, and the firmware source in numpy, word by word. What
+the source returns for several inputs, the outputs and the final content of every memory that the host can read, must
+have golden's bits.
 """
 
+import runpy
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Annotated
 
@@ -24,6 +28,8 @@ from concord.twin.flow.flow_of import flow_of
 from concord.twin.generic.generic import generic
 from concord.twin.lib.reals import arrays
 from concord.twin.lib.run import run
+from concord.twin.source.frameworks import Framework
+from concord.twin.source.twin_file import write_twin
 from concord.twin.vocabulary import generic_numpy, numpy_functions
 from rich.console import Console
 
@@ -50,26 +56,31 @@ def main(
     raise typer.Exit(bool(failures))
 
 
-def chunk(config: str, seed: int, programs: range) -> list[str]:
-    """A sentence for each program whose twin differs from golden."""
+def chunk(config: str, seed: int, programs: range, *, written: bool = True) -> list[str]:
+    """A sentence for each program whose twin differs from golden; the other arguments are those of `differences`."""
     failures = []
     for program in programs:
         case = random_program(find_config(config), np.random.default_rng([seed, program]))
-        wrong = differences(case, seed)
+        wrong = differences(case, seed, written=written)
         if wrong:
             failures.append(f"{config}, seed {seed}, program {program}: {', '.join(wrong)}")
     return failures
 
 
-def differences(case: Case, seed: int) -> list[str]:
-    """Names of what differs between the twin of a program and golden, for the words of the case and for others."""
+def differences(case: Case, seed: int, *, written: bool = True) -> list[str]:
+    """Names of what differs between the twin of a program and golden, for the words of the case and for others.
+
+    Args:
+        case:    The program.
+        seed:    Seed of the other words.
+        written: Whether the source is written and run, which takes longer, or only what the source says is run.
+    """
     config, rng = case.config, np.random.default_rng(seed)
     final = [*VRFS, Mem.VECTOR_RF] if config.vector_rf else [*VRFS]
     pools = [case.pool, *(random_words(config, rng, case.taken, wild=True) for _ in range(SAMPLES - 1))]
     inputs = np.stack([pool[:case.taken].reshape(-1) for pool in pools]).view(np.float16)
     script = generic(flow_of(firmware_of(case)), final)
-    with np.errstate(all="ignore"):
-        results = run(script, inputs, FUNCTIONS, arrays(script))
+    results = (_source_results if written else _script_results)(script, inputs)
     wrong = []
     for sample, pool in enumerate(pools):
         wanted = golden_results(case, pool)
@@ -78,6 +89,16 @@ def differences(case: Case, seed: int) -> list[str]:
             if not np.array_equal(mine, right):
                 wrong.append(f"{name} of input {sample}")
     return wrong
+
+
+def _source_results(script, inputs):
+    with TemporaryDirectory(prefix="twin-") as folder:
+        return runpy.run_path(str(write_twin(script, Framework.NUMPY, Path(folder), "program")))["Twin"]()(inputs)
+
+
+def _script_results(script, inputs):
+    with np.errstate(all="ignore"):
+        return run(script, inputs, FUNCTIONS, arrays(script))
 
 
 def firmware_of(case: Case) -> Firmware:

@@ -11,6 +11,7 @@ from concord.compiler.lib.build import Build
 from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.program import read, write
 from concord.compiler.lib.tensors import Tensor
+from concord.compiler.recurrent.time_step import cell_name
 from concord.golden.host.firmware import Direction
 from concord.model.layers.layer import Layer
 from concord.model.model import INPUT, Model
@@ -69,7 +70,7 @@ class Graph:
         build.program.begin_loop()
         self._take_input()
         for layer in layers:
-            with build.program.section(f"{layer.name}, time step", layer.name):
+            with build.program.section(f"{layer.name}, time step", layer.name, cell_name(layer)):
                 COMPILERS[type(layer)].step(build, layer, states[layer.name], self._sources(layer)[0].place)
         if self._neighbours.steps:
             self._send_result()

@@ -4,18 +4,26 @@ import inspect
 import re
 from pathlib import Path
 
+from concord.compiler.network import compile_network
+from concord.model.model_file import load_model
 from concord.nnp.machines.attributes import meanings, shown
 from concord.nnp.machines.estimate import MACHINE, UNITS, estimate, unit_errors
 from concord.nnp.machines.measured import read_measured
 from concord.spec import config, isa, memories, messages, registers
 from concord.spec.enum_docs import comments, described
 from concord.train.lib import methods
+from concord.twin.recovery.recover import recover
+from concord.twin.source.frameworks import Framework
+from concord.twin.source.twin_file import module_name
+from concord.twin.source.writer import source
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 HERE = Path(__file__).parent
 PAGES = ("isa.md", "host.md", "presets.md")
 #: Pages written by hand, in which a comment with the name of a table of methods stands before that table.
 PAGES_WITH_METHODS = ("quantisation.md",)
+#: Pages written by hand, in which a comment with a shipped model and a preset stands before the source of its twin.
+PAGES_WITH_SOURCES = ("twins.md",)
 
 
 def pages() -> dict[str, str]:
@@ -42,7 +50,8 @@ def pages() -> dict[str, str]:
         "unit_errors": _unit_errors(),
     }
     made = {page: environment.get_template(f"{page}.j2").render(values) for page in PAGES}
-    return made | {page: _with_methods((HERE / page).read_text()) for page in PAGES_WITH_METHODS}
+    made |= {page: _with_methods((HERE / page).read_text()) for page in PAGES_WITH_METHODS}
+    return made | {page: _with_sources((HERE / page).read_text()) for page in PAGES_WITH_SOURCES}
 
 
 def main():
@@ -58,6 +67,18 @@ def _with_methods(text: str) -> str:
         return found[1] + "".join(f"| `{one}` | {one.summary} |\n" for one in getattr(methods, found[2]))
 
     return re.sub(r"(<!-- (\w+) -->\n\n(?:\|.*\n){2})(?:\|.*\n)*", rows, text)
+
+
+def _with_sources(text: str) -> str:
+    """A page with the sources of its twins written anew."""
+
+    def source_of(found: re.Match) -> str:
+        firmware = compile_network(load_model(HERE.parent / "data" / "models" / f"{found[2]}.safetensors"),
+                                   config.preset(found[3])).firmware
+        return f"{found[1]}{source(recover(firmware), Framework.NUMPY, module_name(firmware.name) + '_numpy')}```\n"
+
+    block = re.compile(r"(<!-- source: (\S+) (\S+) -->\n\n```python\n).*?^```\n", re.DOTALL | re.MULTILINE)
+    return block.sub(source_of, text)
 
 
 def _opcodes() -> list[dict]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from concord.front.ending import Ending, choose, end
+from concord.front.ending import Ending, choose, end, softmaxed
 from concord.front.files.input_shape import RECURRENT, Axes, Entry
 from concord.front.files.onnx_file import opset
 from concord.front.lib.builder import Builder, Decided
@@ -103,11 +103,12 @@ def _converted(model: onnx.ModelProto, entry: Entry, axes: Axes, build: Builder)
 
 
 def _ended(path: Path, model: onnx.ModelProto, made: Conversion, output: str | None) -> Conversion:
-    view = choose(path, {one.name: made.values.get(one.name) for one in model.graph.output}, output)
+    outputs = {one.name: made.values.get(one.name) for one in model.graph.output}
+    view = choose(path, outputs, output)
     tensor = next((name for name, value in made.values.items() if value is view), None)
     tensor = tensor or made.build.tensors[view.source.name]
     try:
-        return replace(made, ending=end(made.build, view, tensor))
+        return replace(made, ending=replace(end(made.build, view, tensor), softmax=softmaxed(outputs, output)))
     except Refused as error:
         return replace(made, problems=[Problem(node=tensor, kind="output", reason=error.reason, advice=error.advice)])
 

@@ -18,11 +18,13 @@ class Ending:
         node:   Name of the node that gives the output.
         tensor: Name of the tensor of the graph that equals the output.
         places: int32 of the shape of this tensor: where each element lies in the output, in C order.
+        softmax: Whether the graph gives the softmax of the output, and not the output itself.
     """
 
     node: str
     tensor: str
     places: np.ndarray
+    softmax: bool = False
 
 
 def choose(path: Path, outputs: dict[str, Value], wanted: str | None) -> View:
@@ -48,6 +50,13 @@ def choose(path: Path, outputs: dict[str, Value], wanted: str | None) -> View:
         raise ValueError(f"{path}: it has {len(outputs)} outputs, {', '.join(map(repr, outputs))}; the machine gives "
                          "one: choose it by --output NAME, or join them by a Concat")
     return next(iter(computed.values()))
+
+
+def softmaxed(outputs: dict[str, Value], wanted: str | None) -> bool:
+    """Whether the graph gives the softmax of what the machine gives, and not that itself; arguments as for `choose`."""
+    given = [value for name, value in outputs.items() if wanted in (None, name)]
+    return any(isinstance(value, HostValue) and value.softmax for value in given) and not any(
+        isinstance(value, View) for value in given)
 
 
 def end(build: Builder, view: View, tensor: str) -> Ending:

@@ -108,7 +108,8 @@ def _network(path: Path, model: onnx.ModelProto, found: Conversion) -> FloatNetw
         shape, order = (shape[0], shape[2]), axes(source.order[:, :, 0])
     network = FloatNetwork(
         name=path.stem, shape=tuple(int(size) for size in shape), sequence=sequence, axes=order,
-        nodes=tuple(found.build.nodes), notes=tuple(found.build.notes), origin=_origin(path, model))
+        nodes=tuple(found.build.nodes), notes=tuple(found.build.notes), softmax=found.ending.softmax,
+        origin=_origin(path, model))
     return simplified(network, found.ending.node)
 
 

@@ -17,6 +17,7 @@ from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.program import Program
 from concord.compiler.recurrent.registry import RECURRENT
+from concord.compiler.recurrent.time_step import cell_name
 from concord.model.layers.layer import unchecked
 from concord.spec.config import Config
 from concord.spec.isa import BASES, Instruction, Op, Reg
@@ -76,7 +77,7 @@ class TimeLoop(Pass):
                 hidden[layer.name] = states[layer.name].hidden
         with build.part() as step:
             for layer in (first, *loop.layers[1:]):
-                with build.program.section(f"{layer.name}, time step", layer.name):
+                with build.program.section(f"{layer.name}, time step", layer.name, cell_name(layer)):
                     RECURRENT[type(layer)].step(build, layer, states[layer.name], sources[layer.name])
         return cls(time=time, value=value, loop=loop, entry=entry, view=view, x=x, scale=scale, hidden=hidden,
                    opening=opening, step=step)

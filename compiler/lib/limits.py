@@ -138,9 +138,10 @@ def softmax(config: Config, elements: int) -> list[Reason]:
     words = config.words_of(elements)
     if words <= config.softmax_words:
         return []
+    size = f"{words} word{'s' * (words > 1)}"
     unit = f"has one for {config.softmax_words}" if config.softmax_words else "has none"
     return [Reason(
-        sentence=f"its {elements} elements need a softmax unit for {words} words, and the machine {unit}: set "
+        sentence=f"its {elements} elements need a softmax unit for {size}, and the machine {unit}: set "
                  f"softmax_words = {words} in a machine of your own, or quantise the network for this machine, which "
                  "leaves the softmax to the host",
         attribute="softmax_words", needed=words, available=config.softmax_words)]

@@ -74,6 +74,7 @@ class Program:
         self.sections: list[Section] = []
         self.loop: int | None = None  #: Address of the loop over time steps.
         self._notes: dict[int, list[str]] = defaultdict(list)
+        self._names: dict[int, str] = {}  # Names of what chains compute, by address of the first instruction.
         self._registers: dict[Reg, int | None] = {}  # The last value of each; None for one that is not known.
 
     def instruction_words(self) -> list[int]:
@@ -99,6 +100,11 @@ class Program:
     def note(self, text: str):
         """Add a comment on a line of its own, before the next instruction."""
         self._notes[len(self.instructions)].append(text)
+
+    def named(self, name: str):
+        """Name what the next chain computes, and add a comment that says it."""
+        self._names[len(self.instructions)] = name
+        self.note(f"gate {name}")
 
     def chain(
         self, *instructions: Instruction, rows: int, columns: int | None = None, out_scale: int | None = None,
@@ -151,7 +157,9 @@ class Program:
         self.instructions += part.instructions
         for address, notes in part._notes.items():
             self._notes[at + address] += notes
-        self.sections += [replace(section, first=at + section.first, last=at + section.last)
+        self._names |= {at + address: name for address, name in part._names.items()}
+        self.sections += [replace(section, first=at + section.first, last=at + section.last,
+                                  names=tuple((at + address, name) for address, name in section.names))
                           for section in part.sections]
         self._registers |= part._registers
 
@@ -167,13 +175,19 @@ class Program:
         self._append(Instruction(op=Op.END))
 
     @contextmanager
-    def section(self, title: str, layer: str) -> Iterator[None]:
-        """A context whose instructions belong to `layer`; without instructions there is no section."""
+    def section(self, title: str, layer: str, kind: str = "") -> Iterator[None]:
+        """A context whose instructions belong to `layer`; without instructions there is no section.
+
+        Args:
+            kind: What the layer is, for people.
+        """
         self.note(title)
         first = len(self.instructions)
         yield
         if len(self.instructions) > first:
-            self.sections.append(Section(layer=layer, first=first, last=len(self.instructions) - 1))
+            names = tuple((address, name) for address, name in self._names.items() if address >= first)
+            self.sections.append(
+                Section(layer=layer, first=first, last=len(self.instructions) - 1, kind=kind, names=names))
         else:
             self._notes[first].remove(title)
 

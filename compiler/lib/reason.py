@@ -23,7 +23,9 @@ class Reason:
     available: int | Format | None = None
 
     def __str__(self) -> str:
-        return self.sentence
+        said = not isinstance(self.needed, int) or self.attribute in self.sentence
+        need = "" if said else f"; the machine needs `{self.attribute} = {self.needed}` at least"
+        return self.sentence + need
 
     def of(self, subject: str) -> "Reason":
         """The reason with the name of what it is about in front."""

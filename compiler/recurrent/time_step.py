@@ -14,6 +14,7 @@ from concord.compiler.recurrent.formula_chains import MEMORIES, Chain, schedule
 from concord.compiler.recurrent.formula_trace import Product, Stored, Tracer, Value
 from concord.compiler.recurrent.gates import Piece
 from concord.compiler.recurrent.layout import Location, layout
+from concord.model.layers.layer import Layer
 from concord.model.layers.recurrent import Recurrent
 from concord.spec.isa import WRITES, Instruction
 from concord.spec.memories import Mem
@@ -150,12 +151,12 @@ class TimeStep:
                 chosen = gates.tall(self.config, [Piece(gate=gate, word=0, rows=outputs) for gate in numbers])
                 start = read(operand.source), self.multiply(chain.source, chosen)
                 self.build.program.chain(*start, write(MVM), rows=len(chosen), **registers)
-            self.build.program.note(f"gate {chain.source.gate}")
+            self.build.program.named(chain.source.gate)
             self._emit(index, chain, (read(MVM),), 0, {"rows": outputs})
             return
         for piece in gates.pieces(self.config, numbers[run.index(index)], outputs):
             start = read(operand.source), self.multiply(chain.source, gates.tall(self.config, [piece]))
-            self.build.program.note(f"gate {chain.source.gate}")
+            self.build.program.named(chain.source.gate)
             self._emit(index, chain, start, piece.word, {"rows": piece.rows, **registers})
 
     def _emit(self, index: int, chain: Chain, start: Sequence[Instruction], word: int, registers: dict):
@@ -186,6 +187,11 @@ class TimeStep:
         if self._pushed(run):
             return run[0]
         return index + 0.5 * (len(tiling.parts(self.config, self.layer.outputs)) > 1)
+
+
+def cell_name(layer: Layer) -> str:
+    """Name of the cell of a layer; empty for a layer without one."""
+    return layer.cell.name if isinstance(layer, Recurrent) else ""
 
 
 def _runs(chains: list[Chain]) -> list[list[int]]:

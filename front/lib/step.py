@@ -15,10 +15,12 @@ class HostValue:
     """A value that the host computes from the network's output.
 
     Attributes:
-        view: The output that it is computed from.
+        view:    The output that it is computed from.
+        softmax: Whether it is the softmax of the output.
     """
 
     view: View
+    softmax: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,10 +23,16 @@ HOST = {
     "LessOrEqual": "a comparison (LessOrEqual)",
     "Equal": "a comparison (Equal)",
 }
+#: What a note on a softmax says beside that it is left to the host.
+UNLESS = ", unless the machine has a softmax unit"
 #: Operators that may follow those, and that a note need not name.
 BEHIND = frozenset({
     "Concat", "Flatten", "Gather", "Identity", "Not", "Reshape", "Round", "Slice", "Squeeze", "Sub", "Transpose",
     "Unsqueeze", "Where", "ai.onnx.ml.ArrayFeatureExtractor", "ai.onnx.ml.LabelEncoder", "Floor", "Shape"})
+
+
+#: Operators that leave a softmax as it is, but for the names of its elements.
+KEEPING = frozenset({"Identity", "ai.onnx.ml.Normalizer", "ai.onnx.ml.ZipMap"})
 
 
 def at_host(step: Step, build: Builder) -> list[Value]:
@@ -41,6 +47,14 @@ def at_host(step: Step, build: Builder) -> list[Value]:
         raise Refused("it computes with what only the host has, such as the result of a Softmax", "end the network "
                       "before that")
     view = computed.view if isinstance(computed, HostValue) else computed
+    softmax = kind == "Softmax" and isinstance(computed, View) and _along_elements(step, view)
     if kind in HOST and (kind != "Cast" or isinstance(computed, View)):
-        build.note(f"{step.name}: {HOST[kind]} is left to the host")
-    return [HostValue(view=view) for _ in step.outputs]
+        build.note(f"{step.name}: {HOST[kind]} is left to the host" + UNLESS * softmax)
+    softmax |= kind in KEEPING and isinstance(computed, HostValue) and computed.softmax
+    return [HostValue(view=view, softmax=softmax) for _ in step.outputs]
+
+
+def _along_elements(step: Step, view: View) -> bool:
+    """Whether a softmax adds up all elements of each sample's vector."""
+    axes = len(view.shape)
+    return axes == 2 and step.attributes.get("axis", -1 if step.opset >= 13 else 1) % axes == 1

@@ -7,6 +7,7 @@ from concord.front.lib.step import HostValue, Step, Value
 from concord.front.lib.views import View
 from concord.front.nodes.arithmetic import affine
 from concord.front.nodes.dense import linear
+from concord.front.nodes.host import UNLESS
 from concord.model.floating.network import Op
 
 
@@ -38,8 +39,8 @@ def linear_classifier(step: Step, build: Builder) -> list[Value]:
                f"{', '.join(str(label) for label in labels)}")
     if transform == "SOFTMAX":
         build.tensors[scores.source.name] = step.outputs[1]
-        build.note(f"{step.name}: a softmax (SOFTMAX) is left to the host")
-        return [HostValue(view=scores), HostValue(view=scores)]
+        build.note(f"{step.name}: a softmax (SOFTMAX) is left to the host{UNLESS}")
+        return [HostValue(view=scores), HostValue(view=scores, softmax=True)]
     if transform == "LOGISTIC":
         scores = build.same(step, Op.SIGMOID, scores)
     return [HostValue(view=scores), scores]

@@ -30,11 +30,15 @@ class Section:
         layer: Name of the layer.
         first: Address of the first instruction.
         last:  Address of the last instruction.
+        kind:  What the layer is, such as `lstm`; a hint for people, which the machine ignores, or empty.
+        names: Addresses of chains and the names of what they compute, such as the gates of a cell; hints, too.
     """
 
     layer: str
     first: int
     last: int
+    kind: str = ""
+    names: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

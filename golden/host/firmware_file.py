@@ -76,6 +76,11 @@ def load_firmware(path: Path, config: Config | None = None) -> Firmware:
     return firmware
 
 
+def _section(record: dict) -> Section:
+    names = tuple((address, name) for address, name in record.get("names", ()))
+    return Section(**record | {"names": names})
+
+
 def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
     """Firmware from its JSON header and its tensors.
 
@@ -91,7 +96,7 @@ def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> Firmware:
     return Firmware(
         config=config,
         classes=tuple(header["classes"]),
-        sections=tuple(Section(**section) for section in header["sections"]),
+        sections=tuple(_section(record) for record in header["sections"]),
         vectors={Mem[name.removeprefix(prefix)]: array for name, array in arrays.items() if name.startswith(prefix)},
         tiles=Tiles(**{name: arrays[f"tiles.{name}"] for name in ("mantissas", "exponents", "integer")}),
         directions=tuple(Direction(name) for name in header.get("directions", [Direction.AHEAD])),

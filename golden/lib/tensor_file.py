@@ -73,3 +73,19 @@ def holds(kind: Kind, path: Path) -> bool:
             return kind.key in (file.metadata() or {})
     except (SafetensorError, OSError, ValueError):
         return False
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Every tensor of a safetensors file of any kind.
+
+    Raises:
+        ValueError: the file is missing or truncated.
+    """
+    if not Path(path).is_file():
+        raise ValueError(f"{path}: there is no such file")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names = file.keys()
+            return {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{path}: not a whole safetensors file ({error})") from error

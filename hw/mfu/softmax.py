@@ -58,8 +58,8 @@ class Softmax(wiring.Component):
         m.d.comb += [read.addr.eq(index), write.addr.eq(index), write.data.eq(self.i.p.word)]
 
         word = Mux(loading, self.i.p.word.as_value(), read.data)
-        chosen = Mux(loading, lane, _later(m, lane, 1)[0])
-        place, undefined, largest = self._place(m, word, chosen, loading, index, lane)
+        entering = Mux(loading, lane, _later(m, lane, 1)[0])  # the buffer answers a cycle later
+        place, undefined, largest = self._place(m, word, entering, loading, (index == 0) & (lane == 0))
         term, (*_, nearly_added, added), divided = self._term(m, largest - place, adding, dividing)
         total = Signal(sum_bits(config.softmax_words * lanes))
         quotient, ready = self._divide(m, term, divided, total)
@@ -112,8 +112,8 @@ class Softmax(wiring.Component):
             m.d.comb += self.busy.eq(~fsm.ongoing("LOAD"))
         return m
 
-    def _place(self, m, word, lane, loading, index, first_lane):
-        """The present element in units of 2**-16, three cycles later; whether the result is a NaN; the largest one."""
+    def _place(self, m, word, lane, loading, first):
+        """The present element in units of 2**-16, two cycles later; whether the result is a NaN; the largest place."""
         element = Signal(Binary16, reset_less=True)
         m.d.sync += element.eq(word.word_select(lane, 16))
         field, digits = significand(element)
@@ -125,7 +125,7 @@ class Softmax(wiring.Component):
 
         strange = element.exponent.all() & (element.fraction.any() | ~element.sign)  # NaN or +inf
         undefined, (entered, placed) = Signal(), _later(m, loading, 2)
-        first_entered, first_placed = _later(m, loading & (index == 0) & (first_lane == 0), 2)
+        first_entered, first_placed = _later(m, loading & first, 2)
         with m.If(entered):
             m.d.sync += undefined.eq(strange | (undefined & ~first_entered))
         with m.If(placed & (first_placed | (place > largest))):

@@ -21,7 +21,8 @@ def save(network: FloatNetwork, path: Path):
         records.append({"name": node.name, "op": str(node.op), "sources": node.sources, "attributes": node.attributes})
     header = {
         "name": network.name, "shape": network.shape, "sequence": network.sequence, "axes": network.axes,
-        "nodes": records, "notes": network.notes, "origin": dict(network.origin)}
+        "nodes": records, "notes": network.notes, "origin": dict(network.origin),
+        **({"softmax": True} if network.softmax else {})}
     tensor_file.write(KIND, path, header, arrays)
 
 
@@ -37,7 +38,8 @@ def load(path: Path) -> FloatNetwork:
         nodes = tuple(_node(index, record, arrays) for index, record in enumerate(header["nodes"]))
         network = FloatNetwork(
             name=str(header["name"]), shape=tuple(header["shape"]), sequence=bool(header["sequence"]),
-            axes=tuple(header["axes"]), nodes=nodes, notes=tuple(header["notes"]), origin=dict(header["origin"]))
+            axes=tuple(header["axes"]), nodes=nodes, notes=tuple(header["notes"]), origin=dict(header["origin"]),
+            softmax=bool(header.get("softmax", False)))
         check(network)
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, ArithmeticError) as error:
         reason = f"the header lacks {error}" if isinstance(error, KeyError) else str(error)

@@ -86,6 +86,8 @@ class FloatNetwork:
             channels last.
         nodes:  Operations, each after its sources. The last one gives the output.
         notes:  Sentences on what of the file is left to the host, such as a softmax of the output.
+        softmax: Whether a softmax of the output follows, which the nodes do not hold: a machine with a softmax unit
+            computes it, or else the host.
         origin: Where the network comes from: file, its SHA-256, producer, opset.
     """
 
@@ -95,6 +97,7 @@ class FloatNetwork:
     axes: tuple[int, ...]
     nodes: tuple[Node, ...]
     notes: tuple[str, ...] = ()
+    softmax: bool = False
     origin: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -44,3 +44,11 @@ def real_softmax(x: np.ndarray) -> np.ndarray:
     """The softmax of real numbers [samples, elements], in their own type."""
     powers = np.exp(x - x.max(1, keepdims=True))
     return powers / powers.sum(1, keepdims=True)
+
+
+def with_softmax(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """The layers of a model with the softmax of the result at the end."""
+    name, taken = "softmax", {layer.name for layer in layers}
+    while name in taken:
+        name += "_"
+    return *layers, Softmax(name=name, inputs=layers[-1].outputs)

@@ -1,22 +1,31 @@
 """`concord.compile`: a quantised model becomes firmware for one machine."""
 
 import os
+from dataclasses import replace
 
 from concord.nnp.api.loading import model_of
 from concord.nnp.api.objects import Model, Program
 
 
-def compile(model: Model | str | os.PathLike, *, preset: str = "") -> Program:
+def compile(model: Model | str | os.PathLike, *, preset: str = "", full_precision: bool = False
+            ) -> Program:
     """Compile a quantised model, as `nnp compile` does.
 
     Args:
         model:  What `quantize`, `train` or `load` gives, or the path of a quantised model.
         preset: Machine: a preset or a TOML file; the smallest preset that takes the model by default.
+        full_precision: Whether the firmware also holds the numbers before any rounding, for `run(unquantised=True)`.
 
     Raises:
-        ValueError: there is no such machine, or it cannot run the model; the message has a line for each reason.
+        ValueError: there is no such machine, or it cannot run the model; the message has a line for each reason. Or
+            the model does not hold the numbers of its float network.
     """
+    from concord.compiler.network import full_precision as numbers_of
     from concord.nnp.lib.presets import compile_for
 
-    machine, compiled = compile_for(model_of(model).quantised, preset)
-    return Program(firmware=compiled.firmware, machine=machine, usage=compiled.usage)
+    quantised = model_of(model).quantised
+    machine, compiled = compile_for(quantised, preset)
+    firmware = compiled.firmware
+    if full_precision:
+        firmware = replace(firmware, full_precision=numbers_of(quantised, firmware))
+    return Program(firmware=firmware, machine=machine, usage=compiled.usage)

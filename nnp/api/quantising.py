@@ -47,7 +47,7 @@ def quantize(
         out:         Model file to write; none by default.
         anew:        Whether a network that is quantised already gets new integers and scales.
         quiet:       Whether to print no progress.
-        options:     Further options, see `concord.nnp.lib.choices.choices_for`.
+        options:     Further options of `nnp quantize`, see `concord.nnp.api.options.choices`.
 
     Returns:
         The model, whose `measures` are those of the float network and of golden on the test set.
@@ -55,7 +55,7 @@ def quantize(
     Raises:
         ValueError: there is no such machine, data are missing or do not fit, or an operation cannot be quantised.
     """
-    from concord.nnp.lib.choices import choices_for
+    from concord.nnp.api.options import choices
     from concord.nnp.lib.imports import is_kept
     from concord.nnp.lib.progress import shown
     from concord.nnp.lib.training import needing_torch
@@ -63,15 +63,17 @@ def quantize(
 
     given = network_of(network)
     bits = {name: options[name] for name in WIDTHS if name in options}
-    choices = choices_for(preset, arithmetic, **options)
-    others = calibration is not None or choices != choices_for(preset, **bits)
+    chosen = choices(preset, arithmetic, options)
+    others = calibration is not None or chosen != choices(preset, "integer", bits)
     if is_kept(given.floating, anew, others):
         return _kept(given.floating, data_set(data), preset, out, bits)
+    if data is None and calibration is None:
+        raise ValueError(f"{given.floating.name}: give data to calibrate with, or a .npy file as calibration")
     train = needing_torch("concord.train.runs.imported")
     source = train.prepared(
-        given.floating, data_set(data), choices, None if calibration is None else Path(calibration))
+        given.floating, data_set(data), chosen, None if calibration is None else Path(calibration))
     with model_file(out, source.network.name) as path, shown(Console(quiet=quiet)) as progress:
-        made = train.quantize(path, source, choices, command="concord.quantize", progress=progress)
+        made = train.quantize(path, source, chosen, command="concord.quantize", progress=progress)
     return Model(quantised=made, path=None if out is None else Path(out))
 
 
@@ -81,7 +83,9 @@ def _kept(network: "FloatNetwork", data: "DataSet | None", preset: str, out: str
     from concord.nnp.lib import kept
     from concord.nnp.lib.choices import widths
 
-    made = kept.kept(network, preset, widths(preset, *(bits.get(name) for name in WIDTHS)))
+    given = widths(preset, *(bits.get(name) for name in WIDTHS))
+    given.check_integers()
+    made = kept.kept(network, preset, given)
     with model_file(out, network.name) as path:
         model = kept.write(path, made, kept.fitting(network, data), "concord.quantize")
     return Model(quantised=model, path=None if out is None else Path(out))

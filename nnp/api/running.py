@@ -25,7 +25,7 @@ class Outputs(Shown):
     Attributes:
         name:     What ran, in words.
         numbers:  float64[samples, outputs].
-        patterns: The same as binary16 patterns, uint16[samples, outputs]; None of a network in float32.
+        patterns: The same as binary16 patterns, uint16[samples, outputs]; None of what ran in float64.
         labels:   Labels of the samples, or None.
         measures: Measures of the task, such as the accuracy; empty without labels.
     """
@@ -60,6 +60,7 @@ class Outputs(Shown):
 
 def run(
     network: Network | Model | Program | str | os.PathLike, inputs: "np.ndarray | Data", *, machine: str = "golden",
+    unquantised: bool = False,
 ) -> Outputs:
     """Run a network on inputs.
 
@@ -69,6 +70,8 @@ def run(
         inputs:  Real numbers [samples, ...], or [samples, time, ...] for a recurrent network, which are rounded to
             binary16 for models and firmware; or a data set, see `concord.nnp.api.data.Data`, whose test samples run.
         machine: Machine that runs firmware: "golden", or Verilated hardware as "library" or under "cocotb".
+        unquantised: Whether the chains of firmware run in float64 with all quantisers off; it must be compiled with
+            `full_precision=True`.
 
     Raises:
         ValueError:   the inputs do not fit.
@@ -81,7 +84,12 @@ def run(
     if kind is not MachineKind.GOLDEN and not isinstance(given, Program):
         raise ValueError(f"machine {machine} runs firmware: compile the model first, as in "
                          "concord.run(concord.compile(model), inputs, machine=\"library\")")
-    return _float(given, inputs) if isinstance(given, Network) else _quantised(given, inputs, kind)
+    if unquantised and (kind is not MachineKind.GOLDEN or not isinstance(given, Program)):
+        raise ValueError("unquantised=True runs the chains of firmware on golden: compile the model first, as in "
+                         "concord.compile(model, full_precision=True)")
+    if isinstance(given, Network):
+        return _float(given, inputs)
+    return _quantised(given, inputs, kind, unquantised)
 
 
 def _float(given: Network, inputs: "np.ndarray | Data") -> Outputs:
@@ -105,8 +113,9 @@ def _float(given: Network, inputs: "np.ndarray | Data") -> Outputs:
     return _outputs(f"{network.name} in float64", outputs.reshape(len(array), -1), None, samples, data)
 
 
-def _quantised(given: Model | Program, inputs: "np.ndarray | Data", kind: str) -> Outputs:
-    """Outputs in golden arithmetic, or of a machine."""
+def _quantised(given: Model | Program, inputs: "np.ndarray | Data", kind: str, unquantised: bool
+               ) -> Outputs:
+    """Outputs in golden arithmetic, or of a machine, or of its chains in float64."""
     from concord.model import network
     from concord.nnp.lib.results import real
     from concord.nnp.verify.data_sets import fitting, tested
@@ -114,6 +123,8 @@ def _quantised(given: Model | Program, inputs: "np.ndarray | Data", kind: str) -
     held = given.quantised if isinstance(given, Model) else given.firmware
     data = None if _is_array(inputs) else fitting(held, place_of(inputs), data_set(inputs))
     samples = tested(data, data.name) if data else _samples(held, np.asarray(inputs))
+    if unquantised:
+        return _outputs(f"{held.name}, unquantised", _in_float64(held, samples), None, samples, data)
     if isinstance(given, Model):
         name, patterns = f"{held.name} in golden arithmetic", network.outputs(held, samples.inputs, samples.lengths)
     else:
@@ -143,6 +154,14 @@ def _on_machine(given: Program, samples: "Samples", kind: str) -> np.ndarray:
     with host.machine(kind, given.firmware.config) as made:
         session = Session(made, given.firmware)
         return np.stack([session.infer(one_sample(samples, index)) for index in range(len(samples))])
+
+
+def _in_float64(firmware, samples: "Samples") -> np.ndarray:
+    from concord.golden.unquantised import UnquantisedMachine
+    from concord.nnp.verify.batches import one_sample
+
+    machine = UnquantisedMachine(firmware)
+    return np.stack([machine.infer(one_sample(samples, index)) for index in range(len(samples))])
 
 
 def _outputs(

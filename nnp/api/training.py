@@ -37,22 +37,22 @@ def train(
         accumulator: Bits of the accumulator; ranges are enlarged until no sum overflows it. Any by default.
         out:         Model file to write; none by default.
         quiet:       Whether to print no progress.
-        options:     Further options, see `concord.nnp.lib.choices.choices_for`.
+        options:     Further options of `nnp train FILE`, see `concord.nnp.api.options.choices`.
 
     Raises:
         ValueError: there is no such machine, data are missing or do not fit, an operation cannot be quantised, or
             training has diverged.
     """
-    from concord.nnp.lib.choices import choices_for
+    from concord.nnp.api.options import choices
     from concord.nnp.lib.progress import shown
     from concord.nnp.lib.training import needing_torch
     from rich.console import Console
 
-    choices = choices_for(preset, arithmetic, accumulator=accumulator, **options)
+    chosen = choices(preset, arithmetic, options | {"accumulator": accumulator})
     runs = needing_torch("concord.train.runs.imported")
     floating, samples = network_of(network).floating, data_set(data)
     with model_file(out, floating.name) as path, shown(Console(quiet=quiet)) as progress:
         made = runs.train_imported(
-            path, network=floating, data=samples, choices=choices, seed=seed, epochs=tuple(epochs), rate=rate,
+            path, network=floating, data=samples, choices=chosen, seed=seed, epochs=tuple(epochs), rate=rate,
             accumulator=accumulator, command="concord.train", progress=progress)
     return Model(quantised=made, path=None if out is None else Path(out))

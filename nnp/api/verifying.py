@@ -59,9 +59,11 @@ class Verification(Shown):
         return f"{found.model.name} on {found.preset}, {len(found.samples)} samples: {verdict}"
 
     def tables(self) -> Iterator[RenderableType]:
-        from concord.nnp.verify.tables import cost_table, verify_table
+        from concord.nnp.verify.tables import cost_table, split_table, verify_table
 
         yield verify_table([self.verified])
+        if self.verified.split:
+            yield split_table(self.verified)
         if self.verified.costs:
             yield cost_table(self.verified)
 
@@ -80,6 +82,7 @@ def verify(
     report: str | os.PathLike = "build/report",
     jobs: int | None = None,
     waves: bool = True,
+    errors: bool = False,
     quiet: bool = True,
 ) -> Verification:
     """Run a network on golden and on the simulated machine, and compare every bit, as `nnp verify` does.
@@ -98,6 +101,8 @@ def verify(
         report:     Folder of the report, and of the quantised model of a network in float32.
         jobs:       Number of worker processes; one for each core by default.
         waves:      Whether to write a waveform of the first difference.
+        errors:     Whether to split the error of each layer into compiler, quantisation of weights and of activations,
+            and binary16.
         quiet:      Whether to print no steps.
 
     Raises:
@@ -116,6 +121,9 @@ def verify(
         raise ValueError("anew is for networks that are quantised already in another tool, not for quantised models")
     if not isinstance(given, Network | Model):
         raise ValueError(f"a network in float32 or a quantised model is needed, not {given!r}")
+    if isinstance(given, Network) and data is None and inputs is None:
+        raise ValueError(f"{given.floating.name}: give data to calibrate and to test with, or a .npy file of samples "
+                         "without labels as inputs")
     read = data_set(data)
     check_writable(Path(report), folder=True)
     count = str(samples)
@@ -127,7 +135,7 @@ def verify(
     request = Request(
         path=Path(place), place=place, source=source, preset=preset, kind=named(MachineKind, machine),
         jobs=jobs or CORES, folder=Path(report), waves=waves, arithmetic=named(NetworkArithmetic, arithmetic),
-        anew=anew, command="concord.verify")
+        anew=anew, split=errors, command="concord.verify")
     console = Console(quiet=quiet)
     prepared = ready([_job(given, request)], console)
     whole = verify_all(prepared, console)

@@ -30,6 +30,10 @@ def compile_model(
         "--explain", help="Print each layer's chains, places in memories, beats and estimated clock cycles.")] = False,
     machines: Machines = 1,
     cut: Cut = "",
+    weights_from: Annotated[Path | None, typer.Option(
+        "--weights-from", metavar="TWIN", show_default=False,
+        help="Tensors of a trained twin, as its `save` writes them; MODEL is then the firmware that `nnp twin` read, "
+             "and its program stays as it is.")] = None,
 ):
     """Compile a quantised model for one machine, and print its memory usage and whether a sum may overflow.
 
@@ -42,6 +46,12 @@ def compile_model(
     from concord.nnp.lib.presets import compile_for
     from rich.console import Console
 
+    if weights_from:
+        if preset or explain or precise or machines > 1 or cut:
+            raise ValueError("--weights-from keeps the program and the machine of the firmware: besides it, only -o "
+                             "and --listing may be given")
+        _with_weights(Path(model), weights_from, output, listing)
+        return
     if output:
         check_writable(output)
     wish = Wish(machines=machines, cut=cut)
@@ -101,3 +111,30 @@ def _compile_cascade(model: str, output: Path | None, preset: str, wish: "Wish",
                       + " in each time step" * (part.firmware.loop is not None))
     cuts = ", ".join(compiled.cascade.cuts)
     console.print(f"{output}: {wish.machines} machines, {name}, cut behind {cuts}", soft_wrap=True)
+
+
+def _with_weights(path: Path, weights: Path, output: Path | None, listing: bool):
+    """Write firmware with the tensors of a trained twin, and compare both on random inputs."""
+    import numpy as np
+    from concord.golden.host.firmware_file import load_firmware, save_firmware
+    from concord.golden.lib.tensor_file import read_arrays
+    from concord.nnp.lib.files import check_writable
+    from concord.nnp.verify.twin_source import differing_bits
+    from concord.twin.weights import twin_script, with_tensors
+
+    output = output or path.with_name(f"{path.stem}.trained.safetensors")
+    check_writable(output)
+    old, given = load_firmware(path), read_arrays(weights)
+    found = with_tensors(old, given)
+    bits = differing_bits(found, twin_script(old, given), given)
+    changed = np.count_nonzero(found.tiles.mantissas != old.tiles.mantissas)
+    if not bits:
+        save_firmware(found, output)
+    if listing:
+        typer.echo(found.text)
+    typer.echo(f"{output}: {changed:,} of {found.tiles.mantissas.size:,} mantissas have changed; {bits} differing bits "
+               "between golden and the twin, on random inputs")
+    if bits:
+        typer.echo("nnp: the firmware was not written: this twin's tensors stand for more places of the firmware than "
+                   "they name; train those of its `trainable` only", err=True)
+        raise typer.Exit(1)

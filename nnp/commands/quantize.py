@@ -111,6 +111,7 @@ def _kept(opened: tuple["FloatNetwork", "Imported | None"], data: str | None, ou
     model = kept.write(out, made, samples, command_line())
     typer.echo(kept.words(made, kept.difference(made, model, samples, imported)), nl=False)
     typer.echo(f"{out}: {imports.result(model)}")
+    typer.echo(imports.softmax(network, model), nl=False)
     typer.echo(imports.unfit(model, machine, str(out)), nl=False)
 
 
@@ -126,6 +127,7 @@ def _imported(network: "FloatNetwork", data: str | None, calibration: Path | Non
     with shown() as show:
         model = train.quantize(out, source, choices, command=command_line(), progress=show)
     Console().print(f"{out}: {imports.result(model)}", soft_wrap=True, highlight=False)
+    typer.echo(imports.softmax(network, model), nl=False)
     typer.echo(imports.unfit(model, machine, str(out)), nl=False)
 
 

@@ -85,4 +85,5 @@ def train_file(
                 path, network=network, data=samples, choices=chosen, seed=seed, epochs=numbers, rate=rate,
                 accumulator=accumulator, command=training.command_line(), progress=progress)
     Console().print(f"{out}: {imports.result(model)}", soft_wrap=True, highlight=False)
+    typer.echo(imports.softmax(network, model), nl=False)
     typer.echo(imports.unfit(model, machine, out), nl=False)

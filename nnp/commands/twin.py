@@ -41,6 +41,7 @@ def twin(
     from concord.twin.source.frameworks import FORMS, Framework, example
     from concord.twin.source.hints import without_hints
     from concord.twin.source.twin_file import module_name, write_twin
+    from concord.twin.weights import trainable
     from rich.console import Console
 
     framework = named(Framework, to)
@@ -61,7 +62,8 @@ def twin(
         except Unrecognised as error:
             raise ValueError(f"{firmware}: {error}; nnp run --twin compares any program with a twin word by word"
                              ) from error
-        path = write_twin(script, framework, folder, stem)
+        trained = trainable(script, loaded) if FORMS[framework].trains else {}
+        path = write_twin(script, framework, folder, stem, trained)
     lines = len(path.read_text().splitlines())
     tensors = path.with_suffix(".safetensors")
     typer.echo(f"{path}: {lines} lines; {tensors}: {tensors.stat().st_size:,} bytes")

@@ -91,6 +91,8 @@ def verify(
         paths = [files.enter_context(fetched(place)) for place in places]
         wish = Wish(machines=machines, cut=cut)
         if machines > 1 or any(kind_of(path) is FileKind.CASCADE for path in paths):
+            if errors:
+                raise ValueError("--errors takes networks on one machine: leave out --machines, and verify the model")
             _verify_several(paths, wish, preset, source, machine, jobs, report)
         jobs_ = [Job(request=Request(
             path=path, place=place, source=source, preset=preset, kind=machine, jobs=jobs, folder=report, waves=waves,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from concord.nnp.lib import quantisation_options as options
 from concord.nnp.lib.options import named
+from concord.spec.machine_file import find_config
 from concord.train.imported.choices import Choices
 from concord.train.lib.methods import ActivationMethod, ActivationTraining, Gates, Start, WeightMethod, WeightTraining
 
@@ -53,7 +54,13 @@ def choices_for(
     made = options.in_arithmetic(kind, machine, recipe, given, block, symmetric, accumulator)
     if made is not recipe and gates != Gates():
         raise ValueError("bfp finds its own exponents: --asymmetric, --shared and --gate-bits are for integer")
-    return Choices(recipe=made, gates=gates)
+    return Choices(recipe=made, gates=gates, softmax=softmax_elements(machine))
+
+
+def softmax_elements(machine: str) -> int:
+    """Most elements of which a machine, or none where it has no name, computes the softmax."""
+    config = find_config(machine) if machine else None
+    return config.softmax_words * config.mfu_lanes if config else 0
 
 
 def widths(

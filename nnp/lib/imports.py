@@ -69,6 +69,18 @@ def requantised(network: "FloatNetwork") -> str:
     return f"{network.name} is quantised already: its weights are kept as numbers, integers and ranges are found anew\n"
 
 
+def softmax(network: "FloatNetwork", model: "Model") -> str:
+    """A line that says who computes the softmax at the end of a network; empty where there is none."""
+    from concord.model.layers.softmax import Softmax
+
+    if not network.softmax:
+        return ""
+    if isinstance(model.layers[-1], Softmax):
+        return "the machine computes the softmax at the end: its outputs are probabilities\n"
+    return ("the softmax at the end is left to the host, because the machine has no softmax unit for "
+            f"{model.outputs} elements (attribute softmax_words)\n")
+
+
 def is_kept(network: "FloatNetwork", anew: bool, others: bool) -> bool:
     """Whether a network is quantised already and keeps its integers and scales.
 

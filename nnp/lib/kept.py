@@ -1,6 +1,6 @@
 """Networks that are quantised already: models with the same integers, and how these differ from their files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,10 @@ from concord.model.data.samples import NO_DATA, DataSet, Samples, Task
 from concord.model.floating.network import INPUT, FloatNetwork, Op
 from concord.model.floating.run import forward, run
 from concord.model.kept.network import Kept, keep
+from concord.model.layers.softmax import Softmax, real_softmax, with_softmax
 from concord.model.model import Model, Provenance
 from concord.model.model_file import save_model
+from concord.nnp.lib.choices import softmax_elements
 from concord.nnp.lib.quantisation_options import Widths
 from concord.nnp.lib.results import real
 from concord.spec.formats import Format
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from concord.front.read import Imported
 
 SAMPLES = 64  #: Samples on which a model is compared with its file.
+_SOFTMAX = "the machine's softmax is less than 1 ulp away from the real one, and the file's is rounded to float32"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,9 +72,13 @@ def kept(network: FloatNetwork, machine: str, bits: Widths | None = None) -> Kep
     else:
         formats = Format(bits=bits.weights, symmetric=True), Format(bits=bits.inputs, symmetric=bits.symmetric)
     try:
-        return keep(network, *formats)
+        made = keep(network, *formats)
     except ValueError as error:
         raise ValueError(str(error).replace("the machine cannot", f"{machine or 'the machine'} cannot", 1)) from error
+    if network.softmax and made.layers[-1].outputs <= softmax_elements(machine):
+        layers = with_softmax(made.layers)
+        made = replace(made, layers=layers, inexact={**made.inexact, layers[-1].name: _SOFTMAX})
+    return made
 
 
 def model_of(made: Kept, name: str, data: DataSet | None, command: str) -> Model:
@@ -91,6 +98,7 @@ def model_of(made: Kept, name: str, data: DataSet | None, command: str) -> Model
     predictions = np.zeros(0, np.uint8)
     if test is not None:
         theirs = _file_outputs(made.network, test)
+        theirs = real_softmax(theirs) if isinstance(made.layers[-1], Softmax) else theirs
         figures["fp32"] = figures["qat"] = measures.first(task, theirs, test)
         predictions = measures.predictions(task, theirs)
     fields |= {"fp32_predictions": predictions, "qat_predictions": predictions}
@@ -113,7 +121,7 @@ def write(out: Path, made: Kept, data: DataSet | None, command: str) -> Model:
 
 
 def difference(made: Kept, model: Model, data: DataSet | None, imported: "Imported | None" = None) -> Difference:
-    """How a model differs from its file on samples of its data, or on random inputs.
+    """How a model differs from its file on samples of its data, or on random inputs, in front of a softmax at its end.
 
     Args:
         imported: The file, whose graph onnxruntime runs if it is installed; None for a run in float64.
@@ -126,7 +134,7 @@ def difference(made: Kept, model: Model, data: DataSet | None, imported: "Import
     for name, (layer, of) in made.quantisers.items():
         apart = np.abs(traces[layer].codes - of.stored - np.rint(file[name].reshape(len(x), -1) / of.step))
         wrong, codes, largest = wrong + np.count_nonzero(apart), codes + apart.size, max(largest, int(apart.max()))
-    ours = real(traces[model.layers[-1].name].outputs)
+    ours = real(traces[model.before_end.layers[-1].name].outputs)
     theirs, ours, by = _theirs(imported, numbers, ours, file[made.network.nodes[-1].name])
     return Difference(
         where=where, codes=codes, wrong=wrong, largest=largest, outputs=float(np.abs(ours - theirs).max()),

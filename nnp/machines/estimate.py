@@ -25,11 +25,18 @@ Features = Callable[[Config], Sequence[float]]
 
 
 def _tile_engine(config: Config) -> Sequence[float]:
-    """Bits of the adders of planes in lookup tables, adders behind multipliers, bits of shifters that align sums."""
+    """Bits of the adders of planes in lookup tables, adders behind multipliers, bits of shifters that align sums.
+
+    Weights that are powers of two have shifters and one tree of adders in place of the planes.
+    """
     weights, inputs, adders = config.weights.bits, config.activations.bits, config.lanes - 1
+    align = config.native_dim * (weights + inputs) * shift_bits(config)
+    if config.weights.precision:
+        shifters = config.lanes * config.weights.field_bits * inputs
+        return config.native_dim * (shifters + adders * (weights + inputs)), 0, align
     planes = (config.native_dim - sum(group.rows for group in _groups(config))) * weights
     return (planes * adders * (inputs + 2), sum(group.multipliers for group in _groups(config)) * adders,
-            config.native_dim * (weights + inputs) * shift_bits(config))
+            align)
 
 
 def _accumulator(config: Config) -> Sequence[float]:

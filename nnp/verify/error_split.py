@@ -20,6 +20,7 @@ from concord.model.layers.recurrent import Recurrent
 from concord.model.lowering.full_precision import Numbers
 from concord.model.model import Model
 from concord.nnp.verify.batches import one_sample
+from concord.nnp.verify.layer_results import Writes, squares, units
 from concord.spec.chain import Chain
 from concord.spec.check import Sequencer
 from concord.spec.isa import Op
@@ -28,6 +29,7 @@ from concord.spec.memories import Mem
 SAMPLES = 20  #: Most samples on which errors are split.
 #: Largest relative error that rounding to float64 explains.
 ROUNDING = 1e-9
+_TINY = np.finfo(float).tiny
 #: Name of the line for the outputs of the network.
 OUTPUT = "network output"
 
@@ -65,8 +67,8 @@ class ErrorSplit:
 
     Attributes:
         samples: Number of samples that ran.
-        layers:  Error by the name of a layer, or OUTPUT, and by the name of its part. The compiler's part is known for
-            the outputs alone, which are compared with those of the float network.
+        layers:  Error by the name of a layer, or OUTPUT, and by the name of its part. The compiler's part is missing
+            where what chains write of a layer cannot be laid out as its result.
     """
 
     samples: int
@@ -74,8 +76,13 @@ class ErrorSplit:
 
     @property
     def compiler(self) -> float:
-        """The compiler's part of the error."""
+        """The compiler's part of the error of the outputs."""
         return self.layers[OUTPUT]["compiler"]
+
+    @property
+    def first(self) -> str:
+        """The first layer, or OUTPUT, at which the compiler's part is more than rounding; empty if there is none."""
+        return next((name for name, parts in self.layers.items() if parts.get("compiler", 0.0) > ROUNDING), "")
 
     @property
     def compiled(self) -> bool:
@@ -102,24 +109,32 @@ def split_errors(model: Model, firmware: Firmware, images: Mapping[Numbers, Full
         images:   From `images_of`.
         samples:  Samples to run.
     """
-    wanted = reference.forward(model, samples.inputs, samples.lengths)[-1]
+    wanted = dict(zip((layer.name for layer in model.layers),
+                      reference.forward(model, samples.inputs, samples.lengths), strict=True))
     chosen = _result_chains(model, firmware)
     clips = _clips(firmware, images[Numbers.REAL])
     recorders = [_Recorder(chosen, clips) for _ in RUNS]
     machines = [UnquantisedMachine(firmware, images[run.numbers], activations=run.activations, binary16=run.binary16,
                                    watch=recorder) for run, recorder in zip(RUNS, recorders, strict=True)]
-    sums = defaultdict(lambda: np.zeros(len(PARTS) + 1))
+    sums, known = defaultdict(lambda: np.zeros(len(PARTS) + 1)), units(model)
+    apart: dict[str, list[float | None]] = {layer: [] for layer in wanted}
     for index in range(len(samples)):
         sample = one_sample(samples, index)
         outputs = [machine.infer(sample) for machine in machines]
+        for layer, result in wanted.items():
+            apart[layer].append(squares(recorders[0].writes[layer], result[index], known))
         found = [recorder.taken() for recorder in recorders]
         for layer in found[0]:
             sums[layer] += _squares([found[0][layer], *(one[layer] for one in found)])
-        sums[OUTPUT] += _squares([wanted[index], *outputs])
-    errors = {layer: dict(zip(PARTS, np.sqrt(squares[:-1] / max(squares[-1], np.finfo(float).tiny)).tolist(),
-                              strict=True)) for layer, squares in sums.items()}
+        sums[OUTPUT] += _squares([wanted[model.layers[-1].name][index], *outputs])
+    errors = {layer: dict(zip(PARTS, np.sqrt(found[:-1] / max(found[-1], _TINY)).tolist(), strict=True))
+              for layer, found in sums.items()}
     for layer in errors.keys() - {OUTPUT}:
-        del errors[layer]["compiler"]
+        found = None if None in apart[layer] else sum(apart[layer]) / max(np.square(wanted[layer]).sum(), _TINY)
+        errors[layer]["compiler"] = found if found is None else float(np.sqrt(found))
+        # Where the outputs are right, a layer with another result is only written in an order that is not known here.
+        if found is None or errors[OUTPUT]["compiler"] <= ROUNDING < errors[layer]["compiler"]:
+            del errors[layer]["compiler"]
     return ErrorSplit(samples=len(samples), layers={name: errors[name] for name in _order(model, errors)})
 
 
@@ -164,11 +179,15 @@ class _Recorder:
     Args:
         chosen: Whether a chain writes the result of its layer.
         clips:  The clips that are activation functions, from `_clips`.
+
+    Attributes:
+        writes: The same by chain, by the name of the layer.
     """
 
     def __init__(self, chosen: Callable[[str, Chain], bool], clips: Mapping[tuple[Mem, int], tuple[float, float]]):
         self._chosen, self._clips = chosen, clips
         self._values: dict[str, list[np.ndarray]] = defaultdict(list)
+        self.writes: dict[str, Writes] = defaultdict(Writes)
 
     def __call__(self, layer: str, chain: Chain, address: int, words: np.ndarray):
         """Keep the words of an instruction, if it is the last write of a result."""
@@ -177,10 +196,13 @@ class _Recorder:
             return
         if self._chosen(layer, chain):
             clip = self._clips.get((instruction.mem, instruction.a), (-np.inf, np.inf))
-            self._values[layer].append(np.clip(words, *clip).ravel())
+            words = np.clip(words, *clip)
+            self._values[layer].append(words.ravel())
+            self.writes[layer].add(chain, words)
 
     def taken(self) -> dict[str, np.ndarray]:
         """Values by the name of the layer since the last call."""
         found = {layer: np.concatenate(values) for layer, values in self._values.items()}
         self._values.clear()
+        self.writes.clear()
         return found

@@ -13,7 +13,7 @@ from concord.model.data.read import read_data
 from concord.model.model_file import load_model
 from concord.nnp.lib.choices import choices_for
 from concord.nnp.lib.front import opened as read_file
-from concord.nnp.lib.imports import is_kept, requantised
+from concord.nnp.lib.imports import is_kept, requantised, softmax
 from concord.nnp.lib.kept import difference, fitting
 from concord.nnp.lib.kept import kept as keeping
 from concord.nnp.lib.kept import write as write_kept
@@ -117,6 +117,7 @@ def quantised(opening: Opened, console: Console) -> Prepared:
                 request.kind != MachineKind.GOLDEN, "" if opening.source is None else str(kept))
         if opening.source is None:
             note.text += f"; {_difference(opening, chosen)}"
+        note.text += f"; {said}" if (said := softmax(opening.network, load_model(kept)).strip()) else ""
     return prepare(replace(request, path=kept, place=str(kept), preset=chosen), console, opening.steps)
 
 

@@ -165,7 +165,7 @@ def faults(done: list[Verified]) -> list[str]:
             lines.append(f"{name}: {verified.reference_bits} bits of the golden machine differ from the network")
         if verified.split is not None and not verified.split.compiled:
             lines.append(f"{name}: without quantisers, the compiled network differs from its float network by "
-                         f"{verified.split.compiler:.1e} of its outputs")
+                         f"{verified.split.compiler:.1e} of its outputs, first at {verified.split.first}")
         if verified.bits:
             lines.append(f"{name}: {verified.bits} bits of the {verified.request.kind} machine differ from golden")
         if fault is not None:

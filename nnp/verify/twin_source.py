@@ -1,11 +1,23 @@
 """The source of a twin in the place of a machine: results of the file that was written."""
 
+from collections.abc import Mapping
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+from concord.golden.host.firmware import Firmware
 from concord.golden.lib.float16 import is_nan
+from concord.nnp.verify.session import Session
+from concord.sim.machines import host
+from concord.twin.lib.reals import arrays
+from concord.twin.lib.run import run
+from concord.twin.lib.script import Script
 from concord.twin.source.frameworks import Framework
+from concord.twin.source.lines import attribute
+from concord.twin.vocabulary import generic_numpy, numpy_functions
+
+FUNCTIONS = SimpleNamespace(**vars(numpy_functions) | vars(generic_numpy))
 
 
 def installed(framework: Framework) -> bool:
@@ -19,13 +31,15 @@ class TwinSource:
     Args:
         path:      The source, as `nnp twin` has written it.
         framework: What it needs.
+        compiled:  Whether to run it compiled by its framework: torch.compile, or a graph of TensorFlow.
     """
 
-    def __init__(self, path: Path, framework: Framework):
+    def __init__(self, path: Path, framework: Framework, *, compiled: bool = False):
         spec = spec_from_file_location(path.stem, path)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
-        self._twin, self._framework = module.Twin(), framework
+        made, self._framework = module.Twin(), framework
+        self._twin = _COMPILED[framework](made) if compiled else made
 
     def infer(self, samples: np.ndarray) -> np.ndarray:
         """Outputs uint16[batch, outputs] of input patterns uint16[batch, ...]."""
@@ -39,6 +53,29 @@ def differing(a: np.ndarray, b: np.ndarray) -> int:
     return int(np.bitwise_count(bits).sum())
 
 
+def differing_bits(firmware: Firmware, script: Script, tensors: Mapping[str, np.ndarray], count: int = 3) -> int:
+    """Number of bits that differ between firmware on golden, and a script with tensors of a twin's file.
+
+    Args:
+        firmware: The firmware.
+        script:   What the twin computes.
+        tensors:  Its tensors by the names of the file.
+        count:    Number of random inputs; sequences of any length have 5 time steps.
+    """
+    stored = {name: tensors[attribute(name)].astype(values.dtype) for name, values in arrays(script).items()}
+    shape = [size or 5 for size in script.inputs]
+    inputs = np.random.default_rng(0).normal(size=(count, *shape)).astype(np.float16)
+    with np.errstate(all="ignore"):
+        results = run(script, inputs, FUNCTIONS, stored)
+    bits = 0
+    with host.machine("golden", firmware.config) as machine:
+        session = Session(machine, firmware)
+        for sample, result in zip(inputs.view(np.uint16), results.view(np.uint16), strict=True):
+            given = sample if firmware.recurrent else sample.reshape(-1)
+            bits += differing(session.infer(given), result)
+    return bits
+
+
 def _torch(twin, samples: np.ndarray) -> np.ndarray:
     import torch
 
@@ -46,6 +83,19 @@ def _torch(twin, samples: np.ndarray) -> np.ndarray:
         return twin(torch.from_numpy(samples.copy())).numpy()
 
 
+def _compiled_torch(twin):
+    import torch
+
+    return torch.compile(twin)
+
+
+def _compiled_tensorflow(twin):
+    import tensorflow
+
+    return tensorflow.function(twin)
+
+
+_COMPILED = {Framework.TORCH: _compiled_torch, Framework.TENSORFLOW: _compiled_tensorflow}
 _RUN = {
     Framework.NUMPY: lambda twin, samples: twin(samples),
     Framework.TORCH: _torch,

@@ -157,7 +157,8 @@ def test_too_many_columns():
 def test_too_large_says_by_how_much():
     model = networks.mlp(np.random.default_rng(7), preset("tiny"), [64, 64, 64], block=True)
     message = refused(model, preset("tiny"))
-    assert "MatrixRf needs 128 tiles and has 32, 96 too few (the largest part is dense0, weights, 64)" in message
+    assert ("MatrixRf needs 128 tiles and has 32, 96 too few (the largest part is dense0, weights, 64); the machine "
+            "needs `matrix_tiles = 128` at least") in message
     assert "is too large for this machine" in message
 
 

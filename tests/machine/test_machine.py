@@ -345,3 +345,25 @@ def test_trace_tells_every_value():
     machine.run()
     assert seen == [(1, 1, 0, bits([1, 2, 3, 4]).tolist()), (1, 2, 0, bits([11, 12, 13, 14]).tolist()),
                     (1, 3, 0, bits([11, 12, 13, 0]).tolist())]
+
+
+# Softmax
+
+
+SOFTMAX = preset("tiny_softmax")
+
+
+def test_a_softmax_takes_the_rows_of_each_iteration():
+    text = ("s_wr Rows, 3\ns_wr StrideX, 2\nset_iterations 2\nv_rd_inc InitialVrf, 0\nv_wr AddSubVrf0, 0\nv_softmax\n"
+            "v_wr NetQ\nend_chain\nend")
+    machine = ran(SOFTMAX, text, initial_vrf=[2, 2, 2, 50, 40, 10, -5, 7])
+    third = float(np.float16(1 / 3))
+    assert outputs(machine) == [[third, third, third, 0], [1, 0, 0, 0]]
+    assert numbers(machine, Mem.ADDSUB_VRF0, 0, 4) == [40, 10, -5, 0]  # both iterations write the same words
+
+
+def test_a_softmax_whose_words_depend_on_each_other_waits_for_the_last_one():
+    text = "s_wr Rows, 4\nv_rd InitialVrf, 0\nv_wr InitialVrf, 1\nv_softmax\nv_wr NetQ\nend_chain\nend"
+    machine = ran(SOFTMAX, text, initial_vrf=[3, 3, 60, 60])
+    assert outputs(machine) == [[0.25, 0.25, 0.25, 0.25]]
+    assert counted(machine)["WRITE_NET_Q"] == 2

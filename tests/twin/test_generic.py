@@ -1,24 +1,43 @@
 """Random programs as twins in numpy: outputs and final memories have golden's bits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from concord.benchmarks.twin_programs import chunk, differences
-from concord.sim.stimulus.programs import written_program
+from concord.sim.stimulus.programs import random_program, written_program
 from concord.sim.units import CONFIGURATIONS, WITH_SOFTMAX
 from concord.spec.config import preset
+from concord.spec.formats import Format
 from concord.spec.operations import Operation
 from concord.twin.generic import steps
 from concord.twin.vocabulary.generic_numpy import accumulated
 
+TINY = preset("tiny")
+E4M3, LOGARITHMIC = Format.floating(4, 3, e_min=-6, e_max=6), Format.floating(3, 0, e_min=-4, e_max=4)
+WIDE = Format.floating(4, 10, e_min=-2, e_max=2)
+
 
 @pytest.mark.parametrize("config", CONFIGURATIONS)
 def test_random_programs(config):
-    assert not chunk(config, 77, range(20))
+    assert not chunk(config, 77, range(20), written=False)
+
+
+@pytest.mark.parametrize("config", CONFIGURATIONS)
+def test_source_of_random_programs(config):
+    assert not chunk(config, 77, range(20, 22))
+
+
+@pytest.mark.parametrize(("weights", "activations"), [(E4M3, E4M3), (LOGARITHMIC, E4M3), (TINY.weights, WIDE)])
+def test_elements_with_exponents_of_their_own(weights, activations):
+    config = replace(TINY, weights=weights, activations=activations, multipliers=0, acc_frac=50)
+    for seed in range(3):
+        assert not differences(random_program(config, np.random.default_rng([9, seed])), seed, written=False)
 
 
 def test_a_wrong_function_is_found(monkeypatch):
     monkeypatch.setattr(steps, "FUNCTIONS", steps.FUNCTIONS | {Operation.VV_ADD: ("subtract", False)})
-    assert chunk("tiny", 77, range(5))
+    assert chunk("tiny", 77, range(5), written=False)
 
 
 def test_a_softmax_whose_words_come_one_by_one():

@@ -37,6 +37,32 @@ def test_numpy_source_computes_what_the_script_says(name, tmp_path):
         assert np.array_equal(results.view(np.uint16), expected.view(np.uint16))
 
 
+def results_of(script) -> np.ndarray:
+    """uint16[5, ...], bits of the interpreter's results of 5 samples."""
+    with np.errstate(all="ignore"):
+        return run(script, samples(script, 5), numpy_functions).view(np.uint16)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_torch_source_computes_what_the_script_says(name, tmp_path):
+    torch = pytest.importorskip("torch")
+    script = SCRIPTS[name]
+    twin = load(write_twin(script, Framework.TORCH, tmp_path, name)).Twin()
+    results = twin(torch.from_numpy(samples(script, 5))).half().numpy()
+    assert np.array_equal(results.view(np.uint16), results_of(script))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_tensorflow_source_computes_what_the_script_says(name, tmp_path):
+    """As it is, and as a graph."""
+    tensorflow = pytest.importorskip("tensorflow")
+    script = SCRIPTS[name]
+    twin = load(write_twin(script, Framework.TENSORFLOW, tmp_path, name)).Twin()
+    for compute in (twin, tensorflow.function(twin)):
+        results = compute(samples(script, 5)).numpy()
+        assert np.array_equal(results.view(np.uint16), results_of(script))
+
+
 def test_numpy_source_needs_numpy_alone(tmp_path):
     """It runs in a process that sees no other package, and not this project."""
     path = write_twin(SCRIPTS["sounds"], Framework.NUMPY, tmp_path, "sounds")

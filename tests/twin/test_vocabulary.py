@@ -199,6 +199,21 @@ def test_convolutions(words, geometry):
     assert np.array_equal(words.bits(result), float16.from_integer(np.stack(sums, -1) + start, 2))
 
 
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_accelerators_sum_the_products_of_windows(geometry):
+    """What PyTorch computes on other devices than a CPU."""
+    torch = pytest.importorskip("torch")
+    from concord.twin.vocabulary import torch_functions
+
+    rng = np.random.default_rng(2)
+    words = VOCABULARIES["torch"]()
+    images = words.value(rng.integers(-8, 8, (2, 6, 7, 4)).astype(np.float32))
+    weights = words.value(rng.integers(-8, 8, (8, 3, 2, 4 // geometry.get("groups", 1))).astype(np.float32))
+    settings = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1, "fill": 0} | geometry
+    sums = torch_functions.window_sums(images, weights, **settings)
+    assert torch.equal(sums, torch_functions.convolution(images, weights, **settings))
+
+
 def test_pooling_and_patches(words):
     rng = np.random.default_rng(3)
     bits = rng.choice(np.concatenate([EDGES, ALL[::999]]), (2, 6, 6, 3))

@@ -42,17 +42,11 @@ def torch_vocabulary() -> Vocabulary:
                       lambda value: value.numpy())
 
 
-class Compiled:
-    """A module of functions for PyTorch, each of which is compiled when it is called."""
+def tensorflow_vocabulary() -> Vocabulary:
+    tensorflow = pytest.importorskip("tensorflow")
+    from concord.twin.vocabulary import tensorflow_functions
 
-    def __init__(self, functions):
-        self._functions = functions
-
-    def __getattr__(self, name):
-        import torch
-
-        function = getattr(self._functions, name)
-        return torch.compile(function, dynamic=False)
+    return Vocabulary(tensorflow_functions, tensorflow.constant, lambda value: value.numpy())
 
 
-VOCABULARIES = {"numpy": numpy_vocabulary, "torch": torch_vocabulary}
+VOCABULARIES = {"numpy": numpy_vocabulary, "torch": torch_vocabulary, "tensorflow": tensorflow_vocabulary}

@@ -14,10 +14,12 @@ class Choices:
     Attributes:
         recipe: Widths and methods. Recurrent networks take the widths, and `methods` for their dense layers.
         gates:  How the gates of recurrent layers become integers.
+        softmax: Most elements of which the machine computes the softmax at the end of a network; 0 for none.
     """
 
     recipe: Recipe | BlockRecipe = Recipe(weights_bits=8, input_bits=8, symmetric=(True, True))
     gates: Gates = Gates()
+    softmax: int = 0
 
     @property
     def blocks(self) -> bool:

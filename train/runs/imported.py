@@ -6,17 +6,19 @@ Source: S0; S1; numerics.md of the specification, integer mode, items 4 to 8.
 from pathlib import Path
 
 import torch
+from concord.golden.mfu.softmax import softmax
 from concord.model.data import measures
 from concord.model.data.samples import NO_DATA, DataSet, Task
 from concord.model.floating.network import FloatNetwork
 from concord.model.layer_overflow import Widths
+from concord.model.layers.softmax import with_softmax
 from concord.model.model import Model
 from concord.train.imported.choices import Choices
 from concord.train.imported.objectives import loss_of, trainable, with_classes
 from concord.train.imported.part import Part
 from concord.train.imported.quantised import Quantised, check, lowered, quantised
 from concord.train.imported.source import Source, source
-from concord.train.lib.export import finish
+from concord.train.lib.export import finish, floats, patterns
 from concord.train.lib.fit import Progress, check_epochs, fit, reproducible, silent
 from concord.train.overflow.predictor import Predictor, settled
 
@@ -42,7 +44,7 @@ def prepared(
 
 
 def write(
-    out: Path, source: Source, net: Quantised, method: str, *, seed: int, command: str,
+    out: Path, source: Source, net: Quantised, choices: Choices, method: str, *, seed: int, command: str,
     real: torch.Tensor | None = None, progress: Progress = silent,
 ) -> Model:
     """Write a quantised network, and measure it if there is a test set.
@@ -51,6 +53,7 @@ def write(
         out:    The model file.
         source: The network and its data.
         net:    The same network behind quantisers.
+        choices: How it was quantised, and whether the machine computes a softmax at its end.
         method: Method of quantisation, in a sentence.
         real:   Outputs for the test set before the lowered phase of training; None for those of `net`.
         Others: As in `Provenance`.
@@ -62,11 +65,15 @@ def write(
     layers, sources = lowered(source, net)
     measured, data = source.test or source.calibration, source.data
     qat = measured.outputs(net, False) if real is None else real
+    ends = {"fp32": measured.outputs(source.net), "qat": qat, "lowered": measured.outputs(net, True)}
+    if source.network.softmax and source.outputs <= choices.softmax:
+        layers = with_softmax(layers)
+        ends = {name: torch.softmax(outputs, 1) for name, outputs in ends.items()} | {
+            "lowered": floats(softmax(patterns(ends["lowered"])))}
     return finish(
         out, layers, measured.samples, sources=sources, data=data.name if source.test else NO_DATA,
-        preprocessing="numbers as the description of the data says, each rounded to binary16",
-        fp32=measured.outputs(source.net), qat=qat, lowered=measured.outputs(net, True), seed=seed, command=command,
-        method=method, task=data.task, description=data.description, progress=progress)
+        preprocessing="numbers as the description of the data says, each rounded to binary16", **ends, seed=seed,
+        command=command, method=method, task=data.task, description=data.description, progress=progress)
 
 
 def quantize(out: Path, source: Source, choices: Choices, *, command: str, progress: Progress = silent) -> Model:
@@ -74,8 +81,8 @@ def quantize(out: Path, source: Source, choices: Choices, *, command: str, progr
     net = quantised(source, choices, progress)
     words = choices.words(source.network.sequence)
     return write(
-        out, source, net, f"{source.network.name}: imported; {words}; {len(source.calibration)} samples to calibrate; "
-        "not trained", seed=0, command=command, progress=progress)
+        out, source, net, choices, f"{source.network.name}: imported; {words}; {len(source.calibration)} samples to "
+        "calibrate; not trained", seed=0, command=command, progress=progress)
 
 
 def train_imported(
@@ -128,7 +135,7 @@ def train_imported(
     train_phase(net, found.data.task, part, lowered=True, epochs=epochs[1], rate=rate / slower, **options)
     method = (f"{network.name}: imported; {choices.words(network.sequence)}; {epochs[0]} epochs of QAT; {epochs[1]} "
               "epochs more in the machine's arithmetic" + (f"; {predictor.record}" if predictor else ""))
-    return write(out, found, net, method, seed=seed, command=command, real=real, progress=progress)
+    return write(out, found, net, choices, method, seed=seed, command=command, real=real, progress=progress)
 
 
 def train_phase(

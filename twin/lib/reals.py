@@ -24,15 +24,21 @@ def arrays(script: Script) -> dict[str, np.ndarray]:
             for name, each in script.tensors.items()}
 
 
+def unsigned(script: Script) -> set[str]:
+    """Names of the weights whose products read unsigned codes."""
+    return _Ranges(script).unsigned
+
+
 class _Ranges:
-    """A walk through a script that follows the largest magnitude of codes.
+    """A walk through a script that follows the smallest and the largest code.
 
     Attributes:
-        narrow: Whether float32 holds every sum of the products with a stored tensor, by its name.
+        narrow:   Whether float32 holds every sum of the products with a stored tensor, by its name.
+        unsigned: Names of the weights whose products read unsigned codes.
     """
 
     def __init__(self, script: Script):
-        self.narrow = {}
+        self.narrow, self.unsigned = {}, set()
         self._script = script
         self._routines = {routine.name: routine for routine in script.routines}
         self._call_routine(script.main, [None] * len(script.main.parameters))
@@ -57,17 +63,19 @@ class _Ranges:
         values |= {name: values[source] for name, source in loop.collected}
 
     def _results(self, call: Call, values: Mapping) -> list:
-        """Largest magnitude of each result; None for numbers and for codes in block floating point."""
+        """Smallest and largest value of each result; None for numbers and for codes in block floating point."""
         ranges = [self._range(argument, values) for argument in call.arguments]
         if call.function in self._routines:
             return self._call_routine(self._routines[call.function], ranges)
         if call.function == "integers":
-            return [max(abs(call.settings["lowest"]), abs(call.settings["highest"]))]
+            return [(call.settings["lowest"], call.settings["highest"])]
         if call.function in PRODUCTS:
             self._product(call, ranges[0])
         if call.function in LAYOUT:
             parts = ranges[call.function in ("take", "start"):]  # without the index, and what has the batch
-            return [None if None in parts else max(*parts, abs(call.settings.get("fill", 0)), 0)]
+            fill = [(call.settings.get("fill", 0),) * 2]
+            return [None if None in parts else (min(each[0] for each in parts + fill),
+                                                max(each[1] for each in parts + fill))]
         return [None] * len(call.results)
 
     def _range(self, argument: Argument, values: Mapping):
@@ -75,13 +83,16 @@ class _Ranges:
             return values[argument]
         stored = self._script.tensors[argument.name].values
         whole = stored.dtype != np.float16 and np.array_equal(stored, np.rint(stored))
-        return int(np.abs(stored.astype(np.float64)).max(initial=0)) if whole else None
+        return (int(stored.min(initial=0)), int(stored.max(initial=0))) if whole else None
 
-    def _product(self, call: Call, largest: int | None):
-        """Note whether float32 holds every sum of a product of codes up to `largest`."""
+    def _product(self, call: Call, codes: tuple[int, int] | None):
+        """Note whether float32 holds every sum of a product of codes in a range."""
         names = [each.name for each in call.arguments if isinstance(each, Stored)]
         stored = [self._script.tensors[name].values for name in names]
-        fits = largest is not None and all(each.dtype.kind == "i" for each in stored) and isinstance(
+        largest = max(-codes[0], codes[1]) if codes else 0
+        if codes and codes[0] >= 0 and isinstance(call.arguments[1], Stored):
+            self.unsigned.add(call.arguments[1].name)
+        fits = codes is not None and all(each.dtype.kind == "i" for each in stored) and isinstance(
             call.arguments[1], Stored)
         if fits:
             largest = max(largest, abs(call.settings.get("fill", 0)))

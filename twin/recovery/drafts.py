@@ -98,3 +98,8 @@ class LoopDraft:
     body: list[Draft] = field(default_factory=list)
     before: list[Draft] = field(default_factory=list)
     timed: bool = False
+
+    @property
+    def turned(self) -> bool:
+        """Whether the loop begins at the end of a sequence of fixed length, so that its results come in reverse."""
+        return not self.timed and any(back for _, _, back in self.items)

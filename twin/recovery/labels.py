@@ -128,7 +128,10 @@ def is_scaling(draft: Draft) -> bool:
 
 
 def routine_name(layer: str, kind: str, taken: Iterable[str], reserved: Callable[[str], bool]) -> str:
-    """Name of the routine of a layer: the layer's, if Python may have it, or one with its kind in front."""
-    cleaned = "".join(each if each.isalnum() and each.isascii() else "_" for each in layer).strip("_")
-    name = cleaned if cleaned[:1].isalpha() and not reserved(cleaned) else f"{kind}_{cleaned}".strip("_")
+    """Name of the routine of a layer: the layer's, if Python may have it, or one that begins with its kind."""
+    name = "".join(each if each.isalnum() and each.isascii() else "_" for each in layer).strip("_")
+    if not name[:1].isalpha():
+        name = f"{kind}_{name}".strip("_")
+    if reserved(name):
+        name += "_layer"
     return next(each for each in (name, *(f"{name}_{number}" for number in range(2, 1000))) if each not in taken)

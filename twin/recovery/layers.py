@@ -5,6 +5,7 @@ from collections import Counter
 
 from concord.golden.host.firmware import Firmware
 from concord.spec.config import preset_name
+from concord.spec.isa import Op, decode
 from concord.twin.lib.script import Call, Line, Loop, Routine, Script, Stored
 from concord.twin.recovery.drafts import Draft, LoopDraft, Value
 from concord.twin.recovery.elements import Unrecognised
@@ -12,10 +13,15 @@ from concord.twin.recovery.labels import PRODUCTS, cell_kind, labels, routine_na
 from concord.twin.recovery.naming import Locals, Tensors, sources
 from concord.twin.recovery.order import needed
 from concord.twin.recovery.program import Program
-from concord.twin.recovery.routines import Cut, cuts, sorted_drafts, title
+from concord.twin.recovery.routines import LAYOUT, Cut, cuts, sorted_drafts, title
 from concord.twin.vocabulary import generic_numpy, numpy_functions
 
 _NAMES = {*vars(numpy_functions), *vars(generic_numpy), "network", "inputs", "x"}
+
+
+def reserved(name: str) -> bool:
+    """Whether a routine must not have a name."""
+    return name in _NAMES or keyword.iskeyword(name)
 
 
 def scripted(firmware: Firmware, program: Program) -> Script:
@@ -29,7 +35,7 @@ class _Layers:
         self.tensors, self.routines = Tensors(), []
         self.names: dict[Value, str] = {}
         self.count: Counter = Counter()
-        self.hints: dict[int, str] = {}
+        self.hints = _hints(firmware)
         self.loops = 0
 
     def script(self) -> Script:
@@ -56,8 +62,11 @@ class _Layers:
         """The lines of a region: a call for each layer."""
         drafts = [line for line in lines if isinstance(line, Draft)]
         layers = labels(self.firmware, drafts, loop, self.count)
-        initial = {first for line in lines if isinstance(line, LoopDraft) for _, first, _ in line.carried}
-        layers |= {draft: "" for draft in drafts if draft.result in initial and draft.function == "start"}
+        loops = [line for line in lines if isinstance(line, LoopDraft)]
+        starts, sequences = self._starts(loops), {sequence for one in loops for _, sequence, _ in one.items}
+        sequences -= {value for draft in drafts for value in draft.reads}
+        layers |= {draft: "" for draft in drafts if (draft.result in starts and draft.function == "start") or (
+            draft.result in sequences and draft.function in LAYOUT)}
         old = {value: after for value, _, after in loop.carried} if loop else {}
         states = self._states(loop, layers) if loop else {}
         made = []
@@ -65,18 +74,39 @@ class _Layers:
             if isinstance(cut.drafts[0], LoopDraft):
                 made.append(self._loop(cut.drafts[0]))
             elif not cut.layer:
-                made += [self._plain(draft) for draft in cut.drafts]
+                made += [self._plain(draft, *starts.get(draft.result, ("", "steps", ""))) for draft in cut.drafts]
             else:
                 made.append(self._routine(cut, states, old, loop is not None))
         return made
 
-    def _plain(self, draft: Draft) -> Call:
-        """A call of a function of the vocabulary between those of layers."""
-        arguments = tuple(self.names[each] if isinstance(each, Value) else
-                          Stored(name=self.tensors.name("start", each.role, each)) for each in draft.arguments)
-        self.names[draft.result] = self._new("start")
+    def _starts(self, loops: list[LoopDraft]) -> dict[Value, tuple[str, str, str]]:
+        """Layer of each value that is a state before the first pass, its name, and its name in the layer."""
+        found = {}
+        for loop in loops:
+            layers = labels(self.firmware, loop.body, loop, Counter(self.count))
+            states = self._states(loop, layers)
+            for value, first, after in loop.carried:
+                layer = layers.get(after.draft, "start")
+                name = self._state_name(loop, layers, layer, states[value])
+                found.setdefault(first, (layer, name, states[value]))
+        return found
+
+    def _plain(self, draft: Draft, layer: str, result: str, state: str) -> Call:
+        """The call that makes a state before the first pass, or arranges the items of a loop."""
+        name = routine_name(layer, "layer", (), reserved)
+        arguments = tuple(
+            self.names[each] if isinstance(each, Value) else
+            Stored(name=self.tensors.name(name, f"initial_{state}" if state else each.role, each))
+            for each in draft.arguments)
+        self.names[draft.result] = self._new(result)
         return Call(results=(self.names[draft.result],), function=draft.function, arguments=arguments,
                     settings=draft.settings)
+
+    def _state_name(self, loop: LoopDraft, layers, layer: str, state: str) -> str:
+        """Name of a state outside of its routine: with its layer, where several layers have states."""
+        several = len({layers.get(after.draft) for *_, after in loop.carried}) > 1
+        name = f"{layer}_{state}" if several or self.loops > 1 else state
+        return name if name.isidentifier() else state
 
     def _new(self, base: str) -> str:
         taken = set(self.names.values())
@@ -100,10 +130,9 @@ class _Layers:
         """The routine of a layer; returns its call."""
         drafts, hints = sorted_drafts(cut.drafts), self.hints
         curves = Counter(draft.function for draft in drafts)
-        kind = cell_kind(curves) if step else next(
+        kind = _kind(self.firmware, cut.layer) or cell_kind(curves) if step else next(
             (draft.function for draft in drafts if draft.function in PRODUCTS), "layer")
-        name = routine_name(cut.layer, kind, {each.name for each in self.routines},
-                            lambda text: text in _NAMES or keyword.iskeyword(text))
+        name = routine_name(cut.layer, kind, {each.name for each in self.routines}, reserved)
         takes = sorted(cut.takes, key=lambda value: value in old)
         results = sorted(cut.results, key=lambda value: (value not in states, states.get(value, "") != "h"))
         inside = Locals(name, self.tensors, hints, {value: text for value, text in states.items()
@@ -121,11 +150,11 @@ class _Layers:
 
     def _loop(self, loop: LoopDraft) -> Loop:
         layers = labels(self.firmware, loop.body, loop, Counter(self.count))
-        states, several = self._states(loop, layers), len({layers.get(after.draft) for *_, after in loop.carried}) > 1
-        carried = []
+        states, carried = self._states(loop, layers), []
         for value, initial, after in loop.carried:
-            base = f"{layers[after.draft]}_{states[value]}" if several or self.loops > 1 else states[value]
-            self.names[value] = self._new(base if base.isidentifier() else states[value])
+            base = self._state_name(loop, layers, layers.get(after.draft, ""), states[value])
+            taken = [name for name, _ in carried]
+            self.names[value] = base if self.names[initial] == base and base not in taken else self._new(base)
             if after in self.names:
                 raise Unrecognised("a state of a loop is another state of the pass before")
             self.names[after] = self.names[value]
@@ -147,4 +176,21 @@ class _Layers:
             self.names[outer] = self._new(f"{self.names[value]}_all")
             collected.append((self.names[outer], self.names[value]))
         return Loop(items=tuple(items), carried=tuple(carried), body=tuple(body), collected=tuple(collected),
-                    backward=frozenset(self.names[value] for value, _, back in loop.items if back))
+                    backward=frozenset(self.names[value] for value, _, back in loop.items if back),
+                    reversed=frozenset(name for name, _ in collected) if loop.turned else frozenset())
+
+
+def _kind(firmware: Firmware, layer: str) -> str:
+    """Kind of a layer, as the firmware's sections have it; empty where they do not say it."""
+    return next((section.kind for section in firmware.sections if section.layer == layer and section.kind), "")
+
+
+def _hints(firmware: Firmware) -> dict[int, str]:
+    """Names of what chains compute, by address of each of their instructions."""
+    ops = [decode(word).op for word in firmware.instruction_words.tolist()]
+    found = {}
+    for section in firmware.sections:
+        for first, name in section.names:
+            last = next((address for address in range(first, len(ops)) if ops[address] == Op.END_CHAIN), len(ops))
+            found |= dict.fromkeys(range(first, last), name if name.isidentifier() else "")
+    return found

@@ -37,6 +37,8 @@ class _Lowering:
     def __init__(self, flow: Flow):
         self.flow, self.firmware = flow, flow.firmware
         self.config = flow.firmware.config
+        if self.config.activations.precision:
+            raise Unrecognised("elements have exponents of their own")
         self.constants = Constants(flow.firmware)
         self.nodes: list[Node | None] = [None, None]
         self.order: list[int] = []  # Nodes of the region that is being lowered.
@@ -217,6 +219,8 @@ class _Lowering:
             operation = SPECS[instruction.op].operation
             if instruction.op == Op.V_WR:
                 self._write(step, place, value)
+            elif instruction.op == Op.V_SOFTMAX:
+                value = self._softmax(step, place, value)
             elif operation:
                 operand = None
                 if operation.operand:
@@ -264,7 +268,7 @@ class _Lowering:
         settings = bool(product.integer), chain.registers.out_scale if product.integer else 0
         node = Node(op="product", places=places, width=width, reads=(table.reshape(places, -1),), settings=settings,
                     address=chain.address + 1, across=chain.registers.iterations_x, weights=weights,
-                    start=product.b if product.bias else -1)
+                    start=product.b * config.mfu_lanes + np.arange(rows) if product.bias else None)
         return self.node(node, known)
 
     def _computed(self, chain, table, tiles, rows) -> np.ndarray:
@@ -295,6 +299,13 @@ class _Lowering:
         return self.node(Node(op=function, places=value.shape[0], width=value.shape[1],
                               reads=operands[::-1] if turned else operands, address=chain.address + place,
                               across=chain.registers.iterations_x), known)
+
+    def _softmax(self, step, place, value) -> np.ndarray:
+        """The softmax of the elements of each place."""
+        rows = step.chain.registers.rows
+        known = np.where(np.arange(value.shape[1]) < rows, -1, ZERO) + np.zeros((len(value), 1), np.int64)
+        return self.node(Node(op="softmax", places=len(value), width=value.shape[1], reads=(value,), settings=(rows,),
+                              address=step.chain.address + place, across=step.chain.registers.iterations_x), known)
 
     def _write(self, step, place, value):
         """The content that a `v_wr` writes."""

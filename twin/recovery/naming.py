@@ -49,6 +49,7 @@ class Locals:
         self.names: dict[Value, str] = {}
         self._bases: dict[Value, str] = {}
         self._held: dict[str, Value] = {}
+        self._inside: set[Draft] = set()
 
     def parameters(self, takes: list[Value]) -> tuple[str, ...]:
         """Names of the parameters."""
@@ -61,7 +62,7 @@ class Locals:
         """The lines of the routine."""
         last = {value: number for number, draft in enumerate(drafts) for value in draft.reads}
         last |= dict.fromkeys(results, len(drafts))
-        lines = []
+        lines, self._inside = [], set(drafts)
         for number, draft in enumerate(drafts):
             arguments = tuple(self._argument(draft, each) for each in draft.arguments)
             self._held = {name: value for name, value in self._held.items() if last.get(value, -1) > number}
@@ -81,11 +82,13 @@ class Locals:
     def _base(self, draft: Draft, last, number) -> str:
         if draft.result in self._states:
             return self._states[draft.result]
+        if draft.function in _QUANTISERS:
+            return "codes"
         hint = self._hints.get(draft.address)
         if hint:
             return hint
-        if draft.function in (*_QUANTISERS, *PRODUCTS):
-            return "codes" if draft.function in _QUANTISERS else "sums"
+        if draft.function in PRODUCTS:
+            return "sums"
         first = draft.reads[0]
         base = self._bases.get(first, "y")
         kept = last.get(first, -1) == number and base not in ("codes", "sums") and first not in self._states
@@ -102,7 +105,7 @@ class Locals:
         if role == "weights" and self._states:
             joined = draft.reads[0].draft is not None and draft.reads[0].draft.function == "join"
             return role if joined else ("recurrent_weights" if state else "input_weights")
-        if role in ("scale", "offset") and is_scaling(draft) and before_quantiser(draft):
+        if role in ("scale", "offset") and is_scaling(draft) and before_quantiser(draft, self._inside):
             return f"{'state' if state else 'input'}_{role}"
         hint = self._hints.get(draft.address, "")
         if role == "offset" and draft.reads[0].draft is not None and draft.reads[0].draft.function in PRODUCTS:
@@ -110,12 +113,16 @@ class Locals:
         return f"{hint}_{role}" if hint else role
 
 
-def before_quantiser(draft: Draft) -> bool:
-    """Whether a scaling works on what comes from outside of the layer, for a quantiser."""
+def before_quantiser(draft: Draft, inside: set[Draft]) -> bool:
+    """Whether a scaling works on what comes from outside of the layer, for a quantiser.
+
+    Args:
+        inside: The drafts of the layer.
+    """
     source = draft.reads[0].draft if draft.reads else None
-    while source is not None and source.function in ("multiply", "add", "join", "flatten"):
+    while source in inside and source.function in ("multiply", "add", "join", "flatten", "part"):
         source = source.reads[0].draft if source.reads else None
-    return source is None or source.function not in PRODUCTS
+    return source not in inside or source.function not in PRODUCTS
 
 
 def sources(draft: Draft) -> set[Value]:

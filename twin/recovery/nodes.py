@@ -21,7 +21,7 @@ class Node:
         address:  Address of the instruction; -1 for leaves.
         across:   IterationsX of its chain.
         weights:  Of a product, int64[rows, n], index of each mantissa in all tiles, row by row; -1 for a weight of 0.
-        start:    Of a product, address of the start values in BiasRf; -1 without.
+        start:    Of a product, int64[rows], places of the start values in BiasRf; None without.
     """
 
     op: str
@@ -33,7 +33,7 @@ class Node:
     address: int = -1
     across: int = 1
     weights: np.ndarray | None = None
-    start: int = -1
+    start: np.ndarray | None = None
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

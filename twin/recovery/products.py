@@ -76,8 +76,8 @@ class Products:
         if not node.settings[0]:
             return np.zeros(len(weights)), None
         start, places = np.zeros(len(weights)), None
-        if node.start >= 0:
-            places = node.start * self._config.mfu_lanes + np.flatnonzero(live)
+        if node.start is not None:
+            places = node.start[np.flatnonzero(live)]
             start = np.append(self._firmware.biases.reshape(-1), 0)[
                 np.minimum(places, self._firmware.biases.size)].astype(np.float64)
         if like.zero:
@@ -160,11 +160,10 @@ class Products:
 
     def _pooled(self, made, table) -> Value | None:
         """One place that reads each channel of an image for itself, as averages do."""
-        sources = np.unique(node_of(table))
-        value = self._views.values[int(sources[0])]
-        if len(sources) > 1 or len(value.shape) != 3 or value.shape[2] < 2:
+        value, joined = self._views.image(table, made.node.address)
+        if value is None or value.shape[2] < 2:
             return None
-        channel = element_of(table[0]) % value.shape[2]
+        channel = element_of(joined[0]) % value.shape[2]
         used = np.zeros((len(made.weights), value.shape[2]), bool)
         np.logical_or.at(used, (slice(None), channel), self._mantissas[made.weights] != 0)
         if groups_of(used) != value.shape[2]:

@@ -9,7 +9,7 @@ from concord.twin.recovery.elements import Unrecognised, is_constant, node_of
 from concord.twin.recovery.nodes import Body, Carried, Lowered
 from concord.twin.recovery.signatures import Signatures
 from concord.twin.recovery.statements import Statements
-from concord.twin.recovery.states import simplify
+from concord.twin.recovery.states import behind, simplify
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ def drafted(firmware: Firmware, lowered: Lowered) -> Program:
 class _Drafting:
     def __init__(self, firmware: Firmware, lowered: Lowered):
         self.firmware, self.lowered = firmware, lowered
-        self.statements = Statements(firmware, lowered.nodes, lowered.constants)
+        self.statements = Statements(firmware, lowered)
         self.views, self.signatures = self.statements.views, Signatures(lowered.nodes, lowered.constants)
         self.backward: set[Value] = set()
 
@@ -95,28 +95,39 @@ class _Drafting:
         """The lines of a loop: those in front of it, and the loop itself."""
         loop = LoopDraft(timed=body.timed)
         for leaf, table in body.items:
-            live = ~is_constant(self.lowered.nodes[leaf].out)
-            sequence = self.views.view(self.statements.mapped(table[:, live]), self.lowered.nodes[leaf].address)
+            live = self._live(leaf)
+            table = self.statements.mapped(table[:, live])
+            turned = not body.timed and self._turned(table)
+            sequence = self.views.view(table[::-1] if turned else table, self.lowered.nodes[leaf].address)
             if body.timed and sequence.draft is not None:
                 raise Unrecognised("a pass of the loop over time steps takes more than one vector of the input")
             value = Value(shape=sequence.shape[1:], codes=sequence.codes, zero=sequence.zero, limit=sequence.limit)
             self._bind(leaf, live, value)
             loop.items.append((value, self.first if sequence in self.backward else sequence,
-                               sequence in self.backward))
+                               turned or sequence in self.backward))
         for carried in body.carried:
             self._state(loop, carried)
         before = self._taken()
         drafts = self._region(body.nodes)
         for (value, initial, _), carried in zip(loop.carried, body.carried, strict=True):
-            live = ~is_constant(self.lowered.nodes[carried.leaf].out)
+            live = self._live(carried.leaf)
             after = self.views.view(self.statements.mapped(carried.next[live]).reshape(value.shape), 0)
             loop.carried[body.carried.index(carried)] = value, initial, after
         for kind, leaves in ((loop.finals, body.finals), (loop.collected, body.collected)):
             for leaf, content in leaves:
-                kind.append(self._left(leaf, content, kind is loop.collected))
+                kind.append(self._left(loop, leaf, content, kind is loop.collected))
         loop.body = drafts + self._taken()
         simplify(loop)
-        return [*before, *loop.before, loop]
+        return [*before, *loop.before, loop, *behind(loop)]
+
+    @staticmethod
+    def _turned(table: np.ndarray) -> bool:
+        """Whether a sequence [passes, elements] is read from its end."""
+        return len(table) > 1 and bool((np.diff(table[:, 0]) < 0).all())
+
+    def _live(self, leaf: int) -> np.ndarray:
+        """bool[elements], elements of a leaf that are read and no constants."""
+        return self.statements.live[leaf] & ~is_constant(self.lowered.nodes[leaf].out)
 
     def _bind(self, leaf: int, live: np.ndarray, value: Value):
         """Let the live elements of a leaf be those of a value."""
@@ -126,7 +137,7 @@ class _Drafting:
 
     def _state(self, loop: LoopDraft, carried: Carried):
         nodes = self.lowered.nodes
-        live = ~is_constant(nodes[carried.leaf].out)
+        live = self._live(carried.leaf)
         value = Value(shape=(int(live.sum()),))
         kinds = {nodes[one].op for one in np.unique(node_of(carried.next[live])).tolist()}
         if "integers" in kinds:
@@ -143,12 +154,17 @@ class _Drafting:
             initial = self.views.view(table, nodes[carried.leaf].address)
         loop.carried.append((value, initial, value))
 
-    def _left(self, leaf: int, content: np.ndarray, collected: bool) -> tuple[Value, Value]:
+    def _left(self, loop: LoopDraft, leaf: int, content: np.ndarray, collected: bool) -> tuple[Value, Value]:
         """A value behind a loop, and the value of the body that it comes from."""
         node = self.lowered.nodes[leaf]
-        live = ~is_constant(content)
+        live = self._live(leaf).reshape(-1, len(content)).any(0)
         inner = self.views.view(self.statements.mapped(content[live]), 0)
         shape = (node.places, *inner.shape) if collected else inner.shape
         value = Value(shape=shape, codes=inner.codes, zero=inner.zero, limit=inner.limit)
-        self._bind(leaf, np.tile(live, node.places), value)
+        if not collected:
+            self._bind(leaf, live, value)
+            return value, inner
+        where = np.full((node.places, len(live)), -1, np.int64)
+        where[:, live] = self.views.all(value).reshape(node.places, -1)[::-1 if loop.turned else 1]
+        self.statements.place(leaf, where.reshape(-1))
         return value, inner

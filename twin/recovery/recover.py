@@ -6,6 +6,7 @@ from concord.twin.lib.script import Script
 from concord.twin.recovery.layers import scripted
 from concord.twin.recovery.lowering import lower
 from concord.twin.recovery.program import drafted
+from concord.twin.recovery.widening import widen
 
 _PASSES = 4  #: Time steps of the flow that the recovery looks at: the first one has initial values, the last one ends.
 
@@ -16,4 +17,6 @@ def recover(firmware: Firmware) -> Script:
     Raises:
         Unrecognised: the program does something that has no form here.
     """
-    return scripted(firmware, drafted(firmware, lower(flow_of(firmware, _PASSES))))
+    lowered = lower(flow_of(firmware, _PASSES))
+    widen(firmware, lowered)
+    return scripted(firmware, drafted(firmware, lowered))

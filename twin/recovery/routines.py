@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from concord.twin.recovery.drafts import Draft, LoopDraft, Value
 from concord.twin.recovery.order import makes, reads
 
+#: Functions that only arrange elements.
+LAYOUT = ("part", "flatten", "reshape", "start", "join", "take")
+
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Cut:
@@ -38,7 +41,7 @@ def cuts(lines: list[Draft | LoopDraft], layers: dict[Draft, str], wanted: Itera
     left, done, parts = list(lines), set(), []
     while left:
         ready = [line for line in left if all(value not in made or made[value] in done for value in reads(line))]
-        line = min(ready, key=lambda each: _rank(each, left, old))
+        line = min(ready, key=lambda each: (not _whole(each, left, layers, made, done), *_rank(each, left, old)))
         layer = "" if isinstance(line, LoopDraft) else layers[line]
         part = []
         while line is not None:
@@ -52,8 +55,17 @@ def cuts(lines: list[Draft | LoopDraft], layers: dict[Draft, str], wanted: Itera
     return [_cut(layer, part, parts, wanted) for layer, part in parts]
 
 
+def _whole(line, left, layers, made, done) -> bool:
+    """Whether nothing stands between the present line and all that is left of its layer."""
+    if isinstance(line, LoopDraft):
+        return True
+    layer = {each for each in left if isinstance(each, Draft) and layers[each] == layers[line]}
+    return all(value not in made or made[value] in done or made[value] in layer
+               for each in layer for value in each.reads)
+
+
 def _rank(line, left, old) -> tuple:
-    """Loops and early instructions first, but no state before all that read its old value."""
+    """Early instructions first, but no state before all that read its old value."""
     if isinstance(line, LoopDraft):
         return False, min((each.address for each in line.body), default=0)
     replaced = [value for value, after in (old or {}).items() if after is line.result]
@@ -70,14 +82,30 @@ def _cut(layer, part, parts, wanted) -> Cut:
 
 
 def sorted_drafts(drafts: list[Draft]) -> list[Draft]:
-    """Drafts by address, each behind those that it reads."""
-    made, left, done = {draft.result: draft for draft in drafts}, list(drafts), []
+    """Drafts by address, each behind those that it reads, and layout directly in front of what reads it."""
+    made, done = {draft.result: draft for draft in drafts}, []
+    left = [draft for draft in drafts if draft.function not in LAYOUT]
+
+    def above(draft: Draft) -> list[Draft]:
+        """The drafts that a draft reads, in order, with layout among them."""
+        found = []
+        for value in draft.reads:
+            each = made.get(value)
+            if each is not None:
+                found += [*above(each), each] if each.function in LAYOUT else [each]
+        return found
+
     while left:
-        ready = [draft for draft in left if all(made.get(value) not in left for value in draft.reads)]
-        last = done[-1].result if done else None
-        following = [draft for draft in ready if last in draft.reads]
-        done.append(following[0] if len(following) == 1 else min(ready, key=lambda draft: draft.address))
-        left.remove(done[-1])
+        waiting = set(left)
+        ready = [draft for draft in left if waiting.isdisjoint(above(draft))]
+        following = [draft for draft in ready if done and done[-1].result in draft.reads]
+        chosen = following[0] if len(following) == 1 else min(ready, key=lambda draft: draft.address)
+        done += [each for each in dict.fromkeys(above(chosen)) if each not in done]
+        done.append(chosen)
+        left.remove(chosen)
+    for draft in drafts:
+        if draft not in done:
+            done += [each for each in dict.fromkeys([*above(draft), draft]) if each not in done]
     return done
 
 

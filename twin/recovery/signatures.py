@@ -41,7 +41,8 @@ class Signatures:
         above = [self._above(table) for table in node.reads]
         parameters = [self._parameters(table) for table in node.reads] if node.op != "product" else ()
         weights = None if node.weights is None else node.weights.tobytes()
-        key = (node.op, node.settings, node.width, node.start, weights, *parameters, *map(tuple, above))
+        start = None if node.start is None else node.start.tobytes()
+        key = (node.op, node.settings, node.width, start, weights, *parameters, *map(tuple, above))
         return self._number(index, key, 1 + max((self._depths[each] for each in sum(above, [])), default=0))
 
     def _number(self, index, key, depth) -> int:

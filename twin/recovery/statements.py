@@ -2,9 +2,11 @@
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
+from concord.spec.softmax import fractions, wholes
 from concord.twin.recovery.drafts import Constant, Value
-from concord.twin.recovery.elements import NUMBERS, Constants, element_of, is_constant, node_of, refs
-from concord.twin.recovery.nodes import Node
+from concord.twin.recovery.elements import NUMBERS, element_of, is_constant, node_of, refs
+from concord.twin.recovery.liveness import liveness
+from concord.twin.recovery.nodes import Lowered
 from concord.twin.recovery.products import Products
 from concord.twin.recovery.views import NUMBERS as PLAIN
 from concord.twin.recovery.views import Views
@@ -20,11 +22,12 @@ class Statements:
     """Makes calls of groups of nodes, and remembers which element of which value each element of a node is.
 
     Args:
-        nodes: All nodes.
+        lowered: The nodes.
     """
 
-    def __init__(self, firmware: Firmware, nodes: list[Node | None], constants: Constants):
-        self.nodes, self.constants, self.views = nodes, constants, Views(constants)
+    def __init__(self, firmware: Firmware, lowered: Lowered):
+        self.nodes, self.constants, self.live = lowered.nodes, lowered.constants, liveness(lowered)
+        self.views = Views(lowered.constants)
         self._format = firmware.config.activations
         self._where: dict[int, np.ndarray] = {}
         self._products = Products(firmware, self.views)
@@ -50,11 +53,15 @@ class Statements:
         """Make the calls of a group."""
         nodes = [self.nodes[index] for index in group]
         first = nodes[0]
-        live = ~np.all([is_constant(node.out.reshape(node.places, -1)).all(0) for node in nodes], 0)
+        live = np.any([(self.live[index] & ~is_constant(node.out)).reshape(node.places, -1).any(0)
+                       for index, node in zip(group, nodes, strict=True)], 0)
+        if not live.any():
+            return
         if first.op in _POINTWISE:
             at = self._pointwise(nodes, live)
         else:
-            function = {"product": self._product, "max_pool": self._pool, "blocks": self._blocks}[first.op]
+            function = {"product": self._product, "max_pool": self._pool, "blocks": self._blocks,
+                        "softmax": self._softmax}[first.op]
             at = self._placed(function, nodes, live, order=pool_order if first.op == "max_pool" else None)
         done = 0
         for index, node in zip(group, nodes, strict=True):
@@ -156,7 +163,7 @@ class Statements:
         tables = self._tables(nodes) if tables is None else tables
         rows = np.concatenate([table.reshape(len(table), -1) for table in tables], 1)
         choices = _choices(rows)
-        for strict, choice in [*((True, choice) for choice in choices), (False, choices[0])]:
+        for strict, choice in [*((True, each) for each in choices), (False, choices[0])]:
             first, where = choice
             other = order and order(self.views.values, tables[0][first])
             chosen = self._order(rows, first) if other is None else first[other]
@@ -211,6 +218,14 @@ class Statements:
             return value
         return self.views.view(self.views.all(value).reshape(-1, last)[:, live[:last]].reshape(
             *value.shape[:-1], -1), node.address)
+
+    def _softmax(self, nodes, live, tables, strict) -> Value:
+        """The softmax of the elements of each place."""
+        table = tables[0][:, :nodes[0].settings[0]]
+        source = self.views.view(table.reshape(self._shape(nodes, *table.shape)), nodes[0].address)
+        stored = [Constant(values=np.asarray(values, np.int32), role=role)
+                  for values, role in ((fractions(), "fractions"), (wholes(), "wholes"))]
+        return self.views.call("softmax", [source, *stored], source.shape, nodes[0].address)
 
     def _blocks_source(self, nodes, table) -> Value:
         sources = np.unique(node_of(table[~is_constant(table)]))

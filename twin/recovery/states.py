@@ -15,6 +15,35 @@ def simplify(loop: LoopDraft):
     _merge(loop)
 
 
+def behind(loop: LoopDraft) -> list[Draft]:
+    """Drafts behind a loop that arrange its last results, instead of every pass."""
+    found: list[Draft] = []
+    while True:
+        pair = next((pair for pair in loop.finals if pair[1].draft in loop.body and _arranges(pair[1].draft)), None)
+        if pair is None:
+            return found
+        outer, inner = pair
+        loop.finals.remove(pair)
+        outer.draft = Draft(function=inner.draft.function, settings=inner.draft.settings, result=outer,
+                            arguments=[_final(loop, value) for value in inner.draft.arguments],
+                            address=inner.draft.address)
+        found.insert(0, outer.draft)
+
+
+def _arranges(draft: Draft) -> bool:
+    return draft.function in ("join", "part", "flatten", "reshape")
+
+
+def _final(loop: LoopDraft, inner: Value) -> Value:
+    """The value behind a loop that is the last one of a value of its body."""
+    for outer, other in loop.finals:
+        if other is inner:
+            return outer
+    outer = Value(shape=inner.shape, codes=inner.codes, zero=inner.zero, limit=inner.limit)
+    loop.finals.append((outer, inner))
+    return outer
+
+
 def _merge(loop: LoopDraft):
     kept: list[tuple[Value, Value | Constant, Value]] = []
     for value, initial, after in loop.carried:

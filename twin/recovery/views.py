@@ -152,8 +152,7 @@ class Views:
 
         The image is None where the table reads something else.
         """
-        sources = np.unique(node_of(table[~is_constant(table)])).tolist()
-        values = [self.values[number] for number in sources]
+        table, sources, values = self._as_images(table, address)
         if not values or any(len(value.shape) != 3 or value.shape[:2] != values[0].shape[:2] for value in values):
             return None, table
         if len(values) == 1:
@@ -167,6 +166,18 @@ class Views:
             moved[mask] = refs(self.index(joined), pixel * width + first + channel)
             first += value.shape[2]
         return joined, moved
+
+    def _as_images(self, table, address):
+        """A table, what it reads, and these values, with sequences as images of one row."""
+        table, sources, values = table.copy(), [], []
+        for number in np.unique(node_of(table[~is_constant(table)])).tolist():
+            value = self.values[number]
+            if len(value.shape) == 2:
+                value, mask = self.shaped(value, (1, *value.shape), address), node_of(table) == number
+                table[mask] = refs(self.index(value), element_of(table[mask]))
+            sources.append(self.index(value))
+            values.append(value)
+        return table, sources, values
 
     def started(self, table, like: Value, address: int, role: str, codes: Value) -> Value:
         """Constants as a value.

@@ -89,6 +89,8 @@ def _window(axes, inside, shape, down, across, channels):
         dilation = int(np.gcd.reduce(offset - low)) or 1
         reach = int(offset.max()) - low
         after = max(0, (count - 1) * stride + reach + 1 + low - size)
+        if count == 1 and size - low + after - reach > stride:
+            stride = size  # The window has one place only, and a larger stride leaves out the others.
         if (size - low + after - reach - 1) // stride + 1 != count:
             return None
         sizes.append(reach // dilation + 1)
@@ -107,7 +109,10 @@ def find_clipped(pixels: np.ndarray, shape: tuple[int, int]) -> Window | None:
         pixels: int64[places, pixels], pixels of each place, -1 for none; places are ordered row by row.
         shape:  Rows and columns of the image.
     """
+    pixels = np.sort(pixels, 1)
     inside = pixels >= 0
+    if (inside[:, 1:] & (pixels[:, 1:] == pixels[:, :-1])).any():
+        return None
     ends = []
     for axis in np.divmod(pixels, shape[1]):
         ends.append((np.where(inside, axis, 1 << 30).min(1), np.where(inside, axis, -1).max(1)))

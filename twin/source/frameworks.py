@@ -24,6 +24,7 @@ class Form:
         made:      Lines of `__init__` that read the file.
         curve:     Line that makes a function by its table, of the function's `name`.
         kept:      Lines of `__init__` after those of the functions by tables.
+        trains:    Whether its twins can be trained.
         helpers:   Functions of the vocabulary that a function by a table needs.
         decorated: Lines above the method that computes.
         method:    Name of this method.
@@ -45,6 +46,7 @@ class Form:
     example: str = "results = Twin()(inputs)"
     base: str = ""
     kept: tuple[str, ...] = ()
+    trains: bool = False
     decorated: tuple[str, ...] = ()
     operators: dict[str, str] = field(default_factory=dict)
 
@@ -57,12 +59,22 @@ FORMS = {
         arrays="numpy", operators={"add": "+", "subtract": "-", "multiply": "*"}),
     Framework.TORCH: Form(
         needs="torch and safetensors",
-        imports=("from pathlib import Path", "import torch", "from safetensors.torch import load_file"),
+        imports=("from pathlib import Path", "import torch", "from safetensors.torch import load_file",
+                 "from safetensors.torch import save_file"),
         functions=("stored", "binary16"), base="torch.nn.Module",
         made=("super().__init__()", "tensors = load_file(file)"), helpers=("Curve",),
         curve='self.{name} = Curve(tensors.pop("{name}"), torch.{name})',
-        kept=("for name, values in tensors.items():", "    self.register_buffer(name, stored(values))"),
-        method="forward", result="float32", arrays="torch", example="results = torch.compile(Twin())(inputs)"),
+        kept=("self.names = tuple(tensors)", "for name, values in tensors.items():",
+              "    self.register_buffer(name, stored(values))"), trains=True,
+        method="forward", result="float32", arrays="torch", example="results = Twin().compiled()(inputs)"),
+    Framework.TENSORFLOW: Form(
+        needs="tensorflow and safetensors",
+        imports=("from pathlib import Path", "import tensorflow as tf", "from safetensors.numpy import load_file"),
+        functions=("stored", "binary16"), base="tf.Module",
+        made=("super().__init__()", "tensors = load_file(file)"), helpers=("curve",),
+        curve='self.{name} = curve(stored(tensors.pop("{name}")))',
+        kept=("for name, values in tensors.items():", "    setattr(self, name, stored(values))"),
+        method="__call__", result="float16", arrays="numpy", example="results = tf.function(Twin())(inputs)"),
 }
 
 

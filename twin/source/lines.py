@@ -1,6 +1,7 @@
 """Routines of a script as lines of Python."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from keyword import kwlist
 from textwrap import wrap
@@ -13,7 +14,7 @@ from concord.twin.source.vocabulary import Vocabulary
 #: Most characters of a line.
 WIDTH = 100
 #: Most calls within each other.
-DEPTH = 4
+DEPTH = 5
 #: Functions that are methods, because they need a table of the file.
 CURVES = ("sigmoid", "tanh")
 #: Functions whose first argument keeps a name of its own.
@@ -35,7 +36,8 @@ def literal(value) -> str:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple):
         return f"({', '.join(map(literal, value))}{',' * (len(value) == 1)})"
-    return repr(value.item() if isinstance(value, np.generic) else value)
+    value = value.item() if isinstance(value, np.generic) else value
+    return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)
 
 
 def wrapped(head: str, parts: list[str], tail: str) -> list[str]:
@@ -121,6 +123,8 @@ class Lines:
         sign = self._operators.get(line.call.function)
         if line.call.function == "step":
             return f"{self._value(line.arguments[0])}[:, {line.call.settings['index']}]"
+        if line.call.function == "part" and not isinstance(line.arguments[0], Nested):
+            return f"{self._argument(line.arguments[0])}[..., {'{first}:{last}'.format(**line.call.settings)}]"
         if sign:
             return f" {sign} ".join(self._operands(line, sign))
         return f"{self._name(line.call.function)}({', '.join(self._parts(line))})"

@@ -1,11 +1,13 @@
 """The two files of a twin: source, and tensors in safetensors."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from concord.golden.lib import atomic_files
 from concord.twin.lib.script import Script
 from concord.twin.source.frameworks import Framework
+from concord.twin.source.trained import Rounding
 from concord.twin.source.writer import source, tensors
 from safetensors.numpy import save
 
@@ -16,14 +18,20 @@ def module_name(name: str) -> str:
     return name if name[:1].isalpha() else f"twin_{name}"
 
 
-def write_twin(script: Script, framework: Framework, folder: Path, stem: str) -> Path:
+def write_twin(script: Script, framework: Framework, folder: Path, stem: str,
+               trained: Mapping[str, Rounding] | None = None) -> Path:
     """Write `stem`.py and `stem`.safetensors, and return the path of the source.
+
+    Args:
+        script:    What the twin computes.
+        framework: What it runs in.
+        folder:    Where the files are to be.
+        stem:      Their name.
+        trained:   How each tensor that can be trained is rounded; None for a twin that is not trained.
 
     Raises:
         ValueError: two names are the same in a source.
     """
-    text, stored = source(script, framework, stem), tensors(script)
-    atomic_files.write(folder / f"{stem}.safetensors", save(stored, {"twin": script.name}))
-    path = folder / f"{stem}.py"
-    atomic_files.write(path, text.encode())
-    return path
+    text, stored = source(script, framework, stem, trained), save(tensors(script), {"twin": script.name})
+    atomic_files.write_all(folder, {f"{stem}.py": text, f"{stem}.safetensors": stored})
+    return folder / f"{stem}.py"

@@ -1,7 +1,7 @@
 """A script as source text and its file of tensors."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from textwrap import wrap
 
 import numpy as np
@@ -10,37 +10,49 @@ from concord.twin.lib.reals import arrays
 from concord.twin.lib.script import Call, Line, Loop, Script
 from concord.twin.source.frameworks import FORMS, Framework
 from concord.twin.source.lines import CURVES, WIDTH, Lines, attribute, literal, wrapped
+from concord.twin.source.trained import Rounding
 from concord.twin.source.vocabulary import vocabulary
 
 #: Packages that are not of the standard library.
 OTHERS = {"numpy", "torch", "tensorflow", "safetensors"}
+#: Method of twins that can be trained.
+_SAVE = '''
+
+    def save(self, file):
+        """Write all tensors, rounded, for `nnp compile --weights-from`."""
+        tensors = {name: getattr(self, name).detach().cpu() for name in self.names}
+        save_file({name: values.contiguous() for name, values in tensors.items()}, file)'''
 _PATTERNS = np.arange(1 << 16)
 TABLES = {"sigmoid": activation.sigmoid, "tanh": activation.tanh}
 
 
-def source(script: Script, framework: Framework, stem: str) -> str:
+def source(script: Script, framework: Framework, stem: str, trained: Mapping[str, Rounding] | None = None) -> str:
     """The source text of a twin.
 
     Args:
         script:    What it computes.
         framework: What it runs in.
+        trained:   How each tensor that can be trained is rounded; None for a twin that is not trained.
         stem:      Name of its file, without `.py`; that of its tensors is the same, with `.safetensors`.
 
     Raises:
         ValueError: the script calls a function that the framework lacks.
     """
     form, words = FORMS[framework], vocabulary(framework)
+    trained = (trained or {}) if form.trains else {}
     routines = frozenset(routine.name for routine in script.routines)
     used = _used(script)
     if lacking := used - routines - words.names - set(CURVES):
         raise ValueError(f"{script.name}: its twin needs {', '.join(sorted(lacking))}, which has no form in "
                          f"{framework}; write a twin in {Framework.NUMPY}")
+    training = [*["train"] * bool(trained), *(each.function for each in trained.values())]
     selection = words.select([*form.functions, *used - routines, *form.helpers * bool(used & set(CURVES)),
-                              *["sequence"] * _collects(script)])
+                              *["sequence"] * _collects(script), *training])
     lines = Lines(words, routines, form.operators)
     parts = [_head(script, form, stem), _imports({*selection.imports, *form.imports}), _constants(script)]
     functions = [text for text in selection.functions if not _is_operator(text, form.operators)]
-    return "\n".join([*parts, "\n\n\n".join([_twin(script, form, lines, used), *functions])]) + "\n"
+    twin = _twin(script, form, lines, used) + (_compiled(script) + _training(trained) + _SAVE if form.trains else "")
+    return "\n".join([*parts, "\n\n\n".join([twin, *functions])]) + "\n"
 
 
 def tensors(script: Script) -> dict[str, np.ndarray]:
@@ -86,7 +98,8 @@ def _imports(lines: set[str]) -> str:
 
 
 def _constants(script: Script) -> str:
-    classes = wrapped("CLASSES = (", [literal(name) for name in script.classes], ",)") if script.classes else []
+    classes = wrapped("CLASSES = (", [literal(name) for name in script.classes],
+                      ")" if len(script.classes) > 1 else ",)") if script.classes else []
     file = ["#: Weights and tables.", 'FILE = Path(__file__).with_suffix(".safetensors")']
     return "\n".join([*file, "#: Shape of an input.", f"INPUTS = {literal(script.inputs)}",
                       *["#: Names of the results."] * bool(classes), *classes, "", ""])
@@ -108,6 +121,34 @@ def _twin(script: Script, form, lines: Lines, used: set[str]) -> str:
         text += ["", f"    def {routine.name}({', '.join(('self', *lines.parameters(routine)))}):",
                  f'        """{_sentence(routine.title)}"""', *lines.body(routine, 8)]
     return "\n".join(text)
+
+
+def _compiled(script: Script) -> str:
+    """Method that compiles a twin: whole, or layer by layer where a loop would be unrolled."""
+    if any(isinstance(line, Loop) for line in script.main.body) and script.routines:
+        lines = ['"""Compile each layer by itself, so that loops over time steps are not unrolled."""',
+                 *(f"self.{each.name} = torch.compile(self.{each.name}, dynamic=False)" for each in script.routines),
+                 "return self"]
+    else:
+        lines = ['"""The twin as a function of inputs that is compiled whole."""',
+                 "return torch.compile(self, dynamic=False)"]
+    return "\n".join(["", "", "    def compiled(self):", *(f"        {line}" for line in lines)])
+
+
+def _training(trained: Mapping[str, Rounding]) -> str:
+    """Methods for training, or nothing."""
+    if not trained:
+        return ""
+    names = defaultdict(list)
+    for name, rounding in trained.items():
+        names[rounding].append(literal(attribute(name)))
+    title = '        """Make parameters of weights and vectors; gradients pass their roundings."""'
+    text = ["", "", "    def trainable(self):", title]
+    for rounding, each in names.items():
+        settings = [f"{name}={literal(value)}" for name, value in rounding.settings]
+        text += [*wrapped("        for name in (", each, "):" if len(each) > 1 else ",):"),
+                 *wrapped("            train(", ["self", "name", rounding.function, *settings], ")")]
+    return "\n".join([*text, "        return self"])
 
 
 def _sentence(title: str) -> str:

@@ -9,6 +9,7 @@ from functools import reduce
 import torch
 from concord.golden.mfu import activation
 from torch.nn.functional import conv2d, pad
+from torch.nn.utils.parametrize import register_parametrization
 
 
 class Exact(torch.autograd.Function):
@@ -39,6 +40,25 @@ class Curve(torch.nn.Module):
     def forward(self, a):
         exact = self.table[a.detach().half().view(torch.int16).long() & 0xFFFF]
         return straight(self.smooth(a), exact) if a.requires_grad else exact
+
+
+class Rounded(torch.nn.Module):
+    """A function that rounds a parameter to what firmware can hold."""
+
+    def __init__(self, function, settings):
+        super().__init__()
+        self.function, self.settings = function, settings
+
+    def forward(self, values):
+        return self.function(values, **self.settings).to(values.dtype)
+
+
+def train(module, name, function, **settings):
+    """Make a tensor of a module a parameter that a function rounds whenever it is read."""
+    values = getattr(module, name)
+    delattr(module, name)
+    setattr(module, name, torch.nn.Parameter(values))
+    register_parametrization(module, name, Rounded(function, settings))
 
 
 def _table(function):
@@ -147,11 +167,21 @@ def dense(codes, weights, start=None, scale=0, wrap=0, fraction=0):
 def convolution(codes, weights, start=None, scale=0, stride=(1, 1), padding=(0, 0, 0, 0),
                 dilation=(1, 1), groups=1, fill=0, wrap=0, fraction=0):
     """`dense` of every window; weights are [rows, window rows, columns, channels / groups]."""
+    codes = codes.to(weights.dtype)
+    if codes.device.type != "cpu":  # an accelerator's convolutions may round in between
+        sums = window_sums(codes, weights, stride, padding, dilation, groups, fill)
+        return rounded(sums, start, scale, wrap, fraction)
     top, bottom, left, right = padding
-    image = pad(codes.to(weights.dtype), (0, 0, left, right, top, bottom), value=fill)
-    sums = conv2d(image.permute(0, 3, 1, 2), weights.permute(0, 3, 1, 2), None, stride,
-                  0, dilation, groups)
+    codes = pad(codes, (0, 0, left, right, top, bottom), value=fill).permute(0, 3, 1, 2)
+    sums = conv2d(codes, weights.permute(0, 3, 1, 2), None, stride, 0, dilation, groups)
     return rounded(sums.permute(0, 2, 3, 1), start, scale, wrap, fraction)
+
+
+def window_sums(codes, weights, stride, padding, dilation, groups, fill):
+    """Sums of the products of each window, [batch, rows, columns, channels]."""
+    seen = windows(codes, weights.shape[1:3], stride, padding, dilation, fill)
+    seen, kernels = seen.unflatten(-1, (groups, -1)), weights.unflatten(0, (groups, -1))
+    return torch.einsum("brchwgi,gohwi->brcgo", seen, kernels).flatten(3)
 
 
 def rounded(sums, start, scale, wrap, fraction):

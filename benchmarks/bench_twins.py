@@ -1,0 +1,103 @@
+"""Speed of software twins beside golden, interleaved in one run: `nox -s bench_twins`.
+
+Golden runs one sample after the other. Every twin computes the batch at once, and must have golden's bits.
+"""
+
+import tempfile
+from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+from concord.benchmarks.interleaved import columns, rows
+from concord.benchmarks.tiny_models import quantised
+from concord.compiler.network import compile_network
+from concord.golden.host.firmware import Firmware
+from concord.nnp.verify.session import Session
+from concord.sim.machines.host import Machine, machine
+from concord.spec.config import preset
+from concord.tests import networks
+from concord.twin.recovery.recover import recover
+from concord.twin.source.frameworks import Framework
+from concord.twin.source.twin_file import write_twin
+from rich.console import Console
+
+PRESET = "vision_large"
+STEPS = 10  #: Time steps of a sequence.
+
+
+def lstm(_: Path) -> Firmware:
+    """An LSTM of 256 cells on vectors of 64 elements, and 10 results; random weights of 8 bits."""
+    config = preset(PRESET)
+    model = networks.recurrent(np.random.default_rng(0), config, [64, 256], block=[False], outputs=10)
+    return compile_network(model, config).firmware
+
+
+def resnet(folder: Path) -> Firmware:
+    """ResNet-8 of MLPerf Tiny in 8 bits; weights from a seed."""
+    return compile_network(quantised("resnet8", folder), preset(PRESET)).firmware
+
+
+NETWORKS = {"LSTM, 256 cells": lstm, "ResNet-8": resnet}
+
+
+def main(
+    network: Annotated[list[str] | None, typer.Option(help=f"{', '.join(NETWORKS)}. May be repeated.")] = None,
+    batch: Annotated[list[int] | None, typer.Option(help="Samples of a batch. May be repeated.")] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds in which each call is measured.", min=3)] = 5,
+    threads: Annotated[int, typer.Option(help="Threads of PyTorch.")] = 1,
+) -> None:
+    """Measure golden, and twins in numpy and PyTorch, eager and compiled."""
+    torch.set_num_threads(threads)
+    console = Console()
+    table = columns("network, batch", "machine", f"time of a batch; sequences have {STEPS} time steps", "golden")
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        for name in network or NETWORKS:
+            firmware = NETWORKS[name](Path(folder))
+            script = recover(firmware)
+            with machine("golden", firmware.config) as golden:
+                for size in batch or (1, 64):
+                    shape = [each or STEPS for each in script.inputs]
+                    inputs = np.random.default_rng(1).normal(size=(size, *shape)).astype(np.float16)
+                    found = calls(script, Path(folder), golden, firmware, inputs)
+                    check(found)
+                    rows(table, f"{name}, {size}", found, rounds, "golden")
+    console.print(table)
+
+
+def calls(script, folder: Path, golden: Machine, firmware: Firmware, inputs) -> dict[str, Callable]:
+    """What is measured; each call returns uint16[batch, outputs]."""
+    session, patterns = Session(golden, firmware), inputs.view(np.uint16)
+    samples = list(patterns if firmware.recurrent else patterns.reshape(len(inputs), -1))
+    in_numpy = load(write_twin(script, Framework.NUMPY, folder, "twin_numpy")).Twin()
+    in_torch = load(write_twin(script, Framework.TORCH, folder, "twin_torch"))
+    eager, compiled, given = in_torch.Twin(), in_torch.Twin().compiled(), torch.from_numpy(inputs)
+    return {
+        "golden": lambda: np.stack([session.infer(sample) for sample in samples]),
+        "twin, numpy": lambda: in_numpy(inputs).view(np.uint16),
+        "twin, torch, eager": lambda: eager(given).half().numpy().view(np.uint16),
+        "twin, torch, compiled": lambda: compiled(given).half().numpy().view(np.uint16),
+    }
+
+
+def check(found: dict[str, Callable]):
+    """Refuse to measure a twin whose bits differ."""
+    wanted = found["golden"]()
+    for name, call in found.items():
+        if not np.array_equal(call(), wanted):
+            raise SystemExit(f"{name} has bits that differ from golden's")
+
+
+def load(path: Path):
+    """The module of a source file."""
+    spec = spec_from_file_location(path.stem, path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,94 @@
+"""`nnp run --unquantised`, `nnp compile --full-precision` and `nnp verify --errors`."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from concord.model.data.dataset import DATA
+from concord.model.lowering.full_precision import Numbers
+from concord.model.model_file import load_model, save_model
+from concord.nnp.verify.error_split import images_of
+from concord.spec.config import preset
+from concord.spec.isa import Op, decode
+from concord.tests import networks
+from concord.tests.command_line import done, nnp, refused
+
+MODEL = DATA / "models" / "fashion-mlp-w4a4.safetensors"
+
+
+@pytest.fixture(scope="module")
+def firmware(tmp_path_factory):
+    path = tmp_path_factory.mktemp("firmware") / "firmware.safetensors"
+    done("compile", MODEL, "--full-precision", "-o", path)
+    return path
+
+
+def test_run(firmware, tmp_path):
+    out = tmp_path / "outputs.npy"
+    assert "of 4 right" in done("run", firmware, "--unquantised", "--samples", 4, "-o", out)
+    found = np.load(out)
+    assert found.dtype == np.float64
+    assert found.shape == (4, 10)
+    done("run", firmware, "--samples", 4, "-o", out)
+    quantised = np.load(out)
+    assert quantised.dtype == np.float16
+    assert 0 < np.abs(found - quantised).max() < 0.5 * np.abs(found).max()
+
+
+def test_run_without_the_numbers(tmp_path):
+    done("compile", MODEL, "-o", tmp_path / "plain")
+    assert "compile its model with --full-precision" in refused("run", tmp_path / "plain", "--unquantised")
+
+
+@pytest.mark.parametrize("options", [["--machine", "library"], ["--keep-state"]])
+def test_run_on_other_machines(firmware, options):
+    assert "--unquantised runs on the numpy model" in refused("run", firmware, "--unquantised", *options)
+
+
+def test_verify(tmp_path):
+    words = ["verify", MODEL, "--errors", "--machine", "golden", "--samples", 3, "--report", tmp_path]
+    shown = done(*words)
+    line = next(line for line in shown.splitlines() if "network output" in line)
+    assert "none" in line
+    (record,) = json.loads((tmp_path / "verify.json").read_text())
+    split = record["error_split"]
+    assert split["samples"] == 3
+    assert list(split["layers"]) == ["hidden1", "hidden2", "output", "network output"]
+    for parts in split["layers"].values():
+        assert parts["compiler"] < 1e-12
+        assert 0 < parts["binary16"] < parts["activations"] < parts["weights"]
+        assert abs(parts["weights"] - parts["together"]) <= parts["activations"] + parts["binary16"]
+    assert "Parts of the error by layer" in (tmp_path / "verify.html").read_text()
+
+
+def test_an_error_of_the_compiler_is_named_by_layer(tmp_path, monkeypatch):
+    def wrong(model, firmware):
+        found = images_of(model, firmware)
+        real = found[Numbers.REAL]
+        section = next(section for section in firmware.sections if section.layer == "hidden2")
+        words = firmware.instruction_words[section.first:section.last].tolist()
+        first = next(one.a for one in map(decode, words) if one.op == Op.MV_MUL)
+        tiles = real.tiles.copy()
+        tiles[[first, first + 1]] = tiles[[first + 1, first]]
+        return found | {Numbers.REAL: replace(real, tiles=tiles)}
+
+    monkeypatch.setattr("concord.nnp.verify.verification.images_of", wrong)
+    result = nnp("verify", MODEL, "--errors", "--machine", "golden", "--samples", 2, "--report", tmp_path)
+    assert result.exit_code == 1
+    assert "of its outputs, first at hidden2" in result.stderr
+    (record,) = json.loads((tmp_path / "verify.json").read_text())
+    parts = {name: layer["compiler"] for name, layer in record["error_split"]["layers"].items()}
+    assert parts["hidden1"] < 1e-12 < 1e-3 < parts["hidden2"]
+
+
+def test_verify_without_a_float_network(tmp_path):
+    rng, config = np.random.default_rng(0), preset("tiny")
+    save_model(networks.mlp(rng, config, [5, 6, 3], block=False), tmp_path / "model.safetensors")
+    np.save(tmp_path / "x.npy", rng.normal(size=(2, 5)))
+    words = ["verify", tmp_path / "model.safetensors", "--inputs", tmp_path / "x.npy", "--preset", "tiny",
+             "--machine", "golden", "--errors", "--report", tmp_path / "report"]
+    result = nnp(*words)
+    assert result.exit_code == 2
+    assert "carries no FP32 parameters" in result.stderr
+    assert load_model(tmp_path / "model.safetensors")

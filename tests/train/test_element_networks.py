@@ -1,0 +1,109 @@
+"""Networks whose weights or inputs have exponents of their own: training against golden, and the golden machine."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from concord.golden.mvm.elements import representable
+from concord.model.model_file import load_model, save_model
+from concord.nnp.lib import quantisation_options as options
+from concord.nnp.main import app
+from concord.spec.config import preset
+from concord.spec.formats import Format
+from concord.spec.machine_file import find_config
+from concord.tests import networks
+from concord.tests.image_networks import ROOM, agree
+from typer.testing import CliRunner
+
+torch = pytest.importorskip("torch", reason="PyTorch is in the dependency group `train`")
+
+from concord.tests.train.test_bfp_networks import NETWORKS, assert_golden, small
+from concord.tests.train.test_image_networks import IN_BLOCKS, made
+from concord.train.lib.block_recipe import BlockRecipe
+from concord.train.lib.fit import cross_entropy
+from concord.train.qat.block import BlockNetwork
+from concord.train.qat.block_quantizer import Blocks
+
+RECIPES = {
+    "powers of two": BlockRecipe(weights_element=(3, 0), input_bits=8),
+    "floats": BlockRecipe(weights_element=(4, 3), exponents=(4, 4), input_bits=8, input_exponents=(-11, 4)),
+    "both": BlockRecipe(weights_element=(2, 1), input_element=(3, 2))}
+MACHINES = {
+    "powers of two": "weights = { precision = 1 }\n",
+    "floats": "weights = { bits = 19, precision = 4, e_min = 4, e_max = 4 }\n",
+    "both": "weights = { bits = 5, precision = 2 }\nactivations = { bits = 10, precision = 3 }\n"}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+    torch.manual_seed(3)
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_are_golden_before_and_after_a_step(name, kind):
+    net, x = small(name)
+    quantised = BlockNetwork(net, x, RECIPES[kind])
+    assert_golden(quantised, x)
+    optimiser = torch.optim.SGD(quantised.groups(0.1), momentum=0.9)
+    before = [p.detach().clone() for p in quantised.parameters()]
+    cross_entropy(quantised(x), torch.arange(len(x)) % 10).backward()
+    optimiser.step()
+    assert all((p != q).any() == p.requires_grad for p, q in zip(quantised.parameters(), before, strict=True))
+    assert_golden(quantised, x)
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+@pytest.mark.parametrize("name", ["resnet", "mobilenet"])
+def test_the_golden_machine_has_the_bits_of_the_network(name, kind, tmp_path):
+    place = tmp_path / "own.toml"
+    place.write_text(f'based_on = "vision"\nmultipliers = 0\nacc_frac = 46\n{MACHINES[kind]}')
+    recipe = options.block_recipe(str(place), options.widths(str(place), None, None, None), {}, None)
+    net, x = made(name, IN_BLOCKS)
+    layers, sources = BlockNetwork(net, x, recipe).lower()
+    model = networks.model(layers, sources=sources)
+    save_model(model, tmp_path / "model.safetensors")
+    read = load_model(tmp_path / "model.safetensors")
+    weights = [layer for layer in read.layers if hasattr(layer, "mantissas")]
+    assert all(representable(layer.mantissas, find_config(str(place)).weights) for layer in weights)
+    agree(replace(find_config(str(place)), **ROOM), read)
+
+
+def test_gradients_stop_where_weights_clip_and_not_where_they_round():
+    fmt = Format.floating(3, 0, e_min=1, e_max=1)  # powers of two up to 1
+    x = torch.tensor([[1.0, 1.4, 1.6, 0.3, 2.0]], requires_grad=True)
+    y = Blocks.apply(x, fmt, 5, 1)
+    assert y.tolist() == [[1.0, 1.0, 1.0, 0.25, 1.0]]
+    y.sum().backward()
+    assert x.grad.tolist() == [[1, 1, 0, 1, 0]]
+
+
+def test_codes_outside_a_format_are_refused(tmp_path):
+    net, x = made("resnet", IN_BLOCKS)
+    layers, _ = BlockNetwork(net, x, RECIPES["powers of two"]).lower()
+    with pytest.raises(ValueError, match="more than the 1 significant bits of E3M0"):
+        replace(layers[0], mantissas=np.full_like(layers[0].mantissas, 3))
+
+
+@pytest.mark.parametrize(("text", "sentence"), [
+    ("image mlp --weights-float E3M0", "weights of E3M0: integers have no exponents of their own"),
+    ("image mlp --input-float E2M1", "inputs of E2M1: integers have no exponents of their own"),
+    ("image mlp --arithmetic bfp --weights-float 3", "--weights-float 3: bits of exponent and fraction are needed"),
+    ("image mlp --arithmetic bfp --weights-float E9M1", "an exponent field has 1 to 5 bits"),
+    ("image mlp --arithmetic bfp --weights-float E3M0 --weights-bits 3", "decides --weights-bits: leave one out"),
+    ("image mlp --preset vision --arithmetic bfp --weights-float E3M0", "--preset vision decides"),
+])
+def test_options_that_do_not_go_together(text, sentence):
+    result = CliRunner().invoke(app, ["train", *text.split()])
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.output.split())
+
+
+def test_a_machine_of_floats_is_refused_by_verilog(tmp_path):
+    place = tmp_path / "floats.toml"
+    place.write_text('based_on = "tiny"\nmultipliers = 0\nweights = { bits = 5, symmetric = true, precision = 2 }\n')
+    result = CliRunner().invoke(app, ["verilog", "--preset", str(place), "-o", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert "such a machine runs on the golden model only" in " ".join(result.output.split())
+    assert preset("tiny").digest != find_config(str(place)).digest

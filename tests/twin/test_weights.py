@@ -1,0 +1,120 @@
+"""Trained tensors of a twin, back in the firmware that it was made from."""
+
+import numpy as np
+import pytest
+from concord.golden.host.firmware_file import load_firmware
+from concord.nnp.verify.twin_source import differing_bits
+from concord.tests.command_line import done, nnp, refused
+from concord.tests.twin.test_source import load
+from concord.twin.recovery.recover import recover
+from concord.twin.source.writer import tensors
+from concord.twin.weights import trainable, twin_script, with_tensors
+from safetensors.numpy import load_file, save_file
+
+NETWORKS = {"fashion-mlp-bfp8": "trainer", "vowels-lstm-w8": "vision", "fashion-resnet-w8": "vision"}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("weights")
+    for name, preset in NETWORKS.items():
+        done("compile", f"data/models/{name}.safetensors", "--preset", preset, "-o", folder / f"{name}.safetensors")
+    return {name: folder / f"{name}.safetensors" for name in NETWORKS}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_trained_twin_has_the_bits_of_its_firmware(files, name, tmp_path):
+    """A few steps of Adam on random samples: the loss falls, and golden computes what the twin does."""
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    done("twin", files[name], "--to", "torch", "-o", tmp_path, "--samples", 1)
+    (path,) = tmp_path.glob("*.py")
+    script = recover(load_firmware(files[name]))
+    twin = load(path).Twin().trainable()
+    weights = [key for key, each in script.tensors.items() if each.bits]
+    assert len(weights) >= 3
+    assert len(list(twin.parameters())) >= 2 * len(weights)
+    rng = np.random.default_rng(0)
+    shape = [4 if size is None else size for size in script.inputs]
+    inputs = torch.from_numpy(rng.normal(size=(4, *shape)).astype(np.float32))
+    labels = torch.from_numpy(rng.integers(0, script.outputs, 4))
+    steps = [{"params": [each], "lr": 1e-4 + 0.01 * each.abs().mean().item()} for each in twin.parameters()]
+    optimizer, losses = torch.optim.Adam(steps), []
+    for _ in range(6):
+        loss = torch.nn.functional.cross_entropy(twin(inputs), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    twin.save(tmp_path / "trained.safetensors")
+    said = done("compile", files[name], "--weights-from", tmp_path / "trained.safetensors", "-o",
+                tmp_path / "firmware.safetensors")
+    assert " 0 differing bits" in said
+    assert "0 of" not in said.partition(": ")[2].partition(" mantissas")[0]
+    assert np.array_equal(load_firmware(tmp_path / "firmware.safetensors").instruction_words,
+                          load_firmware(files[name]).instruction_words)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_tensors_that_nobody_trained_give_the_same_firmware(files, name):
+    firmware = load_firmware(files[name])
+    same = with_tensors(firmware, tensors(recover(firmware)))
+    assert np.array_equal(same.tiles.mantissas, firmware.tiles.mantissas)
+    assert np.array_equal(same.biases, firmware.biases)
+    assert all(np.array_equal(words, firmware.vectors[mem]) for mem, words in same.vectors.items())
+
+
+def test_start_values_follow_the_weights_of_unsigned_codes(files):
+    firmware = load_firmware(files["fashion-resnet-w8"])
+    given = tensors(recover(firmware))
+    name = next(name for name in given if name.startswith("convolution_1") and name.endswith("weights"))
+    given[name] = np.where(given[name] > 100, given[name], given[name] + 1)
+    changed = with_tensors(firmware, given)
+    assert not np.array_equal(changed.biases, firmware.biases)
+    assert differing_bits(changed, twin_script(firmware, given), given) == 0
+
+
+def test_vectors_that_stand_for_several_places_are_not_trained(files):
+    firmware = load_firmware(files["fashion-resnet-w8"])
+    script = recover(firmware)
+    found = trainable(script, firmware)
+    left = [each for name, each in script.tensors.items() if name not in found]
+    # Beside vectors, only the weights of the average, whose tiles stand for several channels.
+    assert all(each.values.ndim == 1 or len(np.unique(each.places)) < each.places.size for each in left)
+    assert any(each.memory.startswith("multiply") for each in left)
+
+
+def test_what_firmware_cannot_hold_is_refused_in_a_sentence(files, tmp_path):
+    mlp, lstm = files["fashion-mlp-bfp8"], files["vowels-lstm-w8"]
+    blocks, whole = tensors(recover(load_firmware(mlp))), tensors(recover(load_firmware(lstm)))
+    weights = next(name for name in whole if name.endswith("weights"))
+    scale = next(name for name in whole if name.endswith("scale"))
+    hidden = next(name for name in blocks if name.endswith("weights"))
+    cases = [
+        (mlp, whole, "no file of a twin of fashion-mlp-bfp8"),
+        (mlp, blocks | {hidden: blocks[hidden] * 1.01}, f"{hidden}: its values are no mantissas of 8 bits"),
+        (mlp, blocks | {hidden: blocks[hidden][1:]}, f"{hidden}: its shape is"),
+        (lstm, whole | {weights: whole[weights] + 0.5}, f"{weights}: its values are no whole numbers in -127..127"),
+        (lstm, whole | {weights: whole[weights] + 128}, f"{weights}: its values are no whole numbers in -127..127"),
+        (lstm, whole | {scale: whole[scale].astype(np.float32) * 1.0001}, f"{scale}: its values are no binary16"),
+        (lstm, whole | {scale: whole[scale] * np.float16(np.nan)}, f"{scale}: it has values that are not finite"),
+    ]
+    for firmware, given, sentence in cases:
+        path = tmp_path / "trained.safetensors"
+        save_file({name: np.ascontiguousarray(values) for name, values in given.items()}, path)
+        assert sentence in refused("compile", firmware, "--weights-from", path, "-o", tmp_path / "out.safetensors")
+    assert "there is no such file" in refused("compile", mlp, "--weights-from", tmp_path / "nothing")
+    assert "not a whole safetensors file" in refused("compile", mlp, "--weights-from", __file__)
+    assert "only -o and --listing" in refused("compile", mlp, "--weights-from", path, "--preset", "tiny")
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_firmware_that_differs_from_its_twin_is_not_written(files, tmp_path, monkeypatch):
+    monkeypatch.setattr("concord.nnp.verify.twin_source.differing_bits", lambda *_: 3)
+    path = tmp_path / "trained.safetensors"
+    save_file(tensors(recover(load_firmware(files["vowels-lstm-w8"]))), path)
+    result = nnp("compile", files["vowels-lstm-w8"], "--weights-from", path, "-o", tmp_path / "out.safetensors")
+    assert result.exit_code == 1
+    assert not (tmp_path / "out.safetensors").exists()
+    assert load_file(path)

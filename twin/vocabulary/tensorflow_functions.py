@@ -1,0 +1,207 @@
+"""The functions of generated source in TensorFlow: each returns the bits of the machine, eager and in a graph.
+
+Numbers are float16 tensors; see `numpy_functions` for codes and images.
+"""
+
+from functools import reduce
+
+import numpy as np
+import tensorflow as tf
+from concord.golden.mfu import activation
+
+
+def curve(table):
+    """A function of binary16 numbers by the table of its results for all 65,536 bit patterns."""
+    return lambda a: tf.gather(table, tf.cast(tf.bitcast(a, tf.uint16), tf.int32))
+
+
+sigmoid = curve(tf.constant(activation.sigmoid(np.arange(1 << 16)).view(np.float16)))
+tanh = curve(tf.constant(activation.tanh(np.arange(1 << 16)).view(np.float16)))
+
+
+def stored(values):
+    """A tensor of a file as a value."""
+    return tf.constant(values)
+
+
+def binary16(values, shape):
+    """Inputs [batch, ...] as binary16 numbers of a shape, in which None stands for any size."""
+    values = half(tf.cast(tf.convert_to_tensor(values), tf.float64))
+    return reshape(values, [size or -1 for size in shape])
+
+
+def half(x):
+    """Numbers rounded once to binary16, ties to even; float64 rounds twice otherwise."""
+    if x.dtype != tf.float64:
+        return tf.cast(x, tf.float16)
+    unit = tf.maximum(power(x) * 2.0**-10, tf.constant(2.0**-24, tf.float64))
+    return tf.cast(tf.where(tf.abs(x) < 65520, tf.round(x / unit) * unit, x), tf.float16)
+
+
+def power(x):
+    """The largest power of two up to |x|, or 0, in float64."""
+    bits = tf.bitwise.bitwise_and(tf.bitcast(x, tf.int64), tf.constant(0x7FF << 52, tf.int64))
+    return tf.bitcast(bits, tf.float64)
+
+
+def add(a, b):
+    """a + b, rounded to binary16."""
+    return half(tf.cast(a, tf.float32) + tf.cast(b, tf.float32))
+
+
+def subtract(a, b):
+    """a - b, rounded to binary16."""
+    return half(tf.cast(a, tf.float32) - tf.cast(b, tf.float32))
+
+
+def multiply(a, b):
+    """a * b, rounded to binary16."""
+    return half(tf.cast(a, tf.float32) * tf.cast(b, tf.float32))
+
+
+def maximum(a, b):
+    """The larger of a and b; +0 is larger than -0."""
+    larger = tf.where(a > b, a, tf.where(a < b, b, a + b))
+    return tf.where((a == b) & (a != 0), a, larger)
+
+
+def relu(a):
+    """max(a, +0)."""
+    return tf.where(a <= 0, tf.zeros_like(a), a)
+
+
+def canonical(a):
+    """Every NaN as the machine's NaN, 0x7e00."""
+    return tf.where(tf.math.is_nan(a), tf.constant(np.nan, a.dtype), a)
+
+
+def integers(x, lowest, highest):
+    """Codes: numbers rounded to whole numbers, ties to even, and clipped; a NaN is 0."""
+    x = tf.cast(x, tf.float32)
+    codes = tf.clip_by_value(tf.round(x), lowest, highest)
+    return tf.where(tf.math.is_nan(x), 0.0, codes)
+
+
+def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
+    """Codes: mantissas of `bits` bits under one exponent for each block of `size` neighbours."""
+    length, y = x.shape[-1], tf.cast(x, tf.float64)
+    y = tf.clip_by_value(tf.where(tf.math.is_nan(y), tf.zeros_like(y), y), -65504, 65504)
+    y = tf.pad(y, [(0, 0)] * (len(x.shape) - 1) + [(0, -length % size)])
+    groups = tf.reshape(y, [*dimensions(y)[:-1], -1, size])
+    largest = tf.reduce_max(tf.abs(groups), -1, keepdims=True)
+    above = 2 * power(largest)
+    if rule == "ceil":
+        above = tf.where(largest == above / 2, largest, above)
+    lowest, highest = (2.0**exponent for exponent in exponents)
+    unit = tf.clip_by_value(above, lowest, highest) * 2.0 ** (1 - bits)
+    limit = 2 ** (bits - 1)
+    mantissas = tf.clip_by_value(tf.round(groups / unit), symmetric - limit, limit - 1)
+    return tf.reshape(mantissas * unit, dimensions(y))[..., :length]
+
+
+def dimensions(x):
+    """The size of each axis: a number, or a tensor where a graph does not know it."""
+    known, found = x.shape, tf.shape(x)
+    return [found[axis] if size is None else size for axis, size in enumerate(known)]
+
+
+def numbers(codes):
+    """The values of codes, rounded to binary16."""
+    return half(codes + tf.zeros_like(codes))
+
+
+def dense(codes, weights, start=None, scale=0, wrap=0, fraction=0):
+    """(weights @ codes + start) * 2**-scale: exact, then rounded once to binary16."""
+    sums = tf.tensordot(tf.cast(codes, weights.dtype), weights, [[-1], [-1]])
+    return rounded(sums, start, scale, wrap, fraction)
+
+
+def convolution(codes, weights, start=None, scale=0, stride=(1, 1), padding=(0, 0, 0, 0),
+                dilation=(1, 1), groups=1, fill=0, wrap=0, fraction=0):
+    """`dense` of every window; weights are [rows, window rows, columns, channels / groups]."""
+    codes = tf.cast(codes, weights.dtype)
+    seen = windows(codes, weights.shape[1:3], stride, padding, dilation, fill)
+    parts = tf.split(seen, groups, -1), tf.split(weights, groups, 0)
+    axes = [[3, 4, 5], [1, 2, 3]]
+    sums = [tf.tensordot(*each, axes) for each in zip(*parts, strict=True)]
+    return rounded(tf.concat(sums, -1), start, scale, wrap, fraction)
+
+
+def rounded(sums, start, scale, wrap, fraction):
+    """Exact sums as binary16; modulo 2**(wrap - fraction) before, if the accumulator may wrap."""
+    sums = sums if start is None else sums + tf.cast(start, sums.dtype)
+    if wrap:
+        limit = 1 << wrap - 1
+        steps = tf.cast(tf.cast(sums, tf.float64) * 2.0**fraction, tf.int64)
+        wrapped = tf.math.floormod(steps + limit, 2 * limit) - limit
+        sums = tf.cast(wrapped, tf.float64) * 2.0**-fraction
+    # A sum of negative zeros is +0, too.
+    return half(tf.where(sums == 0, tf.zeros_like(sums), sums) * 2.0**-scale)
+
+
+def windows(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0):
+    """The windows of images, [batch, rows, columns, window rows, window columns, channels]."""
+    top, bottom, left, right = padding
+    x = tf.pad(x, [(0, 0), (top, bottom), (left, right), (0, 0)], constant_values=fill)
+    for axis, count, distance, gap in zip((1, 3), window, stride, dilation, strict=True):
+        first = np.arange(0, x.shape[axis] - (count - 1) * gap, distance)[:, None]
+        x = tf.gather(x, first + np.arange(count) * gap, axis=axis)
+    return tf.transpose(x, [0, 1, 3, 2, 4, 5])
+
+
+def patches(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0):
+    """The windows of images, each as one vector, [batch, rows, columns, elements]."""
+    seen = windows(x, window, stride, padding, dilation, fill)
+    return tf.reshape(seen, [*dimensions(seen)[:3], int(np.prod(seen.shape[3:]))])
+
+
+def max_pool(x, window, stride=(1, 1), padding=(0, 0, 0, 0), fill=0):
+    """The largest value of the window at every place, channel by channel."""
+    seen = windows(x, window, stride, padding, fill=fill)
+    pixels = [seen[:, :, :, i, j] for i in range(window[0]) for j in range(window[1])]
+    return reduce(maximum, pixels)
+
+
+def take(index, *values):
+    """The elements of all values one after the other, flattened, at the places of a table."""
+    return tf.gather(join(*(flatten(value) for value in values)), index, axis=1)
+
+
+def join(*values):
+    """Values one after the other along the last axis."""
+    return tf.concat(values, -1)
+
+
+def part(x, first, last):
+    """Elements `first` to `last`, which is no part of it, along the last axis."""
+    return x[..., first:last]
+
+
+def flatten(x):
+    """All elements of a sample as one vector."""
+    return tf.reshape(x, [dimensions(x)[0], int(np.prod(x.shape[1:]))])
+
+
+def reshape(x, shape):
+    """Elements in their order in another shape."""
+    return tf.reshape(x, [dimensions(x)[0], *shape])
+
+
+def image(x, shape):
+    """Samples of shape (channels, rows, columns) as [batch, rows, columns, channels]."""
+    return tf.transpose(reshape(x, shape), [0, 2, 3, 1])
+
+
+def start(like, values):
+    """The same stored values for every sample of a batch, that of `like`."""
+    return tf.broadcast_to(values, [dimensions(like)[0], *values.shape])
+
+
+def step(sequence, index):
+    """One time step of a sequence."""
+    return sequence[:, index]
+
+
+def sequence(steps):
+    """Values of all time steps as a sequence."""
+    return tf.stack(steps, 1)
