@@ -68,8 +68,8 @@ def check_neighbours(name: str, one: Config, other: Config):
     for attribute, what in (("mfu_lanes", "lanes of a word"), ("message_bytes", "bytes of a beat")):
         left, right = getattr(one, attribute), getattr(other, attribute)
         if left != right:
-            raise ValueError(f"{name}: a machine has {left} {what} ({attribute}) and the one behind it {right}, so that "
-                             "it cannot read the other's messages: choose machines that agree in both")
+            raise ValueError(f"{name}: a machine has {left} {what} ({attribute}) and the one behind it {right}, so "
+                             "that it cannot read its messages: choose machines that agree in both")
 
 
 def _check_link(name: str, cut: str, one: Firmware, other: Firmware):
