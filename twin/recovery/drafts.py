@@ -47,8 +47,8 @@ class Constant:
 
     def same(self, other: "Constant") -> bool:
         """Whether both hold the same values from the same places."""
-        return (self.memory == other.memory and self.values.shape == other.values.shape
-                and np.array_equal(self.values, other.values, equal_nan=True)
+        alike = [(each.memory, each.values.shape, each.values.dtype) for each in (self, other)]
+        return (alike[0] == alike[1] and np.array_equal(self.values, other.values, equal_nan=True)
                 and (self.places is None or np.array_equal(self.places, other.places)))
 
 

@@ -46,7 +46,7 @@ def _products(drafts: list[Draft], users, count: Counter) -> dict[Draft, str]:
 
 
 def _cells(drafts: list[Draft], loop: LoopDraft, count: Counter) -> dict[Draft, str]:
-    """Each circle through the states of a loop is a layer; products in front of it belong to it."""
+    """Each cycle through the states of a loop is a layer; products in front of it belong to it."""
     reach = {draft: {value.draft for value in draft.reads if value.draft is not None} for draft in drafts}
     state = {value: after for value, _, after in loop.carried}
     for draft in drafts:
@@ -56,11 +56,11 @@ def _cells(drafts: list[Draft], loop: LoopDraft, count: Counter) -> dict[Draft, 
     for draft in drafts:
         if draft in found or draft not in closed[draft]:
             continue
-        circle = [other for other in drafts if other in closed[draft] and draft in closed[other]]
-        curves = Counter(other.function for other in circle)
+        cycle = [other for other in drafts if other in closed[draft] and draft in closed[other]]
+        curves = Counter(other.function for other in cycle)
         kind = cell_kind(curves)
         count[kind] += 1
-        found |= dict.fromkeys(circle, f"{kind}{count[kind]}")
+        found |= dict.fromkeys(cycle, f"{kind}{count[kind]}")
     for draft in reversed(drafts):
         if draft not in found:
             behind = [found[other] for other in drafts if draft in reach[other] and other in found]

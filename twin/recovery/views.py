@@ -63,7 +63,7 @@ class Views:
     def _key(self, argument):
         if isinstance(argument, Constant):
             places = b"" if argument.places is None else argument.places.tobytes()
-            return argument.values.tobytes(), argument.values.shape, argument.memory, places
+            return argument.values.tobytes(), argument.values.dtype, argument.values.shape, argument.memory, places
         return id(argument)
 
     def constant(self, table: np.ndarray, role: str) -> Constant:

@@ -41,7 +41,8 @@ class _Widening:
 
     def tables(self) -> Iterator[np.ndarray]:
         """All tables of references [places, columns]."""
-        yield self.lowered.outputs.reshape(1, -1)
+        layout = self.firmware.output_layout
+        yield self.lowered.outputs.reshape(layout.channels if layout else self.lowered.outputs.size, -1).T
         for each in self.lowered.main:
             if isinstance(each, Body):
                 yield from (table for _, table in each.items)
