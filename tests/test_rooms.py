@@ -34,7 +34,7 @@ PACKAGES = {
     "golden": {"numpy", "safetensors"},
     "model": {"numpy", "safetensors", "PIL", "tomli_w"},
     "compiler": {"numpy", "onnx"},
-    "twin": {"numpy", "safetensors", "torch", "tensorflow"},
+    "twin": {"numpy", "safetensors", "torch", "tensorflow", "onnx"},
     "front": {"numpy", "onnx", "onnxruntime", "google", "qonnx"},
 }
 STANDARD = sys.stdlib_module_names

@@ -14,7 +14,8 @@ def twin(
         Path, typer.Argument(metavar="FIRMWARE", help="Firmware file from `nnp compile` or `nnp asm`.",
                              show_default=False)],
     to: Annotated[str, typer.Option(
-        "--to", metavar="FRAMEWORK", help="What the twin runs in: numpy, torch or tensorflow.")] = "numpy",
+        "--to", metavar="FRAMEWORK", help="What the twin runs in: numpy, torch, tensorflow, or onnx (a graph).",
+    )] = "numpy",
     output: Annotated[Path | None, typer.Option(
         "-o", help="Folder to write to; build/twin if not given.", show_default=False)] = None,
     plain: Annotated[bool, typer.Option(
@@ -28,6 +29,8 @@ def twin(
     data: TestData = None,
 ):
     """Write a program for another processor that returns the bits of firmware, and compare some samples with golden."""
+    from importlib.util import find_spec
+
     from concord.golden.host.firmware_file import load_firmware
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.options import named
@@ -36,9 +39,10 @@ def twin(
     from concord.nnp.verify.session import Session
     from concord.nnp.verify.twin_source import TwinSource, differing, installed
     from concord.sim.machines import host
+    from concord.twin.generic.network import network
     from concord.twin.recovery.elements import Unrecognised
     from concord.twin.recovery.recover import recover
-    from concord.twin.source.frameworks import FORMS, Framework, example
+    from concord.twin.source.frameworks import FORMS, Framework, example, needs
     from concord.twin.source.hints import without_hints
     from concord.twin.source.twin_file import module_name, write_twin
     from concord.twin.weights import trainable
@@ -50,8 +54,10 @@ def twin(
     folder = output or Path("build/twin")
     check_writable(folder, folder=True)
     stem = f"{module_name(loaded.name or firmware.stem)}_{framework}"
-    for suffix in (".py", ".safetensors"):
+    for suffix in (".py", ".safetensors", ".onnx"):
         check_writable(folder / f"{stem}{suffix}")
+    if framework is Framework.ONNX and find_spec("onnx") is None:
+        raise ValueError("--to onnx needs the package onnx: pip install '.[front]' in a clone installs it")
     given = read(loaded, source)
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
@@ -60,16 +66,17 @@ def twin(
         try:
             script = recover(without_hints(loaded) if plain else loaded)
         except Unrecognised as error:
-            raise ValueError(f"{firmware}: {error}; nnp run --twin compares any program with a twin word by word"
-                             ) from error
-        trained = trainable(script, loaded) if FORMS[framework].trains else {}
+            if framework != Framework.NUMPY or loaded.loop is not None:
+                raise ValueError(f"{firmware}: {error}; `nnp run --twin` compares any program with a twin word by "
+                                 "word, and --to numpy writes one where inputs have one size") from error
+            typer.echo(f"nnp: {error}, so that the twin is written word by word instead of layer by layer", err=True)
+            script = network(loaded)
+        trained = trainable(script, loaded) if framework in FORMS and FORMS[framework].trains else {}
         path = write_twin(script, framework, folder, stem, trained)
-    lines = len(path.read_text().splitlines())
-    tensors = path.with_suffix(".safetensors")
-    typer.echo(f"{path}: {lines} lines; {tensors}: {tensors.stat().st_size:,} bytes")
-    typer.echo(f"It needs {FORMS[framework].needs}. Run it: cd {folder}; {example(framework, stem, script.inputs)}")
+    typer.echo("; ".join(_written(path)))
+    typer.echo(f"It needs {needs(framework)}. Run it: cd {folder}; {example(framework, stem, script.inputs)}")
     if not installed(framework):
-        typer.echo(f"nnp: {framework} is not installed here, so that the twin was not compared with golden", err=True)
+        typer.echo("nnp: what it needs is not installed here, so that the twin was not compared with golden", err=True)
         return
     bits = 0
     with (steps.step("compare with golden", announce=f"{len(given.samples)} samples"),
@@ -80,3 +87,11 @@ def twin(
     typer.echo(f"{bits} differing bits over {len(given.samples)} samples of {given.name}, twin and golden")
     if bits:
         raise typer.Exit(1)
+
+
+def _written(path: Path) -> list[str]:
+    """What has been written: source and its tensors, or a graph."""
+    if path.suffix == ".onnx":
+        return [f"{path}: {path.stat().st_size:,} bytes"]
+    tensors = path.with_suffix(".safetensors")
+    return [f"{path}: {len(path.read_text().splitlines())} lines", f"{tensors}: {tensors.stat().st_size:,} bytes"]

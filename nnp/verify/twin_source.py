@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
@@ -22,7 +22,7 @@ FUNCTIONS = SimpleNamespace(**vars(numpy_functions) | vars(generic_numpy))
 
 def installed(framework: Framework) -> bool:
     """Whether twins of a framework run here."""
-    return find_spec(framework) is not None
+    return find_spec("onnxruntime" if framework is Framework.ONNX else framework) is not None
 
 
 class TwinSource:
@@ -35,10 +35,7 @@ class TwinSource:
     """
 
     def __init__(self, path: Path, framework: Framework, *, compiled: bool = False):
-        spec = spec_from_file_location(path.stem, path)
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        made, self._framework = module.Twin(), framework
+        made, self._framework = _session(path) if framework is Framework.ONNX else _imported(path).Twin(), framework
         self._twin = _COMPILED[framework](made) if compiled else made
 
     def infer(self, samples: np.ndarray) -> np.ndarray:
@@ -83,10 +80,22 @@ def _torch(twin, samples: np.ndarray) -> np.ndarray:
         return twin(torch.from_numpy(samples.copy())).numpy()
 
 
-def _compiled_torch(twin):
-    import torch
+def _imported(path: Path) -> ModuleType:
+    spec = spec_from_file_location(path.stem, path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-    return torch.compile(twin)
+
+def _session(path: Path):
+    from onnxruntime import InferenceSession
+
+    return InferenceSession(path)
+
+
+def _onnx(session, samples: np.ndarray) -> np.ndarray:
+    shape = [size if isinstance(size, int) else -1 for size in session.get_inputs()[0].shape[1:]]
+    return session.run(None, {"inputs": samples.reshape(len(samples), *shape)})[0]
 
 
 def _compiled_tensorflow(twin):
@@ -95,9 +104,10 @@ def _compiled_tensorflow(twin):
     return tensorflow.function(twin)
 
 
-_COMPILED = {Framework.TORCH: _compiled_torch, Framework.TENSORFLOW: _compiled_tensorflow}
+_COMPILED = {Framework.TORCH: lambda twin: twin.compiled(), Framework.TENSORFLOW: _compiled_tensorflow}
 _RUN = {
     Framework.NUMPY: lambda twin, samples: twin(samples),
     Framework.TORCH: _torch,
     Framework.TENSORFLOW: lambda twin, samples: twin(samples).numpy(),
+    Framework.ONNX: _onnx,
 }

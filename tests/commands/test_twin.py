@@ -45,6 +45,15 @@ def test_torch_twins(firmware, tmp_path):
     assert "0 differing bits" in done("twin", firmware["vowels-lstm-w8"], "-o", tmp_path, "--to", "torch")
 
 
+@pytest.mark.parametrize("name", SHIPPED)
+def test_onnx_twins(firmware, tmp_path, name):
+    """Also of networks in block floating point, and of loops over time steps."""
+    pytest.importorskip("onnxruntime")
+    assert "0 differing bits over 4 samples" in done("twin", firmware[name], "-o", tmp_path, "--to", "onnx",
+                                                     "--samples", 4)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".onnx"]
+
+
 def test_a_twin_of_other_weights_differs(firmware, tmp_path, monkeypatch):
     """The comparison is of the files that are written."""
     monkeypatch.setattr("concord.twin.source.twin_file.tensors", lambda script: {
@@ -58,7 +67,7 @@ def test_a_twin_of_other_weights_differs(firmware, tmp_path, monkeypatch):
 
 def test_bad_words_are_refused_in_a_sentence(firmware, tmp_path):
     path = firmware["fashion-mlp-bfp8"]
-    assert "choose one of numpy, torch" in refused("twin", path, "--to", "jax")
+    assert "choose one of numpy, torch, tensorflow, onnx" in refused("twin", path, "--to", "jax")
     assert "there is no such firmware file" in refused("twin", tmp_path / "nothing.safetensors")
     assert "not a whole safetensors file" in refused("twin", __file__)
     assert "it is a file" in refused("twin", path, "-o", path)

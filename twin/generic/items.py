@@ -1,7 +1,6 @@
 """Items of a flow by their references, as values of a script."""
 
 import numpy as np
-from concord.spec.memories import Mem
 from concord.twin.flow.flow import Flow, Origin, Refs
 from concord.twin.generic.lines import Lines
 from concord.twin.generic.values import Entries, Images
@@ -36,10 +35,14 @@ class Items:
 
     def taken_words(self, refs: Refs) -> str:
         """Name of words [batch, *refs, M]."""
+        names, counts, items = {}, {}, refs.item
         for value in np.unique(refs.value).tolist():
-            if value not in self.words:
-                self.words[value] = self._first_words(value)
-        return self.lines.gather(refs, self.words, self._counts(refs), self.config.mfu_lanes)
+            one = self.flow.values[value]
+            if one.origin == Origin.IMAGE:
+                names[value], counts[value], items = self._brought(refs, items, value, self.images.words(one.mem))
+            else:
+                names[value], counts[value] = self.words.get(value) or self._first_words(one), one.count
+        return self.lines.gather(Refs(value=refs.value, item=items), names, counts, self.config.mfu_lanes)
 
     def constant(self, refs: Refs):
         """float16[*refs, M], where all words are those that the firmware brings; otherwise None."""
@@ -59,14 +62,16 @@ class Items:
         Returns:
             Name of [batch, *refs, elements of a part].
         """
-        used = np.unique(refs.value).tolist()
-        for value in used:
-            if value not in self.entries:
-                self.entries[value] = self._first_entries()
-        size = 1 if view == "exponents" else self.config.native_dim
-        counts = {value: count * parts for value, count in self._counts(refs).items()}
-        return self.lines.gather(refs, {value: getattr(self.entries[value], view) for value in used}, counts,
-                                 size // parts)
+        names, counts, items = {}, {}, refs.item
+        size = (1 if view == "exponents" else self.config.native_dim) // parts
+        for value in np.unique(refs.value).tolist():
+            if value in self.entries:
+                names[value] = getattr(self.entries[value], view)
+                counts[value] = self.flow.values[value].count * parts
+            else:
+                image = self.images.entries(view).reshape(-1, size)
+                names[value], counts[value], items = self._brought(refs, items, value, image)
+        return self.lines.gather(Refs(value=refs.value, item=items), names, counts, size)
 
     def taken_tiles(self, refs: Refs, *, integer: bool) -> np.ndarray | str:
         """Native tiles in the mode of a product: float64[*refs, N, N], or the name of [batch, *refs, N, N] where the
@@ -88,16 +93,15 @@ class Items:
     def _counts(self, refs):
         return {value: self.flow.values[value].count for value in np.unique(refs.value).tolist()}
 
-    def _first_words(self, value):
-        """Name of the words of the input or of an image."""
-        one, lanes = self.flow.values[value], self.config.mfu_lanes
-        if one.origin == Origin.INPUT:
-            return self.lines.call("reshape", INPUT, shape=(one.count, lanes))
-        image = self.lines.store(one.mem.name.lower(), self.images.words(one.mem))
-        return self.lines.call("start", INPUT, image)
+    def _first_words(self, one):
+        """Name of the words of the input."""
+        return self.lines.call("reshape", INPUT, shape=(one.count, self.config.mfu_lanes))
 
-    def _first_entries(self):
-        mantissas, exponents = (
-            self.lines.call("start", INPUT, self.lines.store(Mem.VECTOR_RF.name.lower(), image))
-            for image in self.images.entries())
-        return Entries(lines=self.lines, config=self.config, mantissas=mantissas, exponents=exponents)
+    def _brought(self, refs, items, value, image) -> tuple[str, int, np.ndarray]:
+        """Name of those items of an image that are read, their number, and `items` with their numbers."""
+        here = refs.value == value
+        own, places = np.unique(refs.item[here], return_inverse=True)
+        items = items.copy()
+        items[here] = places
+        stored = self.lines.store(self.flow.values[value].mem.name.lower(), image[own])
+        return self.lines.call("start", INPUT, stored), len(own), items

@@ -1,5 +1,7 @@
 """Writes the lines of a script, one call after the other."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from concord.twin.flow.flow import Refs
 from concord.twin.lib.script import Argument, Call, Stored, Tensor
@@ -17,12 +19,26 @@ class Lines:
         self.body: list[Call] = []
         self.tensors: dict[str, Tensor] = {}
         self._stored: dict[tuple, Stored] = {}
+        self._shaped: dict[str, tuple[Argument, ...]] = {}  # arguments of `reshape` by its result
 
     def call(self, function: str, *arguments: Argument, note: str = "", **settings) -> str:
-        """Add a call; returns the name of its result."""
+        """Add a call; returns the name of its result. A shape of a shape is made of what the first one is made of."""
+        while function == "reshape" and arguments[0] in self._shaped:
+            arguments = self._shaped[arguments[0]]
         result = f"v{len(self.body)}"
         self.body.append(Call(results=(result,), function=function, arguments=arguments, settings=settings, note=note))
+        if function == "reshape":
+            self._shaped[result] = arguments
         return result
+
+    def used(self, results: Iterable[str]) -> tuple[Call, ...]:
+        """The calls that some results need."""
+        needed, calls = set(results), []
+        for call in reversed(self.body):
+            if call.results[0] in needed:
+                needed |= {argument for argument in call.arguments if isinstance(argument, str)}
+                calls.append(call)
+        return tuple(calls[::-1])
 
     def store(self, kind: str, values: np.ndarray, bits: int = 0) -> Stored:
         """Store a tensor; equal tensors are stored once.

@@ -90,15 +90,15 @@ class Images:
             content[:len(brought)] = brought
         return content.view(np.float16)
 
-    def entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mantissas float64[entries, N] and exponents E float64[entries, 1] of VectorRf."""
-        size = self._config.vector_rf
-        mantissas = np.zeros((size, self._config.native_dim))
-        exponents = np.full((size, 1), float(self._config.activations.e_min))
+    def entries(self, view: str) -> np.ndarray:
+        """A view of VectorRf, an attribute of `Entries`: float64[entries, N], or [entries, 1] for exponents."""
+        size, fmt = self._config.vector_rf, self._config.activations
+        mantissas, exponents = np.zeros((size, self._config.native_dim)), np.full((size, 1), float(fmt.e_min))
         for part in self._firmware.entries:
             place = slice(part.address, part.address + len(part.mantissas))
             mantissas[place], exponents[place] = part.mantissas, part.exponents[:, None]
-        return mantissas, exponents
+        return {"mantissas": mantissas, "exponents": exponents,
+                "reals": np.ldexp(mantissas, exponents.astype(np.int64) - fmt.bits + 1)}[view]
 
     def biases(self) -> np.ndarray:
         """int32[words, M], the content of BiasRf."""

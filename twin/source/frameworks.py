@@ -10,6 +10,7 @@ class Framework(StrEnum):
     NUMPY = "numpy"
     TORCH = "torch"
     TENSORFLOW = "tensorflow"
+    ONNX = "onnx"  #: A graph instead of source.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +79,11 @@ FORMS = {
 }
 
 
+def needs(framework: Framework) -> str:
+    """Packages that a twin needs."""
+    return FORMS[framework].needs if framework in FORMS else "a runtime of ONNX with operator set 26, as onnxruntime"
+
+
 def example(framework: Framework, stem: str, inputs: tuple) -> str:
     """A line of a shell that runs a twin on zeros, in its folder.
 
@@ -87,5 +93,8 @@ def example(framework: Framework, stem: str, inputs: tuple) -> str:
         inputs:    Shape of one input, None for the number of time steps.
     """
     shape = ", ".join(["1", *(str(size or 8) for size in inputs)])
+    if framework not in FORMS:
+        return (f"python -c 'import numpy, onnxruntime; print(onnxruntime.InferenceSession(\"{stem}.onnx\").run(None, "
+                f"{{\"inputs\": numpy.zeros(({shape}), \"float16\")}}))'")
     return (f"python -c 'import {FORMS[framework].arrays}; from {stem} import Twin; "
             f"print(Twin()({FORMS[framework].arrays}.zeros(({shape}))))'")

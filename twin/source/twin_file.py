@@ -20,7 +20,7 @@ def module_name(name: str) -> str:
 
 def write_twin(script: Script, framework: Framework, folder: Path, stem: str,
                trained: Mapping[str, Rounding] | None = None) -> Path:
-    """Write `stem`.py and `stem`.safetensors, and return the path of the source.
+    """Write `stem`.py and `stem`.safetensors, or `stem`.onnx, and return the path of the source or of the graph.
 
     Args:
         script:    What the twin computes.
@@ -30,8 +30,13 @@ def write_twin(script: Script, framework: Framework, folder: Path, stem: str,
         trained:   How each tensor that can be trained is rounded; None for a twin that is not trained.
 
     Raises:
-        ValueError: two names are the same in a source.
+        ValueError: two names are the same in a source, or the framework cannot say something that the script says.
     """
+    if framework is Framework.ONNX:
+        from concord.twin.source.onnx_graph import onnx_graph
+
+        atomic_files.write(folder / f"{stem}.onnx", onnx_graph(script).SerializeToString())
+        return folder / f"{stem}.onnx"
     text, stored = source(script, framework, stem, trained), save(tensors(script), {"twin": script.name})
     atomic_files.write_all(folder, {f"{stem}.py": text, f"{stem}.safetensors": stored})
     return folder / f"{stem}.py"

@@ -1,0 +1,64 @@
+"""Scripts as ONNX graphs, which onnxruntime runs."""
+
+import numpy as np
+import pytest
+from concord.golden.lib import float16
+from concord.golden.mfu import activation
+from concord.tests.twin.scripts import SCRIPTS, call, halves, routine, samples
+from concord.tests.twin.test_vocabulary import pairs
+from concord.twin.lib.run import run
+from concord.twin.lib.script import Script
+from concord.twin.vocabulary import numpy_functions
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+def results_of(script: Script, inputs: np.ndarray) -> np.ndarray:
+    from concord.twin.source.onnx_graph import onnx_graph
+
+    session = onnxruntime.InferenceSession(onnx_graph(script).SerializeToString())
+    return session.run(None, {"inputs": inputs})[0].view(np.uint16)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("batch", [1, 5])
+def test_graphs_compute_what_the_script_says(name, batch):
+    script = SCRIPTS[name]
+    inputs = samples(script, batch)
+    with np.errstate(all="ignore"):
+        expected = run(script, inputs, numpy_functions).view(np.uint16)
+    assert np.array_equal(results_of(script, inputs), expected)
+
+
+def one(*body, tensors=None) -> Script:
+    """A script of some lines on pairs of numbers."""
+    return Script(name="t", machine="tiny", inputs=(2,), outputs=1, classes=(), routines=(),
+                  main=routine("main", "Test", "x", "y", *body), tensors=tensors or {})
+
+
+PARTS = call("a", "part", "x", first=0, last=1), call("b", "part", "x", first=1, last=2)
+
+
+@pytest.mark.parametrize(("name", "golden"), [
+    ("add", float16.add), ("subtract", float16.sub), ("multiply", float16.mul), ("maximum", float16.maximum)])
+def test_operations_on_numbers_round_once(name, golden):
+    a, b = pairs()
+    wanted = golden(a, b)
+    known = ~float16.is_nan(a) & ~float16.is_nan(b) & ~float16.is_nan(wanted)
+    found = results_of(one(*PARTS, call("y", name, "a", "b")), np.stack([a, b], 1).view(np.float16))[:, 0]
+    assert np.array_equal(found[known], wanted[known])
+
+
+@pytest.mark.parametrize(("name", "golden"), [
+    ("relu", float16.relu), ("sigmoid", activation.sigmoid), ("tanh", activation.tanh)])
+def test_curves(name, golden):
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    bits = bits[~float16.is_nan(bits)]
+    found = results_of(one(PARTS[0], call("y", name, "a")), np.stack([bits, bits], 1).view(np.float16))[:, 0]
+    assert np.array_equal(found, golden(bits))
+
+
+def test_what_onnx_cannot_say_is_said():
+    script = one(call("y", "accumulated", "x", "d.weights"), tensors={"d.weights": halves(np.random.default_rng(0), 2)})
+    with pytest.raises(ValueError, match="needs accumulated, which has no form in ONNX"):
+        results_of(script, np.zeros((1, 2), np.float16))

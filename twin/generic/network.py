@@ -1,0 +1,54 @@
+"""A network word by word: what its users give and get, around the words of its program."""
+
+import numpy as np
+from concord.golden.host.firmware import Firmware
+from concord.spec.config import preset_name
+from concord.twin.flow.flow_of import flow_of
+from concord.twin.generic.generic import generic
+from concord.twin.lib.script import Call, Routine, Script, Stored, Tensor
+
+
+def network(firmware: Firmware) -> Script:
+    """The script of firmware whose inputs have one size, with one line or more for every instruction that runs.
+
+    Raises:
+        ValueError: inputs are sequences of any length, whose program has no fixed number of chains.
+    """
+    if firmware.loop is not None:
+        raise ValueError(f"{firmware.name} takes sequences of any length, and a twin word by word has as many lines as "
+                         "its program runs instructions")
+    words = generic(flow_of(firmware))
+    sent, kept = _sent(firmware)[:words.inputs[0]], firmware.result(np.arange(words.outputs))
+    tensors = {"input_index": sent, "output_index": kept}
+    chains = Routine(name="chains", title="All chains, word by word", parameters=words.main.parameters,
+                     results=words.main.results, body=words.main.body)
+    body = (
+        Call(results=("x",), function="flatten", arguments=("x",)),
+        Call(results=("zero",), function="start", arguments=("x", Stored(name="no_input"))),
+        Call(results=("x",), function="take", arguments=(Stored(name="input_index"), "x", "zero")),
+        Call(results=("y",), function="chains", arguments=("x",)),
+        Call(results=("y",), function="take", arguments=(Stored(name="output_index"), "y")))
+    main = Routine(name="network", title=f"{firmware.name}, word by word", parameters=("x",), results=("y",), body=body)
+    stored = {name: Tensor(values=index.astype(np.int32)) for name, index in tensors.items()}
+    return Script(
+        name=firmware.name, machine=preset_name(firmware.config), inputs=_shape(firmware), outputs=firmware.outputs,
+        classes=firmware.classes, main=main, routines=(chains,),
+        tensors=words.tensors | stored | {"no_input": Tensor(values=np.zeros(1, np.float16))})
+
+
+def _shape(firmware: Firmware) -> tuple[int, ...]:
+    """Shape of an input: a vector, an image by channel, row and column, or a sequence."""
+    if firmware.recurrent:
+        return firmware.steps, firmware.inputs
+    return firmware.image or (firmware.inputs,)
+
+
+def _sent(firmware: Firmware) -> np.ndarray:
+    """Index of the element of an input in each element of the words that the host sends; zeros follow all elements."""
+    shape = _shape(firmware)
+    count = int(np.prod(shape))
+    numbers = np.arange(1, count + 1).reshape(shape if firmware.recurrent else -1)
+    low, high = (firmware.words_of((numbers >> shift & 0xFFFF).astype(np.uint16)).reshape(-1).astype(np.int64)
+                 for shift in (0, 16))
+    found = (high << 16) + low
+    return np.where(found == 0, count, found - 1)
