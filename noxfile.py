@@ -111,6 +111,12 @@ def bench_lstm(session):
 
 
 @nox.session(default=False)
+def bench_machines(session):
+    """Throughput of several machines in a row beside one, `--tiny` for MLPerf Tiny's architectures."""
+    python(session, "concord.benchmarks.bench_machines")
+
+
+@nox.session(default=False)
 def bench_overflow(session):
     """ResNet-style networks and MLPs on accumulators of 16, 14 and 12 bits beside FP32: accuracy, overflow events."""
     python(session, "concord.benchmarks.bench_overflow")

@@ -16,7 +16,7 @@ from concord.spec.formats import Format
 from rich.console import Console
 from rich.table import Table
 
-INPUT_BITS = (8, 4)
+INPUT_BITS = (8,)
 RANGE = {"e_min": -11, "e_max": 4}
 WEIGHTS = (  #: Mantissas of 4 and 8 bits, and powers of two of 3, 4 and 5 bits.
     *(Format(bits=bits, symmetric=True, **RANGE) for bits in (4, 8)),

@@ -53,6 +53,7 @@ MODELS = Path("data/models")
 VOWELS, IMAGES = "japanese-vowels", "fashion-mnist"
 HIDDEN = 20  #: Size of recurrent layers, which fills no native vector.
 CALIBRATION, SEED = 64, 7
+STEPS = 7, 13, 20  #: Time steps to which utterances are cut: each number costs a compilation in some frameworks.
 TOGETHER = 50  #: Samples of one batch of a twin.
 COMMAND = "nox -s twin_networks"
 NOWHERE = Provenance(command=COMMAND, method="random weights", seed=SEED, fp32_accuracy=0, qat_accuracy=0,
@@ -130,7 +131,8 @@ def inputs_of(name: str, firmware: Firmware, count: int) -> list[np.ndarray]:
     samples = dataset.load(VOWELS if firmware.recurrent else IMAGES).first(count)
     if not firmware.recurrent:
         return list(samples.inputs)
-    return [sample[:length] for sample, length in zip(samples.inputs, samples.lengths, strict=True)]
+    return [sample[:max(each for each in STEPS if each <= length)] for sample, length in zip(
+        samples.inputs, samples.lengths, strict=True)]
 
 
 def batches(samples: list[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray]]:

@@ -19,13 +19,13 @@ from concord.golden.lib.processes import calls
 from concord.golden.machine import Machine
 from concord.sim.stimulus.memory_stimulus import random_words
 from concord.sim.stimulus.programs import Case, random_program
-from concord.sim.units import CONFIGURATIONS
+from concord.sim.units import CONFIGURATIONS, WITH_SOFTMAX
 from concord.spec.machine_file import find_config
-from concord.spec.memories import VRFS, Mem
+from concord.spec.memories import VRFS, Mem, depth
 from concord.spec.messages import unpack
 from concord.spec.registers import Register
 from concord.twin.flow.flow_of import flow_of
-from concord.twin.generic.generic import generic
+from concord.twin.generic.generic import generic, loaded_tiles
 from concord.twin.lib.reals import arrays
 from concord.twin.lib.run import run
 from concord.twin.source.frameworks import Framework
@@ -39,14 +39,14 @@ CHUNK = 10  #: Programs that a process takes at once.
 
 
 def main(
-    programs: Annotated[int, typer.Option(help="Number of random programs, over all configurations.")] = 510,
+    programs: Annotated[int, typer.Option(help="Number of random programs, over all configurations.")] = 520,
     seed: Annotated[int, typer.Option(help="Seed of the programs.")] = 1,
     config: Annotated[list[str] | None, typer.Option(
         help="Name of a preset, or TOML file of a machine. May be repeated.")] = None,
     processes: Annotated[int, typer.Option("-n", help="Number of processes.")] = 1,
 ) -> None:
     """Turn random programs into twins, and compare them with golden."""
-    console, configs = Console(), config or list(CONFIGURATIONS)
+    console, configs = Console(), config or [*CONFIGURATIONS, WITH_SOFTMAX]
     share = -(-programs // len(configs))
     jobs = [(name, seed, range(first, min(first + CHUNK, share))) for name in configs
             for first in range(0, share, CHUNK)]
@@ -76,14 +76,15 @@ def differences(case: Case, seed: int, *, written: bool = True) -> list[str]:
         written: Whether the source is written and run, which takes longer, or only what the source says is run.
     """
     config, rng = case.config, np.random.default_rng(seed)
-    final = [*VRFS, Mem.VECTOR_RF] if config.vector_rf else [*VRFS]
+    final = [mem for mem in (*VRFS, Mem.VECTOR_RF, Mem.MATRIX_RF) if depth(config, mem)]
     pools = [case.pool, *(random_words(config, rng, case.taken, wild=True) for _ in range(SAMPLES - 1))]
     inputs = np.stack([pool[:case.taken].reshape(-1) for pool in pools]).view(np.float16)
-    script = generic(flow_of(firmware_of(case)), final)
+    flow = flow_of(firmware_of(case))
+    script, loaded = generic(flow, final), loaded_tiles(flow)
     results = (_source_results if written else _script_results)(script, inputs)
     wrong = []
     for sample, pool in enumerate(pools):
-        wanted = golden_results(case, pool)
+        wanted = golden_results(case, pool, loaded)
         for (name, right), got in zip(wanted.items(), results, strict=True):
             mine = got[sample].view(np.uint16) if right.dtype == np.uint16 else got[sample]
             if not np.array_equal(mine, right):
@@ -118,10 +119,11 @@ def firmware_of(case: Case) -> Firmware:
         vectors={mem: memory.vectors[mem] for mem in VRFS}, biases=memory.biases.astype(np.int32))
 
 
-def golden_results(case: Case, pool: np.ndarray) -> dict[str, np.ndarray]:
+def golden_results(case: Case, pool: np.ndarray, loaded: list[int]) -> dict[str, np.ndarray]:
     """What golden returns for the words `pool` in NetQ, by name: outputs, if there are any, and final memories.
 
-    Words are uint16[n, M]; VectorRf has mantissas [entries, N] and exponents [entries, 1].
+    Words are uint16[n, M]; VectorRf has mantissas [entries, N] and exponents [entries, 1]; MatrixRf has the values of
+    the tiles that the program has loaded.
     """
     machine, config = Machine(case.config), case.config
     for message in case.setup:
@@ -138,7 +140,16 @@ def golden_results(case: Case, pool: np.ndarray) -> dict[str, np.ndarray]:
         entries = machine.memory.entries
         found["mantissas of VectorRf"] = entries.mantissas
         found["exponents of VectorRf"] = entries.exponents[:, None] + config.activations.e_min
+    if loaded:
+        found["MatrixRf"] = _values(config, machine.memory.matrix, loaded)
     return found
+
+
+def _values(config, matrix, tiles):
+    """float64[tiles, N, N], the integers or real numbers of tiles."""
+    units = matrix.exponents[tiles] + config.weights.e_min - config.weights.bits + 1
+    integer = np.array(matrix.modes)[tiles, None]
+    return np.ldexp(matrix.mantissas[tiles].astype(np.float64), np.where(integer, 0, units)[..., None])
 
 
 if __name__ == "__main__":

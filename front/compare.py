@@ -97,7 +97,11 @@ def _with_qonnx(imported: Imported, model: onnx.ModelProto) -> Callable[[np.ndar
     from qonnx.transformation.infer_shapes import InferShapes
 
     def execute(x: np.ndarray) -> np.ndarray:
-        return execute_onnx(wrapped, {imported.entry.name: x}, return_full_exec_context=True)[imported.tensor]
+        try:
+            return execute_onnx(wrapped, {imported.entry.name: x}, return_full_exec_context=True)[imported.tensor]
+        except Exception as error:  # exceptions of qonnx and of onnxruntime have no common class
+            said = str(error).splitlines() or [type(error).__name__]
+            raise ValueError(f"qonnx cannot run it: {said[0]}") from error
 
     first = next(one for one in model.graph.input if one.name == imported.entry.name)
     for axis, size in zip(first.type.tensor_type.shape.dim, imported.numbers.shape, strict=True):

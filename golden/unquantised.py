@@ -4,7 +4,7 @@ Each of three roundings can be put back alone: that of weights (by other `FullPr
 front of products, and that of all results to binary16. With all three, the results are the machine's bits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from concord.golden.host.counters import Counters
@@ -42,13 +42,24 @@ class UnquantisedMachine:
             raise ValueError(f"{firmware.name} holds no numbers in full precision: compile its model with "
                              "--full-precision")
         images.check(firmware.config, firmware)
-        self._firmware, config = firmware, firmware.config
+        self._firmware, config, self._images = firmware, firmware.config, images
         arithmetic = RealArithmetic(config, activations=activations, binary16=binary16, clips=images.clips)
+        self._chosen = _Chosen(frozenset(), self._images, self._images)
         self._executor = Executor(config, RealMemory(config, images, arithmetic), Counters(), arithmetic)
         self._sequencers: dict[int, Sequencer] = {}
         if watch:
             self._executor.trace = lambda chain, address, _, words: watch(
                 firmware.layer_at(address), chain, address, words)
+
+    def round_layers(self, layers: Iterable[str], images: FullPrecision):
+        """Let the chains of some layers, and of these alone, compute with all roundings from now on.
+
+        Args:
+            layers: Names of the layers; none for no layer.
+            images: Content of the memories, of quantised weights and constants of binary16, for these chains.
+        """
+        images.check(self._firmware.config, self._firmware)
+        self._chosen = _Chosen(frozenset(layers), self._images, images)
 
     def infer(self, sample: np.ndarray) -> np.ndarray:
         """The result float64[outputs] of one input.
@@ -62,10 +73,12 @@ class UnquantisedMachine:
         firmware, executor = self._firmware, self._executor
         executor.memory.net_in.put(to_real(firmware.words_of(sample)))
         for chain in self._sequencer(len(sample) if firmware.loop is not None else 1).walk():
+            self._chosen.switch(firmware.layer_at(chain.address), executor)
             for _ in executor.run(chain):
                 raise ValueError(f"{firmware.name} waits for more words than one input has: compile again")
         words = np.concatenate([np.zeros(0), *(message.ravel() for message in executor.outputs)])
         executor.outputs.clear()
+        self._chosen.switch("", executor)
         return firmware.result(words)
 
     def _sequencer(self, steps: int) -> Sequencer:
@@ -76,3 +89,31 @@ class UnquantisedMachine:
             self._sequencers = {steps: Sequencer(
                 firmware.config, firmware.program(steps), firmware.tiles.modes(firmware.config))}
         return self._sequencers[steps]
+
+
+class _Chosen:
+    """Layers whose chains compute with all roundings, on memories of their own.
+
+    Only constants differ from one content of the vector memories to the other, and nothing is written over these.
+
+    Args:
+        layers: Names of the layers.
+        others: Content of the memories for all other chains.
+        own:    Content of the memories for the chains of these layers.
+    """
+
+    def __init__(self, layers: frozenset[str], others: FullPrecision, own: FullPrecision):
+        self._layers, self._contents, self._on = layers, (others, own), False
+        self._differing = {mem: np.nonzero(words != own.vectors[mem]) for mem, words in others.vectors.items()}
+
+    def switch(self, layer: str, executor: Executor):
+        """Choose the arithmetic and the contents for a chain of a layer."""
+        on = layer in self._layers
+        if on == self._on:
+            return
+        self._on, content, memory = on, self._contents[on], executor.memory
+        executor.arithmetic.activations = executor.arithmetic.binary16 = on
+        memory.matrix.values[:len(content.tiles)] = content.tiles
+        memory.biases[:len(content.biases)] = content.biases
+        for mem, at in self._differing.items():
+            memory.vectors[mem][:len(content.vectors[mem])][at] = content.vectors[mem][at]

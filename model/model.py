@@ -92,7 +92,8 @@ class Model:
         for layer in self.layers:
             _check_sources(layer, self, made)
             made[layer.name] = layer
-            if layer.ends and (layer is not self.layers[-1] or self.sources_of(layer) != tuple(names[-2:-1])):
+            before = tuple(names[-2:-1]) or (INPUT,)
+            if layer.ends and (layer is not self.layers[-1] or self.sources_of(layer) != before):
                 raise ValueError(f"layer {layer.name!r} ({layer.title}) stands at the end of a model, behind the layer "
                                  "whose result it takes; put it there")
         self._check_steps()

@@ -12,6 +12,7 @@ from concord.compiler.qonnx.form import Form, Tensor, shaped
 from concord.compiler.qonnx.joins import AddForm, ConcatForm, MaxPoolForm
 from concord.compiler.qonnx.nodes import DOMAIN, Nodes, quant_function
 from concord.compiler.qonnx.product import ConvolutionForm, ProductForm
+from concord.compiler.qonnx.softmax import SoftmaxForm
 from concord.model.layers.add import Add
 from concord.model.layers.average import Average
 from concord.model.layers.concat import Concat
@@ -19,6 +20,7 @@ from concord.model.layers.convolution import Conv
 from concord.model.layers.dense import Dense
 from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
+from concord.model.layers.softmax import Softmax
 from concord.model.model import INPUT, Model
 from onnx import ModelProto, TensorProto, helper
 
@@ -30,6 +32,7 @@ FORMS: dict[type[Layer], Form] = {
     MaxPool: MaxPoolForm(),
     Add: AddForm(),
     Concat: ConcatForm(),
+    Softmax: SoftmaxForm(),
 }
 
 
@@ -37,7 +40,7 @@ def qonnx_graph(model: Model, batch: int = 1) -> ModelProto:
     """Make the QONNX graph of a model.
 
     Args:
-        model: Model of dense layers and convolutions in integer mode, pooling, sums and concatenations.
+        model: Model of dense layers and convolutions in integer mode, pooling, sums, concatenations and a softmax.
         batch: Number of samples that one run takes.
 
     Raises:
@@ -46,8 +49,8 @@ def qonnx_graph(model: Model, batch: int = 1) -> ModelProto:
     for layer in model.layers:
         if type(layer) not in FORMS:
             raise ValueError(
-                f"layer {layer.name!r} ({layer.title}) has no QONNX form: dense layers, convolutions, pooling, sums "
-                "and concatenations of integer mode have one; hand over the model file instead: "
+                f"layer {layer.name!r} ({layer.title}) has no QONNX form: dense layers, convolutions, pooling, sums, "
+                "concatenations and a softmax of integer mode have one; hand over the model file instead: "
                 "`nnp export MODEL DESTINATION`")
         FORMS[type(layer)].check(layer)
     nodes, shape = Nodes(), model.layers[0].entering

@@ -68,8 +68,7 @@ def quant(step: Step, build: Builder) -> list[Value]:
     mode = step.attributes.get("rounding_mode", "ROUND")
     if mode not in ("ROUND", "HALF_EVEN"):
         raise Refused(f"it rounds by {mode}", "use ROUND, which rounds half to even, and train again")
-    width, signed, narrow = _one(bits, "bits"), bool(step.attributes.get("signed", 1)), bool(
-        step.attributes.get("narrow", 0))
+    width, signed, narrow = _one(bits, "bits"), _flag(step, "signed", 1), _flag(step, "narrow", 0)
     if width != int(width) or not 1 <= width <= WIDEST:
         raise Refused(f"its integers have {width:g} bits", f"use 1 to {WIDEST}")
     if isinstance(step.get(0), View):
@@ -108,6 +107,18 @@ def _spread(value: np.ndarray, bits: int, signed: bool, narrow: bool, scale: np.
     """A grid with the scale and the zero point of each element of a tensor."""
     return Grid(scale=np.broadcast_to(scale, value.shape), zero_point=np.broadcast_to(zero, value.shape), bits=bits,
                 signed=signed, narrow=narrow)
+
+
+def _flag(step: Step, key: str, usual: int) -> bool:
+    """An attribute that is 0 or 1.
+
+    Raises:
+        Refused: it is another number.
+    """
+    found = step.attributes.get(key, usual)
+    if found not in (0, 1):
+        raise Refused(f"its attribute {key} is {found}", "use 0 or 1")
+    return bool(found)
 
 
 def _one(value: np.ndarray, what: str) -> float:

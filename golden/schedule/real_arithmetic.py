@@ -10,6 +10,7 @@ import numpy as np
 from concord.golden.lib.float16 import to_bits, to_real
 from concord.golden.mfu.multifunction import compute
 from concord.golden.mfu.softmax import softmax
+from concord.golden.mvm import elements
 from concord.golden.mvm.overflow import Events
 from concord.golden.mvm.quantizer import quantize_reals
 from concord.spec.chain import Chain
@@ -101,7 +102,7 @@ class RealArithmetic:
             return x if clip is None else np.clip(x, *clip)
         fmt, x = self._config.activations, np.where(np.isnan(x), 0.0, x)
         if integer:
-            return np.clip(np.rint(x), *((0, fmt.levels) if unsigned else (fmt.lowest, fmt.highest)))
+            return np.clip(elements.nearest(x, fmt), *((0, fmt.levels) if unsigned else (fmt.lowest, fmt.highest)))
         return block_numbers(*quantize_reals(x, fmt), fmt)
 
     def rounded(self, x: np.ndarray) -> np.ndarray:

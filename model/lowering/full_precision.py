@@ -62,7 +62,11 @@ def in_full_precision(layer: Layer, clip: Clip, numbers: Numbers = Numbers.REAL)
     if not layer.comparable:
         raise ValueError(f"layer {layer.name!r} carries no FP32 parameters, so there are no numbers in full precision: "
                          "quantise the float network again, which keeps them")
-    return found(layer, clip, numbers is Numbers.WEIGHTS)
+    try:
+        return found(layer, clip, numbers is Numbers.WEIGHTS)
+    except KeyError as error:
+        raise ValueError(f"layer {layer.name!r} lacks {error} of its float network or of its lowering, so there are no "
+                         "numbers in full precision: quantise the float network again") from error
 
 
 def _stored(layer: IntegerRows) -> IntegerRows:
@@ -90,9 +94,6 @@ def _integer(layer: IntegerRows, clip: Clip, quantised_weights: bool) -> Integer
 
 def _quantiser(layer: IntegerRows) -> tuple[np.ndarray, np.ndarray]:
     """float64[channels], R and O of what enters; those that the layer before applies, if the layer has none."""
-    if missing := {"gain", "constant", "input", "output"} - set(layer.real):
-        raise ValueError(f"layer {layer.name!r} lacks {min(missing)!r} of its lowering, so there are no numbers in "
-                         "full precision: quantise the float network again")
     step, offset = layer.real["input"]
     ones = np.ones(layer.channels_in)
     if layer.quant_scale is None:

@@ -91,7 +91,8 @@ def _file(file: Path, data: str | None, calibration: Path | None, out: Path, mac
 
     chosen = choices_for(machine, **bits, **methods)
     found = opened(file)
-    others = calibration is not None or chosen != choices_for(machine, **bits)
+    others = (calibration is not None or methods["arithmetic"] is not options.NetworkArithmetic.INTEGER
+              or chosen != choices_for(machine, **bits))
     if imports.is_kept(found[0], anew, others):
         given = widths(machine, **bits)
         given.check_integers()

@@ -69,6 +69,9 @@ def memories(config: Config) -> Iterator[Ram]:
     yield Ram(unit="instruction_fetch", bits=WORD, depth=config.instructions)
     yield Ram(unit="mfu_pipeline", bits=36, depth=512, count=2 * config.mfu_lanes)  # tables of activation functions
     yield Ram(unit="counters", bits=36, depth=64)
+    if config.softmax_words:  # the table of exp, and the message
+        yield Ram(unit="softmax", bits=27, depth=128)
+        yield Ram(unit="softmax", bits=word, depth=config.softmax_words)
 
 
 def _operands(config: Config) -> Iterator[Ram]:

@@ -83,10 +83,12 @@ UNITS: dict[str, Features] = {
     "message_input": lambda c: (1, c.message_bytes),
     "message_output": lambda c: (1, c.message_bytes),
     "lazy_update": _lanes,
+    "softmax": _lanes,
     "others": lambda c: (1, c.mfu_lanes, c.count_overflows * c.tile_engines * c.native_dim * c.lanes),
 }
 #: Attribute of the configuration that a machine must have to hold a unit.
-NEEDS = dict.fromkeys(("entry_writer", "gather", "pixel_pipeline"), "vector_rf") | {"lazy_update": "lazy_update"}
+NEEDS = dict.fromkeys(("entry_writer", "gather", "pixel_pipeline"), "vector_rf") | {
+    "lazy_update": "lazy_update", "softmax": "softmax_words"}
 
 
 def estimate(config: Config, without: str = "") -> dict[str, int]:
@@ -120,10 +122,11 @@ def unit_errors(row: Measured) -> tuple[float, float]:
 
 
 def multipliers(config: Config) -> int:
-    """Number of multipliers of 18 x 18 bits: of tile engines, multi-function units, and the count of overflows."""
+    """Number of multipliers of 18 x 18 bits: of tile engines, multi-function units, softmax, count of overflows."""
     engines = config.tile_engines * config.lanes
     counted = engines * config.native_dim * config.count_overflows
-    return engines * sum(group.multipliers for group in _groups(config)) + 4 * config.mfu_lanes + counted + 1
+    others = 4 * config.mfu_lanes + counted + 2 * bool(config.softmax_words) + 1
+    return engines * sum(group.multipliers for group in _groups(config)) + others
 
 
 def _groups(config: Config):

@@ -27,6 +27,7 @@ from concord.spec.isa import Op
 from concord.spec.memories import Mem
 
 SAMPLES = 20  #: Most samples on which errors are split.
+ALONE_SAMPLES = 4  #: Most samples on which the roundings of each layer alone are measured, which takes a run for each.
 #: Largest relative error that rounding to float64 explains.
 ROUNDING = 1e-9
 _TINY = np.finfo(float).tiny
@@ -59,6 +60,8 @@ RUNS = (
 )
 #: Names of the parts of the error, and of all together.
 PARTS = (*(run.part for run in RUNS), "together")
+#: Name of what the roundings of a layer alone change in the outputs of the network.
+ALONE = "alone"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +71,8 @@ class ErrorSplit:
     Attributes:
         samples: Number of samples that ran.
         layers:  Error by the name of a layer, or OUTPUT, and by the name of its part. The compiler's part is missing
-            where what chains write of a layer cannot be laid out as its result.
+            where what chains write of a layer cannot be laid out as its result. ALONE is relative to the outputs of
+            the network.
     """
 
     samples: int
@@ -135,7 +139,24 @@ def split_errors(model: Model, firmware: Firmware, images: Mapping[Numbers, Full
         # Where the outputs are right, a layer with another result is only written in an order that is not known here.
         if found is None or errors[OUTPUT]["compiler"] <= ROUNDING < errors[layer]["compiler"]:
             del errors[layer]["compiler"]
+    for layer, error in _alone(model, firmware, images, samples.first(ALONE_SAMPLES), errors).items():
+        errors[layer][ALONE] = error
     return ErrorSplit(samples=len(samples), layers={name: errors[name] for name in _order(model, errors)})
+
+
+def _alone(model: Model, firmware: Firmware, images: Mapping[Numbers, FullPrecision], samples: Samples,
+           errors: Mapping[str, object]) -> dict[str, float]:
+    """What the roundings in the chains of each layer alone change in the outputs, relative to these."""
+    machine = UnquantisedMachine(firmware, images[Numbers.REAL])
+
+    def outputs(layers: tuple[str, ...]) -> np.ndarray:
+        machine.round_layers(layers, images[Numbers.STORED])
+        return np.stack([machine.infer(one_sample(samples, index)) for index in range(len(samples))])
+
+    exact = outputs(())
+    largest = max(np.square(exact).sum(), _TINY)
+    return {layer.name: float(np.sqrt(np.square(outputs((layer.name,)) - exact).sum() / largest))
+            for layer in model.layers if layer.name in errors}
 
 
 def _order(model: Model, errors: Mapping[str, object]) -> list[str]:

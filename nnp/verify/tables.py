@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from concord.compiler.explain import explain
 from concord.compiler.network import Compiled
 from concord.model.data import measures
-from concord.nnp.verify.error_split import PARTS, ROUNDING
+from concord.nnp.verify.error_split import ALONE, PARTS, ROUNDING
 from concord.nnp.verify.layer_costs import WAITS, LayerCost, wait_title
 from concord.nnp.verify.verification import Verified
 from concord.spec.registers import Counter
@@ -121,9 +121,9 @@ def split_rows(verified: Verified) -> list[list[str]]:
         return []
 
     def cells(name: str, errors: Mapping[str, float]) -> list[str]:
-        return [name, *(_share(errors[part]) if part in errors else "" for part in PARTS)]
+        return [name, *(_share(errors[part]) if part in errors else "" for part in (*PARTS, ALONE))]
 
-    return [["layer", *PARTS], *(cells(name, errors) for name, errors in verified.split.layers.items())]
+    return [["layer", *PARTS, ALONE], *(cells(name, errors) for name, errors in verified.split.layers.items())]
 
 
 def split_table(verified: Verified) -> Table:

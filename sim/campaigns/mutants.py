@@ -23,6 +23,7 @@ from rich.progress import track
 from rich.table import Table
 
 TREE = ("concord", "spec", "golden", "hw", "sim", "tests/sim/test_units.py", "pyproject.toml")  #: What a copy has.
+DEFAULT = "tiny"  #: The preset of most mutants.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,14 +35,14 @@ class Mutant:
         old:    Text that occurs once in the file.
         new:    Text that takes its place and breaks the unit.
         file:   Path of the file, from the root of the repository.
-        config: Preset in which the testbench notices.
+        config: Preset in which the testbench notices; DEFAULT, or the unit's first one if its testbench lacks that.
     """
 
     unit: str
     old: str
     new: str
     file: str
-    config: str = "tiny"
+    config: str = DEFAULT
 
 
 def mutants_of(unit: Unit) -> list[Mutant]:
@@ -49,7 +50,8 @@ def mutants_of(unit: Unit) -> list[Mutant]:
     path = ROOT / "sim" / f"{unit.place}.py"
     for node in ast.parse(path.read_text()).body if unit.configurations else ():
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MUTANTS":
-            return [Mutant(unit=unit.name, **{"file": f"hw/{unit.place}.py"} | record)
+            config = DEFAULT if DEFAULT in unit.configurations else unit.configurations[0]
+            return [Mutant(unit=unit.name, **{"file": f"hw/{unit.place}.py", "config": config} | record)
                     for record in ast.literal_eval(node.value)]
     return []
 

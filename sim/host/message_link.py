@@ -51,4 +51,6 @@ async def every_message_arrives_whole(dut, stall):
     waiting = [behind, ours]
     while any(waiting):
         got = bytes((await ends["m_axis_o"].recv(compact=False)).tdata)
-        next(queue for queue in waiting if queue and queue[0] == got).pop(0)
+        queue = next((queue for queue in waiting if queue and queue[0] == got), None)
+        assert queue, f"{got} is none of the next messages"
+        queue.pop(0)

@@ -55,6 +55,7 @@ def test_verify(tmp_path):
     split = record["error_split"]
     assert split["samples"] == 3
     assert list(split["layers"]) == ["hidden1", "hidden2", "output", "network output"]
+    assert all(0 < split["layers"][name]["alone"] < 0.5 for name in ("hidden1", "hidden2", "output"))
     for parts in split["layers"].values():
         assert parts["compiler"] < 1e-12
         assert 0 < parts["binary16"] < parts["activations"] < parts["weights"]

@@ -15,6 +15,7 @@ from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat
 from concord.model.layers.layer import Layer
 from concord.model.layers.pool import MaxPool
+from concord.model.layers.softmax import Softmax
 from concord.model.lowering import image_lowering, lowering
 from concord.model.model import INPUT, Model
 from concord.model.model_file import load_model
@@ -155,6 +156,16 @@ def test_joins_of_a_layer_and_the_input():
               Concat(name="both", sizes=(20, 20))]
     model = networks.model(layers, sources={"sum": (INPUT, "dense"), "both": ("sum", INPUT)})
     assert differing(model, halves(40, 20, corners=CORNERS)) == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("elements", [1, 3, 40])
+def test_a_softmax(elements):
+    layers = [dense("dense", 20, elements), Softmax(name="softmax", inputs=elements)]
+    assert differing(networks.model(layers), halves(60, 20)) == [0, 0, 0, 0]
+    small = [halves(200, elements, scale=scale) for scale in (0.01, 1.0, 8.0)]
+    x = np.concatenate([*small, halves(40, elements, corners=CORNERS[CORNERS != 0x7C00])])
+    x = x[(x != 0xFC00).any(1)]
+    assert differing(networks.model([Softmax(name="softmax", inputs=elements)]), x) == [0, 0, 0, 0]
 
 
 def test_zeros_through_joins():

@@ -81,6 +81,19 @@ def images(zero=ZERO) -> onnx.ModelProto:
     return graph.model(21)
 
 
+def clipped() -> onnx.ModelProto:
+    """Integers of fewer bits than their type, as Brevitas writes them."""
+    graph = Quantised(("batch", 12))
+    for first, size, (lowest, highest), zero in ((12, 10, (-128, 127), ZERO), (10, 3, (0, 15), np.uint8(0))):
+        scale, zero, *limits = map(graph.constant, (np.float32(0.5), zero, type(zero)(lowest), type(zero)(highest)))
+        graph.add("QuantizeLinear", scale, zero)
+        graph.add("Clip", *limits)
+        graph.add("DequantizeLinear", scale, zero)
+        graph.add("Gemm", graph.integers(0.25, size, first, largest=1), graph.bias(size, 0.125), transB=1)
+        graph.add("Relu")
+    return graph.model(21)
+
+
 def qonnx(image: bool) -> onnx.ModelProto:
     """Inputs of 8 bits, activations of 4, weights of 2."""
     from concord.compiler.qonnx.nodes import quant_function
@@ -127,7 +140,7 @@ def maxima_of_integers() -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("make", [
-    dense, lambda: dense(end=True), images, maxima_of_integers,
+    dense, lambda: dense(end=True), images, maxima_of_integers, clipped,
     lambda: images(np.int8(-128)), lambda: qonnx(False), lambda: qonnx(True)])
 def test_the_same_bits_as_onnxruntime(tmp_path, make):
     imported = read(written(tmp_path, make()))

@@ -7,7 +7,7 @@ from concord.model.floating.grid import weight_grid
 from concord.model.floating.network import Op
 from concord.model.floating.run import run
 
-pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from concord.front.read import read
 from concord.tests.front.zoo import outcome
@@ -89,6 +89,15 @@ def test_a_clip_to_other_integers_is_refused(tmp_path):
     graph.add("DequantizeLinear", scale, zero)
     with pytest.raises(ValueError, match=r"n1_Clip.*limits integers to -5\.\.9"):
         read(written(tmp_path, graph))
+
+
+@pytest.mark.parametrize("flag", ["signed", "narrow"])
+def test_a_flag_that_is_neither_0_nor_1(tmp_path, flag):
+    by_hand(tmp_path / "network.onnx")
+    model = onnx.load(tmp_path / "network.onnx")
+    next(attribute for attribute in model.graph.node[0].attribute if attribute.name == flag).i = 2
+    with pytest.raises(ValueError, match=f"its attribute {flag} is 2"):
+        read(written(tmp_path, model))
 
 
 def test_other_scale_behind(tmp_path):

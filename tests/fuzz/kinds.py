@@ -24,14 +24,17 @@ from concord.model.data.dataset import DATA
 from concord.model.data.read import read_data
 from concord.model.floating import file as float_file
 from concord.model.floating.run import run
+from concord.model.kept.network import keep
 from concord.spec.config import preset
+from concord.spec.formats import Format
 from concord.spec.machine_file import read_config
 from concord.tests import networks
-from concord.tests.front import test_fuzz, zoo_quantised
+from concord.tests.front import test_fuzz, test_kept, zoo_quantised
 from concord.tests.fuzz.damage import array_changed, bytes_changed, tensors_changed, text_changed, value_changed
 from concord.tests.model import test_float_files, test_model_file
 from PIL import Image
 
+OPERANDS = Format(bits=8)  #: The machine's, for networks that are quantised already.
 X, Y = np.arange(24.0).reshape(8, 3), np.arange(8) % 2
 DESCRIPTION = {
     "data": "a.npz", "name": "own", "task": "classification", "inputs": "x", "labels": {"train": "y"}, "test": 0.5,
@@ -63,8 +66,13 @@ def _graphs() -> tuple:
         zoo_quantised.network("image"), zoo_quantised.network("dense"), test_fuzz.sequences()))
 
 
-def _onnx_graph(folder: Path, rng: random.Random) -> Path:
-    model = rng.choice(_graphs())
+@cache
+def _integer_graphs() -> tuple:
+    return test_kept.dense(end=True), test_kept.images(), test_kept.qonnx(False), test_kept.clipped()
+
+
+def _onnx_graph(graphs: Callable[[], tuple], folder: Path, rng: random.Random) -> Path:
+    model = rng.choice(graphs())
     for _ in range(rng.choice((1, 1, 2, 3))):
         with suppress(ValueError, IndexError, TypeError):  # earlier damage leaves nothing to damage
             model = test_fuzz.damaged(model, rng)
@@ -83,6 +91,16 @@ def _import(path: Path):
     except ValueError:  # onnxruntime does not run it
         return
     assert found < 1e-4, f"the import differs from onnxruntime by {found}"
+
+
+def _keep(path: Path):
+    """Import, compare, and keep the integers for a machine, which may refuse them."""
+    _import(path)
+    network = read(path).network
+    try:
+        keep(network, OPERANDS, OPERANDS)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _run(path: Path):
@@ -238,7 +256,8 @@ def _data(path: Path):
 
 #: The kinds by name, as `--kind` takes them.
 KINDS = {
-    "onnx-graph": Kind(make=_onnx_graph, load=_import),
+    "onnx-graph": Kind(make=partial(_onnx_graph, _graphs), load=_import),
+    "onnx-integers": Kind(make=partial(_onnx_graph, _integer_graphs), load=_keep),
     "onnx-bytes": Kind(make=_onnx_bytes, load=_import),
     "imported": Kind(make=partial(_tensors, _float_file, float_file.KIND.key), load=_run),
     "model": Kind(make=partial(_tensors, _models, model_file.KIND.key), load=model_file.load_model),

@@ -11,12 +11,16 @@ from concord.golden.unquantised import UnquantisedMachine
 from concord.model import reference
 from concord.model.cells.registry import CELLS
 from concord.model.data.dataset import DATA
+from concord.model.data.samples import Samples
 from concord.model.layers.dense import Dense
+from concord.model.layers.softmax import Softmax
 from concord.model.lowering.full_precision import Numbers
 from concord.model.model import INPUT, Model
 from concord.model.model_file import load_model
+from concord.nnp.verify.error_split import images_of, split_errors
 from concord.spec.activation import Activation
 from concord.spec.config import PRESETS, Config
+from concord.spec.formats import Format
 from concord.spec.operations import Operation
 from concord.tests import networks
 from concord.tests.image_networks import ROOM, Images
@@ -63,6 +67,28 @@ def test_all_roundings_give_the_bits_of_the_machine(preset, block, kind):
     assert_bits(config, *network(kind, np.random.default_rng(2), config, block))
 
 
+@BLOCK
+@pytest.mark.parametrize("kind", ["dense", "images"])
+def test_elements_with_exponents_of_their_own(kind, block):
+    activations = Format.floating(3, 1, e_min=-3, e_max=4)
+    config = replace(PRESETS["tiny"], **ROOM, operand_columns=64, multipliers=0, activations=activations)
+    assert_bits(config, *network(kind, np.random.default_rng(2), config, block))
+
+
+@BLOCK
+def test_softmax(block):
+    rng, config = np.random.default_rng(1), PRESETS["tiny_softmax"]
+    model, samples = networks.mlp(rng, config, [9, 12, 7], block=block), networks.inputs(rng, 2, 9)
+    model = with_reals(rng, replace(model, layers=(*model.layers, Softmax(name="softmax", inputs=7))))
+    assert_bits(config, model, samples)
+    assert compiler_error(config, model, samples) < NONE
+    compiled = compile_network(model, config)
+    split = split_errors(model, compiled.firmware, images_of(model, compiled.firmware), Samples(
+        inputs=samples, lengths=None, labels=None, classes=()))
+    assert split.compiled
+    assert split.first == ""
+
+
 @KINDS
 @BLOCK
 @pytest.mark.parametrize("preset", ["tiny", "vision"])
@@ -73,13 +99,14 @@ def test_without_rounding_the_chains_are_the_float_network(preset, block, kind):
     assert compiler_error(config, with_reals(rng, model), samples) < NONE
 
 
-def test_relu6_stays_where_the_quantiser_does_its_work():
+@pytest.mark.parametrize("offset", [0.0, 0.05])
+def test_relu6_stays_where_the_quantiser_does_its_work(offset):
     rng, config = np.random.default_rng(0), PRESETS["tiny"]
     model, samples = networks.mlp(rng, config, [9, 12, 4], block=False), networks.inputs(rng, 8, 9)
     first, second = with_reals(rng, model).layers
-    second = replace(second, unsigned=True, real={**second.real, "input": np.array([0.02, 0.0]),
+    second = replace(second, unsigned=True, real={**second.real, "input": np.array([0.02, offset]),
                                                   "fp32_ceiling": np.array([1.0])}, quant_scale=None, quant_offset=None)
-    first = replace(first, activation=Activation.NONE, real={**first.real, "output": np.array([0.02, 0.0])})
+    first = replace(first, activation=Activation.NONE, real={**first.real, "output": np.array([0.02, offset])})
     model = replace(model, layers=(first, second))
     middle = reference.forward(model, samples)[0]
     assert middle.min() == 0
@@ -117,6 +144,28 @@ def test_each_rounding_alone_changes_results():
     results = [UnquantisedMachine(firmware, *given, **switches).infer(samples[0]) for given, switches in (
         ([real], {}), ([weights], {}), ([real], {"activations": True}), ([real], {"binary16": True}))]
     assert len({result.tobytes() for result in results}) == len(results)
+
+
+@BLOCK
+@pytest.mark.parametrize("kind", ["dense", "lstm", "gru"])
+def test_roundings_of_chosen_layers(kind, block):
+    rng, config = np.random.default_rng(0), replace(PRESETS["tiny"], **ROOM)
+    model, samples = network(kind, rng, config, block)
+    model = with_reals(rng, model)
+    firmware = compile_network(model, config).firmware
+    real, stored = (full_precision(model, firmware, numbers) for numbers in (Numbers.REAL, Numbers.STORED))
+    machine = UnquantisedMachine(firmware, real)
+    exact = machine.infer(samples[0])
+    names, found = [layer.name for layer in model.layers], {}
+    for chosen in (names, names[:1], names[-1:]):
+        machine.round_layers(chosen, stored)
+        found[tuple(chosen)] = machine.infer(samples[0])
+    rounded = UnquantisedMachine(firmware, stored, activations=True, binary16=True).infer(samples[0])
+    np.testing.assert_array_equal(found[tuple(names)], rounded)
+    assert not any(np.array_equal(result, exact) for result in found.values())
+    assert not np.array_equal(found[names[0],], rounded)
+    machine.round_layers((), stored)
+    np.testing.assert_array_equal(machine.infer(samples[0]), exact)
 
 
 def test_weights_and_constants_that_the_model_rounded_are_found_again():
@@ -175,6 +224,17 @@ def test_models_without_a_float_network_are_refused():
     turned = replace(turned, real={**turned.real, "output": np.array([-1.0, 0.0])})
     with pytest.raises(ValueError, match="codes in another unit than its float network"):
         full_precision(replace(with_reals(rng, model), layers=(turned, *with_reals(rng, model).layers[1:])), firmware)
+
+
+@pytest.mark.parametrize(("kind", "missing"), [("dense", "gain"), ("lstm", "input_steps"), ("gru", "fp32_hidden_bias")])
+def test_models_without_some_numbers_are_refused(kind, missing):
+    rng, config = np.random.default_rng(0), replace(PRESETS["tiny"], **ROOM)
+    model = with_reals(rng, network(kind, rng, config, False)[0])
+    first, *others = model.layers
+    first = replace(first, real={name: value for name, value in first.real.items() if name != missing})
+    model = replace(model, layers=(first, *others))
+    with pytest.raises(ValueError, match=f"layer '{first.name}' lacks '{missing}'"):
+        full_precision(model, compile_network(model, config).firmware)
 
 
 def test_every_operation_has_a_real_function():

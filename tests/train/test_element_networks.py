@@ -5,13 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.golden.mvm.elements import representable
+from concord.model.floating import file
 from concord.model.model_file import load_model, save_model
 from concord.nnp.lib import quantisation_options as options
 from concord.nnp.main import app
 from concord.spec.config import preset
 from concord.spec.formats import Format
 from concord.spec.machine_file import find_config
-from concord.tests import networks
+from concord.tests import float_networks, networks
+from concord.tests.command_line import done
 from concord.tests.image_networks import ROOM, agree
 from typer.testing import CliRunner
 
@@ -98,6 +100,18 @@ def test_options_that_do_not_go_together(text, sentence):
     result = CliRunner().invoke(app, ["train", *text.split()])
     assert result.exit_code == 2
     assert sentence in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("command", ["quantize", "train"])
+def test_imported_networks(command, tmp_path, monkeypatch):
+    file.save(float_networks.perceptron(), tmp_path / "net.safetensors")
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "data.npz", x_train=rng.normal(size=(30, 12)), y_train=np.arange(30) % 3)
+    monkeypatch.chdir(tmp_path)
+    done(command, "net.safetensors", "--data", "data.npz", "--arithmetic", "bfp", "--weights-float", "E3M0",
+         "--input-bits", "8", "-o", "m.safetensors")
+    formats = {layer.weights_format for layer in load_model("m.safetensors").layers}
+    assert formats == {Format.floating(3, 0, e_min=-11, e_max=4)}
 
 
 def test_a_machine_of_floats_is_refused_by_verilog(tmp_path):

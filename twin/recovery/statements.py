@@ -41,12 +41,12 @@ class Statements:
         self._where[node] = where
 
     def mapped(self, table: np.ndarray) -> np.ndarray:
-        """References to elements of values, of references to elements of nodes."""
+        """References to elements of values, of references to elements of nodes; -1 for those that nobody needs."""
         found = table.copy()
         sources = node_of(table)
         for node in np.unique(sources[~is_constant(table)]).tolist():
             mask = sources == node
-            found[mask] = self._where[node][element_of(table[mask])]
+            found[mask] = self._where[node][element_of(table[mask])] if node in self._where else -1
         return found
 
     def emit(self, group: list[int]):
@@ -343,9 +343,11 @@ def pool_order(values, table: np.ndarray) -> np.ndarray | None:
     """The order of places by the middles of their windows; None where these lie in no single image."""
     fixed = is_constant(table)
     sources = np.unique(node_of(table[~fixed]))
+    if len(sources) != 1:
+        return None
     shape = values[int(sources[0])].shape
     column = int((~fixed).all((0, 2)).argmax()) if (~fixed).all((0, 2)).any() else int((~fixed).any((0, 2)).argmax())
-    if len(sources) > 1 or len(shape) != 3 or fixed[:, column].all(1).any():
+    if len(shape) != 3 or fixed[:, column].all(1).any():
         return None
     row, across = np.divmod(element_of(table[:, column]) // shape[2], shape[1])
     keys = []
