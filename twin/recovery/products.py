@@ -3,7 +3,7 @@
 import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.twin.recovery.drafts import Constant, Value
-from concord.twin.recovery.elements import Unrecognised, element_of, is_constant, node_of
+from concord.twin.recovery.elements import Unrecognised, element_of, is_constant, node_of, read_by
 from concord.twin.recovery.views import NUMBERS, Views
 from concord.twin.recovery.windows import Window, find_window, groups_of
 
@@ -64,7 +64,7 @@ class Products:
 
     def _like(self, table, codes: str) -> Value:
         """A value whose codes the product reads, which must be of its own mode."""
-        found = [self._views.values[number] for number in np.unique(node_of(table[~is_constant(table)])).tolist()]
+        found = [self._views.values[number] for number in read_by(table)]
         if not found:
             raise Unrecognised("a product reads nothing but constants")
         if any((each.codes, each.zero) != (codes, found[0].zero) for each in found):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.golden.host.firmware import Direction, Firmware
 from concord.twin.recovery.drafts import Draft, LoopDraft, Value
-from concord.twin.recovery.elements import Unrecognised, is_constant, node_of
+from concord.twin.recovery.elements import Unrecognised, is_constant, read_by
 from concord.twin.recovery.nodes import Body, Carried, Lowered
 from concord.twin.recovery.signatures import Signatures
 from concord.twin.recovery.statements import Statements
@@ -144,7 +144,7 @@ class _Drafting:
         live = self._live(carried.leaf)
         value = Value(shape=(int(live.sum()),))
         made = carried.next[live]
-        makers = [nodes[one] for one in np.unique(node_of(made[~is_constant(made)])).tolist()]
+        makers = [nodes[one] for one in read_by(made)]
         kinds = {node.op for node in makers}
         if "integers" in kinds:
             low, high, zero = next(node.settings for node in makers if node.op == "integers")

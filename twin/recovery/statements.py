@@ -4,7 +4,7 @@ import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.spec.softmax import fractions, wholes
 from concord.twin.recovery.drafts import Constant, Value
-from concord.twin.recovery.elements import NUMBERS, element_of, is_constant, node_of, refs
+from concord.twin.recovery.elements import NUMBERS, element_of, is_constant, node_of, read_by, refs
 from concord.twin.recovery.liveness import liveness
 from concord.twin.recovery.nodes import Lowered
 from concord.twin.recovery.products import Products
@@ -42,10 +42,9 @@ class Statements:
 
     def mapped(self, table: np.ndarray) -> np.ndarray:
         """References to elements of values, of references to elements of nodes; -1 for those that nobody needs."""
-        found = table.copy()
-        sources = node_of(table)
-        for node in np.unique(sources[~is_constant(table)]).tolist():
-            mask = sources == node
+        found, named = table.copy(), node_of(table)
+        for node in read_by(table):
+            mask = named == node
             found[mask] = self._where[node][element_of(table[mask])] if node in self._where else -1
         return found
 
