@@ -111,6 +111,10 @@ def _before(draft: Draft, stored: Constant) -> np.ndarray | None:
         return numbers if np.array_equal(made, codes) else None
     if draft.function != "multiply" or not isinstance(draft.arguments[1], Constant):
         return None
+    if stored.values.dtype == np.float64:
+        with np.errstate(all="ignore"):
+            numbers = stored.values / draft.arguments[1].values
+        return numbers if np.array_equal(numbers * draft.arguments[1].values, stored.values) else None
     wanted, factor = stored.values.view(np.uint16), draft.arguments[1].values.view(np.uint16)
     with np.errstate(all="ignore"):
         guess = (wanted.view(np.float16) / factor.view(np.float16)).view(np.uint16)
