@@ -11,7 +11,7 @@ from concord.compiler.images.support import has_images
 from concord.compiler.images.wiring import wired
 from concord.compiler.lib.neighbours import Neighbours
 from concord.compiler.network import Compiled, compile_network
-from concord.golden.host.cascade import Cascade
+from concord.golden.host.cascade import Cascade, check_neighbours
 from concord.model.model import Model
 from concord.spec.config import Config
 from concord.spec.messages import HEADER, MessageKind, item_bytes
@@ -34,9 +34,14 @@ class Cutter:
     Args:
         model:   The network.
         configs: The machines, in order.
+
+    Raises:
+        ValueError: a machine cannot read the messages of the one before it.
     """
 
     def __init__(self, model: Model, configs: Sequence[Config]):
+        for one, other in pairwise(configs):
+            check_neighbours(model.name, one, other)
         self.model, self.configs = model, tuple(configs)
         self._images = has_images(model)
         self._done: dict[tuple, Compiled | ValueError] = {}

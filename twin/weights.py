@@ -135,6 +135,8 @@ def _put(firmware: Firmware, name: str, tensor: Tensor, values: np.ndarray) -> F
         raise ValueError(f"{attribute(name)}: elements have changed that the firmware does not hold")
     places, values = tensor.places[stored], values[stored]
     if tensor.bits:
+        if firmware.config.weights.precision:
+            raise ValueError(f"{attribute(name)}: weights whose elements have exponents of their own stay as they are")
         put = _integers if tensor.values.dtype.kind == "i" else _blocks
         return replace(firmware, tiles=put(firmware, attribute(name), places, values))
     mem = _VECTORS.get(tensor.memory)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from concord.golden.host.firmware import Firmware
+from concord.spec.config import Config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -58,14 +59,23 @@ class Cascade:
     outputs = property(lambda self: self.last.outputs)
 
 
+def check_neighbours(name: str, one: Config, other: Config):
+    """Refuse machines of which the second one cannot read the messages of the first one.
+
+    Raises:
+        ValueError: their words or their beats have different widths.
+    """
+    for attribute, what in (("mfu_lanes", "lanes of a word"), ("message_bytes", "bytes of a beat")):
+        left, right = getattr(one, attribute), getattr(other, attribute)
+        if left != right:
+            raise ValueError(f"{name}: a machine has {left} {what} ({attribute}) and the one behind it {right}, so "
+                             "that it cannot read its messages: choose machines that agree in both")
+
+
 def _check_link(name: str, cut: str, one: Firmware, other: Firmware):
     """Refuse two neighbours of which one sends words that the other one does not take."""
     where = f"{name}, cut behind {cut!r}"
-    for attribute, what in (("mfu_lanes", "lanes of a word"), ("message_bytes", "bytes of a beat")):
-        left, right = getattr(one.config, attribute), getattr(other.config, attribute)
-        if left != right:
-            raise ValueError(f"{where}: the first machine has {left} {what} ({attribute}) and the second {right}, so "
-                             "that one cannot read the other's messages: choose machines that agree in both")
+    check_neighbours(name, one.config, other.config)
     if one.outputs != other.inputs:
         raise ValueError(f"{where}: {one.outputs} results are sent and {other.inputs} inputs taken; compile again")
     if one.output_layout != other.input_layout:

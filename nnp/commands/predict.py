@@ -20,6 +20,7 @@ def predict(
 ):
     """Predict classes, numbers or scores in the machine's arithmetic, also for a model that no preset can run."""
     from concord.model import network
+    from concord.model.layers.softmax import Softmax
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.results import line, summary, write_outputs
     from concord.nnp.verify.inputs import Source, read
@@ -32,9 +33,10 @@ def predict(
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
     results = network.outputs(loaded, given.samples.inputs, given.samples.lengths)
+    probable = isinstance(loaded.layers[-1], Softmax)
     if not quiet:
         for place, (index, _) in enumerate(given):
-            typer.echo(line(index, results[place], loaded.classes, given.samples, place, given.task))
+            typer.echo(line(index, results[place], loaded.classes, given.samples, place, given.task, probable=probable))
     typer.echo(summary(results, given.samples, given.task))
     if output:
         write_outputs(output, results)

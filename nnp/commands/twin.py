@@ -66,9 +66,9 @@ def twin(
         try:
             script = recover(without_hints(loaded) if plain else loaded)
         except Unrecognised as error:
-            if framework != Framework.NUMPY or loaded.loop is not None:
+            if framework not in (Framework.NUMPY, Framework.TORCH) or loaded.loop is not None:
                 raise ValueError(f"{firmware}: {error}; `nnp run --twin` compares any program with a twin word by "
-                                 "word, and --to numpy writes one where inputs have one size") from error
+                                 "word, and --to numpy or torch writes one where inputs have one size") from error
             typer.echo(f"nnp: {error}, so that the twin is written word by word instead of layer by layer", err=True)
             script = network(loaded)
         trained = trainable(script, loaded) if framework in FORMS and FORMS[framework].trains else {}

@@ -20,7 +20,7 @@ def real(outputs: np.ndarray) -> np.ndarray:
 
 def line(
     index: int, outputs: np.ndarray, classes: Sequence[str], samples: Samples, place: int,
-    task: Task = Task.CLASSIFICATION,
+    task: Task = Task.CLASSIFICATION, *, probable: bool = False,
 ) -> str:
     """A line about one sample: what the network says, and the label if that differs.
 
@@ -31,6 +31,7 @@ def line(
         samples: The samples of this run.
         place:   Index of the sample in `samples`.
         task:    What the network does. Where it classifies without names of classes, its largest output is told.
+        probable: Whether the outputs are probabilities of classes; that of the class is told, too.
     """
     label = None if samples.labels is None else samples.labels[place]
     if task is Task.REGRESSION:
@@ -42,7 +43,8 @@ def line(
     if not classes:
         return f"{index}: output {kind} is the largest, {values(outputs[kind:kind + 1])}"
     wrong = label is not None and label != kind
-    return f"{index}: {kind} {_class(classes, kind)}" + (f" (is {_class(classes, label)})" if wrong else "")
+    said = f", probability {values(outputs[kind:kind + 1])}" if probable else ""
+    return f"{index}: {kind} {_class(classes, kind)}{said}" + (f" (is {_class(classes, label)})" if wrong else "")
 
 
 def values(outputs: np.ndarray) -> str:

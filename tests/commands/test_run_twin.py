@@ -57,6 +57,18 @@ def test_programs_must_be_equal(folder):
     assert "leave out --keep-state" in refused("run", "right", "--twin", "right", "--keep-state")
 
 
+def test_programs_that_read_what_earlier_samples_left_are_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sum.txt").write_text("v_rd NetQ\nvv_add0 0\nv_wr AddSubVrf0, 0\nv_wr NetQ\nend_chain\nend\n")
+    np.save("zeros.npy", np.zeros(8))
+    done("asm", "sum.txt", "--preset", "tiny", "--image", "AddSubVrf0=zeros.npy", "-o", "sum")
+    np.save("x.npy", np.ones((3, 8)))
+    result = nnp("run", "sum", "--twin", "sum", "--inputs", "x.npy", "-q")
+    assert result.exit_code == 1
+    assert "2 of 3 samples differ" in result.stdout
+    assert "the program reads what earlier samples have left" in result.stderr
+
+
 @pytest.mark.parametrize("block", [False, True])
 def test_twins_leave_in_memories_what_golden_leaves(block):
     rng = np.random.default_rng(4)

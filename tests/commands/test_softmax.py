@@ -1,5 +1,6 @@
 """A softmax at the end of an imported network: on a machine that has it, and on one that leaves it to the host."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,7 @@ def test_a_machine_that_has_it_computes_it(arithmetic):
     model = load_model(Path("m.safetensors"))
     assert isinstance(model.layers[-1], Softmax)
     np.testing.assert_allclose(probabilities(model).sum(1), 1, atol=0.005)
+    assert re.search(r"^0: \d class \d, probability 0\.\d+", done("predict", "m.safetensors", "--data", "data.npz"))
     done("compile", "m.safetensors", "--preset", "my.toml", "-o", "m.fw")
     assert "v_softmax" in done("disasm", "m.fw")
     text = refused("compile", "m.safetensors", "--preset", "speech", "-o", "m.fw")

@@ -84,7 +84,7 @@ def images(zero=ZERO) -> onnx.ModelProto:
 def clipped() -> onnx.ModelProto:
     """Integers of fewer bits than their type, as Brevitas writes them."""
     graph = Quantised(("batch", 12))
-    for first, size, (lowest, highest), zero in ((12, 10, (-8, 7), ZERO), (10, 3, (0, 15), np.uint8(0))):
+    for first, size, (lowest, highest), zero in ((12, 10, (-128, 127), ZERO), (10, 3, (0, 15), np.uint8(0))):
         scale, zero, *limits = map(graph.constant, (np.float32(0.5), zero, type(zero)(lowest), type(zero)(highest)))
         graph.add("QuantizeLinear", scale, zero)
         graph.add("Clip", *limits)

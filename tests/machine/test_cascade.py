@@ -105,7 +105,7 @@ def test_machines_may_differ():
     rng, small, large = np.random.default_rng(5), roomy("tiny"), replace(roomy("tiny"), native_dim=16, lanes=8)
     model = networks.mlp(rng, small, [10, 13, 5], block=False)
     agree("golden", [small, large], model, ["dense0"], networks.inputs(rng, 3, 10))
-    with pytest.raises(ValueError, match=r"2 lanes of a word \(mfu_lanes\) and the second 4"):
+    with pytest.raises(ValueError, match=r"has 2 lanes of a word \(mfu_lanes\) and the one behind it 4"):
         Cutter(model, [small, replace(small, mfu_lanes=4)]).compiled(["dense0"])
 
 

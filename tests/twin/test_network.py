@@ -72,7 +72,7 @@ def test_a_program_that_loads_its_matrix_becomes_source_word_by_word(tmp_path, m
     done("asm", "loaded.txt", "--preset", "tiny", "-o", "loaded.firmware")
     np.save("x.npy", np.random.default_rng(0).normal(size=(3, 136)))
     assert "0 differing bits over 3 samples" in done("twin", "loaded.firmware", "--inputs", "x.npy", "-o", "twin")
-    result = nnp("twin", "loaded.firmware", "--inputs", "x.npy", "-o", "other", "--to", "torch")
+    result = nnp("twin", "loaded.firmware", "--inputs", "x.npy", "-o", "other", "--to", "tensorflow")
     assert result.exit_code == 2
     assert "loads weights from the host; `nnp run --twin` compares any program" in result.stderr
     assert not (tmp_path / "other").exists()

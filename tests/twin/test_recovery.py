@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network
+from concord.golden.host.firmware import Section
+from concord.golden.host.firmware_file import load_firmware, save_firmware
 from concord.model import network
 from concord.model.cells.registry import CELLS
 from concord.model.model import INPUT
@@ -15,7 +17,9 @@ from concord.tests import mixed_networks, networks
 from concord.tests.compiler.test_image_networks import roomy
 from concord.tests.image_networks import Images, geometry
 from concord.tests.test_rooms import ROOT
+from concord.tests.twin.bare_firmware import bare
 from concord.tests.twin.recovered import agree, calls, golden, results
+from concord.twin.recovery.elements import Unrecognised
 from concord.twin.recovery.recover import recover
 from concord.twin.source.hints import without_hints
 
@@ -90,6 +94,32 @@ def test_one_bit_of_a_weight_changes_the_results():
     samples = random_inputs(firmware, 4)
     assert (results(recover(changed), samples) != golden(firmware, samples)).any()
     np.testing.assert_array_equal(results(recover(changed), samples), golden(changed, samples))
+
+
+def test_hints_travel_with_the_firmware_and_may_be_absent(tmp_path):
+    firmware = shipped("vowels-lstm-w8")
+    save_firmware(firmware, tmp_path / "firmware")
+    sections = load_firmware(tmp_path / "firmware").sections
+    assert sections == firmware.sections
+    step = next(section for section in sections if section.kind)
+    assert step.kind == "lstm"
+    assert [name for _, name in step.names] == ["f", "i", "o", "j"]
+    # A file without hints has sections of three attributes.
+    assert Section(layer="lstm1", first=step.first, last=step.last) == replace(step, kind="", names=())
+
+
+LOADS = "m_rd NetQ\nm_wr MatrixRf, 0\nend_chain\nv_rd NetQ\nmv_mul 0\nv_wr NetQ\nend_chain\nend"
+#: The second word of the vector is added to what the first one has left.
+RUNNING = "v_rd NetQ\nvv_add0 1\nv_wr AddSubVrf0, 2\nv_wr NetQ\nend_chain\nend"
+
+
+@pytest.mark.parametrize(("text", "reason"), [(LOADS, "loads weights"), (RUNNING, "words of one iteration")])
+def test_programs_without_layers_are_refused(text, reason):
+    config = PRESETS["vision"]
+    size = config.native_dim
+    firmware = replace(bare(config, text), inputs=(size + 1) * size, outputs=size)
+    with pytest.raises(Unrecognised, match=reason):
+        recover(firmware)
 
 
 @BLOCK

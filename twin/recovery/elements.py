@@ -41,6 +41,12 @@ def element_of(table: np.ndarray) -> np.ndarray:
     return table & (1 << SHIFT) - 1
 
 
+def read_by(table: np.ndarray) -> list[int]:
+    """The nodes, or values, that references name, without the constants."""
+    named = node_of(table[~is_constant(table)])
+    return np.flatnonzero(np.bincount(named)).tolist()
+
+
 def is_constant(table: np.ndarray) -> np.ndarray:
     """Whether each reference names a constant."""
     return table < 2 << SHIFT

@@ -152,6 +152,8 @@ class _Layers:
     def _loop(self, loop: LoopDraft) -> Loop:
         layers = labels(self.firmware, loop.body, loop, Counter(self.count))
         states, carried = self._states(loop, layers), []
+        if not loop.items:
+            raise Unrecognised("a loop takes nothing from outside, so that nothing says how often it runs")
         for value, initial, after in loop.carried:
             base = self._state_name(loop, layers, layers.get(after.draft, ""), states[value])
             taken = [name for name, _ in carried]

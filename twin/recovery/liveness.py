@@ -1,7 +1,7 @@
 """Which elements of nodes anything depends on: lanes of padding are computed too, and nobody reads them."""
 
 import numpy as np
-from concord.twin.recovery.elements import element_of, is_constant, node_of
+from concord.twin.recovery.elements import element_of, node_of, read_by
 from concord.twin.recovery.nodes import Body, Lowered, Node
 
 
@@ -24,12 +24,10 @@ class _Liveness:
 
     def mark(self, table: np.ndarray):
         """Note that the elements of a table are read."""
-        table = table[~is_constant(table)]
-        sources = node_of(table)
-        for index in np.unique(sources).tolist():
+        for index in read_by(table):
             if self.nodes[index].op == "input":
                 continue
-            self.live[index][element_of(table[sources == index])] = True
+            self.live[index][element_of(table[node_of(table) == index])] = True
 
     def node(self, index: int):
         """Note what the live elements of a node are made of."""

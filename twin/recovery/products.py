@@ -3,7 +3,7 @@
 import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.twin.recovery.drafts import Constant, Value
-from concord.twin.recovery.elements import Unrecognised, element_of, is_constant, node_of
+from concord.twin.recovery.elements import Unrecognised, element_of, is_constant, node_of, read_by
 from concord.twin.recovery.views import NUMBERS, Views
 from concord.twin.recovery.windows import Window, find_window, groups_of
 
@@ -36,7 +36,7 @@ class Products:
         weights = node.weights[np.flatnonzero(live)]
         used = (self._mantissas[weights] != 0).any(0)
         table, weights = self._distinct(table[:, used], weights[:, used])
-        like = self._like(table)
+        like = self._like(table, "integers" if node.settings[0] else "blocks")
         start, positions = self._start(node, live, weights, like)
         fixed = is_constant(table).all(0)
         if fixed.any():
@@ -63,12 +63,12 @@ class Products:
             merged[used, target] = weights[used, column]
         return table[:, np.sort(first)], merged
 
-    def _like(self, table) -> Value:
-        """A value whose codes the product reads."""
-        found = [self._views.values[number] for number in np.unique(node_of(table[~is_constant(table)])).tolist()]
+    def _like(self, table, codes: str) -> Value:
+        """A value whose codes the product reads, which must be of its own mode."""
+        found = [self._views.values[number] for number in read_by(table)]
         if not found:
             raise Unrecognised("a product reads nothing but constants")
-        if any((each.codes, each.zero) != (found[0].codes, found[0].zero) for each in found):
+        if any((each.codes, each.zero) != (codes, found[0].zero) for each in found):
             raise Unrecognised("a product reads codes of different kinds")
         return found[0]
 
@@ -233,6 +233,8 @@ class Products:
                                        **places)
             weights = weights.reshape(rows, width)
         integer = made.node.settings[0]
+        if not integer:  # Start values count in the accumulator's last bit.
+            made.start = np.ldexp(made.start, config.acc_frac)
         units = (0, 0) if integer else tuple(fmt.e_min - fmt.bits + 1 for fmt in (config.activations, config.weights))
         arguments = self._stored(made, weights, self._reals(made.node, weights))
         return self._views.call(

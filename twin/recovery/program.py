@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from concord.golden.host.firmware import Direction, Firmware
 from concord.twin.recovery.drafts import Draft, LoopDraft, Value
-from concord.twin.recovery.elements import Unrecognised, is_constant, node_of
+from concord.twin.recovery.elements import Unrecognised, is_constant, read_by
 from concord.twin.recovery.nodes import Body, Carried, Lowered
 from concord.twin.recovery.signatures import Signatures
 from concord.twin.recovery.statements import Statements
@@ -96,6 +96,8 @@ class _Drafting:
         loop = LoopDraft(timed=body.timed)
         for leaf, table in body.items:
             live = self._live(leaf)
+            if not live.any():
+                continue
             table = self.statements.mapped(table[:, live])
             turned = not body.timed and self._turned(table)
             sequence = self.views.view(table[::-1] if turned else table, self.lowered.nodes[leaf].address)
@@ -105,17 +107,19 @@ class _Drafting:
             self._bind(leaf, live, value)
             loop.items.append((value, self.first if sequence in self.backward else sequence,
                                turned or sequence in self.backward))
-        for carried in body.carried:
+        states = [carried for carried in body.carried if self._live(carried.leaf).any()]
+        for carried in states:
             self._state(loop, carried)
         before = self._taken()
         drafts = self._region(body.nodes)
-        for (value, initial, _), carried in zip(loop.carried, body.carried, strict=True):
+        for number, ((value, initial, _), carried) in enumerate(zip(list(loop.carried), states, strict=True)):
             live = self._live(carried.leaf)
             after = self.views.view(self.statements.mapped(carried.next[live]).reshape(value.shape), 0)
-            loop.carried[body.carried.index(carried)] = value, initial, after
+            loop.carried[number] = value, initial, after
         for kind, leaves in ((loop.finals, body.finals), (loop.collected, body.collected)):
             for leaf, content in leaves:
-                kind.append(self._left(loop, leaf, content, kind is loop.collected))
+                if self._live(leaf).any():
+                    kind.append(self._left(loop, leaf, content, kind is loop.collected))
         loop.body = drafts + self._taken()
         simplify(loop)
         return [*before, *loop.before, loop, *behind(loop)]
@@ -139,10 +143,11 @@ class _Drafting:
         nodes = self.lowered.nodes
         live = self._live(carried.leaf)
         value = Value(shape=(int(live.sum()),))
-        kinds = {nodes[one].op for one in np.unique(node_of(carried.next[live])).tolist()}
+        made = carried.next[live]
+        makers = [nodes[one] for one in read_by(made)]
+        kinds = {node.op for node in makers}
         if "integers" in kinds:
-            low, high, zero = next(nodes[one].settings for one in np.unique(node_of(carried.next[live])).tolist()
-                                   if nodes[one].op == "integers")
+            low, high, zero = next(node.settings for node in makers if node.op == "integers")
             value.codes, value.zero, value.limit = "integers", zero, max(zero - low, high - zero)
         elif "blocks" in kinds:
             value.codes, value.limit = "blocks", 2.0 ** self.firmware.config.activations.e_max

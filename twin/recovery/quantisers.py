@@ -3,7 +3,7 @@
 import numpy as np
 from concord.golden.mvm.quantizer import quantize_block, quantize_integer
 from concord.spec.isa import Instruction
-from concord.twin.recovery.elements import ZERO_CODE, Unrecognised, element_of, is_constant, node_of, refs
+from concord.twin.recovery.elements import ZERO_CODE, Unrecognised, element_of, is_constant, node_of, read_by, refs
 from concord.twin.recovery.nodes import Node
 
 
@@ -37,7 +37,7 @@ class Quantisers:
         found, fixed = np.empty_like(table), is_constant(table)
         found[fixed] = self._lowering.constants.numbers(table[fixed], integer=integer, unsigned=unsigned)
         wanted = ("integers", unsigned) if integer else ("blocks", False)
-        for source in np.unique(node_of(table[~fixed])).tolist():
+        for source in read_by(table):
             node = self._lowering.nodes[source]
             if node.op not in ("state", "item", "collected", "final") and (node.op, self._zero(node) > 0) != wanted:
                 raise Unrecognised("codes are read as numbers in another mode than they were written in")
@@ -56,7 +56,7 @@ class Quantisers:
         if fixed.any():
             mantissas = quantize_integer(self._lowering.constants.bits(table[fixed]), fmt, unsigned=unsigned)
             found[fixed] = self._lowering.constants.codes(mantissas, np.full(mantissas.shape, fmt.e_min))
-        for source in np.unique(node_of(table[~fixed])).tolist():
+        for source in read_by(table):
             out = self._once(source, "integers", (low, high, fmt.zero * unsigned), address)
             mask = ~fixed & (node_of(table) == source)
             found[mask] = out[element_of(table[mask])]
@@ -87,7 +87,7 @@ class Quantisers:
             mantissas, exponents = quantize_block(self._lowering.constants.bits(table[whole]), fmt)
             found[whole] = self._lowering.constants.codes(mantissas, np.broadcast_to(exponents[:, None],
                                                                                      mantissas.shape))
-        sources = np.unique(node_of(table[~fixed])).tolist()
+        sources = read_by(table)
         for source in sources:
             mask = (np.where(fixed, source, node_of(table)) == source).all(-1) & ~whole
             if self._aligned(table, fixed, mask, source, size):

@@ -6,8 +6,7 @@ same signature never depend on each other, because a signature counts the operat
 
 from collections import defaultdict
 
-import numpy as np
-from concord.twin.recovery.elements import Constants, is_constant, node_of
+from concord.twin.recovery.elements import Constants, is_constant, node_of, read_by
 from concord.twin.recovery.nodes import Node
 
 
@@ -52,7 +51,7 @@ class Signatures:
 
     def _above(self, table) -> list[int]:
         """Signatures of the nodes that an operand reads."""
-        return sorted({self._signature(one) for one in np.unique(node_of(table[~is_constant(table)])).tolist()})
+        return sorted({self._signature(one) for one in read_by(table)})
 
     def _parameters(self, table) -> tuple:
         """The constants of an operand: one for each element, or a mark where they differ from place to place."""

@@ -4,7 +4,7 @@ import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.spec.softmax import fractions, wholes
 from concord.twin.recovery.drafts import Constant, Value
-from concord.twin.recovery.elements import NUMBERS, element_of, is_constant, node_of, refs
+from concord.twin.recovery.elements import NUMBERS, element_of, is_constant, node_of, read_by, refs
 from concord.twin.recovery.liveness import liveness
 from concord.twin.recovery.nodes import Lowered
 from concord.twin.recovery.products import Products
@@ -43,12 +43,11 @@ class Statements:
         self._where[node] = where
 
     def mapped(self, table: np.ndarray) -> np.ndarray:
-        """References to elements of values, of references to elements of nodes."""
-        found = table.copy()
-        sources = node_of(table)
-        for node in np.unique(sources[~is_constant(table)]).tolist():
-            mask = sources == node
-            found[mask] = self._where[node][element_of(table[mask])]
+        """References to elements of values, of references to elements of nodes; -1 for those that nobody needs."""
+        found, named = table.copy(), node_of(table)
+        for node in read_by(table):
+            mask = named == node
+            found[mask] = self._where[node][element_of(table[mask])] if node in self._where else -1
         return found
 
     def emit(self, group: list[int]):
@@ -348,9 +347,11 @@ def pool_order(values, table: np.ndarray) -> np.ndarray | None:
     """The order of places by the middles of their windows; None where these lie in no single image."""
     fixed = is_constant(table)
     sources = np.unique(node_of(table[~fixed]))
+    if len(sources) != 1:
+        return None
     shape = values[int(sources[0])].shape
     column = int((~fixed).all((0, 2)).argmax()) if (~fixed).all((0, 2)).any() else int((~fixed).any((0, 2)).argmax())
-    if len(sources) > 1 or len(shape) != 3 or fixed[:, column].all(1).any():
+    if len(shape) != 3 or fixed[:, column].all(1).any():
         return None
     row, across = np.divmod(element_of(table[:, column]) // shape[2], shape[1])
     keys = []

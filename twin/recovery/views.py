@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.twin.recovery.drafts import Constant, Draft, Value
-from concord.twin.recovery.elements import CODES, Constants, element_of, is_constant, node_of, refs
+from concord.twin.recovery.elements import CODES, Constants, element_of, is_constant, node_of, read_by, refs
 
 NUMBERS = Value(shape=())  #: A value that holds numbers.
 
@@ -78,7 +78,7 @@ class Views:
             or self._taken(table, address)
 
     def _sources(self, table) -> list[int]:
-        return np.unique(node_of(table[~is_constant(table)])).tolist()
+        return read_by(table)
 
     def _whole(self, table, address) -> Value | None:
         sources = self._sources(table)
@@ -170,7 +170,7 @@ class Views:
     def _as_images(self, table, address):
         """A table, what it reads, and these values, with sequences as images of one row."""
         table, sources, values = table.copy(), [], []
-        for number in np.unique(node_of(table[~is_constant(table)])).tolist():
+        for number in read_by(table):
             value = self.values[number]
             if len(value.shape) == 2:
                 value, mask = self.shaped(value, (1, *value.shape), address), node_of(table) == number

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
-from concord.twin.recovery.elements import element_of, is_constant, node_of, refs
+from concord.twin.recovery.elements import element_of, is_constant, node_of, read_by, refs
 from concord.twin.recovery.nodes import Body, Lowered, Node
 
 
@@ -129,7 +129,7 @@ class _Widening:
         seen, left = set(), [index]
         while left:
             for table in self.nodes[left.pop()].reads:
-                for each in np.unique(node_of(table)).tolist():
+                for each in read_by(table):
                     if each == target:
                         return True
                     if each > target and each not in seen:
@@ -142,7 +142,7 @@ class _Widening:
         found, seen, left = set(), {index}, [index]
         while left:
             node = self.nodes[left.pop()]
-            above = {each for table in node.reads for each in np.unique(node_of(table[~is_constant(table)])).tolist()}
+            above = {each for table in node.reads for each in read_by(table)}
             if node.op == "product":
                 found |= above
             else:
@@ -213,13 +213,12 @@ class _Widening:
     def _rewrite(self, moved: dict[int, np.ndarray]):
         """Let all references to old nodes name the new ones."""
         def new(table):
-            sources = node_of(table)
-            hit = [each for each in np.unique(sources).tolist() if each in moved]
+            hit = [each for each in read_by(table) if each in moved]
             if not hit:
                 return table
             table = table.copy()
             for each in hit:
-                mask = sources == each
+                mask = node_of(table) == each
                 table[mask] = moved[each][element_of(table[mask])]
             return table
 

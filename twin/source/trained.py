@@ -24,7 +24,8 @@ def roundings(script: Script, firmware: Firmware) -> dict[str, Rounding]:
     """How each tensor that can be trained is rounded, by its name.
 
     A tensor can be trained if the firmware holds each of its elements at a place of its own, and, in block floating
-    point, if neighbours along its last axis share their exponents as a native vector does.
+    point, if neighbours along its last axis share their exponents as a native vector does. Weights whose elements have
+    exponents of their own are not trained.
     """
     alone = _places_of_their_own(script) - _states(script)
     found = {name: _rounding(each, firmware) for name, each in script.tensors.items() if name in alone}
@@ -34,7 +35,7 @@ def roundings(script: Script, firmware: Firmware) -> dict[str, Rounding]:
 def _rounding(tensor: Tensor, firmware: Firmware) -> Rounding | None:
     if tensor.values.dtype == np.float16:
         return Rounding(function="half")
-    if not tensor.bits:
+    if not tensor.bits or firmware.config.weights.precision:
         return None
     fmt, size = firmware.config.weights, firmware.config.native_dim
     if tensor.values.dtype.kind == "i":

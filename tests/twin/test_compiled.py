@@ -1,0 +1,34 @@
+"""Functions in PyTorch, compiled: a compiler drops no rounding."""
+
+import numpy as np
+import pytest
+from concord.golden.lib import float16
+from concord.tests.twin.test_vocabulary import pairs
+from concord.tests.twin.vocabularies import VOCABULARIES
+
+torch = pytest.importorskip("torch")
+
+
+def chain(a, b, weights):
+    """Operations of every kind in one graph: sums, a product in float64, a table and a quantiser."""
+    from concord.twin.vocabulary import torch_functions as functions
+
+    total = functions.add(functions.multiply(a, b), a)
+    codes = functions.integers(functions.relu(total), lowest=0, highest=255)
+    wide = functions.dense(codes[:, None].double(), weights, scale=7)
+    return functions.canonical(total), functions.tanh(functions.add(wide[:, 0], b)), wide
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler calls what PyTorch advises against
+def test_a_compiled_chain_has_the_bits_of_golden():
+    words = VOCABULARIES["torch"]()
+    a, b = pairs()
+    near = np.random.default_rng(0).normal(size=(2, 20_000)).astype(np.float16).view(np.uint16)
+    a, b = np.concatenate([a[:20_000], near[0]]), np.concatenate([b[:20_000], near[1]])
+    weights = torch.tensor([[40503.0], [12345677.0]], dtype=torch.float64)
+    given = words.value(a.view(np.float16)), words.value(b.view(np.float16)), weights
+    with torch.no_grad():
+        found, eager = torch.compile(chain, dynamic=False)(*given), chain(*given)
+    assert np.array_equal(words.bits(found[0]), float16.add(float16.mul(a, b), a))
+    for one, other in zip(found, eager, strict=True):
+        assert np.array_equal(words.bits(one), words.bits(other))

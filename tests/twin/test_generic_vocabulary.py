@@ -1,0 +1,48 @@
+"""Functions that few scripts need, in every framework: softmax and wide accumulators with the bits of golden."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+from concord.golden.lib.float16 import from_integer
+from concord.golden.mfu.softmax import softmax
+from concord.spec.softmax import fractions, wholes
+from concord.tests.twin.vocabularies import VOCABULARIES
+
+EDGES = np.array([0, 1, 0x3C00, 0x7BFF, 0x7C00, 0x7E00, 0x8000, 0x8001, 0xFBFF, 0xFC00, 0xFE01], np.uint16)
+
+
+@pytest.fixture(params=VOCABULARIES)
+def words(request):
+    with np.errstate(all="ignore"):
+        yield VOCABULARIES[request.param](), import_module(f"concord.twin.vocabulary.generic_{request.param}")
+
+
+def rows(rng):
+    """Vectors of all edge cases in pairs, of numbers of any size, and of scores of classes."""
+    edges = np.stack([np.repeat(EDGES, EDGES.size), np.tile(EDGES, EDGES.size)], 1)
+    yield edges
+    yield rng.integers(0, 0x7C00, (2000, 5)).astype(np.uint16) | rng.integers(0, 2, (2000, 5)).astype(np.uint16) << 15
+    yield rng.normal(0, 4, (2000, 10)).astype(np.float16).view(np.uint16)
+    yield np.full((1, 3), 0xFC00, np.uint16)
+
+
+def test_softmax(words):
+    vocabulary, generic = words
+    tables = [vocabulary.value(np.array(table, np.int32)) for table in (fractions(), wholes())]
+    for bits in rows(np.random.default_rng(0)):
+        got = generic.softmax(vocabulary.value(bits.view(np.float16)), *tables)
+        np.testing.assert_array_equal(vocabulary.bits(got), softmax(bits))
+
+
+@pytest.mark.parametrize("width", [20, 49, 62, 64])
+def test_accumulators_wrap_and_round_once(words, width):
+    vocabulary, generic = words
+    rng, half = np.random.default_rng(1), 1 << width - 1
+    codes, weights = (rng.integers(-1 << 36, 1 << 36, shape) for shape in ((3, 5), (4, 5)))
+    start = rng.integers(-1000, 1000, 4)
+    exact = (codes.astype(object) @ weights.astype(object).T << 2) + start.astype(object)
+    wanted = from_integer((exact + half) % (2 * half) - half, width - 10)
+    values = (vocabulary.value(values * unit) for values, unit in ((codes, 2.0**-7), (weights, 2.0**-3), (start, 1.0)))
+    got = generic.accumulated(*values, scale=width - 10, bits=width, units=(-7, -3), shift=2)
+    np.testing.assert_array_equal(vocabulary.bits(got), wanted)
