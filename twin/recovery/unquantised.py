@@ -11,7 +11,8 @@ from concord.golden.schedule.real_arithmetic import FUNCTIONS, RealArithmetic
 from concord.spec.chain import Chain
 from concord.spec.isa import Instruction, Op
 from concord.spec.operations import Operation
-from concord.twin.recovery.elements import PATTERNS, ZERO, Constants, element_of, is_constant, node_of
+from concord.twin.recovery.drafts import Value
+from concord.twin.recovery.elements import PATTERNS, ZERO, Constants, element_of, is_constant, node_of, read_by
 from concord.twin.recovery.products import Products
 from concord.twin.recovery.quantisers import Quantisers
 
@@ -86,7 +87,7 @@ class Clips(Quantisers):
         constants = self._lowering.constants
         found[fixed] = constants.add(np.clip(constants.values(table[fixed]), *clip))
         op, settings = ("relu", ()) if clip == (0, np.inf) else ("clip", clip)
-        for source in np.unique(node_of(table[~fixed])).tolist():
+        for source in read_by(table):
             out = self._once(source, op, settings, address)
             mask = ~fixed & (node_of(table) == source)
             found[mask] = out[element_of(table[mask])]
@@ -104,6 +105,10 @@ class RealProducts(Products):
         super().__init__(firmware, views)
         images = firmware.full_precision
         self._mantissas, self._biases = np.append(images.tiles.reshape(-1), 0.0), images.biases.reshape(-1)
+
+    def _like(self, table: np.ndarray, codes: str) -> Value:
+        """A value that the product reads; all of them hold numbers."""
+        return super()._like(table, "")
 
     def _reals(self, node, weights):
         return self._mantissas[weights]
