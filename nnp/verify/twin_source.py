@@ -62,7 +62,7 @@ def distance(wanted: np.ndarray, found: np.ndarray) -> float:
     Numbers that are not finite and differ are an infinite distance apart.
     """
     same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
-    apart = np.where(same, 0.0, np.abs(wanted - np.where(same, wanted, found)))
+    apart = np.abs(np.where(same, 0.0, wanted) - np.where(same, 0.0, found))
     largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=np.finfo(np.float64).tiny)
     return float(np.nan_to_num(apart, nan=np.inf, posinf=np.inf).max(initial=0.0) / largest)
 

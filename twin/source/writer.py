@@ -110,7 +110,8 @@ def _imports(lines: set[str]) -> str:
 def _constants(script: Script) -> str:
     classes = wrapped("CLASSES = (", [literal(name) for name in script.classes],
                       ")" if len(script.classes) > 1 else ",)") if script.classes else []
-    file = ["#: Weights." if script.unquantised else "#: Weights and tables.", 'FILE = Path(__file__).with_suffix(".safetensors")']
+    held = "#: Weights." if script.unquantised else "#: Weights and tables."
+    file = [held, 'FILE = Path(__file__).with_suffix(".safetensors")']
     return "\n".join([*file, "#: Shape of an input.", f"INPUTS = {literal(script.inputs)}",
                       *["#: Names of the results."] * bool(classes), *classes, "", ""])
 
