@@ -6,13 +6,43 @@ import numpy as np
 from concord.compiler.network import compile_network, full_precision
 from concord.golden.lib.float16 import to_bits, to_real
 from concord.golden.unquantised import UnquantisedMachine
-from concord.model import network, reference
+from concord.model import network as quantised
+from concord.model import reference
+from concord.model.cells.registry import CELLS
 from concord.model.layers.layer import Layer
 from concord.model.layers.recurrent import IntegerRecurrent
 from concord.model.layers.rows import IntegerRows
 from concord.model.lowering.full_precision import Numbers
-from concord.model.model import Model
+from concord.model.model import INPUT, Model
+from concord.spec.activation import Activation
 from concord.spec.config import Config
+from concord.tests import networks
+from concord.tests.image_networks import Images
+from concord.tests.mixed_networks import keyword_spotter
+
+
+def images(rng: np.random.Generator, config: Config, block: bool) -> Model:
+    """A network with padding, groups, a maximum of codes or numbers, a sum, a concatenation, and an average."""
+    made = Images(rng, config, (3, 9, 7), block=block)
+    first = made.conv(INPUT, 6, (3, 3), padding=(1, 1, 1, 1), offset=-0.25, activation=Activation.NONE)
+    pooled = made.maximum(first, (2, 2), stride=(2, 2), padding=(0, 1, 0, 1))
+    deep = made.conv(pooled, 6, (3, 3), padding=(1, 1, 1, 1), groups=6, activation=Activation.NONE, unsigned=True)
+    both = made.sum(deep, made.conv(pooled, 6, (1, 1)), Activation.RELU)
+    made.dense(made.average(made.concat(both, made.conv(both, 9, (1, 1))), (2, 2), stride=(2, 2)), 5)
+    return made.model()
+
+
+def network(kind: str, rng: np.random.Generator, config: Config, block: bool) -> tuple[Model, np.ndarray]:
+    """A random network of a kind, and two inputs."""
+    if kind == "dense":
+        return networks.mlp(rng, config, [19, 30, 11, 5], block=block), networks.inputs(rng, 2, 19)
+    if kind == "images":
+        return images(rng, config, block), networks.inputs(rng, 2, 3 * 9 * 7)
+    if kind == "mixed":
+        model = keyword_spotter(rng, config, block=block, steps=5)
+        return model, networks.inputs(rng, 2, *[model.steps] * model.recurrent, model.inputs)
+    model = networks.recurrent(rng, config, [7, 9, 10], block=[block] * 2, outputs=3, cell=CELLS[kind])
+    return model, networks.inputs(rng, 2, 4, 7)
 
 
 def with_reals(rng: np.random.Generator, model: Model) -> Model:
@@ -57,5 +87,5 @@ def assert_bits(config: Config, model: Model, samples: np.ndarray):
     assert all(bound.proven for bound in compiled.bounds), "sums in float64 do not wrap"
     images = full_precision(model, compiled.firmware, Numbers.STORED)
     machine = UnquantisedMachine(compiled.firmware, images, activations=True, binary16=True)
-    for sample, wanted in zip(samples, network.forward(model, samples)[-1].outputs, strict=True):
+    for sample, wanted in zip(samples, quantised.forward(model, samples)[-1].outputs, strict=True):
         np.testing.assert_array_equal(to_bits(machine.infer(sample) + 0.0), to_bits(to_real(wanted) + 0.0))

@@ -1,4 +1,4 @@
-"""`nnp twin`: writes firmware back as source text of a software twin, which returns the same bits."""
+"""`nnp twin`: writes firmware back as source text of a software twin, which returns the same bits, or in float64."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +21,10 @@ def twin(
     plain: Annotated[bool, typer.Option(
         "--plain", help="Leave out the names that the firmware carries, and recover its layers from its program alone."
     )] = False,
+    unquantised: Annotated[bool, typer.Option(
+        "--unquantised", help="Write a twin that computes in float64 with all quantisers off. The firmware must be "
+                              "compiled with --full-precision."
+    )] = False,
     samples: Annotated[str | None, typer.Option(
         "--samples", help="Number of samples that are compared with golden, or 'all'.",
         show_default="3, or as many as there are")] = None,
@@ -31,13 +35,15 @@ def twin(
     """Write a program for another processor that returns the bits of firmware, and compare some samples with golden."""
     from importlib.util import find_spec
 
+    import numpy as np
     from concord.golden.host.firmware_file import load_firmware
+    from concord.golden.unquantised import UnquantisedMachine
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.options import named
     from concord.nnp.lib.steps import Steps
     from concord.nnp.verify.inputs import Source, read
     from concord.nnp.verify.session import Session
-    from concord.nnp.verify.twin_source import TwinSource, differing, installed
+    from concord.nnp.verify.twin_source import CLOSE, TwinSource, differing, distance, installed
     from concord.sim.machines import host
     from concord.twin.generic.network import network
     from concord.twin.recovery.elements import Unrecognised
@@ -50,10 +56,13 @@ def twin(
 
     framework = named(Framework, to)
     source = Source(inputs=inputs, data=data, samples=samples, first=first, default=CHECKED)
+    if unquantised and framework is Framework.ONNX:
+        raise ValueError("--unquantised writes source: --to numpy, torch or tensorflow")
     loaded = load_firmware(firmware)
+    real = UnquantisedMachine(loaded) if unquantised else None
     folder = output or Path("build/twin")
     check_writable(folder, folder=True)
-    stem = f"{module_name(loaded.name or firmware.stem)}_{framework}"
+    stem = f"{module_name(loaded.name or firmware.stem)}{'_unquantised' * unquantised}_{framework}"
     for suffix in (".py", ".safetensors", ".onnx"):
         check_writable(folder / f"{stem}{suffix}")
     if framework is Framework.ONNX and find_spec("onnx") is None:
@@ -64,24 +73,38 @@ def twin(
     steps = Steps(Console(stderr=True), 2)
     with steps.step("recover layers", announce=f"{len(loaded.instruction_words)} instructions"):
         try:
-            script = recover(without_hints(loaded) if plain else loaded)
+            script = recover(without_hints(loaded) if plain else loaded, unquantised=unquantised)
         except Unrecognised as error:
+            if unquantised:
+                raise ValueError(f"{firmware}: {error}, so that no layers are found, and only layers can be computed "
+                                 "without quantisers; leave out --unquantised") from error
             if framework not in (Framework.NUMPY, Framework.TORCH) or loaded.loop is not None:
                 raise ValueError(f"{firmware}: {error}; `nnp run --twin` compares any program with a twin word by "
                                  "word, and --to numpy or torch writes one where inputs have one size") from error
             typer.echo(f"nnp: {error}, so that the twin is written word by word instead of layer by layer", err=True)
             script = network(loaded)
-        trained = trainable(script, loaded) if framework in FORMS and FORMS[framework].trains else {}
+        trains = framework in FORMS and FORMS[framework].trains and not unquantised
+        trained = trainable(script, loaded) if trains else {}
         path = write_twin(script, framework, folder, stem, trained)
     typer.echo("; ".join(_written(path)))
     typer.echo(f"It needs {needs(framework)}. Run it: cd {folder}; {example(framework, stem, script.inputs)}")
     if not installed(framework):
         typer.echo("nnp: what it needs is not installed here, so that the twin was not compared with golden", err=True)
         return
+    written = TwinSource(path, framework)
+    if real:
+        with steps.step("compare with golden in float64", announce=f"{len(given.samples)} samples"):
+            found = [(real.infer(sample), written.numbers(sample[None]).reshape(-1)) for _, sample in given]
+        error = distance(*(np.stack(each) for each in zip(*found, strict=True)))
+        typer.echo(f"relative difference {error:.1e}, of the largest output over {len(given.samples)} samples of "
+                   f"{given.name}, twin and golden without quantisers")
+        if not error <= CLOSE:
+            raise typer.Exit(1)
+        return
     bits = 0
     with (steps.step("compare with golden", announce=f"{len(given.samples)} samples"),
           host.machine("golden", loaded.config) as machine):
-        session, written = Session(machine, loaded), TwinSource(path, framework)
+        session = Session(machine, loaded)
         for _, sample in given:
             bits += differing(session.infer(sample)[None], written.infer(sample[None]))
     typer.echo(f"{bits} differing bits over {len(given.samples)} samples of {given.name}, twin and golden")

@@ -17,6 +17,8 @@ from concord.twin.source.frameworks import Framework
 from concord.twin.source.lines import attribute
 from concord.twin.vocabulary import generic_numpy, numpy_functions
 
+#: Largest distance of the outputs of a twin without quantisers from those of golden.
+CLOSE = 1e-9
 FUNCTIONS = SimpleNamespace(**vars(numpy_functions) | vars(generic_numpy))
 
 
@@ -40,14 +42,29 @@ class TwinSource:
 
     def infer(self, samples: np.ndarray) -> np.ndarray:
         """Outputs uint16[batch, outputs] of input patterns uint16[batch, ...]."""
-        results = _RUN[self._framework](self._twin, np.ascontiguousarray(samples).view(np.float16))
+        results = self.numbers(samples)
         return np.ascontiguousarray(results.astype(np.float16)).view(np.uint16)
+
+    def numbers(self, samples: np.ndarray) -> np.ndarray:
+        """Outputs [batch, outputs] of input patterns uint16[batch, ...], in the type that the twin returns."""
+        return _RUN[self._framework](self._twin, np.ascontiguousarray(samples).view(np.float16))
 
 
 def differing(a: np.ndarray, b: np.ndarray) -> int:
     """Number of bits that differ; a NaN is equal to any NaN."""
     bits = np.where(is_nan(a) & is_nan(b), 0, a ^ b)
     return int(np.bitwise_count(bits).sum())
+
+
+def distance(wanted: np.ndarray, found: np.ndarray) -> float:
+    """Largest difference of numbers, divided by the largest magnitude that is wanted; a NaN is equal to any NaN.
+
+    Numbers that are not finite and differ are an infinite distance apart.
+    """
+    same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
+    apart = np.abs(np.where(same, 0.0, wanted) - np.where(same, 0.0, found))
+    largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=np.finfo(np.float64).tiny)
+    return float(np.nan_to_num(apart, nan=np.inf, posinf=np.inf).max(initial=0.0) / largest)
 
 
 def differing_bits(firmware: Firmware, script: Script, tensors: Mapping[str, np.ndarray], count: int = 3) -> int:

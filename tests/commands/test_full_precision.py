@@ -1,7 +1,10 @@
-"""`nnp run --unquantised`, `nnp compile --full-precision` and `nnp verify --errors`."""
+"""`nnp run --unquantised`, `nnp twin --unquantised`, `nnp compile --full-precision` and `nnp verify --errors`."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -14,6 +17,8 @@ from concord.spec.isa import Op, decode
 from concord.tests import networks
 from concord.tests.command_line import done, nnp, refused
 
+TWINS = {"fashion-mlp-bfp8": "trainer", "fashion-mlp-w4a4": "ulx3s", "fashion-resnet-w8": "vision",
+         "vowels-lstm-w8": "vision"}
 MODEL = DATA / "models" / "fashion-mlp-w4a4.safetensors"
 
 
@@ -93,3 +98,46 @@ def test_verify_without_a_float_network(tmp_path):
     assert result.exit_code == 2
     assert "carries no FP32 parameters" in result.stderr
     assert load_model(tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_twins(tmp_path, name):
+    path = tmp_path / "firmware"
+    done("compile", DATA / "models" / f"{name}.safetensors", "--full-precision", "--preset", TWINS[name], "-o", path)
+    stem = f"{name.replace('-', '_')}_unquantised"
+    for framework in ("numpy", "torch"):
+        if find_spec(framework):
+            said = done("twin", path, "--unquantised", "--to", framework, "-o", tmp_path / "twin")
+            assert float(said.partition("relative difference ")[2].partition(",")[0]) < 1e-12
+            assert f"{stem}_{framework}.py" in said
+    text = (tmp_path / "twin" / f"{stem}_numpy.py").read_text()
+    assert "integers(" not in text
+    assert "blocks(" not in text
+    assert "float16" not in text.replace("np.float16, ", "")
+
+
+def test_the_command_that_a_twin_prints_runs(firmware, tmp_path):
+    said = done("twin", firmware, "--unquantised", "-o", tmp_path)
+    command = said.partition("Run it: cd ")[2].partition("\n")[0]
+    ran = subprocess.run(["bash", "-c", f"cd {command.replace('python', sys.executable)}"], capture_output=True,
+                         text=True, check=False, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("[[")
+
+
+def test_a_wrong_twin_shows(firmware, tmp_path, monkeypatch):
+    monkeypatch.setattr("concord.twin.source.twin_file.tensors", lambda script: {
+        name: values * (1 + 1e-6) for name, values in tensors(script).items()})
+    from concord.twin.source.writer import tensors
+
+    result = nnp("twin", firmware, "--unquantised", "-o", tmp_path)
+    assert result.exit_code == 1
+    assert "relative difference" in result.stdout
+
+
+def test_twins_that_cannot_be(firmware, tmp_path):
+    done("compile", MODEL, "-o", tmp_path / "plain")
+    out = tmp_path / "twin"
+    assert "compile its model with --full-precision" in refused("twin", tmp_path / "plain", "--unquantised", "-o", out)
+    assert "--to numpy, torch or tensorflow" in refused("twin", firmware, "--unquantised", "--to", "onnx", "-o", out)
+    assert not out.exists()

@@ -15,44 +15,18 @@ from concord.model.data.samples import Samples
 from concord.model.layers.dense import Dense
 from concord.model.layers.softmax import Softmax
 from concord.model.lowering.full_precision import Numbers
-from concord.model.model import INPUT, Model
 from concord.model.model_file import load_model
 from concord.nnp.verify.error_split import images_of, split_errors
 from concord.spec.activation import Activation
-from concord.spec.config import PRESETS, Config
+from concord.spec.config import PRESETS
 from concord.spec.formats import Format
 from concord.spec.operations import Operation
 from concord.tests import networks
-from concord.tests.image_networks import ROOM, Images
-from concord.tests.mixed_networks import keyword_spotter
-from concord.tests.real_networks import assert_bits, compiler_error, with_reals
+from concord.tests.image_networks import ROOM
+from concord.tests.real_networks import assert_bits, compiler_error, network, with_reals
 
 #: Rounding to float64, with room for long sums.
 NONE = 1e-12
-
-
-def images(rng: np.random.Generator, config: Config, block: bool) -> Model:
-    """A network with padding, groups, a maximum of codes or numbers, a sum, a concatenation, and an average."""
-    made = Images(rng, config, (3, 9, 7), block=block)
-    first = made.conv(INPUT, 6, (3, 3), padding=(1, 1, 1, 1), offset=-0.25, activation=Activation.NONE)
-    pooled = made.maximum(first, (2, 2), stride=(2, 2), padding=(0, 1, 0, 1))
-    deep = made.conv(pooled, 6, (3, 3), padding=(1, 1, 1, 1), groups=6, activation=Activation.NONE, unsigned=True)
-    both = made.sum(deep, made.conv(pooled, 6, (1, 1)), Activation.RELU)
-    made.dense(made.average(made.concat(both, made.conv(both, 9, (1, 1))), (2, 2), stride=(2, 2)), 5)
-    return made.model()
-
-
-def network(kind: str, rng: np.random.Generator, config: Config, block: bool) -> tuple[Model, np.ndarray]:
-    """A random network of a kind, and two inputs."""
-    if kind == "dense":
-        return networks.mlp(rng, config, [19, 30, 11, 5], block=block), networks.inputs(rng, 2, 19)
-    if kind == "images":
-        return images(rng, config, block), networks.inputs(rng, 2, 3 * 9 * 7)
-    if kind == "mixed":
-        model = keyword_spotter(rng, config, block=block, steps=5)
-        return model, networks.inputs(rng, 2, *[model.steps] * model.recurrent, model.inputs)
-    model = networks.recurrent(rng, config, [7, 9, 10], block=[block] * 2, outputs=3, cell=CELLS[kind])
-    return model, networks.inputs(rng, 2, 4, 7)
 
 
 KINDS = pytest.mark.parametrize("kind", ["dense", "images", "mixed", *CELLS])

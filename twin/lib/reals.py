@@ -16,8 +16,11 @@ def arrays(script: Script) -> dict[str, np.ndarray]:
     """The stored tensors by name: float16 and int32 as they are, others as float32 or float64.
 
     Weights and start values of a product are float32 where no sum can reach 2**24, which the ranges of its codes
-    prove; otherwise they are float64.
+    prove; otherwise they are float64. All numbers of a
+    script without quantisers are float64.
     """
+    if script.unquantised:
+        return {name: each.values for name, each in script.tensors.items()}
     narrow = _Ranges(script).narrow
     return {name: each.values if each.values.dtype in (np.float16, np.int32)
             else each.values.astype(np.float32 if narrow.get(name) else np.float64)

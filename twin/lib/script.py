@@ -126,6 +126,7 @@ class Script:
         main:     The routine that takes the inputs and returns the results [batch, outputs].
         routines: The routines of the layers, in order of their first use.
         tensors:  The stored tensors.
+        unquantised: Whether it computes in float64 without quantisers.
     """
 
     name: str
@@ -136,3 +137,4 @@ class Script:
     main: Routine
     routines: tuple[Routine, ...]
     tensors: Mapping[str, Tensor]
+    unquantised: bool = False

@@ -4,14 +4,20 @@ A reference is an int64: the index of a node in the upper 32 bits, the index of 
 Two nodes hold constants: numbers (`NUMBERS`), and codes (`CODES`).
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from concord.golden.host.firmware import Firmware
+from concord.golden.mfu.multifunction import compute
+from concord.golden.mvm.mvm import multiply_entries, multiply_groups
 from concord.golden.mvm.vector_rf import numbers
+from concord.spec.chain import Chain
 from concord.spec.memories import VRFS, Mem, depth
+from concord.spec.operations import Operation
 
 NUMBERS, CODES = 0, 1  #: Nodes of constant numbers, and of constant codes.
 SHIFT = 32
-_PATTERNS = 1 << 16  #: The first elements of NUMBERS are all binary16 patterns, those that no memory holds.
+PATTERNS = 1 << 16  #: The first elements of NUMBERS are all binary16 patterns, those that no memory holds.
 ZERO = 0  #: Reference to the number +0.
 ZERO_CODE = CODES << SHIFT  #: Reference to the code 0.
 
@@ -51,20 +57,30 @@ class Constants:
 
     Args:
         firmware: Firmware whose images of vector memories are constants, too.
+
+    Attributes:
+        dtype: Type of numbers.
     """
 
+    dtype = np.float16
+
     def __init__(self, firmware: Firmware):
-        self._config = config = firmware.config
-        self._spans, parts, size = {}, [np.arange(_PATTERNS).astype(np.uint16)], _PATTERNS
-        for mem, words in firmware.vectors.items():
-            self._spans[mem] = size, size + words.size
-            parts.append(words.reshape(-1))
-            size += words.size
-        self._bits = np.concatenate(parts)
+        self._firmware, self._config = firmware, firmware.config
+        config = self._config
+        self._hold(np.arange(PATTERNS).astype(np.uint16), firmware.vectors)
         self._mantissas = [np.zeros(1, np.int64)]
         self._exponents = [np.full(1, config.activations.e_min, np.int64)]
         self._count = 1
         self._entries = self._image(firmware)
+
+    def _hold(self, patterns: np.ndarray, vectors: Mapping[Mem, np.ndarray]):
+        """Keep the numbers of all binary16 patterns, and the content of vector memories."""
+        self._spans, parts, size = {}, [patterns], PATTERNS
+        for mem, words in vectors.items():
+            self._spans[mem] = size, size + words.size
+            parts.append(words.reshape(-1))
+            size += words.size
+        self._bits = np.concatenate(parts)
 
     def image(self, mem: Mem) -> np.ndarray:
         """References to the content of a vector memory, element by element, before the program starts."""
@@ -81,6 +97,28 @@ class Constants:
     def bits(self, table: np.ndarray) -> np.ndarray:
         """uint16, the patterns of references to constant numbers."""
         return self._bits[table]
+
+    def values(self, table: np.ndarray) -> np.ndarray:
+        """The numbers of references to constant numbers."""
+        return np.ascontiguousarray(self.bits(table)).view(self.dtype)
+
+    def computed(self, operation: Operation, *tables: np.ndarray) -> np.ndarray:
+        """References to the results of a point-wise operation on constant numbers."""
+        return compute(operation, *map(self.bits, tables)).astype(np.int64)
+
+    def product(self, chain: Chain, table: np.ndarray, tiles: np.ndarray, rows: int) -> np.ndarray:
+        """References to the results of a product of constant codes, of the tiles [row tiles, columns]."""
+        stored, product, start = self._firmware.tiles, chain.product, None
+        if product.bias:
+            biases = np.append(self._firmware.biases.reshape(-1), np.zeros(rows, np.int32))
+            start = biases[product.b * self._config.mfu_lanes:][:rows].astype(np.int64)
+        function = multiply_groups if table.ndim == 4 else multiply_entries
+        bits, _ = function(
+            self._config, stored.mantissas[tiles].astype(np.float64),
+            stored.exponents[tiles].astype(np.int64) - self._config.weights.e_min,
+            self.mantissas(table), self.exponents(table).max(-1) - self._config.activations.e_min, start,
+            rows=rows, integer=bool(product.integer), out_scale=chain.registers.out_scale)
+        return bits.astype(np.int64)
 
     def place(self, table: np.ndarray) -> tuple[str, np.ndarray]:
         """Memory that holds constant numbers, and int64 index of each in it; empty and -1 where no memory does."""

@@ -8,7 +8,8 @@ from concord.twin.recovery.drafts import Constant, Draft, LoopDraft, Value
 
 PRODUCTS = ("dense", "convolution", "accumulated")
 #: Functions that only arrange elements, and quantisers: they belong to the layer that reads them.
-BEFORE = ("integers", "blocks", "patches", "flatten", "join", "part", "take", "image", "reshape", "start", "numbers")
+BEFORE = ("integers", "blocks", "clip", "patches", "flatten", "join", "part", "take", "image", "reshape", "start",
+          "numbers")
 SCALINGS = ("multiply", "add")
 
 
@@ -114,7 +115,8 @@ def _quantisers(drafts, users, found):
 
 
 def _before_quantiser(draft: Draft) -> bool:
-    return draft.function in ("integers", "blocks") or is_scaling(draft)
+    # A product itself reads the scaled numbers where quantisers are off.
+    return draft.function in ("integers", "blocks", "clip", *PRODUCTS) or is_scaling(draft)
 
 
 def is_scaling(draft: Draft) -> bool:

@@ -2,6 +2,7 @@
 
 import keyword
 from collections import Counter
+from dataclasses import replace
 
 from concord.golden.host.firmware import Firmware
 from concord.spec.config import preset_name
@@ -24,9 +25,9 @@ def reserved(name: str) -> bool:
     return name in _NAMES or keyword.iskeyword(name)
 
 
-def scripted(firmware: Firmware, program: Program) -> Script:
-    """The script of a program."""
-    return _Layers(firmware, program).script()
+def scripted(firmware: Firmware, program: Program, *, unquantised: bool = False) -> Script:
+    """The script of a program, which is quantised or not."""
+    return replace(_Layers(firmware, program).script(), unquantised=unquantised)
 
 
 class _Layers:

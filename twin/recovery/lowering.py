@@ -1,8 +1,6 @@
 """Data flow to nodes of elements: copies vanish, constants are folded, quantisers become operations of their own."""
 
 import numpy as np
-from concord.golden.mfu.multifunction import compute
-from concord.golden.mvm.mvm import multiply_entries, multiply_groups
 from concord.spec.isa import SPECS, Op
 from concord.spec.memories import Mem
 from concord.spec.operations import Operation
@@ -12,6 +10,7 @@ from concord.twin.recovery.elements import ZERO, Constants, Unrecognised, is_con
 from concord.twin.recovery.loops import LoopSteps, loops, reads
 from concord.twin.recovery.nodes import Body, Carried, Lowered, Node
 from concord.twin.recovery.quantisers import Quantisers
+from concord.twin.recovery.unquantised import Clips, RealConstants
 
 #: Function of the vocabulary of each operation, and whether it takes its operands in reverse.
 FUNCTIONS = {
@@ -22,29 +21,33 @@ FUNCTIONS = {
 }
 
 
-def lower(flow: Flow) -> Lowered:
+def lower(flow: Flow, *, unquantised: bool = False) -> Lowered:
     """The program as nodes.
+
+    Args:
+        flow:        Its data flow.
+        unquantised: Whether its numbers are those in full precision, and its quantisers are off.
 
     Raises:
         Unrecognised: the program does something that has no form here.
     """
-    return _Lowering(flow).run()
+    return _Lowering(flow, unquantised).run()
 
 
 class _Lowering:
     """Walks through the steps; `_content` holds the references of each value, element by element."""
 
-    def __init__(self, flow: Flow):
+    def __init__(self, flow: Flow, unquantised: bool):
         self.flow, self.firmware = flow, flow.firmware
         self.config = flow.firmware.config
-        if self.config.activations.precision:
+        if self.config.activations.precision and not unquantised:
             raise Unrecognised("elements have exponents of their own")
-        self.constants = Constants(flow.firmware)
+        self.constants = (RealConstants if unquantised else Constants)(flow.firmware)
         self.nodes: list[Node | None] = [None, None]
         self.order: list[int] = []  # Nodes of the region that is being lowered.
         self._content: dict[int, np.ndarray] = {}
         self._shared: dict = {}  # Folded and quantised nodes of the region.
-        self.quantisers = Quantisers(self)
+        self.quantisers = (Clips if unquantised else Quantisers)(self)
 
     def run(self) -> Lowered:
         inputs = [self.leaf(node) for node in host.input_nodes(self.firmware)]
@@ -264,27 +267,12 @@ class _Lowering:
         known = np.full((places, width), -1, np.int64)
         known[:, rows:] = ZERO
         if is_constant(table).all():
-            known[:, :rows] = self._computed(chain, table, tiles.item, rows)
+            known[:, :rows] = self.constants.product(chain, table, tiles.item, rows)
         settings = bool(product.integer), chain.registers.out_scale if product.integer else 0
         node = Node(op="product", places=places, width=width, reads=(table.reshape(places, -1),), settings=settings,
                     address=chain.address + 1, across=chain.registers.iterations_x, weights=weights,
                     start=product.b * config.mfu_lanes + np.arange(rows) if product.bias else None)
         return self.node(node, known)
-
-    def _computed(self, chain, table, tiles, rows) -> np.ndarray:
-        """The results of a product of constants, as constants."""
-        stored, product, constants = self.firmware.tiles, chain.product, self.constants
-        start = None
-        if product.bias:
-            biases = np.append(self.firmware.biases.reshape(-1), np.zeros(rows, np.int32))
-            start = biases[product.b * self.config.mfu_lanes:][:rows].astype(np.int64)
-        function = multiply_groups if table.ndim == 4 else multiply_entries
-        lowest = self.config.weights.e_min
-        bits, _ = function(
-            self.config, stored.mantissas[tiles].astype(np.float64), stored.exponents[tiles].astype(np.int64) - lowest,
-            constants.mantissas(table), constants.exponents(table).max(-1) - self.config.activations.e_min, start,
-            rows=rows, integer=bool(product.integer), out_scale=chain.registers.out_scale)
-        return bits.astype(np.int64)
 
     def _pointwise(self, step, place, operation, value, operand) -> np.ndarray:
         """One point-wise operation, with results of constants computed."""
@@ -292,8 +280,7 @@ class _Lowering:
         fixed = np.all([is_constant(each) for each in operands], 0)
         known = np.full(value.shape, -1, np.int64)
         if fixed.any():
-            bits = [self.constants.bits(each[fixed]) for each in operands]
-            known[fixed] = compute(operation, *bits).astype(np.int64)
+            known[fixed] = self.constants.computed(operation, *(each[fixed] for each in operands))
         function, turned = FUNCTIONS[operation]
         chain = step.chain
         return self.node(Node(op=function, places=value.shape[0], width=value.shape[1],

@@ -21,6 +21,7 @@ class Products:
     def __init__(self, firmware: Firmware, views: Views):
         self._firmware, self._config, self._views = firmware, firmware.config, views
         self._mantissas = np.append(firmware.tiles.mantissas.reshape(-1).astype(np.int32), 0)
+        self._biases = firmware.biases.reshape(-1)
 
     def emit(self, nodes, live, table: np.ndarray, across: list[int], strict: bool) -> Value | None:
         """The value of a product; None if it has several places and is no convolution, and `strict` is true.
@@ -78,8 +79,7 @@ class Products:
         start, places = np.zeros(len(weights)), None
         if node.start is not None:
             places = node.start[np.flatnonzero(live)]
-            start = np.append(self._firmware.biases.reshape(-1), 0)[
-                np.minimum(places, self._firmware.biases.size)].astype(np.float64)
+            start = np.append(self._biases, 0)[np.minimum(places, self._biases.size)].astype(np.float64)
         if like.zero:
             start, places = start - like.zero * self._mantissas[weights].sum(1, dtype=np.float64), None
         return start, places

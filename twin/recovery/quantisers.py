@@ -107,10 +107,9 @@ class Quantisers:
         inside = base % node.width if (base >= 0).all() else np.ones(1)
         if (inside % size).any() or not (known | (blocks == expected)).all():
             return False
-        bits = self._lowering.constants.bits(np.where(known, blocks, 0))
         within = inside[:, None] + lanes < node.width
         out = node.out[np.minimum(base[:, None] + lanes, node.places * node.width - 1)]
-        zeros = known & ((bits & 0x7FFF) == 0)
+        zeros = known & (self._lowering.constants.values(np.where(known, blocks, 0)) == 0)
         return bool((~known | (zeros & (~within | is_constant(out)))).all())
 
     def _own(self, table, found, fixed, settings, address):
@@ -118,7 +117,7 @@ class Quantisers:
         places = len(table)
         flat = table.reshape(places, -1)
         node = Node(op="blocks", places=places, width=flat.shape[1], reads=(flat,), settings=settings, address=address)
-        zeros = fixed & ((self._lowering.constants.bits(np.where(fixed, table, 0)) & 0x7FFF) == 0)
+        zeros = fixed & (self._lowering.constants.values(np.where(fixed, table, 0)) == 0)
         known = np.broadcast_to(np.where(zeros.reshape(places, -1).all(0), ZERO_CODE, -1), flat.shape)
         out = self._lowering.node(node, known)
         return out.reshape(table.shape)

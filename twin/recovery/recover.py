@@ -11,12 +11,17 @@ from concord.twin.recovery.widening import widen
 _PASSES = 4  #: Time steps of the flow that the recovery looks at: the first one has initial values, the last one ends.
 
 
-def recover(firmware: Firmware) -> Script:
+def recover(firmware: Firmware, *, unquantised: bool = False) -> Script:
     """The script of firmware.
+
+    Args:
+        firmware:    The firmware.
+        unquantised: Whether the script computes in float64 with the numbers in full precision, which the firmware must
+            carry, and without quantisers.
 
     Raises:
         Unrecognised: the program does something that has no form here.
     """
-    lowered = lower(flow_of(firmware, _PASSES))
+    lowered = lower(flow_of(firmware, _PASSES), unquantised=unquantised)
     widen(firmware, lowered)
-    return scripted(firmware, drafted(firmware, lowered))
+    return scripted(firmware, drafted(firmware, lowered), unquantised=unquantised)

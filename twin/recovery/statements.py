@@ -8,14 +8,15 @@ from concord.twin.recovery.elements import NUMBERS, element_of, is_constant, nod
 from concord.twin.recovery.liveness import liveness
 from concord.twin.recovery.nodes import Lowered
 from concord.twin.recovery.products import Products
+from concord.twin.recovery.unquantised import RealConstants, RealProducts
 from concord.twin.recovery.views import NUMBERS as PLAIN
 from concord.twin.recovery.views import Views
 from concord.twin.recovery.windows import Window, find_clipped, find_window
 
 #: Roles of the constants of operations.
 ROLES = {"add": "offset", "subtract": "offset", "multiply": "scale", "maximum": "bound"}
-_LOWEST = 0xFC00  #: Pattern of minus infinity, which no maximum sees.
-_POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "numbers"}
+_LOWEST = 0xFC00  #: Reference to minus infinity, which no maximum sees.
+_POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "numbers", "clip"}
 
 
 class Statements:
@@ -30,7 +31,8 @@ class Statements:
         self.views = Views(lowered.constants)
         self._format = firmware.config.activations
         self._where: dict[int, np.ndarray] = {}
-        self._products = Products(firmware, self.views)
+        self._unquantised = isinstance(lowered.constants, RealConstants)
+        self._products = (RealProducts if self._unquantised else Products)(firmware, self.views)
 
     def bind(self, node: int, value: Value):
         """Let a node be a value that has its elements in the same order."""
@@ -151,6 +153,9 @@ class Statements:
             result = self.views.call("integers", arguments, shape, node.address, codes=PLAIN, lowest=low, highest=high)
             result.codes, result.zero, result.limit = "integers", zero, max(zero - low, high - zero)
             return result
+        if node.op == "clip":
+            low, high = node.settings
+            return self.views.call("clip", arguments, shape, node.address, codes=PLAIN, lowest=low, highest=high)
         return self.views.call(node.op, arguments, shape, node.address, codes=PLAIN)
 
     def _placed(self, function, nodes, live, tables=None, order=None) -> np.ndarray:
@@ -222,8 +227,8 @@ class Statements:
         """The softmax of the elements of each place."""
         table = tables[0][:, :nodes[0].settings[0]]
         source = self.views.view(table.reshape(self._shape(nodes, *table.shape)), nodes[0].address)
-        stored = [Constant(values=np.asarray(values, np.int32), role=role)
-                  for values, role in ((fractions(), "fractions"), (wholes(), "wholes"))]
+        tables = () if self._unquantised else ((fractions(), "fractions"), (wholes(), "wholes"))
+        stored = [Constant(values=np.asarray(values, np.int32), role=role) for values, role in tables]
         return self.views.call("softmax", [source, *stored], source.shape, nodes[0].address)
 
     def _blocks_source(self, nodes, table) -> Value:
@@ -241,7 +246,7 @@ class Statements:
     def _patches(self, nodes, table, source) -> Value | None:
         """The windows of an image, one after the other, as they are quantised together."""
         fixed = is_constant(table)
-        if (self.constants.bits(table[fixed]) & 0x7FFF).any() or fixed.all(0).any():
+        if self.constants.values(table[fixed]).any() or fixed.all(0).any():
             return None
         if table.shape[1] == source.shape[2]:
             return None
@@ -270,10 +275,10 @@ class Statements:
             if window is not None and window.dilation == (1, 1) and self._pools(window, width, pixels, source):
                 settings = window_settings(window)
                 if len(fill):
-                    settings["fill"] = float(fill.view(np.float16)[0])
+                    settings["fill"] = float(fill.view(self.constants.dtype)[0])
                 return self.views.call("max_pool", [source], (*window.places, width), node.address,
                                        window=window.size, **settings)
-        clipped = self._clipped(table, source) if set(fill) <= {_LOWEST} else None
+        clipped = self._clipped(table, source) if (fill.view(self.constants.dtype) == -np.inf).all() else None
         if clipped:
             return self.views.call("max_pool", [source], (*clipped.places, width), node.address, window=clipped.size,
                                    **window_settings(clipped), fill=float("-inf"))

@@ -4,6 +4,8 @@ import numpy as np
 from concord.golden.lib import float16
 from concord.twin.recovery.drafts import Constant, Draft, LoopDraft, Value
 
+_ROUNDING = 1e-14  #: Relative error of a product and a quotient in float64.
+
 
 def simplify(loop: LoopDraft):
     """Merge states that are always equal, and carry what a state is computed from, if only a constant lies between.
@@ -60,7 +62,12 @@ def _equal(one, other) -> bool:
     if one is other:
         return True
     constants = [_constant(each) for each in (one, other)]
-    return all(constants) and constants[0].values.tobytes() == constants[1].values.tobytes()
+    if not all(constants) or constants[0].values.shape != constants[1].values.shape:
+        return False
+    one, other = (each.values for each in constants)
+    if one.dtype == other.dtype == np.float64:  # A scale in full precision is taken out again with a rounding.
+        return np.allclose(one, other, rtol=_ROUNDING, atol=0)
+    return one.tobytes() == other.tobytes()
 
 
 def _constant(initial) -> Constant | None:
@@ -111,6 +118,10 @@ def _before(draft: Draft, stored: Constant) -> np.ndarray | None:
         return numbers if np.array_equal(made, codes) else None
     if draft.function != "multiply" or not isinstance(draft.arguments[1], Constant):
         return None
+    if stored.values.dtype == np.float64:
+        with np.errstate(all="ignore"):
+            numbers = stored.values / draft.arguments[1].values
+        return numbers if np.isfinite(numbers).all() else None
     wanted, factor = stored.values.view(np.uint16), draft.arguments[1].values.view(np.uint16)
     with np.errstate(all="ignore"):
         guess = (wanted.view(np.float16) / factor.view(np.float16)).view(np.uint16)

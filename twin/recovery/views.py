@@ -69,7 +69,7 @@ class Views:
     def constant(self, table: np.ndarray, role: str) -> Constant:
         """References to constant numbers as a stored tensor."""
         memory, places = self.constants.place(table)
-        values = np.ascontiguousarray(self.constants.bits(table)).view(np.float16)
+        values = self.constants.values(table)
         return Constant(values=values, role=role, memory=memory, places=places if memory else None)
 
     def view(self, table: np.ndarray, address: int) -> Value:

@@ -1,6 +1,6 @@
 """The kinds of source that a twin may have."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -13,6 +13,10 @@ class Framework(StrEnum):
     ONNX = "onnx"  #: A graph instead of source.
 
 
+#: Functions that tables of all binary16 numbers define.
+CURVES = ("sigmoid", "tanh")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Form:
     """What sources of a framework have in common.
@@ -22,9 +26,11 @@ class Form:
         base:      Base class of the twin, or empty.
         imports:   Lines that import what the class needs, beside what its functions need.
         functions: Functions of the vocabulary that the class itself calls.
+        takes:     That of them which takes the inputs.
         made:      Lines of `__init__` that read the file.
         curve:     Line that makes a function by its table, of the function's `name`.
         kept:      Lines of `__init__` after those of the functions by tables.
+        curves:    Functions that are methods, because they need a table of the file.
         trains:    Whether its twins can be trained.
         helpers:   Functions of the vocabulary that a function by a table needs.
         decorated: Lines above the method that computes.
@@ -46,6 +52,8 @@ class Form:
     arrays: str
     example: str = "results = Twin()(inputs)"
     base: str = ""
+    takes: str = "binary16"
+    curves: tuple[str, ...] = CURVES
     kept: tuple[str, ...] = ()
     trains: bool = False
     decorated: tuple[str, ...] = ()
@@ -77,6 +85,14 @@ FORMS = {
         kept=("for name, values in tensors.items():", "    setattr(self, name, stored(values))"),
         method="__call__", result="float16", arrays="numpy", example="results = tf.function(Twin())(inputs)"),
 }
+
+_OPERATORS = FORMS[Framework.NUMPY].operators
+#: Those of twins without quantisers, which compute in float64.
+UNQUANTISED = {framework: replace(
+    form, functions=(*(name for name in form.functions if name != "binary16"), "reals"), takes="reals", curves=(),
+    result="float64", trains=False, operators=_OPERATORS, example="results = Twin()(inputs)",
+    imports=tuple(line for line in form.imports if "save_file" not in line))
+    for framework, form in FORMS.items()}
 
 
 def needs(framework: Framework) -> str:

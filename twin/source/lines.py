@@ -9,14 +9,13 @@ from textwrap import wrap
 import numpy as np
 from concord.twin.lib.script import Argument, Call, Line, Loop, Routine, Stored
 from concord.twin.source.folding import Nested, after_pass, fold, live
+from concord.twin.source.frameworks import CURVES
 from concord.twin.source.vocabulary import Vocabulary
 
 #: Most characters of a line.
 WIDTH = 100
 #: Most calls within each other.
 DEPTH = 5
-#: Functions that are methods, because they need a table of the file.
-CURVES = ("sigmoid", "tanh")
 #: Functions whose first argument keeps a name of its own.
 PRODUCTS = ("dense", "convolution")
 #: Names that values do not have.
@@ -55,11 +54,13 @@ class Lines:
         vocabulary: The functions.
         routines:   Names of the routines, which are methods.
         operators:  Signs of functions that Python has an operator for, such as {"add": "+"}.
+        curves:     Functions that are methods, because they need a table of the file.
     """
 
-    def __init__(self, vocabulary: Vocabulary, routines: frozenset[str], operators: Mapping[str, str]):
+    def __init__(self, vocabulary: Vocabulary, routines: frozenset[str], operators: Mapping[str, str],
+                 curves: tuple[str, ...] = CURVES):
         self._vocabulary = vocabulary
-        self._routines = routines
+        self._methods = routines | set(curves)
         self._operators = operators
 
     def parameters(self, routine: Routine) -> tuple[str, ...]:
@@ -156,7 +157,7 @@ class Lines:
         return f"{name}_" if name in self._vocabulary.names or name in RESERVED else name
 
     def _name(self, function: str) -> str:
-        return f"self.{function}" if function in self._routines or function in CURVES else function
+        return f"self.{function}" if function in self._methods else function
 
 
 def _calls(line: Nested) -> Iterator[Nested]:

@@ -24,7 +24,8 @@ class Vocabulary:
     """Parsed files of functions.
 
     Args:
-        paths: The files; those after the first one hold what few scripts need.
+        paths: The files; those after the first one hold what few scripts need, or take the place of functions of the
+            first one that have the same names.
     """
 
     def __init__(self, paths: Iterable[Path]):
@@ -82,8 +83,9 @@ def _line(node, alias) -> str:
 
 
 @cache
-def vocabulary(framework: str) -> Vocabulary:
-    """The vocabulary of a framework, such as "numpy"."""
+def vocabulary(framework: str, *, unquantised: bool = False) -> Vocabulary:
+    """The vocabulary of a framework, such as "numpy", for twins with quantisers or without them."""
     folder = Path(__file__).parents[1] / "vocabulary"
-    paths = [folder / f"{framework}_functions.py", folder / f"generic_{framework}.py"]
+    more = f"unquantised_{framework}.py" if unquantised else f"generic_{framework}.py"
+    paths = [folder / f"{framework}_functions.py", folder / more]
     return Vocabulary(path for path in paths if path.exists())

@@ -8,8 +8,8 @@ import numpy as np
 from concord.golden.mfu import activation
 from concord.twin.lib.reals import arrays
 from concord.twin.lib.script import Call, Line, Loop, Script
-from concord.twin.source.frameworks import FORMS, Framework
-from concord.twin.source.lines import CURVES, WIDTH, Lines, attribute, literal, wrapped
+from concord.twin.source.frameworks import CURVES, FORMS, UNQUANTISED, Framework
+from concord.twin.source.lines import WIDTH, Lines, attribute, literal, wrapped
 from concord.twin.source.trained import Rounding
 from concord.twin.source.vocabulary import vocabulary
 
@@ -22,6 +22,15 @@ _SAVE = '''
         """Write all tensors, rounded, for `nnp compile --weights-from`."""
         tensors = {name: getattr(self, name).detach().cpu() for name in self.names}
         save_file({name: values.contiguous() for name, values in tensors.items()}, file)'''
+#: What a twin is, with quantisers and without them, and what its numbers are.
+_SAYS = {False: "it returns the same bits.",
+         True: "it computes what the program would compute in float64 without any quantiser."}
+_NUMBERS = {
+    False: "Weights and tables lie in {stem}.safetensors. Numbers are binary16, and each operation rounds once. Codes "
+           "are whole numbers, or mantissa * 2**exponent in block floating point. Products of codes are exact before "
+           "they are rounded.",
+    True: "Weights lie in {stem}.safetensors. They are those before any rounding, and so are all other numbers. Only "
+          "clips that are activation functions are left of the quantisers."}
 _PATTERNS = np.arange(1 << 16)
 TABLES = {"sigmoid": activation.sigmoid, "tanh": activation.tanh}
 
@@ -38,17 +47,18 @@ def source(script: Script, framework: Framework, stem: str, trained: Mapping[str
     Raises:
         ValueError: the script calls a function that the framework lacks.
     """
-    form, words = FORMS[framework], vocabulary(framework)
+    form = (UNQUANTISED if script.unquantised else FORMS)[framework]
+    words = vocabulary(framework, unquantised=script.unquantised)
     trained = (trained or {}) if form.trains else {}
     routines = frozenset(routine.name for routine in script.routines)
     used = _used(script)
-    if lacking := used - routines - words.names - set(CURVES):
+    if lacking := used - routines - words.names - set(form.curves):
         raise ValueError(f"{script.name}: its twin needs {', '.join(sorted(lacking))}, which has no form in "
                          f"{framework}; write a twin in {Framework.NUMPY}")
     training = [*["train"] * bool(trained), *(each.function for each in trained.values())]
-    selection = words.select([*form.functions, *used - routines, *form.helpers * bool(used & set(CURVES)),
+    selection = words.select([*form.functions, *used - routines, *form.helpers * bool(used & set(form.curves)),
                               *["sequence"] * _collects(script), *training])
-    lines = Lines(words, routines, form.operators)
+    lines = Lines(words, routines, form.operators, form.curves)
     parts = [_head(script, form, stem), _imports({*selection.imports, *form.imports}), _constants(script)]
     functions = [text for text in selection.functions if not _is_operator(text, form.operators)]
     twin = _twin(script, form, lines, used) + (_compiled(script) + _training(trained) + _SAVE if form.trains else "")
@@ -67,17 +77,17 @@ def tensors(script: Script) -> dict[str, np.ndarray]:
     if len(named) < len(stored) or taken & named.keys():
         raise ValueError(f"the twin of {script.name} has two things of one name: "
                          f"{', '.join(sorted(taken & named.keys()) or stored)}")
-    curves = {name: TABLES[name](_PATTERNS).view(np.float16) for name in CURVES if name in _used(script)}
+    curves = {name: TABLES[name](_PATTERNS).view(np.float16) for name in CURVES
+              if name in _used(script) and not script.unquantised}
     return {name: np.ascontiguousarray(values) for name, values in (named | curves).items()}
 
 
 def _head(script: Script, form, stem: str) -> str:
     shape = ", ".join(["batch", *("steps" if size is None else str(size) for size in script.inputs)])
-    origin = (f"The software twin of firmware `{script.name}` for the machine `{script.machine}`: it returns the same "
-              f"bits.")
-    text = (f"Inputs are [{shape}], and results [batch, {script.outputs}] in {form.result}. Weights and tables lie in "
-            f"{stem}.safetensors. Numbers are binary16, and each operation rounds once. Codes are whole numbers, or "
-            f"mantissa * 2**exponent in block floating point. Products of codes are exact before they are rounded.")
+    origin = (f"The software twin of firmware `{script.name}` for the machine `{script.machine}`: "
+              f"{_SAYS[script.unquantised]}")
+    text = (f"Inputs are [{shape}], and results [batch, {script.outputs}] in {form.result}. "
+            f"{_NUMBERS[script.unquantised].format(stem=stem)}")
     example = [f"    from {stem} import Twin", f"    {form.example}"]
     return "\n".join([f'"""{_sentence(script.main.title)}', "", *wrap(origin, WIDTH), "", *example, "",
                       *wrap(text, WIDTH), '"""', ""])
@@ -100,14 +110,15 @@ def _imports(lines: set[str]) -> str:
 def _constants(script: Script) -> str:
     classes = wrapped("CLASSES = (", [literal(name) for name in script.classes],
                       ")" if len(script.classes) > 1 else ",)") if script.classes else []
-    file = ["#: Weights and tables.", 'FILE = Path(__file__).with_suffix(".safetensors")']
+    held = "#: Weights." if script.unquantised else "#: Weights and tables."
+    file = [held, 'FILE = Path(__file__).with_suffix(".safetensors")']
     return "\n".join([*file, "#: Shape of an input.", f"INPUTS = {literal(script.inputs)}",
                       *["#: Names of the results."] * bool(classes), *classes, "", ""])
 
 
 def _twin(script: Script, form, lines: Lines, used: set[str]) -> str:
     """The class."""
-    curves = [name for name in CURVES if name in used]
+    curves = [name for name in form.curves if name in used]
     made = [*form.made, *(form.curve.format(name=name) for name in curves), *form.kept]
     text = [f"class Twin{form.base and f'({form.base})'}:", f'    """{_sentence(script.main.title)}"""', "",
             '    def __init__(self, file=FILE):',
@@ -116,7 +127,7 @@ def _twin(script: Script, form, lines: Lines, used: set[str]) -> str:
     (parameter,) = lines.parameters(script.main)
     text += [f"    def {form.method}(self, inputs):",
              f'        """Results [batch, {script.outputs}] of inputs [batch, ...]."""',
-             f"        {parameter} = binary16(inputs, INPUTS)", *lines.body(script.main, 8)]
+             f"        {parameter} = {form.takes}(inputs, INPUTS)", *lines.body(script.main, 8)]
     for routine in script.routines:
         text += ["", f"    def {routine.name}({', '.join(('self', *lines.parameters(routine)))}):",
                  f'        """{_sentence(routine.title)}"""', *lines.body(routine, 8)]

@@ -1,0 +1,80 @@
+"""The functions of unquantised source: the same numbers in all frameworks, and those of mathematics."""
+
+import math
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+from concord.tests.twin.vocabularies import VOCABULARIES
+from concord.twin.source.vocabulary import vocabulary
+from concord.twin.vocabulary import numpy_functions, unquantised_numpy
+
+FRAMEWORKS = pytest.mark.parametrize("framework", VOCABULARIES)
+NUMPY = SimpleNamespace(**vars(numpy_functions) | vars(unquantised_numpy))
+
+
+def functions(framework: str) -> ModuleType | SimpleNamespace:
+    """The functions of unquantised source in a framework."""
+    if framework == "numpy":
+        return NUMPY
+    pytest.importorskip(framework)
+    if framework == "torch":
+        from concord.twin.vocabulary import unquantised_torch as found
+    else:
+        from concord.twin.vocabulary import unquantised_tensorflow as found
+    return found
+
+
+def value(framework: str, array: np.ndarray):
+    """A float64 array as a value of a framework."""
+    if framework == "torch":
+        import torch
+
+        return torch.from_numpy(array)
+    return array
+
+
+@FRAMEWORKS
+def test_curves_clips_and_softmax(framework):
+    found, numbers = functions(framework), np.array([[-800.0, -3.25, -1e-9, 0, 2, 40, 800]])
+    given = value(framework, numbers)
+    sigmoid = [1 / (1 + math.exp(-a)) if a > -700 else 0.0 for a in numbers[0].tolist()]
+    np.testing.assert_allclose(np.asarray(found.sigmoid(given))[0], sigmoid, rtol=1e-14, atol=1e-300)
+    np.testing.assert_allclose(np.asarray(found.tanh(given)), np.tanh(numbers), rtol=1e-14)
+    np.testing.assert_array_equal(np.asarray(found.clip(given, lowest=-0.5, highest=math.inf)),
+                                  np.maximum(numbers, -0.5))
+    softmax = np.asarray(found.softmax(given))
+    np.testing.assert_allclose(softmax[0], [math.exp(a - 800) for a in numbers[0].tolist()], atol=1e-300)
+
+
+@FRAMEWORKS
+def test_inputs_are_float64_of_any_number_of_steps(framework):
+    found = functions(framework).reals(np.arange(24, dtype=np.float16).reshape(2, 12), (None, 3))
+    assert np.asarray(found).dtype == np.float64
+    np.testing.assert_array_equal(np.asarray(found), np.arange(24.0).reshape(2, 4, 3))
+
+
+@FRAMEWORKS
+@pytest.mark.parametrize("settings", [
+    {}, {"stride": (2, 1), "padding": (1, 0, 2, 1), "fill": 0.3, "scale": 2}, {"groups": 2, "scale": -1},
+    {"dilation": (2, 1), "padding": (1, 1, 1, 1)}])
+def test_convolutions(framework, settings):
+    """Each window is a dense layer."""
+    rng = np.random.default_rng(0)
+    groups = settings.get("groups", 1)
+    images, weights, start = rng.normal(size=(2, 6, 7, 4)), rng.normal(size=(6, 3, 2, 4 // groups)), rng.normal(size=6)
+    found = functions(framework).convolution(*(value(framework, each) for each in (images, weights, start)), **settings)
+    place = {name: settings[name] for name in ("stride", "padding", "dilation", "fill") if name in settings}
+    seen = numpy_functions.windows(images, (3, 2), **place).reshape(2, *found.shape[1:3], 6, groups, -1)
+    wanted = np.concatenate([NUMPY.dense(
+        seen[..., group, :].reshape(*seen.shape[:3], -1), weights.reshape(groups, 6 // groups, -1)[group],
+        start.reshape(groups, -1)[group], scale=settings.get("scale", 0)) for group in range(groups)], -1)
+    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-12, atol=1e-12)
+
+
+@FRAMEWORKS
+def test_all_frameworks_have_the_same_functions(framework):
+    new = {"reals", "clip", "sigmoid", "tanh", "softmax", "dense", "convolution"}
+    assert new <= vocabulary(framework, unquantised=True).names
+    (text,) = vocabulary(framework, unquantised=True).select(["dense"]).functions
+    assert "wrap" not in text

@@ -1,0 +1,49 @@
+"""The functions of unquantised source in numpy that differ from those of `numpy_functions`: they compute in float64.
+
+Numbers are float64, and nothing is rounded to fewer bits. The layout of tensors is that of `numpy_functions`.
+"""
+
+import numpy as np
+from concord.twin.vocabulary.numpy_functions import windows
+
+
+def reals(values, shape):
+    """Inputs [batch, ...] as float64 of a shape, in which None stands for any size."""
+    values = np.asarray(values)
+    return values.reshape(len(values), *(size or -1 for size in shape)).astype(np.float64)
+
+
+def clip(a, lowest, highest):
+    """The numbers, not below the lowest and not above the highest one."""
+    return np.clip(a, lowest, highest)
+
+
+def sigmoid(a):
+    """1 / (1 + exp(-a)), for any a."""
+    return np.exp(-np.logaddexp(0, -a))
+
+
+def tanh(a):
+    """The hyperbolic tangent."""
+    return np.tanh(a)
+
+
+def softmax(a):
+    """exp(a) / sum(exp(a)) along the last axis."""
+    powers = np.exp(a - a.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def dense(x, weights, start=0.0, scale=0):
+    """(weights @ x + start) * 2**-scale."""
+    return (x @ weights.T + start) * 2.0**-scale
+
+
+def convolution(x, weights, start=0.0, scale=0, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1),
+                groups=1, fill=0):
+    """`dense` of every window; weights are [rows, window rows, columns, channels / groups]."""
+    seen = windows(x, weights.shape[1:3], stride, padding, dilation, fill)
+    seen = seen.reshape(*seen.shape[:5], groups, -1)
+    kernels = weights.reshape(groups, -1, *weights.shape[1:])
+    sums = np.einsum("brchwgi,gohwi->brcgo", seen, kernels, optimize=True)
+    return (sums.reshape(*seen.shape[:3], -1) + start) * 2.0**-scale
