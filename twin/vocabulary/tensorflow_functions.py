@@ -25,9 +25,9 @@ def stored(values):
 
 
 def binary16(values, shape):
-    """Inputs [batch, ...] as binary16 numbers of a shape, in which None stands for any size."""
-    values = half(tf.cast(tf.convert_to_tensor(values), tf.float64))
-    return reshape(values, [size or -1 for size in shape])
+    """Inputs [batch, ...] as binary16 numbers; None in their shape stands for time steps."""
+    values, sequence = tf.cast(tf.convert_to_tensor(values), tf.float64), shape.count(None)
+    return half(tf.reshape(values, [*dimensions(values)[: 1 + sequence], *shape[sequence:]]))
 
 
 def half(x):
