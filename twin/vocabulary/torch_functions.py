@@ -143,15 +143,16 @@ def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
     """Codes: mantissas of `bits` bits under one exponent for each block of `size` neighbours."""
     length, y = x.shape[-1], x.detach().double()
     y = torch.where(y.isnan(), 0.0, y).clamp(-65504, 65504)
-    groups = pad(y, (0, -length % size)).unflatten(-1, (-1, size))
-    largest = groups.abs().amax(-1, keepdim=True)
+    largest = pad(y.abs(), (0, -length % size)).unflatten(-1, (-1, size)).amax(-1)
     above = 2 * power(largest)
     if rule == "ceil":
         above = torch.where(largest == above / 2, largest, above)
     lowest, highest = (2.0**exponent for exponent in exponents)
     unit, limit = above.clamp(lowest, highest) * 2.0 ** (1 - bits), 2 ** (bits - 1)
-    mantissas = torch.round(groups / unit).clamp(symmetric - limit, limit - 1)
-    return straight(x.double(), (mantissas * unit).flatten(-2)[..., :length])
+    # A table of indices: torch.compile reads the last elements of a broadcast block wrongly.
+    unit = unit[..., torch.arange(length, device=x.device) // size]
+    mantissas = torch.round(y / unit).clamp(symmetric - limit, limit - 1)
+    return straight(x.double(), mantissas * unit)
 
 
 def numbers(codes):
