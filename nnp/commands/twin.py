@@ -89,7 +89,7 @@ def twin(
     typer.echo("; ".join(_written(path)))
     typer.echo(f"It needs {needs(framework)}. Run it: cd {folder}; {example(framework, stem, script.inputs)}")
     if not installed(framework):
-        typer.echo("nnp: what it needs is not installed here, so that the twin was not compared with golden", err=True)
+        typer.echo(f"nnp: {needs(framework)}: not installed here, so the twin was not compared with golden", err=True)
         return
     written = TwinSource(path, framework)
     if real:

@@ -30,6 +30,13 @@ def test_graphs_compute_what_the_script_says(name, batch):
     assert np.array_equal(results_of(script, inputs), expected)
 
 
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_graphs_hold_only_what_they_read(name, capfd):
+    """Otherwise onnxruntime warns of each tensor that it drops."""
+    results_of(SCRIPTS[name], samples(SCRIPTS[name], 1))
+    assert "Removing initializer" not in capfd.readouterr().err
+
+
 def one(*body, tensors=None) -> Script:
     """A script of some lines on pairs of numbers."""
     return Script(name="t", machine="tiny", inputs=(2,), outputs=1, classes=(), routines=(),

@@ -31,7 +31,8 @@ def test_numpy_source_computes_what_the_script_says(name, tmp_path):
     inputs = samples(script, 5)
     with np.errstate(all="ignore"):
         expected = run(script, inputs, numpy_functions)
-    for given in (inputs, inputs.astype(np.float64), inputs.reshape(5, -1).tolist()):
+    flat = inputs.reshape(*inputs.shape[: 1 + script.inputs.count(None)], -1)
+    for given in (inputs, inputs.astype(np.float64), flat.tolist()):
         results = twin(given)
         assert results.dtype == np.float16
         assert np.array_equal(results.view(np.uint16), expected.view(np.uint16))
@@ -61,6 +62,18 @@ def test_tensorflow_source_computes_what_the_script_says(name, tmp_path):
     for compute in (twin, tensorflow.function(twin)):
         results = compute(samples(script, 5)).numpy()
         assert np.array_equal(results.view(np.uint16), results_of(script))
+
+
+@pytest.mark.parametrize("framework", FORMS)
+def test_inputs_of_another_shape_are_refused(framework, tmp_path):
+    """A sequence without a batch, and features in the place of time steps, would fit by their number of elements."""
+    pytest.importorskip(framework)
+    twin = load(write_twin(SCRIPTS["sounds"], framework, tmp_path, f"sounds_{framework}")).Twin()
+    steps, size = 6, SCRIPTS["sounds"].inputs[1]
+    assert twin(np.zeros((3, steps, size))).shape == twin(np.zeros((3, steps, size, 1))).shape
+    for shape in ((steps, size), (3, size, steps), (size,)):
+        with pytest.raises(Exception, match=r"(?i)shape"):
+            twin(np.zeros(shape))
 
 
 def test_numpy_source_needs_numpy_alone(tmp_path):

@@ -97,7 +97,7 @@ UNQUANTISED = {framework: replace(
 
 def needs(framework: Framework) -> str:
     """Packages that a twin needs."""
-    return FORMS[framework].needs if framework in FORMS else "a runtime of ONNX with operator set 26, as onnxruntime"
+    return FORMS[framework].needs if framework in FORMS else "a runtime of ONNX with operator set 26, such as onnxruntime"
 
 
 def example(framework: Framework, stem: str, inputs: tuple) -> str:

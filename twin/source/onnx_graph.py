@@ -1,10 +1,12 @@
 """A script as an ONNX graph that returns the same bits."""
 
+from collections.abc import Iterable
+
 import onnx
 from concord.twin.lib.run import Run
 from concord.twin.lib.script import Loop, Script
 from concord.twin.source.onnx_functions import FLOAT, HALF, OPSET, Functions, Value
-from onnx import ModelProto, helper
+from onnx import ModelProto, NodeProto, helper
 
 
 def onnx_graph(script: Script) -> ModelProto:
@@ -18,9 +20,10 @@ def onnx_graph(script: Script) -> ModelProto:
     entry = Value(name=functions.node("Cast", "inputs", to=FLOAT), shape=shape)
     result = _Graph(script, functions).call(script.main, (entry,))
     functions.nodes.append(helper.make_node("Cast", [result.name], ["results"], "results", to=HALF))
+    read = _read(functions.nodes)
     graph = helper.make_graph(
         functions.nodes, script.name, [_info("inputs", shape, HALF)], [_info("results", result.shape, HALF)],
-        list(functions.constants.values()),
+        [tensor for name, tensor in functions.constants.items() if name in read],
         doc_string=f"software twin of firmware {script.name} for the machine {script.machine}")
     opsets = [helper.make_opsetid("", OPSET)]
     made = helper.make_model(graph, opset_imports=opsets, producer_name="concord",
@@ -32,6 +35,13 @@ def onnx_graph(script: Script) -> ModelProto:
 def _info(name: str, shape: tuple, kind: int):
     names = ["batch", *("steps" if size is None else size for size in shape[1:])]
     return helper.make_tensor_value_info(name, kind, names)
+
+
+def _read(nodes: Iterable[NodeProto]) -> set[str]:
+    """Names of all that nodes, and the graphs in them, read."""
+    nodes = list(nodes)
+    bodies = [attribute.g.node for node in nodes for attribute in node.attribute]
+    return {name for node in nodes for name in node.input}.union(*map(_read, bodies))
 
 
 class _Graph(Run):

@@ -36,9 +36,9 @@ def stored(values):
 
 
 def binary16(values, shape):
-    """Inputs [batch, ...] as binary16 numbers of a shape, in which None stands for any size."""
-    values = np.asarray(values)
-    return values.reshape(len(values), *(size or -1 for size in shape)).astype(np.float16)
+    """Inputs [batch, ...] as binary16 numbers; None in their shape stands for time steps."""
+    values, sequence = np.asarray(values), shape.count(None)
+    return values.reshape(*values.shape[: 1 + sequence], *shape[sequence:]).astype(np.float16)
 
 
 def add(a, b):

@@ -79,9 +79,9 @@ def stored(values):
 
 
 def binary16(values, shape):
-    """Inputs [batch, ...] as binary16 numbers of a shape, in which None stands for any size."""
-    values = torch.as_tensor(values)
-    values = values.reshape(len(values), *(size or -1 for size in shape))
+    """Inputs [batch, ...] as binary16 numbers; None in their shape stands for time steps."""
+    values, sequence = torch.as_tensor(values), shape.count(None)
+    values = values.reshape(*values.shape[: 1 + sequence], *shape[sequence:])
     return half(values.double())
 
 
