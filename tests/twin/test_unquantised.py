@@ -35,15 +35,18 @@ def carrying(model, config) -> Firmware:
 
 
 def shuffled(rng: np.random.Generator, firmware: Firmware, *, states: bool) -> Firmware:
-    """The firmware with all numbers in full precision moved a little, so that equal ones differ.
+    """The firmware with all numbers in full precision moved a little, so that equal ones differ, and with many clips.
 
     With `states`, vectors stay: among them are initial states, which the program holds as several others need them.
     """
     images = firmware.full_precision
-    vectors, tiles, biases = ({mem: each * rng.uniform(0.999, 1.001, each.shape) for mem, each in part.items()}
-                              for part in (images.vectors, {0: images.tiles}, {0: images.biases}))
-    vectors = images.vectors if states else vectors
-    return replace(firmware, full_precision=replace(images, vectors=vectors, tiles=tiles[0], biases=biases[0]))
+    vectors = {mem: each * rng.uniform(0.999, 1.001, each.shape) for mem, each in images.vectors.items()}
+    ends = (-0.5, 0.75), (0.0, np.inf), (-0.25, np.inf)
+    return replace(firmware, full_precision=replace(
+        images, vectors=images.vectors if states else vectors,
+        tiles=images.tiles * rng.uniform(0.999, 1.001, images.tiles.shape),
+        biases=images.biases + rng.normal(size=images.biases.shape),
+        clips={address: ends[address % 5] for address in range(len(firmware.instruction_words)) if address % 5 < 3}))
 
 
 def error(firmware: Firmware, samples: np.ndarray, *, other: Firmware | None = None) -> float:
