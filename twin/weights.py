@@ -68,7 +68,8 @@ def with_tensors(firmware: Firmware, given: Mapping[str, np.ndarray]) -> Firmwar
     """
     script = twin_script(firmware, given)
     changed = _changed(script, given)
-    found = firmware
+    # Numbers before any rounding would be those of the untrained network.
+    found = replace(firmware, full_precision=None) if changed else firmware
     for name, values in changed.items():
         found = _put(found, name, script.tensors[name], values)
     found = _with_biases(found, firmware, script)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
+from concord.model.data.dataset import SHIPPED
 from concord.model.data.samples import DataSet, Samples, Task
 from concord.model.model import Model
 from concord.model.npy_file import read_numbers
@@ -15,7 +16,7 @@ from concord.nnp.verify.data_sets import fitting, is_own
 
 #: Most samples that a sentence names.
 NAMED = 5
-#: Number of random samples that `drawn` makes.
+#: Number of random samples that `read_or_draw` makes.
 DRAWN = 100
 
 
@@ -113,8 +114,16 @@ def read(network: Firmware | Model, source: Source) -> Inputs:
                   notes=data.notes if data else ())
 
 
-def drawn(network: Firmware, source: Source) -> Inputs:
-    """Normally distributed random inputs, for a network without a test set; 5 time steps where any number is right."""
+def read_or_draw(network: Firmware, source: Source) -> Inputs:
+    """The inputs that a source chooses, or random ones if it names no place and the network has no shipped test set.
+
+    Random inputs are normally distributed, with 5 time steps where any number is right.
+
+    Raises:
+        ValueError: the source names a place without such inputs, or they do not fit the network.
+    """
+    if source.words or not network.inputs or network.data in SHIPPED:
+        return read(network, source)
     shape = (DRAWN, *[network.steps or 5] * network.recurrent, network.inputs)
     numbers = np.random.default_rng(0).normal(size=shape).astype(np.float16)
     chosen = sample_range(source.samples, source.first, DRAWN, source.default)
