@@ -118,3 +118,13 @@ def test_firmware_that_differs_from_its_twin_is_not_written(files, tmp_path, mon
     assert result.exit_code == 1
     assert not (tmp_path / "out.safetensors").exists()
     assert load_file(path)
+
+
+def test_trained_firmware_has_no_numbers_of_the_untrained_network(tmp_path):
+    """`--unquantised` would compute without the training."""
+    path = tmp_path / "full.safetensors"
+    done("compile", "data/models/vowels-lstm-w8.safetensors", "--preset", "vision", "--full-precision", "-o", path)
+    firmware = load_firmware(path)
+    given = tensors(recover(firmware))
+    assert with_tensors(firmware, given).full_precision is not None
+    assert with_tensors(firmware, given | {"output_offset": given["output_offset"] * 2}).full_precision is None
