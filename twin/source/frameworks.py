@@ -97,7 +97,8 @@ UNQUANTISED = {framework: replace(
 
 def needs(framework: Framework) -> str:
     """Packages that a twin needs."""
-    return FORMS[framework].needs if framework in FORMS else "a runtime of ONNX with operator set 26, such as onnxruntime"
+    graph = "a runtime of ONNX with operator set 26, such as onnxruntime"
+    return FORMS[framework].needs if framework in FORMS else graph
 
 
 def example(framework: Framework, stem: str, inputs: tuple) -> str:
