@@ -32,3 +32,18 @@ def test_a_compiled_chain_has_the_bits_of_golden():
     assert np.array_equal(words.bits(found[0]), float16.add(float16.mul(a, b), a))
     for one, other in zip(found, eager, strict=True):
         assert np.array_equal(words.bits(one), words.bits(other))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("length", [20, 28])
+def test_the_last_block_has_the_same_codes(length):
+    """It fills neither a block nor a vector register, so that the compiled loop ends with single elements."""
+    from concord.twin.vocabulary import torch_functions as functions
+
+    def state(x, h):
+        return functions.join(*(functions.blocks(each, size=16, bits=8, exponents=(-11, 4)) for each in (x, h)))
+
+    torch.manual_seed(length)
+    x, h = (functions.half(torch.randn(5, size)) for size in (12, length))
+    with torch.no_grad():
+        assert torch.equal(torch.compile(state, dynamic=False)(x, h), state(x, h))

@@ -1,12 +1,14 @@
 """Strips of one layer: nodes with the same signature compute the same layer at different places.
 
-The signature of a node is its operation, its stored parameters, and the signatures of what it reads. Nodes with the
-same signature never depend on each other, because a signature counts the operations above it.
+The signature of a node is its operation, its stored parameters, and the signatures and channels of what it reads, so
+that gates which differ only in their rows of one product are no strips. Nodes with the same signature never depend on
+each other, because a signature counts the operations above it.
 """
 
 from collections import defaultdict
 
-from concord.twin.recovery.elements import Constants, is_constant, node_of, read_by
+import numpy as np
+from concord.twin.recovery.elements import Constants, element_of, is_constant, node_of, read_by
 from concord.twin.recovery.nodes import Node
 
 
@@ -41,7 +43,8 @@ class Signatures:
         parameters = [self._parameters(table) for table in node.reads] if node.op != "product" else ()
         weights = None if node.weights is None else node.weights.tobytes()
         start = None if node.start is None else node.start.tobytes()
-        key = (node.op, node.settings, node.width, start, weights, *parameters, *map(tuple, above))
+        key = (node.op, node.settings, node.width, start, weights, *parameters, *map(tuple, above),
+               *([] if node.op == "product" else map(self._channels, node.reads)))
         return self._number(index, key, 1 + max((self._depths[each] for each in sum(above, [])), default=0))
 
     def _number(self, index, key, depth) -> int:
@@ -52,6 +55,13 @@ class Signatures:
     def _above(self, table) -> list[int]:
         """Signatures of the nodes that an operand reads."""
         return sorted({self._signature(one) for one in read_by(table)})
+
+    def _channels(self, table) -> bytes:
+        """Index in its place of each element that the first place reads; constants count as none."""
+        first = table[:1].reshape(-1)
+        widths = np.array([1 if constant else self._nodes[node].width for constant, node in zip(
+            is_constant(first), node_of(first), strict=True)])
+        return np.where(is_constant(first), -1, element_of(first) % widths).tobytes()
 
     def _parameters(self, table) -> tuple:
         """The constants of an operand: one for each element, or a mark where they differ from place to place."""

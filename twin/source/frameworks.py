@@ -97,8 +97,8 @@ UNQUANTISED = {framework: replace(
 
 def needs(framework: Framework) -> str:
     """Packages that a twin needs."""
-    graph = "a runtime of ONNX with operator set 26, such as onnxruntime"
-    return FORMS[framework].needs if framework in FORMS else graph
+    other = "a runtime of ONNX with operator set 26, such as onnxruntime"
+    return FORMS[framework].needs if framework in FORMS else other
 
 
 def example(framework: Framework, stem: str, inputs: tuple) -> str:
