@@ -33,7 +33,7 @@ class MessageKind(IntEnum):
     BIAS = 4  #: Words for BiasRf. A word has M 32-bit integers, of which only the low `bias_bits` bits are used.
     PROGRAM = 5  #: 64-bit instructions for the instruction buffer.
     INPUT = 6  #: Words for NetQ.
-    OUTPUT = 7  #: Words from NetQ; each `v_wr NetQ` of an iteration makes one message. For a PEER, it is an INPUT.
+    OUTPUT = 7  #: Words from NetQ; each `v_wr NetQ` of an iteration makes one message. With PEER set, it is an INPUT.
     UPDATE = 8  #: Items of M parameters: words of mantissas, of residuals, of low and of high halves of the update.
     UPDATED = 9  #: Words: mantissas and residuals in turn; the last word holds the unit's request and the change.
 

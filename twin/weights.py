@@ -107,7 +107,7 @@ def twin_script(firmware: Firmware, given: Mapping[str, np.ndarray]) -> Script:
         lacking += differing
         if not differing:
             return script
-    raise ValueError(f"this is no file of a twin of {firmware.name}: {lacking[0]} is in one of them only; "
+    raise ValueError(f"its tensors are not those of a twin of {firmware.name}: {lacking[0]} is in one of them only; "
                      "`nnp twin FIRMWARE --to torch` writes one")
 
 

@@ -10,12 +10,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 
+#: Beginning of the metadata keys of all kinds.
+OURS = "concord "
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kind:
     """A kind of file.
 
     Attributes:
-        key:     Metadata key that identifies the kind.
+        key:     Metadata key that identifies the kind; it begins with `OURS`.
         version: Version of the header.
         name:    Name of the kind in messages to users.
         remedy:  Advice that makes a good file.
@@ -54,7 +58,8 @@ def read(kind: Kind, path: Path) -> tuple[dict, dict[str, np.ndarray]]:
     except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(f"{path}: not a whole safetensors file ({error}); {kind.remedy}") from error
     if kind.key not in metadata:
-        raise ValueError(f"{path}: a safetensors file, but no {kind.name}; {kind.command} makes that")
+        held = [f" (it holds: {key.removeprefix(OURS)})" for key in metadata if key.startswith(OURS)]
+        raise ValueError(f"{path}: a safetensors file, but no {kind.name}{''.join(held)}; {kind.command} makes one")
     try:
         header = json.loads(metadata[kind.key])
         version = header.pop("version")

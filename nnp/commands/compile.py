@@ -125,7 +125,10 @@ def _with_weights(path: Path, weights: Path, output: Path | None, listing: bool)
     output = output or path.with_name(f"{path.stem}.trained.safetensors")
     check_writable(output)
     old, given = load_firmware(path), read_arrays(weights)
-    found = with_tensors(old, given)
+    try:
+        found = with_tensors(old, given)
+    except ValueError as error:
+        raise ValueError(f"{weights}: {error}") from error
     bits = differing_bits(found, twin_script(old, given), given)
     changed = np.count_nonzero(found.tiles.mantissas != old.tiles.mantissas)
     if not bits:

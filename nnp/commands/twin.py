@@ -1,6 +1,7 @@
 """`nnp twin`: writes firmware back as source text of a software twin, which returns the same bits, or in float64."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -41,7 +42,7 @@ def twin(
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.options import named
     from concord.nnp.lib.steps import Steps
-    from concord.nnp.verify.inputs import Source, read
+    from concord.nnp.verify.inputs import Source, drawn, read
     from concord.nnp.verify.session import Session
     from concord.nnp.verify.twin_source import CLOSE, TwinSource, differing, distance, installed
     from concord.sim.machines import host
@@ -67,7 +68,8 @@ def twin(
         check_writable(folder / f"{stem}{suffix}")
     if framework is Framework.ONNX and find_spec("onnx") is None:
         raise ValueError("--to onnx needs the package onnx: pip install '.[front]' in a clone installs it")
-    given = read(loaded, source)
+    own = loaded.data or not loaded.inputs or inputs or data is not None
+    given = read(loaded, source) if own else drawn(loaded, source)
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
     steps = Steps(Console(stderr=True), 2)
@@ -87,7 +89,7 @@ def twin(
         trained = trainable(script, loaded) if trains else {}
         path = write_twin(script, framework, folder, stem, trained)
     typer.echo("; ".join(_written(path)))
-    typer.echo(f"It needs {needs(framework)}. Run it: cd {folder}; {example(framework, stem, script.inputs)}")
+    typer.echo(f"It needs {needs(framework)}. Run it: cd {quote(str(folder))}; {example(framework, stem, script.inputs)}")
     if not installed(framework):
         typer.echo(f"nnp: {needs(framework)}: not installed here, so the twin was not compared with golden", err=True)
         return

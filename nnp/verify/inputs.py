@@ -15,6 +15,8 @@ from concord.nnp.verify.data_sets import fitting, is_own
 
 #: Most samples that a sentence names.
 NAMED = 5
+#: Number of random samples that `drawn` makes.
+DRAWN = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,6 +111,15 @@ def read(network: Firmware | Model, source: Source) -> Inputs:
     own = data is None or not isinstance(network, Model) or is_own(network, data)
     return Inputs(samples=found.part(chosen), chosen=chosen, name=name, odd=odd, task=task, own=own,
                   notes=data.notes if data else ())
+
+
+def drawn(network: Firmware, source: Source) -> Inputs:
+    """Normally distributed random inputs, for a network without a test set; 5 time steps where any number is right."""
+    shape = (DRAWN, *[network.steps or 5] * network.recurrent, network.inputs)
+    numbers = np.random.default_rng(0).normal(size=shape).astype(np.float16)
+    chosen = sample_range(source.samples, source.first, DRAWN, source.default)
+    samples = Samples(inputs=numbers.view(np.uint16), lengths=None, labels=None, classes=())
+    return Inputs(samples=samples.part(chosen), chosen=chosen, name="random numbers", odd="")
 
 
 def _check_steps(network: Firmware | Model, name: str, samples: Samples):

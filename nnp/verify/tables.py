@@ -104,15 +104,7 @@ def cost_rows(verified: Verified) -> list[list[str]]:
 
 def cost_table(verified: Verified) -> Table:
     """A table of `cost_rows`."""
-    head, *rows, total = cost_rows(verified)
-    table = Table(title=f"layers of {verified.request.path.stem}, sample {verified.first}", title_justify="left")
-    for name in head:
-        table.add_column(name, justify="left" if name == "layer" else "right")
-    for row in rows:
-        table.add_row(*row)
-    table.add_section()
-    table.add_row(*total)
-    return table
+    return _layer_table(f"layers of {verified.request.path.stem}, sample {verified.first}", cost_rows(verified))
 
 
 def split_rows(verified: Verified) -> list[list[str]]:
@@ -128,9 +120,14 @@ def split_rows(verified: Verified) -> list[list[str]]:
 
 def split_table(verified: Verified) -> Table:
     """A table of `split_rows`."""
-    head, *rows, total = split_rows(verified)
-    table = Table(title=f"errors of {verified.request.path.stem}, relative, {verified.split.samples} samples",
-                  title_justify="left")
+    return _layer_table(f"errors of {verified.request.path.stem}, relative, {verified.split.samples} samples",
+                        split_rows(verified))
+
+
+def _layer_table(title: str, cells: list[list[str]]) -> Table:
+    """A table with a line for each layer, of its head, these lines, and a last line for all of them."""
+    head, *rows, total = cells
+    table = Table(title=title, title_justify="left")
     for name in head:
         table.add_column(name, justify="left" if name == "layer" else "right")
     for row in rows:

@@ -87,3 +87,11 @@ def test_hints_are_left_out(firmware):
     loaded = load_firmware(firmware["vowels-lstm-w8"])
     assert loaded.sections
     assert not without_hints(loaded).sections
+
+
+def test_programs_without_a_test_set_are_compared_on_random_numbers(tmp_path):
+    (tmp_path / "relu.txt").write_text("s_wr Rows, 4\nv_rd NetQ\nv_relu0\nv_wr NetQ\nend_chain\nend\n")
+    done("asm", tmp_path / "relu.txt", "--preset", "tiny")
+    said = done("twin", tmp_path / "relu.safetensors", "-o", tmp_path / "a folder", "--samples", 7)
+    assert "0 differing bits over 7 samples of random numbers" in said
+    assert f"cd '{tmp_path / 'a folder'}'; python" in said

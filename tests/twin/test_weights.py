@@ -92,7 +92,7 @@ def test_what_firmware_cannot_hold_is_refused_in_a_sentence(files, tmp_path):
     scale = next(name for name in whole if name.endswith("scale"))
     hidden = next(name for name in blocks if name.endswith("weights"))
     cases = [
-        (mlp, whole, "no file of a twin of fashion-mlp-bfp8"),
+        (mlp, whole, "not those of a twin of fashion-mlp-bfp8"),
         (mlp, blocks | {hidden: blocks[hidden] * 1.01}, f"{hidden}: its values are no mantissas of 8 bits"),
         (mlp, blocks | {hidden: blocks[hidden][1:]}, f"{hidden}: its shape is"),
         (lstm, whole | {weights: whole[weights] + 0.5}, f"{weights}: its values are no whole numbers in -127..127"),

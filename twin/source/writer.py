@@ -56,12 +56,13 @@ def source(script: Script, framework: Framework, stem: str, trained: Mapping[str
         raise ValueError(f"{script.name}: its twin needs {', '.join(sorted(lacking))}, which has no form in "
                          f"{framework}; write a twin in {Framework.NUMPY}")
     training = [*["train"] * bool(trained), *(each.function for each in trained.values())]
-    selection = words.select([*form.functions, *used - routines, *form.helpers * bool(used & set(form.curves)),
+    twin = _twin(script, form, Lines(words, routines, form.operators, form.curves), used)
+    called = {name for name in used - routines if f"{name}(" in twin}  # not those that are written as signs
+    selection = words.select([*form.functions, *called, *form.helpers * bool(used & set(form.curves)),
                               *["sequence"] * _collects(script), *training])
-    lines = Lines(words, routines, form.operators, form.curves)
     parts = [_head(script, form, stem), _imports({*selection.imports, *form.imports}), _constants(script)]
     functions = [text for text in selection.functions if not _is_operator(text, form.operators)]
-    twin = _twin(script, form, lines, used) + (_compiled(script) + _training(trained) + _SAVE if form.trains else "")
+    twin += _compiled(script) + _training(trained) + _SAVE if form.trains else ""
     return "\n".join([*parts, "\n\n\n".join([twin, *functions])]) + "\n"
 
 

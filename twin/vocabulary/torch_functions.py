@@ -228,7 +228,7 @@ def join(*values):
 
 
 def part(x, first, last):
-    """Elements `first` to `last`, which is no part of it, along the last axis."""
+    """Elements from `first` to before `last`, along the last axis."""
     return x[..., first:last]
 
 
