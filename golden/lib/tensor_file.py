@@ -9,7 +9,6 @@ from concord.golden.lib import atomic_files
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-
 #: Beginning of the metadata keys of all kinds.
 OURS = "concord "
 

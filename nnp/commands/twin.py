@@ -89,7 +89,8 @@ def twin(
         trained = trainable(script, loaded) if trains else {}
         path = write_twin(script, framework, folder, stem, trained)
     typer.echo("; ".join(_written(path)))
-    typer.echo(f"It needs {needs(framework)}. Run it: cd {quote(str(folder))}; {example(framework, stem, script.inputs)}")
+    run = f"cd {quote(str(folder))}; {example(framework, stem, script.inputs)}"
+    typer.echo(f"It needs {needs(framework)}. Run it: {run}")
     if not installed(framework):
         typer.echo(f"nnp: {needs(framework)}: not installed here, so the twin was not compared with golden", err=True)
         return
