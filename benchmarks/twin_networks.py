@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -21,9 +21,10 @@ import torch
 import typer
 from concord.benchmarks import tiny_models
 from concord.benchmarks.matrix_networks import STYLES
-from concord.compiler.network import compile_network
+from concord.compiler.network import compile_network, full_precision
 from concord.front.read import read_network
 from concord.golden.host.firmware import Firmware
+from concord.golden.unquantised import UnquantisedMachine
 from concord.model.cells.registry import CELLS
 from concord.model.data import dataset
 from concord.model.data.samples import DataSet, Samples, Task
@@ -31,7 +32,7 @@ from concord.model.model import Model, Provenance
 from concord.model.model_file import load_model
 from concord.nnp.lib.choices import choices_for
 from concord.nnp.verify.session import Session
-from concord.nnp.verify.twin_source import TwinSource, differing, installed
+from concord.nnp.verify.twin_source import CLOSE, TwinSource, differing, distance, installed
 from concord.sim.machines import host
 from concord.spec.config import preset
 from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantisedClassifier
@@ -173,6 +174,37 @@ def row(network: Network, ways: list[tuple[Framework, bool]], count: int, on_rtl
     return [network.name, network.preset, str(len(samples)), lines, str(rtl), *cells]
 
 
+def real_row(network: Network, ways: list[tuple[Framework, bool]], count: int) -> list[str]:
+    """Distance of each way to run a network without quantisers from golden without quantisers."""
+    model = network.make()
+    firmware = compile_network(model, preset(network.preset)).firmware
+    firmware = replace(firmware, full_precision=full_precision(model, firmware))
+    samples, machine, cells = inputs_of(network.name, firmware, count), UnquantisedMachine(firmware), []
+    golden = np.stack([machine.infer(sample) for sample in samples])
+    script = recover(firmware, unquantised=True)
+    for framework, compiled in ways:
+        stem = module_name(f"{network.name}_{network.preset}_unquantised_{framework}")
+        twin = TwinSource(write_twin(script, framework, OUT, stem), framework, compiled=compiled)
+        found = np.zeros_like(golden)
+        for chosen, batch in batches(samples):
+            found[chosen] = twin.numbers(batch)
+        cells.append(f"{distance(golden, found):.1e}")
+    return [network.name, network.preset, str(len(samples)), *cells]
+
+
+def compare_reals(console: Console, ways: list[tuple[Framework, bool]], samples: int, only: str) -> bool:
+    """Print the distances of twins without quantisers; returns whether one of them is too large."""
+    table = Table("network", "preset", "samples", *(framework.value for framework, _ in ways), title_justify="left",
+                  title="largest difference of twins from golden, without quantisers, divided by the largest output")
+    rows = [real_row(network, ways, samples) for network in networks() if only in network.name]
+    for cells in rows:
+        table.add_row(*cells)
+    console.print(table)
+    largest = max((float(cell) for cells in rows for cell in cells[3:]), default=0.0)
+    console.print(f"{len(rows)} networks, at most {largest:.1e}")
+    return not largest <= CLOSE
+
+
 def main(
     samples: Annotated[int, typer.Option(help="Number of samples of each network.", min=1)] = 100,
     rtl: Annotated[int, typer.Option(
@@ -182,6 +214,8 @@ def main(
         help="Frameworks, parted by commas.", show_default="those that are installed")] = "",
     eager: Annotated[bool, typer.Option(
         "--eager", help="Leave out torch.compile and graphs of TensorFlow, whose compilation takes minutes.")] = False,
+    unquantised: Annotated[bool, typer.Option(
+        "--unquantised", help="Compare twins without quantisers with golden without quantisers, eager.")] = False,
 ):
     """Compare twins with golden and with the simulated hardware, and print a table; exit code 1 if a bit differs."""
     console = Console(width=None if sys.stdout.isatty() else 200)
@@ -190,6 +224,8 @@ def main(
     chosen = [Framework(name) for name in frameworks.split(",")] if frameworks else list(filter(installed, FORMS))
     ways = [(framework, compiled) for framework in chosen for compiled in (False, True)
             if not compiled or (framework is not Framework.NUMPY and not eager)]
+    if unquantised:
+        raise typer.Exit(compare_reals(console, [(framework, False) for framework in chosen], samples, only))
     names = [f"{framework}{', compiled' * compiled}" for framework, compiled in ways]
     table = Table("network", "preset", "samples", "lines", f"RTL, {rtl}", *names,
                   *(f"{name}, no hints" for name in names),

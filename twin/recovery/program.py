@@ -86,8 +86,8 @@ class _Drafting:
         drafts, self.views.drafts = self.views.drafts, []
         return drafts
 
-    def _region(self, nodes: list[int]) -> list[Draft]:
-        for group in self.signatures.groups(nodes):
+    def _region(self, nodes: list[int], *, loop: bool = False) -> list[Draft]:
+        for group in self.signatures.groups(nodes, gates=loop):
             self.statements.emit(group)
         return self._taken()
 
@@ -111,7 +111,7 @@ class _Drafting:
         for carried in states:
             self._state(loop, carried)
         before = self._taken()
-        drafts = self._region(body.nodes)
+        drafts = self._region(body.nodes, loop=True)
         for number, ((value, initial, _), carried) in enumerate(zip(list(loop.carried), states, strict=True)):
             live = self._live(carried.leaf)
             after = self.views.view(self.statements.mapped(carried.next[live]).reshape(value.shape), 0)

@@ -1,8 +1,7 @@
 """Strips of one layer: nodes with the same signature compute the same layer at different places.
 
-The signature of a node is its operation, its stored parameters, and the signatures and channels of what it reads, so
-that gates which differ only in their rows of one product are no strips. Nodes with the same signature never depend on
-each other, because a signature counts the operations above it.
+The signature of a node is its operation, its stored parameters, and the signatures of what it reads. Nodes with the
+same signature never depend on each other, because a signature counts the operations above it.
 """
 
 from collections import defaultdict
@@ -25,10 +24,15 @@ class Signatures:
         self._numbers: dict[tuple, int] = {}
         self._depths: dict[int, int] = {}
         self._of: dict[int, int] = {}
+        self._gates = False
 
-    def groups(self, region: list[int]) -> list[list[int]]:
-        """Nodes of a region by signature; every group comes behind those that it reads."""
-        found = defaultdict(list)
+    def groups(self, region: list[int], *, gates: bool = False) -> list[list[int]]:
+        """Nodes of a region by signature; every group comes behind those that it reads.
+
+        Args:
+            gates: Whether nodes that read other elements of the same vector are gates, and no strips.
+        """
+        found, self._gates = defaultdict(list), gates
         for index in region:
             found[self._signature(index)].append(index)
         return sorted(found.values(), key=lambda group: (self._depths[self._of[group[0]]], group[0]))
@@ -43,8 +47,8 @@ class Signatures:
         parameters = [self._parameters(table) for table in node.reads] if node.op != "product" else ()
         weights = None if node.weights is None else node.weights.tobytes()
         start = None if node.start is None else node.start.tobytes()
-        key = (node.op, node.settings, node.width, start, weights, *parameters, *map(tuple, above),
-               *([] if node.op == "product" else map(self._channels, node.reads)))
+        elements = map(self._elements, node.reads) if self._gates else ()
+        key = (node.op, node.settings, node.width, start, weights, *parameters, *map(tuple, above), *elements)
         return self._number(index, key, 1 + max((self._depths[each] for each in sum(above, [])), default=0))
 
     def _number(self, index, key, depth) -> int:
@@ -56,12 +60,12 @@ class Signatures:
         """Signatures of the nodes that an operand reads."""
         return sorted({self._signature(one) for one in read_by(table)})
 
-    def _channels(self, table) -> bytes:
-        """Index in its place of each element that the first place reads; constants count as none."""
+    def _elements(self, table) -> bytes:
+        """Elements of vectors that the first place reads; 0 for constants and elements of images."""
         first = table[:1].reshape(-1)
-        widths = np.array([1 if constant else self._nodes[node].width for constant, node in zip(
+        vector = np.array([not constant and self._nodes[node].places == 1 for constant, node in zip(
             is_constant(first), node_of(first), strict=True)])
-        return np.where(is_constant(first), -1, element_of(first) % widths).tobytes()
+        return np.where(vector, element_of(first), 0).tobytes()
 
     def _parameters(self, table) -> tuple:
         """The constants of an operand: one for each element, or a mark where they differ from place to place."""
