@@ -25,6 +25,7 @@ def verilog(
     from concord.hw.cascade import Cascade
     from concord.nnp.handover.verilog_files import verilog_files
     from concord.nnp.lib.files import check_writable
+    from concord.nnp.lib.integration import MACHINES
     from concord.nnp.lib.steps import Steps
     from concord.sim.units import component, in_machines
     from concord.spec.machine_file import find_config, machine_name
@@ -39,6 +40,8 @@ def verilog(
         raise ValueError(f"--machines {machines}: there is one machine at least, and a unit stands in one: leave out "
                          "--machines or --unit")
     unit = "cascade" if several else unit
+    if unit in MACHINES:
+        chosen.require_hardware()
     output = output or Path("build/verilog") / f"{machine}-{unit}"
     check_writable(output, folder=True)
     made = Cascade([chosen] * machines) if several else component(unit, chosen)
