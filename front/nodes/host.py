@@ -29,8 +29,6 @@ UNLESS = ", unless the machine has a softmax unit"
 BEHIND = frozenset({
     "Concat", "Flatten", "Gather", "Identity", "Not", "Reshape", "Round", "Slice", "Squeeze", "Sub", "Transpose",
     "Unsqueeze", "Where", "ai.onnx.ml.ArrayFeatureExtractor", "ai.onnx.ml.LabelEncoder", "Floor", "Shape"})
-
-
 #: Operators that leave a softmax as it is, but for the names of its elements.
 KEEPING = frozenset({"Identity", "ai.onnx.ml.Normalizer", "ai.onnx.ml.ZipMap"})
 

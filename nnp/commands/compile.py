@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from concord.nnp.lib.options import Cut, Machines, Model, Preset
+from concord.nnp.lib.storage import file_name, read_model
 
 if TYPE_CHECKING:
     from concord.compiler.network import Compiled
     from concord.nnp.lib.cascades import Wish
     from rich.console import Console
-from concord.nnp.lib.options import Cut, Machines, Model, Preset
-from concord.nnp.lib.storage import file_name, read_model
 
 WIDEST = 400  #: Most characters of a line.
 

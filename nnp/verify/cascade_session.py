@@ -183,8 +183,7 @@ def opened(path: Path, config: Config | None = None) -> Firmware | Cascade:
 
 
 def session_of(firmware: Firmware | Cascade, kind: str, **options) -> Session | CascadeSession:
-    """A session on machines of a kind, which are made with these options of `sim.machines.host.machine`.
-    """
+    """A session on machines of a kind, which are made with these options of `sim.machines.host.machine`."""
     if not isinstance(firmware, Cascade):
         return Session(machine(kind, firmware.config, **options), firmware)
     return CascadeSession(rows.cascade(kind, [part.config for part in firmware.parts], **options), firmware)

@@ -29,9 +29,10 @@ from rich.console import Console
 from rich.table import Table
 
 STEPS = 4
+STREAMED = 8  #: Most samples that follow each other to measure the throughput.
+#: What a file holds that --machines does not take.
 _WHAT = {FileKind.NETWORK: "a network in float32: quantise it first, by `nnp quantize`",
          FileKind.FIRMWARE: "firmware of one machine", FileKind.MODEL: "a model: say how many by --machines"}
-STREAMED = 8  #: Most samples that follow each other to measure the throughput.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
