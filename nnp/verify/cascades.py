@@ -99,7 +99,7 @@ def subject_of(path: Path, wish: Wish, preset: str) -> Subject:
     kind = kind_of(path)
     if kind is FileKind.CASCADE:
         if wish.machines > 1 or preset:
-            raise ValueError(f"{path}: firmware says itself for which machines it is: leave out --machines, --cut and "
+            raise ValueError(f"{path}: this firmware holds its machines and its cut: leave out --machines, --cut and "
                              "--preset")
         cascade = load_cascade(path)
         return Subject(stem=path.stem, cascade=cascade, machines=", ".join(dict.fromkeys(
