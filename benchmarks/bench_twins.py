@@ -5,7 +5,7 @@ Golden runs one sample after the other. Every twin computes the batch at once, a
 
 import tempfile
 from collections.abc import Callable
-from importlib.util import module_from_spec, spec_from_file_location
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +17,7 @@ from concord.benchmarks.tiny_models import quantised
 from concord.compiler.network import compile_network
 from concord.golden.host.firmware import Firmware
 from concord.nnp.verify.session import Session
+from concord.nnp.verify.twin_source import TwinSource
 from concord.sim.machines.host import Machine, machine
 from concord.spec.config import preset
 from concord.tests import networks
@@ -54,7 +55,7 @@ def main(
     torch.set_num_threads(threads)
     console = Console()
     table = columns("network, batch", "machine", f"time of a batch; sequences have {STEPS} time steps", "golden")
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+    with tempfile.TemporaryDirectory() as folder:
         for name in network or NETWORKS:
             firmware = NETWORKS[name](Path(folder))
             script = recover(firmware)
@@ -72,15 +73,15 @@ def calls(script, folder: Path, golden: Machine, firmware: Firmware, inputs) -> 
     """What is measured; each call returns uint16[batch, outputs]."""
     session, patterns = Session(golden, firmware), inputs.view(np.uint16)
     samples = list(patterns if firmware.recurrent else patterns.reshape(len(inputs), -1))
-    in_numpy = load(write_twin(script, Framework.NUMPY, folder, "twin_numpy")).Twin()
-    in_torch = load(write_twin(script, Framework.TORCH, folder, "twin_torch"))
-    eager, compiled, given = in_torch.Twin(), in_torch.Twin().compiled(), torch.from_numpy(inputs)
-    return {
-        "golden": lambda: np.stack([session.infer(sample) for sample in samples]),
-        "twin, numpy": lambda: in_numpy(inputs).view(np.uint16),
-        "twin, torch, eager": lambda: eager(given).half().numpy().view(np.uint16),
-        "twin, torch, compiled": lambda: compiled(given).half().numpy().view(np.uint16),
+    made = {
+        "twin, numpy": (Framework.NUMPY, False),
+        "twin, torch, eager": (Framework.TORCH, False),
+        "twin, torch, compiled": (Framework.TORCH, True),
     }
+    twins = {name: TwinSource(write_twin(script, framework, folder, f"twin_{framework}"), framework, compiled=compiled)
+             for name, (framework, compiled) in made.items()}
+    return {"golden": lambda: np.stack([session.infer(sample) for sample in samples]),
+            **{name: partial(twin.infer, patterns) for name, twin in twins.items()}}
 
 
 def check(found: dict[str, Callable]):
@@ -89,14 +90,6 @@ def check(found: dict[str, Callable]):
     for name, call in found.items():
         if not np.array_equal(call(), wanted):
             raise SystemExit(f"{name} has bits that differ from golden's")
-
-
-def load(path: Path):
-    """The module of a source file."""
-    spec = spec_from_file_location(path.stem, path)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 if __name__ == "__main__":
