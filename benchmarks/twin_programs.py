@@ -8,7 +8,6 @@ have golden's bits.
 import runpy
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Annotated
 
 import numpy as np
@@ -17,6 +16,7 @@ from concord.golden.host.firmware import Entries, Firmware, Tiles
 from concord.golden.host.messages import words_of
 from concord.golden.lib.processes import calls
 from concord.golden.machine import Machine
+from concord.nnp.verify.twin_session import FUNCTIONS
 from concord.sim.stimulus.memory_stimulus import random_words
 from concord.sim.stimulus.programs import Case, random_program
 from concord.sim.units import CONFIGURATIONS, WITH_SOFTMAX
@@ -30,10 +30,8 @@ from concord.twin.lib.reals import arrays
 from concord.twin.lib.run import run
 from concord.twin.source.frameworks import Framework
 from concord.twin.source.twin_file import write_twin
-from concord.twin.vocabulary import generic_numpy, numpy_functions
 from rich.console import Console
 
-FUNCTIONS = SimpleNamespace(**vars(numpy_functions) | vars(generic_numpy))
 SAMPLES = 2  #: Inputs of each program, which the twin computes as one batch.
 CHUNK = 10  #: Programs that a process takes at once.
 

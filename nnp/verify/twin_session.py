@@ -12,7 +12,8 @@ from concord.twin.lib.run import run
 from concord.twin.lib.script import Script
 from concord.twin.vocabulary import generic_numpy, numpy_functions
 
-_FUNCTIONS = SimpleNamespace(**vars(numpy_functions) | vars(generic_numpy))
+#: What scripts call, in numpy.
+FUNCTIONS = SimpleNamespace(**vars(numpy_functions) | vars(generic_numpy))
 
 
 class TwinSession:
@@ -60,5 +61,5 @@ class TwinSession:
         """The results of a script for one sample, without the axis of the batch."""
         words = self.firmware.words_of(sample).reshape(1, -1)[:, :script.inputs[0]]
         with np.errstate(all="ignore"):
-            results = run(script, words.view(np.float16), _FUNCTIONS, arrays(script))
+            results = run(script, words.view(np.float16), FUNCTIONS, arrays(script))
         return [result[0] for result in (results if isinstance(results, tuple) else (results,))]

@@ -3,23 +3,22 @@
 from collections.abc import Mapping
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.golden.lib.float16 import is_nan
 from concord.nnp.verify.session import Session
+from concord.nnp.verify.twin_session import FUNCTIONS
 from concord.sim.machines import host
 from concord.twin.lib.reals import arrays
 from concord.twin.lib.run import run
 from concord.twin.lib.script import Script
 from concord.twin.source.frameworks import Framework
 from concord.twin.source.lines import attribute
-from concord.twin.vocabulary import generic_numpy, numpy_functions
 
 #: Largest distance of the outputs of a twin without quantisers from those of golden.
 CLOSE = 1e-9
-FUNCTIONS = SimpleNamespace(**vars(numpy_functions) | vars(generic_numpy))
 
 
 def installed(framework: Framework) -> bool:

@@ -1,21 +1,18 @@
 """Recovered scripts beside golden, for tests."""
 
-from types import SimpleNamespace
-
 import numpy as np
 from concord.compiler.network import compile_network
 from concord.golden.host.firmware import Firmware
 from concord.model.model import Model
 from concord.nnp.verify.session import Session
+from concord.nnp.verify.twin_session import FUNCTIONS
 from concord.sim.machines.host import machine
 from concord.spec.config import Config
 from concord.twin.lib.run import run
 from concord.twin.lib.script import Call, Line, Loop, Script
 from concord.twin.recovery.recover import recover
 from concord.twin.source.hints import without_hints
-from concord.twin.vocabulary import generic_numpy, numpy_functions
-
-FUNCTIONS = SimpleNamespace(**vars(generic_numpy) | vars(numpy_functions))
+from concord.twin.vocabulary import numpy_functions
 
 
 def results(script: Script, samples: np.ndarray) -> np.ndarray:

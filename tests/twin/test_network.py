@@ -7,7 +7,7 @@ import pytest
 from concord.compiler.network import compile_network
 from concord.model.model import INPUT
 from concord.nnp.verify.session import Session
-from concord.nnp.verify.twin_source import FUNCTIONS
+from concord.nnp.verify.twin_session import FUNCTIONS
 from concord.sim.machines.host import machine
 from concord.spec.config import preset
 from concord.tests import mixed_networks, networks
