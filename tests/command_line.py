@@ -1,5 +1,8 @@
 """The command line in this process, as a terminal of 200 columns shows it."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from concord.nnp.main import app
 from typer.testing import CliRunner, Result
 
@@ -23,3 +26,11 @@ def refused(*words) -> str:
     assert result.stderr.startswith("nnp: ")
     assert "Traceback" not in result.output
     return result.stderr
+
+
+def compiled(folder: Path, networks: Mapping[str, str]) -> dict[str, Path]:
+    """Firmware files of shipped networks by name; `networks` has the preset of each."""
+    files = {name: folder / f"{name}.safetensors" for name in networks}
+    for name, file in files.items():
+        done("compile", f"data/models/{name}.safetensors", "--preset", networks[name], "-o", file)
+    return files

@@ -1,10 +1,14 @@
 """`nnp run`: runs firmware on a machine."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from concord.nnp.lib.options import First, Inputs, Machine, MachineKind, Quiet, Samples, TestData
+
+if TYPE_CHECKING:
+    from concord.golden.host.cascade import Cascade
+    from concord.golden.host.firmware import Firmware
 
 STEPS = 2
 #: What is said where a sample differs from the twin only behind other samples.
@@ -46,7 +50,6 @@ def run(
 ):
     """Run firmware on inputs and print its outputs."""
     import numpy as np
-    from concord.golden.host.cascade import Cascade
     from concord.golden.host.firmware_file import load_firmware
     from concord.golden.unquantised import UnquantisedMachine
     from concord.nnp.lib.files import check_writable
@@ -58,25 +61,12 @@ def run(
     from concord.spec.machine_file import find_config
     from rich.console import Console
 
-    if unquantised and (machine != MachineKind.GOLDEN or keep_state):
-        raise ValueError("--unquantised runs on the numpy model and takes whole sequences: leave out --machine and "
-                         "--keep-state")
-    if waves and machine == MachineKind.GOLDEN:
-        raise ValueError("--waves needs a simulated machine: --machine library or cocotb")
-    if twin and (keep_state or unquantised):
-        raise ValueError("--twin computes each sample from the initial state, quantised: leave out --keep-state and "
-                         "--unquantised")
     source = Source(inputs=inputs, data=data, samples=samples, first=first, default=10)
     for path in output, waves:
         if path:
             check_writable(path)
     loaded = opened(firmware, find_config(preset) if preset else None)
-    loaded.program(keep_state=keep_state)  # this refuses bad options before anything runs
-    options = {"trace": waves} if waves else {}
-    if waves and isinstance(loaded, Cascade):
-        raise ValueError("a waveform shows one machine: leave out --waves, or compile for one machine")
-    if isinstance(loaded, Cascade) and (twin or unquantised):
-        raise ValueError(f"{firmware} is firmware of several machines: --twin and --unquantised take that of one")
+    _check(loaded, firmware, machine, keep_state=keep_state, waves=waves, twin=twin, unquantised=unquantised)
     check = TwinCheck(loaded, load_firmware(twin, loaded.config)) if twin else None
     real = UnquantisedMachine(loaded) if unquantised else None
     given = read(loaded, source)
@@ -86,7 +76,7 @@ def run(
     steps = Steps(Console(stderr=True, quiet=machine == MachineKind.GOLDEN), STEPS)
     results = []
     with steps.step("build the machine", announce=f"{machine}; minutes, where none has been built before"):
-        session = session_of(loaded, machine, **options)
+        session = session_of(loaded, machine, **({"trace": waves} if waves else {}))
     with session, steps.step("run", announce=f"{len(given.samples)} samples"):
         for place, (index, sample) in enumerate(given):
             results.append(real.infer(sample) if real else session.infer(
@@ -109,3 +99,30 @@ def run(
     if check and check.differing:
         typer.echo(f"nnp: {fault or KEPT}", err=True)
         raise typer.Exit(1)
+
+
+def _check(
+    loaded: "Firmware | Cascade", place: Path, machine: MachineKind, *, keep_state: bool, waves: Path | None,
+    twin: Path | None, unquantised: bool,
+):
+    """Refuse options that exclude each other, before anything runs.
+
+    Raises:
+        ValueError: a sentence that names both.
+    """
+    from concord.golden.host.cascade import Cascade
+
+    several = isinstance(loaded, Cascade)
+    if unquantised and (machine != MachineKind.GOLDEN or keep_state):
+        raise ValueError("--unquantised runs on the numpy model and takes whole sequences: leave out --machine and "
+                         "--keep-state")
+    if waves and machine == MachineKind.GOLDEN:
+        raise ValueError("--waves needs a simulated machine: --machine library or cocotb")
+    if twin and (keep_state or unquantised):
+        raise ValueError("--twin computes each sample from the initial state, quantised: leave out --keep-state and "
+                         "--unquantised")
+    if waves and several:
+        raise ValueError("a waveform shows one machine: leave out --waves, or compile for one machine")
+    if several and (twin or unquantised):
+        raise ValueError(f"{place} is firmware of several machines: --twin and --unquantised take that of one")
+    loaded.program(keep_state=keep_state)

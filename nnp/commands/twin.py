@@ -2,10 +2,18 @@
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from concord.nnp.lib.options import First, Inputs, TestData
+
+if TYPE_CHECKING:
+    from concord.golden.host.firmware import Firmware
+    from concord.golden.unquantised import UnquantisedMachine
+    from concord.nnp.verify.inputs import Inputs as Given
+    from concord.nnp.verify.twin_source import TwinSource
+    from concord.twin.lib.script import Script
+    from concord.twin.source.frameworks import Framework
 
 CHECKED = 3  #: Number of samples that are compared with golden if `--samples` is not given.
 
@@ -34,84 +42,114 @@ def twin(
     data: TestData = None,
 ):
     """Write a program for another processor that returns the bits of firmware, and compare some samples with golden."""
-    from importlib.util import find_spec
-
-    import numpy as np
     from concord.golden.host.firmware_file import load_firmware
     from concord.golden.unquantised import UnquantisedMachine
-    from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.options import named
     from concord.nnp.lib.steps import Steps
     from concord.nnp.verify.inputs import Source, read_or_draw
-    from concord.nnp.verify.session import Session
-    from concord.nnp.verify.twin_source import CLOSE, TwinSource, differing, distance, installed
-    from concord.sim.machines import host
-    from concord.twin.generic.network import network
-    from concord.twin.recovery.elements import Unrecognised
-    from concord.twin.recovery.recover import recover
-    from concord.twin.source.frameworks import FORMS, Framework, example, needs
-    from concord.twin.source.hints import without_hints
-    from concord.twin.source.twin_file import module_name, write_twin
-    from concord.twin.weights import trainable
+    from concord.nnp.verify.twin_source import TwinSource, installed
+    from concord.twin.source.frameworks import Framework, example, needs
+    from concord.twin.source.twin_file import module_name
     from rich.console import Console
 
     framework = named(Framework, to)
     source = Source(inputs=inputs, data=data, samples=samples, first=first, default=CHECKED)
-    if unquantised and framework is Framework.ONNX:
-        raise ValueError("--unquantised writes source: --to numpy, torch or tensorflow")
     loaded = load_firmware(firmware)
-    real = UnquantisedMachine(loaded) if unquantised else None
     folder = output or Path("build/twin")
-    check_writable(folder, folder=True)
     stem = f"{module_name(loaded.name or firmware.stem)}{'_unquantised' * unquantised}_{framework}"
-    for suffix in (".py", ".safetensors", ".onnx"):
-        check_writable(folder / f"{stem}{suffix}")
-    if framework is Framework.ONNX and find_spec("onnx") is None:
-        raise ValueError("--to onnx needs the package onnx: pip install '.[front]' in a clone installs it")
+    _check(framework, folder, stem, unquantised)
+    real = UnquantisedMachine(loaded) if unquantised else None
     given = read_or_draw(loaded, source)
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
     steps = Steps(Console(stderr=True), 2)
     with steps.step("recover layers", announce=f"{len(loaded.instruction_words)} instructions"):
-        try:
-            script = recover(without_hints(loaded) if plain else loaded, unquantised=unquantised)
-        except Unrecognised as error:
-            if unquantised:
-                raise ValueError(f"{firmware}: {error}, so that no layers are found, and only layers can be computed "
-                                 "without quantisers; leave out --unquantised") from error
-            if framework not in (Framework.NUMPY, Framework.TORCH) or loaded.loop is not None:
-                raise ValueError(f"{firmware}: {error}; `nnp run --twin` compares any program with a twin word by "
-                                 "word, and --to numpy or torch writes one where inputs have one size") from error
-            typer.echo(f"nnp: {error}, so that the twin is written word by word instead of layer by layer", err=True)
-            script = network(loaded)
-        trains = framework in FORMS and FORMS[framework].trains and not unquantised
-        trained = trainable(script, loaded) if trains else {}
-        path = write_twin(script, framework, folder, stem, trained)
+        script = _script(firmware, loaded, framework, plain, unquantised)
+        path = _write(script, loaded, framework, folder / stem, unquantised)
     typer.echo("; ".join(_written(path)))
     command = f"cd {quote(str(folder))}; {example(framework, stem, script.inputs)}"
     typer.echo(f"It needs {needs(framework)}. Run it: {command}")
     if not installed(framework):
         typer.echo(f"nnp: {needs(framework)}: not installed here, so the twin was not compared with golden", err=True)
         return
-    written = TwinSource(path, framework)
-    if real:
-        with steps.step("compare with golden in float64", announce=f"{len(given.samples)} samples"):
-            found = [(real.infer(sample), written.numbers(sample[None]).reshape(-1)) for _, sample in given]
-        error = distance(*(np.stack(each) for each in zip(*found, strict=True)))
-        typer.echo(f"relative difference {error:.1e}, of the largest output over {len(given.samples)} samples of "
-                   f"{given.name}, twin and golden without quantisers")
-        if not error <= CLOSE:
-            raise typer.Exit(1)
-        return
-    bits = 0
-    with (steps.step("compare with golden", announce=f"{len(given.samples)} samples"),
-          host.machine("golden", loaded.config) as machine):
-        session = Session(machine, loaded)
-        for _, sample in given:
-            bits += differing(session.infer(sample)[None], written.infer(sample[None]))
-    typer.echo(f"{bits} differing bits over {len(given.samples)} samples of {given.name}, twin and golden")
-    if bits:
+    arithmetic = " in float64" if unquantised else ""
+    with steps.step(f"compare with golden{arithmetic}", announce=f"{len(given.samples)} samples"):
+        written = TwinSource(path, framework)
+        equal, said = _distance(real, written, given) if real else _bits(loaded, written, given)
+    typer.echo(said)
+    if not equal:
         raise typer.Exit(1)
+
+
+def _check(framework: "Framework", folder: Path, stem: str, unquantised: bool):
+    """Refuse what cannot be written."""
+    from importlib.util import find_spec
+
+    from concord.nnp.lib.files import check_writable
+    from concord.twin.source.frameworks import Framework
+
+    if framework is Framework.ONNX:
+        if unquantised:
+            raise ValueError("--unquantised writes source: --to numpy, torch or tensorflow")
+        if find_spec("onnx") is None:
+            raise ValueError("--to onnx needs the package onnx: pip install '.[front]' in a clone installs it")
+    check_writable(folder, folder=True)
+    for suffix in (".py", ".safetensors", ".onnx"):
+        check_writable(folder / f"{stem}{suffix}")
+
+
+def _script(place: Path, firmware: "Firmware", framework: "Framework", plain: bool, unquantised: bool) -> "Script":
+    """The script of layers, or the one of words where no layers are found and the framework can run it."""
+    from concord.twin.generic.network import network
+    from concord.twin.recovery.elements import Unrecognised
+    from concord.twin.recovery.recover import recover
+    from concord.twin.source.frameworks import Framework
+    from concord.twin.source.hints import without_hints
+
+    try:
+        return recover(without_hints(firmware) if plain else firmware, unquantised=unquantised)
+    except Unrecognised as error:
+        if unquantised:
+            raise ValueError(f"{place}: {error}, so that no layers are found, and only layers can be computed "
+                             "without quantisers; leave out --unquantised") from error
+        if framework not in (Framework.NUMPY, Framework.TORCH) or firmware.loop is not None:
+            raise ValueError(f"{place}: {error}; `nnp run --twin` compares any program with a twin word by "
+                             "word, and --to numpy or torch writes one where inputs have one size") from error
+        typer.echo(f"nnp: {error}, so that the twin is written word by word instead of layer by layer", err=True)
+        return network(firmware)
+
+
+def _write(script: "Script", firmware: "Firmware", framework: "Framework", stem: Path, unquantised: bool) -> Path:
+    """Write the twin; returns the path of its source or graph."""
+    from concord.twin.source.frameworks import FORMS
+    from concord.twin.source.twin_file import write_twin
+    from concord.twin.weights import trainable
+
+    trains = framework in FORMS and FORMS[framework].trains and not unquantised
+    return write_twin(script, framework, stem.parent, stem.name, trainable(script, firmware) if trains else {})
+
+
+def _distance(real: "UnquantisedMachine", written: "TwinSource", given: "Given") -> tuple[bool, str]:
+    """Whether the twin is golden without quantisers, and how far it is from it."""
+    import numpy as np
+    from concord.nnp.verify.twin_source import CLOSE, distance
+
+    found = [(real.infer(sample), written.numbers(sample[None]).reshape(-1)) for _, sample in given]
+    error = distance(*(np.stack(each) for each in zip(*found, strict=True)))
+    return error <= CLOSE, (f"relative difference {error:.1e}, of the largest output over {len(given.samples)} samples "
+                            f"of {given.name}, twin and golden without quantisers")
+
+
+def _bits(firmware: "Firmware", written: "TwinSource", given: "Given") -> tuple[bool, str]:
+    """Whether the twin has golden's bits, and how many differ."""
+    from concord.nnp.verify.session import Session
+    from concord.nnp.verify.twin_source import differing
+    from concord.sim.machines import host
+
+    with host.machine("golden", firmware.config) as machine:
+        session = Session(machine, firmware)
+        bits = sum(differing(session.infer(sample)[None], written.infer(sample[None])) for _, sample in given)
+    return not bits, f"{bits} differing bits over {len(given.samples)} samples of {given.name}, twin and golden"
 
 
 def _written(path: Path) -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from concord.golden.host.firmware_file import load_firmware
 from concord.nnp.verify.twin_source import differing
-from concord.tests.command_line import done, nnp, refused
+from concord.tests.command_line import compiled, done, nnp, refused
 
 SHIPPED = {"fashion-mlp-bfp8": "trainer", "vowels-lstm-w8": "vision"}
 
@@ -15,10 +15,7 @@ SHIPPED = {"fashion-mlp-bfp8": "trainer", "vowels-lstm-w8": "vision"}
 @pytest.fixture(scope="module")
 def firmware(tmp_path_factory):
     """Firmware files of shipped networks by name."""
-    folder = tmp_path_factory.mktemp("firmware")
-    for name, preset in SHIPPED.items():
-        done("compile", f"data/models/{name}.safetensors", "--preset", preset, "-o", folder / f"{name}.safetensors")
-    return {name: folder / f"{name}.safetensors" for name in SHIPPED}
+    return compiled(tmp_path_factory.mktemp("firmware"), SHIPPED)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -76,6 +76,18 @@ def test_inputs_of_another_shape_are_refused(framework, tmp_path):
             twin(np.zeros(shape))
 
 
+@pytest.mark.parametrize("framework", FORMS)
+def test_images_with_other_axes_are_refused(framework, tmp_path):
+    """Channels in the last place would fit by their number of elements, and give other results."""
+    pytest.importorskip(framework)
+    script = next(each for each in SCRIPTS.values() if len(each.inputs) == 3 and each.inputs[0] > 1)
+    channels, rows, columns = script.inputs
+    twin = load(write_twin(script, framework, tmp_path, f"image_{framework}")).Twin()
+    assert twin(np.zeros((2, channels, rows, columns))).shape == twin(np.zeros((2, channels * rows * columns))).shape
+    with pytest.raises(ValueError, match="their axes differ"):
+        twin(np.zeros((2, rows, columns, channels)))
+
+
 def test_numpy_source_needs_numpy_alone(tmp_path):
     """It runs in a process that sees no other package, and not this project."""
     path = write_twin(SCRIPTS["sounds"], Framework.NUMPY, tmp_path, "sounds")
@@ -102,7 +114,7 @@ def test_source_is_clean(framework, tmp_path):
 def test_source_holds_only_what_it_uses():
     functions = {node.name for node in ast.parse(source(SCRIPTS["sounds"], Framework.NUMPY, "sounds")).body
                  if isinstance(node, ast.FunctionDef)}
-    assert functions == {"read", "binary16", "curve", "integers", "dense", "rounded", "start"}
+    assert functions == {"read", "binary16", "squeezed", "curve", "integers", "dense", "rounded", "start"}
 
 
 def lines_of(*body, parameters="x", results="y") -> list[str]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from concord.golden.host.firmware_file import load_firmware
 from concord.nnp.verify.twin_source import differing_bits
-from concord.tests.command_line import done, nnp, refused
+from concord.tests.command_line import compiled, done, nnp, refused
 from concord.tests.twin.test_source import load
 from concord.twin.recovery.recover import recover
 from concord.twin.source.writer import tensors
@@ -16,10 +16,7 @@ NETWORKS = {"fashion-mlp-bfp8": "trainer", "vowels-lstm-w8": "vision", "fashion-
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("weights")
-    for name, preset in NETWORKS.items():
-        done("compile", f"data/models/{name}.safetensors", "--preset", preset, "-o", folder / f"{name}.safetensors")
-    return {name: folder / f"{name}.safetensors" for name in NETWORKS}
+    return compiled(tmp_path_factory.mktemp("weights"), NETWORKS)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

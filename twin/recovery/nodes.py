@@ -91,3 +91,15 @@ class Lowered:
     outputs: np.ndarray
 
 
+def across_of(nodes: list[Node], places: int) -> list[int]:
+    """Candidates for the number of places across, the likeliest first."""
+    likely = [node.across for node in nodes]
+    return list(dict.fromkeys([*likely, *(count for count in range(places, 0, -1) if places % count == 0)]))
+
+
+def shape_of(nodes: list[Node], places: int, width: int) -> tuple[int, ...]:
+    """Shape of a result of so many places."""
+    if places == 1:
+        return (width,)
+    across = next((node.across for node in nodes if places % node.across == 0 and node.across > 1), places)
+    return places // across, across, width

@@ -5,7 +5,7 @@ from concord.golden.host.firmware import Firmware
 from concord.twin.recovery.drafts import Constant, Value
 from concord.twin.recovery.elements import Unrecognised, element_of, is_constant, node_of, read_by
 from concord.twin.recovery.views import NUMBERS, Views
-from concord.twin.recovery.windows import Window, find_window, groups_of
+from concord.twin.recovery.windows import Window, find_window, groups_of, window_settings
 
 _EXACT = 53  #: Bits of sums that float64 holds.
 
@@ -184,9 +184,7 @@ class Products:
         kernel = self._kernel(made.weights, window, image.shape[2])
         if kernel is None:
             return None
-        settings = {name: value for name, value in (
-            ("stride", window.stride), ("padding", window.padding), ("dilation", window.dilation)) if any(
-                each != (name != "padding") for each in value)}
+        settings = window_settings(window)
         if kernel[1] > 1:
             settings["groups"] = kernel[1]
         if len(fill) and fill[0]:

@@ -6,16 +6,16 @@ from concord.spec.softmax import fractions, wholes
 from concord.twin.recovery.drafts import Constant, Value
 from concord.twin.recovery.elements import NUMBERS, element_of, is_constant, node_of, read_by, refs
 from concord.twin.recovery.liveness import liveness
-from concord.twin.recovery.nodes import Lowered
+from concord.twin.recovery.nodes import Lowered, across_of, shape_of
+from concord.twin.recovery.pools import Pools, even, pool_order
 from concord.twin.recovery.products import Products
 from concord.twin.recovery.unquantised import RealConstants, RealProducts
 from concord.twin.recovery.views import NUMBERS as PLAIN
 from concord.twin.recovery.views import Views
-from concord.twin.recovery.windows import Window, find_clipped, find_window
+from concord.twin.recovery.windows import find_window, window_settings
 
 #: Roles of the constants of operations.
 ROLES = {"add": "offset", "subtract": "offset", "multiply": "scale", "maximum": "bound"}
-_LOWEST = 0xFC00  #: Reference to minus infinity, which no maximum sees.
 _POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "numbers", "clip"}
 
 
@@ -32,6 +32,7 @@ class Statements:
         self._format = firmware.config.activations
         self._where: dict[int, np.ndarray] = {}
         self._unquantised = isinstance(lowered.constants, RealConstants)
+        self._pools = Pools(self.views, lowered.constants)
         self._products = (RealProducts if self._unquantised else Products)(firmware, self.views)
 
     def bind(self, node: int, value: Value):
@@ -61,7 +62,7 @@ class Statements:
         if first.op in _POINTWISE:
             at = self._pointwise(nodes, live)
         else:
-            function = {"product": self._product, "max_pool": self._pool, "blocks": self._blocks,
+            function = {"product": self._product, "max_pool": self._pools.emit, "blocks": self._blocks,
                         "softmax": self._softmax}[first.op]
             at = self._placed(function, nodes, live, order=pool_order if first.op == "max_pool" else None)
         done = 0
@@ -74,7 +75,7 @@ class Statements:
         """The operands of all places of a group; constant operands of dead elements count as zero."""
         tables = []
         for number in range(len(nodes[0].reads)):
-            table = np.concatenate(_even([node.reads[number] for node in nodes]))
+            table = np.concatenate(even([node.reads[number] for node in nodes]))
             tables.append(self.mapped(table if live is None else table[:, live]))
         return tables
 
@@ -188,17 +189,10 @@ class Statements:
         column = rows[first, moving.argmax()]
         return first[np.argsort(column, kind="stable")]
 
-    def _shape(self, nodes, places, width) -> tuple[int, ...]:
-        """Shape of a result of so many places."""
-        if places == 1:
-            return (width,)
-        across = next((node.across for node in nodes if places % node.across == 0 and node.across > 1), places)
-        return places // across, across, width
-
     def _laid(self, nodes, live, tables, strict) -> Value:
         """A point-wise operation on elements that are no whole value."""
         node = nodes[0]
-        shape = self._shape(nodes, *tables[0].shape)
+        shape = shape_of(nodes, *tables[0].shape)
         for table in tables:  # Elements that lie in an image keep its shape.
             sources = np.unique(node_of(table))
             value = self.views.values[int(sources[0])] if len(sources) == 1 else None
@@ -226,7 +220,7 @@ class Statements:
     def _softmax(self, nodes, live, tables, strict) -> Value:
         """The softmax of the elements of each place."""
         table = tables[0][:, :nodes[0].settings[0]]
-        source = self.views.view(table.reshape(self._shape(nodes, *table.shape)), nodes[0].address)
+        source = self.views.view(table.reshape(shape_of(nodes, *table.shape)), nodes[0].address)
         tables = () if self._unquantised else ((fractions(), "fractions"), (wholes(), "wholes"))
         stored = [Constant(values=np.asarray(values, np.int32), role=role) for values, role in tables]
         return self.views.call("softmax", [source, *stored], source.shape, nodes[0].address)
@@ -238,7 +232,7 @@ class Statements:
             patches = self._patches(nodes, table, source)
             if patches is not None:
                 return patches
-        shape = self._shape(nodes, *table.shape)
+        shape = shape_of(nodes, *table.shape)
         if len(source.shape) == 3 and len(table) == source.shape[0] * source.shape[1]:
             shape = (*source.shape[:2], table.shape[1])
         return self.views.view(table.reshape(shape), nodes[0].address)
@@ -250,81 +244,15 @@ class Statements:
             return None
         if table.shape[1] == source.shape[2]:
             return None
-        window = find_window(np.where(fixed, -1, element_of(table)), source.shape, self.across(nodes, len(table)))
+        window = find_window(np.where(fixed, -1, element_of(table)), source.shape, across_of(nodes, len(table)))
         if window is None or (window.taps * source.shape[2] + window.channels != np.arange(table.shape[1])).any():
             return None
         return self.views.call("patches", [source], (*window.places, table.shape[1]), nodes[0].address,
                                window=window.size, **window_settings(window))
 
-    def across(self, nodes, places) -> list[int]:
-        """Candidates for the number of places across, the likeliest first."""
-        likely = [node.across for node in nodes]
-        return list(dict.fromkeys([*likely, *(count for count in range(places, 0, -1) if places % count == 0)]))
-
-    def _pool(self, nodes, live, tables, strict) -> Value | None:
-        """The largest value of each window."""
-        node, table = nodes[0], tables[0][:, live]
-        places, width, pixels = table.shape
-        source, flat = self.views.image(table.reshape(places, -1), node.address)
-        if source is None:
-            return None if strict else self._largest(nodes, table)
-        table, fixed = flat.reshape(table.shape), is_constant(flat)
-        fill = np.unique(self.constants.bits(flat[fixed]))
-        if len(fill) < 2 and not fixed.all(0).any():
-            window = find_window(np.where(fixed, -1, element_of(flat)), source.shape, self.across(nodes, places))
-            if window is not None and window.dilation == (1, 1) and self._pools(window, width, pixels, source):
-                settings = window_settings(window)
-                if len(fill):
-                    settings["fill"] = float(fill.view(self.constants.dtype)[0])
-                return self.views.call("max_pool", [source], (*window.places, width), node.address,
-                                       window=window.size, **settings)
-        clipped = self._clipped(table, source) if (fill.view(self.constants.dtype) == -np.inf).all() else None
-        if clipped:
-            return self.views.call("max_pool", [source], (*clipped.places, width), node.address, window=clipped.size,
-                                   **window_settings(clipped), fill=float("-inf"))
-        return None if strict else self._largest(nodes, table)
-
-    def _largest(self, nodes, table) -> Value:
-        """The largest value of pixels that lie anywhere."""
-        node, (places, width, pixels) = nodes[0], table.shape
-        shape = self._shape(nodes, places, width)
-        value = self.views.view(table[..., 0].reshape(shape), node.address)
-        for pixel in range(1, pixels):
-            value = self.views.call("maximum", [value, self.views.view(table[..., pixel].reshape(shape),
-                                                                      node.address)], shape, node.address)
-        return value
-
-    @staticmethod
-    def _clipped(table, source) -> Window | None:
-        """The window whose pixels inside the image are those of a table [places, channels, pixels]."""
-        if len(source.shape) != 3 or table.shape[1] != source.shape[2]:
-            return None
-        fixed, element = is_constant(table), element_of(table)
-        channels = np.arange(table.shape[1])[:, None]
-        if (fixed != fixed[:, :1]).any() or (~fixed & (element != element[:, :1] + channels)).any():
-            return None
-        pixels = np.where(fixed[:, 0], -1, element[:, 0] // source.shape[2])
-        whole = not (element[:, 0][~fixed[:, 0]] % source.shape[2]).any()
-        return find_clipped(pixels, source.shape[:2]) if whole else None
-
-    @staticmethod
-    def _pools(window, width, pixels, source) -> bool:
-        """Whether a window reads all of its pixels, channel by channel."""
-        channels = window.channels.reshape(width, pixels)
-        taps = np.sort(window.taps.reshape(width, pixels), 1)
-        return (width == source.shape[2] and (channels == np.arange(width)[:, None]).all()
-                and pixels == window.size[0] * window.size[1] and bool((taps == np.arange(pixels)).all()))
-
     def _product(self, nodes, live, tables, strict) -> Value | None:
         """A dense layer or a convolution; None for another product of several places, if `strict`."""
-        return self._products.emit(nodes, live, tables[0], self.across(nodes, len(tables[0])), strict)
-
-
-def window_settings(window) -> dict:
-    """The settings of a window, except those that are as by default."""
-    settings = {"stride": window.stride, "padding": window.padding, "dilation": window.dilation}
-    plain = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
-    return {name: value for name, value in settings.items() if value != plain[name]}
+        return self._products.emit(nodes, live, tables[0], across_of(nodes, len(tables[0])), strict)
 
 
 def _choices(rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -333,29 +261,3 @@ def _choices(rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     every = np.arange(len(rows))
     different = np.sort(first), first[where.reshape(-1)]
     return [different] if len(first) == len(rows) else [different, (every, every)]
-
-
-def _even(tables: list[np.ndarray]) -> list[np.ndarray]:
-    """Tables of pools with as many pixels for all windows: windows at borders have minus infinity for the others."""
-    if tables[0].ndim == 2:
-        return tables
-    most = max(table.shape[2] for table in tables)
-    return [np.pad(table, ((0, 0), (0, 0), (0, most - table.shape[2])), constant_values=_LOWEST) for table in tables]
-
-
-def pool_order(values, table: np.ndarray) -> np.ndarray | None:
-    """The order of places by the middles of their windows; None where these lie in no single image."""
-    fixed = is_constant(table)
-    sources = np.unique(node_of(table[~fixed]))
-    if len(sources) != 1:
-        return None
-    shape = values[int(sources[0])].shape
-    column = int((~fixed).all((0, 2)).argmax()) if (~fixed).all((0, 2)).any() else int((~fixed).any((0, 2)).argmax())
-    if len(shape) != 3 or fixed[:, column].all(1).any():
-        return None
-    row, across = np.divmod(element_of(table[:, column]) // shape[2], shape[1])
-    keys = []
-    for axis in (across, row):
-        low = np.where(fixed[:, column], 1 << 30, axis).min(1)
-        keys.append(low + np.where(fixed[:, column], -1, axis).max(1))
-    return np.lexsort(keys)

@@ -160,3 +160,10 @@ def groups_of(used: np.ndarray) -> int:
             if not (used & ~mask).any():
                 return count
     return 1
+
+
+def window_settings(window: Window) -> dict:
+    """The settings of a window, except those that are as by default."""
+    settings = {"stride": window.stride, "padding": window.padding, "dilation": window.dilation}
+    plain = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
+    return {name: value for name, value in settings.items() if value != plain[name]}

@@ -38,7 +38,15 @@ def stored(values):
 def binary16(values, shape):
     """Inputs [batch, ...] as binary16 numbers; None in their shape stands for time steps."""
     values, sequence = np.asarray(values), shape.count(None)
+    given, wanted = values.shape[1 + sequence :], shape[sequence:]
+    if len(given) > 1 and squeezed(given) != squeezed(wanted):
+        raise ValueError(f"inputs of shape {given} are none of {wanted}: their axes differ")
     return values.reshape(*values.shape[: 1 + sequence], *shape[sequence:]).astype(np.float16)
+
+
+def squeezed(shape):
+    """A shape without its axes of one element."""
+    return [size for size in shape if size != 1]
 
 
 def add(a, b):

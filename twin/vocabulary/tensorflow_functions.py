@@ -27,7 +27,16 @@ def stored(values):
 def binary16(values, shape):
     """Inputs [batch, ...] as binary16 numbers; None in their shape stands for time steps."""
     values, sequence = tf.cast(tf.convert_to_tensor(values), tf.float64), shape.count(None)
+    given, wanted = tuple(values.shape)[1 + sequence :], shape[sequence:]
+    known = len(given) > 1 and None not in given
+    if known and squeezed(given) != squeezed(wanted):
+        raise ValueError(f"inputs of shape {given} are none of {wanted}: their axes differ")
     return half(tf.reshape(values, [*dimensions(values)[: 1 + sequence], *shape[sequence:]]))
+
+
+def squeezed(shape):
+    """A shape without its axes of one element."""
+    return [size for size in shape if size != 1]
 
 
 def half(x):

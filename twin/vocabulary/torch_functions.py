@@ -81,8 +81,16 @@ def stored(values):
 def binary16(values, shape):
     """Inputs [batch, ...] as binary16 numbers; None in their shape stands for time steps."""
     values, sequence = torch.as_tensor(values), shape.count(None)
+    given, wanted = tuple(values.shape[1 + sequence :]), shape[sequence:]
+    if len(given) > 1 and squeezed(given) != squeezed(wanted):
+        raise ValueError(f"inputs of shape {given} are none of {wanted}: their axes differ")
     values = values.reshape(*values.shape[: 1 + sequence], *shape[sequence:])
     return half(values.double())
+
+
+def squeezed(shape):
+    """A shape without its axes of one element."""
+    return [size for size in shape if size != 1]
 
 
 def half(x):
