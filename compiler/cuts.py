@@ -19,7 +19,7 @@ def objection(model: Model, name: str) -> str:
     """Why a network cannot be cut behind a layer, in a sentence; empty if it can."""
     layer = next((layer for layer in model.layers if layer.name == name), None)
     if layer is None:
-        return f"{model.name} has no layer {name!r}"
+        return f"it has no layer {name!r}"
     before = _leading_to(model, name)
     crossing = {source: reader.name for reader in model.layers if reader.name not in before
                 for source in model.sources_of(reader) if source in before or source == INPUT}
