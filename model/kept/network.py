@@ -148,7 +148,7 @@ class _Lowering:
         """What binary16 holds of a sum, a concatenation or a maximum; notes a sum that is rounded."""
         parts = [None if one.layer is None else self.gives.get(one.layer.name) for one in planned.sources]
         if None in parts:
-            if planned.node.op is Op.ADD :
+            if planned.node.op is Op.ADD:
                 self.inexact[name] = "its terms are not quantised, so their sum is rounded"
             return None
         fraction, add = max(part.fraction for part in parts), planned.node.op is Op.ADD
