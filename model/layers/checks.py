@@ -98,7 +98,7 @@ def _array(where, value, dtype, shape, mantissas: Format | None = None, exponent
     if mantissas and not (mantissas.lowest <= value.min() and value.max() <= mantissas.highest):
         raise ValueError(
             f"{where}: codes lie in {value.min()}..{value.max()}, outside {mantissas.lowest}..{mantissas.highest}, the "
-            f"range of {mantissas.bits} bits; quantise for this format, or give the layer a wider one"
+            f"range of {mantissas.element}; quantise for this format, or give the layer a wider one"
         )
     if mantissas and not representable(value, mantissas):
         raise ValueError(f"{where}: some codes have more than the {mantissas.precision} significant bits of "
