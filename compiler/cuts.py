@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 from concord.compiler.images.support import has_images
 from concord.model.layers.layer import Layer
-from concord.model.layers.softmax import Softmax
 from concord.model.model import INPUT, Model
 
 
@@ -19,7 +18,7 @@ def objection(model: Model, name: str) -> str:
     """Why a network cannot be cut behind a layer, in a sentence; empty if it can."""
     layer = next((layer for layer in model.layers if layer.name == name), None)
     if layer is None:
-        return f"{model.name} has no layer {name!r}"
+        return f"it has no layer {name!r}"
     before = _leading_to(model, name)
     crossing = {source: reader.name for reader in model.layers if reader.name not in before
                 for source in model.sources_of(reader) if source in before or source == INPUT}
@@ -31,14 +30,13 @@ def objection(model: Model, name: str) -> str:
         what = f"the result of {source!r}" if source != INPUT else "the network's input"
         return f"{reader!r} behind the cut reads {what}, too, and machines send each other one tensor"
     readers = [reader for reader in model.consumers_of(name) if reader.name not in before]
-    if any(isinstance(reader, Softmax) for reader in readers):
+    if any(reader.ends for reader in readers):
         return f"the softmax behind it takes the result of {name!r} on its way to the host"
     if len({reader.sequence for reader in readers}) > 1:
         return f"behind the cut, some layers read every time step of {name!r}, and others only the last one"
     if has_images(model) and any(reader.sequence for reader in readers):
         return f"{name!r} makes a sequence, and in a network with images only images and vectors go between machines"
-    reverse = getattr(layer, "reverse", False)
-    if any(reader.sequence and getattr(reader, "reverse", False) != reverse for reader in readers):
+    if any(reader.sequence and reader.reverse != layer.reverse for reader in readers):
         return f"{readers[0].name!r} behind the cut begins at the other end of the sequence than {name!r}"
     return ""
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 
-from concord.spec.formats import Format, Rule, check_types
+from concord.spec.formats import EXACT_BITS, Format, Rule, check_types, product_sum_bits
 from concord.spec.softmax import MOST_ELEMENTS
 from concord.spec.training import MOST_LANES
 
 #: Smallest and largest value of each attribute that is a number and not in `_RANGES`.
 _RANGE = (1, 65536)
-_EXACT = 53  # bits of the magnitudes that float64 holds, in which golden adds up products
 _RANGES = {
     "mfu_lanes": (2, 65536),  # A message carries no less than 32 bits of a word at once.
     "multipliers": (0, 65536),
@@ -138,10 +137,10 @@ class Config:
 
     def _check_elements(self):
         """Refuse operands whose elements have exponents of their own where sums or multipliers cannot take them."""
-        product = self.weights.bits - 1 + self.activations.bits - 1 + (self.native_dim - 1).bit_length()
-        if product > _EXACT:
+        bits = product_sum_bits(self.weights, self.activations, self.native_dim)
+        if bits > EXACT_BITS:
             raise ValueError(f"weights of {self.weights.element} and activations of {self.activations.element}: the "
-                             f"sum of {self.native_dim} products needs {product} bits, and golden holds {_EXACT}; "
+                             f"sum of {self.native_dim} products needs {bits} bits, and golden holds {EXACT_BITS}; "
                              "choose elements with shorter exponent fields")
         if self.weights.precision and self.multipliers:
             raise ValueError(f"multipliers = {self.multipliers} must be 0: weights of {self.weights.element} are "

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 WIDEST_FIXED = 16  #: Most bits of a mantissa whose element has no exponent of its own.
 WIDEST_FLOATING = 36  #: Most bits of a mantissa whose element has one.
+EXACT_BITS = 53  #: Bits of the magnitudes that float64 holds, in which golden adds up products.
 
 
 class Rule(StrEnum):
@@ -139,3 +140,8 @@ class Format:
     def element(self) -> str:
         """What one element is, in words: "4 bits", or "E2M1" and the like."""
         return f"E{self.field_bits}M{self.precision - 1}" if self.precision else f"{self.bits} bits"
+
+
+def product_sum_bits(weights: Format, inputs: Format, count: int) -> int:
+    """Number of bits of the magnitude of a sum of `count` products of mantissas, at most."""
+    return weights.bits - 1 + inputs.bits - 1 + max(0, count - 1).bit_length()

@@ -23,10 +23,10 @@ def integer_operands(layer, config: Config, matrices: Sequence[np.ndarray]) -> l
             needed=replace(machine, bits=model.bits, symmetric=model.symmetric, precision=model.precision)))
     fmt = config.weights
     low, high = (int(f(m.min() if f is min else m.max() for m in matrices)) for f in (min, max))
-    if low < config.weights.lowest or high > config.weights.highest:
+    if low < fmt.lowest or high > fmt.highest:
         found.append(Reason(
-            sentence=f"its weights lie in {low}..{high}, the machine's mantissas in {config.weights.lowest}.."
-                     f"{config.weights.highest}: quantise them to {config.weights.bits} bits, or choose a wider preset",
+            sentence=f"its weights lie in {low}..{high}, the machine's mantissas in {fmt.lowest}..{fmt.highest}: "
+                     f"quantise them to {fmt.element}, or choose a wider preset",
             attribute="weights", available=fmt, needed=_holding(replace(fmt, precision=0, bits=min(
                 fmt.bits, WIDEST_FIXED)), low, high)))
     elif not all(representable(m, fmt) for m in matrices):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from concord.golden.lib.float16 import to_bits, to_real
 from concord.golden.mfu.multifunction import compute
-from concord.golden.mfu.softmax import softmax
+from concord.golden.mfu.softmax import real_softmax, softmax
 from concord.golden.mvm import elements
 from concord.golden.mvm.overflow import Events
 from concord.golden.mvm.quantizer import quantize_reals
@@ -68,8 +68,7 @@ class RealArithmetic:
         """The softmax of each vector float64[..., elements]; with `binary16`, the machine's own."""
         if self.binary16:
             return to_real(softmax(to_bits(elements)))
-        powers = np.exp(elements - elements.max(-1, keepdims=True))
-        return powers / powers.sum(-1, keepdims=True)
+        return real_softmax(elements)
 
     def invalid(self, words: np.ndarray) -> bool:
         """Whether a word holds a NaN. An infinity may stand around an image of which a maximum is taken."""

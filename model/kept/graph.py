@@ -129,4 +129,3 @@ def _numbers(node: Node, shape: tuple[int, ...]) -> Node:
 def is_quantised(network: FloatNetwork) -> bool:
     """Whether a network is quantised already: whether it has a quantiser or weights that are integers."""
     return any(node.op is Op.QUANTIZE or "weight_scale" in node.tensors for node in network.nodes)
-

@@ -203,7 +203,6 @@ def _reads(layer: Dense | Conv, source: Tensor, codes: Codes, quantiser: tuple[n
     Raises:
         Refused: channels need different padding.
     """
-    border = {}
     if quantiser is None:
         made, zero = layer, codes.shift
     else:
@@ -213,8 +212,7 @@ def _reads(layer: Dense | Conv, source: Tensor, codes: Codes, quantiser: tuple[n
                        if offset.any() else None)
         zero = ((codes.shift - offset) / scale)[0]
     if isinstance(layer, Conv):
-        border = {"border": int(lowering.binary16(zero, f"layer {layer.name!r}, border"))}
-        made = replace(made, **border)
+        made = replace(made, border=int(lowering.binary16(zero, f"layer {layer.name!r}, border")))
         if any(layer.padding) and (made.border_codes != codes.stored).any():
             raise Refused("its channels have different scales or offsets ahead of their quantiser, so no padding is "
                           f"zero in all of them; scale the inputs in the data, or {ANEW}")
@@ -232,7 +230,7 @@ def _reading(source: Tensor, codes: Codes, reads: Multiples | None, in_steps: bo
         if source.layer is not None and reads is None:
             return ""  # the layer that gives it has said so
         if codes.shift and (source.layer is None or not held(
-                fraction + fraction_of(codes.step) * -1, codes.limit + abs(codes.shift))):
+                fraction - fraction_of(codes.step), codes.limit + abs(codes.shift))):
             return f"{codes.shift:g} is added to its input, which is rounded to binary16 once more"
         fraction = 1 if source.layer is None else fraction - fraction_of(codes.step)
     if codes.shift % 2 and (fraction is None or fraction > 0):

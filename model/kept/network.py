@@ -1,10 +1,10 @@
 """Networks that are quantised already, as models with the same integers and scales, without calibration or training."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
+from concord.model.floating.names import layer_names
 from concord.model.floating.network import INPUT, FloatNetwork, Op
 from concord.model.floating.shapes import window
 from concord.model.kept.codes import Codes, bounds, codes, wanted, width
@@ -79,7 +79,7 @@ class _Lowering:
         self.answers: dict[str, Codes] = {}  # by the name of a layer
         self.gives: dict[str, Multiples | None] = {}  # the same
         self.layers, self.inexact = [], {}
-        self.names = _names([planned.name for planned in plan.layers])
+        self.names = layer_names(planned.name for planned in plan.layers)
         for quantiser in plan.quantisers:
             self._tried(quantiser.node.name, lambda quantiser=quantiser: self._choose(quantiser))
         for planned in plan.layers:
@@ -148,7 +148,7 @@ class _Lowering:
         """What binary16 holds of a sum, a concatenation or a maximum; notes a sum that is rounded."""
         parts = [None if one.layer is None else self.gives.get(one.layer.name) for one in planned.sources]
         if None in parts:
-            if planned.node.op is Op.ADD :
+            if planned.node.op is Op.ADD:
                 self.inexact[name] = "its terms are not quantised, so their sum is rounded"
             return None
         fraction, add = max(part.fraction for part in parts), planned.node.op is Op.ADD
@@ -178,16 +178,3 @@ def _answering(quantiser: Quantised) -> Planned | None:
             return None
         reader = layer
     return layers[-1] if layers and layers[-1].multiplies else None
-
-
-def _names(names: list[str]) -> dict[str, str]:
-    """A name of word characters alone for each layer."""
-    found = {}
-    for name in names:
-        plain = base = re.sub(r"\W+", "_", name.split(";")[0], flags=re.ASCII).strip("_") or "layer"
-        count = 1
-        while plain in found.values():
-            count += 1
-            plain = f"{base}_{count}"
-        found[name] = plain
-    return found

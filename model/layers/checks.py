@@ -3,9 +3,7 @@
 import numpy as np
 from concord.golden.mvm.elements import representable
 from concord.model.arithmetic.places import blocks
-from concord.spec.formats import Format
-
-FLOAT64_BITS = 53  #: Bits of the magnitudes that float64 holds.
+from concord.spec.formats import EXACT_BITS, Format, product_sum_bits
 
 
 def matrix_shape(layer, name: str) -> tuple[int, int]:
@@ -98,7 +96,7 @@ def _array(where, value, dtype, shape, mantissas: Format | None = None, exponent
     if mantissas and not (mantissas.lowest <= value.min() and value.max() <= mantissas.highest):
         raise ValueError(
             f"{where}: codes lie in {value.min()}..{value.max()}, outside {mantissas.lowest}..{mantissas.highest}, the "
-            f"range of {mantissas.bits} bits; quantise for this format, or give the layer a wider one"
+            f"range of {mantissas.element}; quantise for this format, or give the layer a wider one"
         )
     if mantissas and not representable(value, mantissas):
         raise ValueError(f"{where}: some codes have more than the {mantissas.precision} significant bits of "
@@ -115,10 +113,10 @@ def _array(where, value, dtype, shape, mantissas: Format | None = None, exponent
 def exact(layer):
     """Refuse formats whose products of a block float64 cannot add up exactly."""
     weights, inputs = layer.weights_format, layer.input_format
-    bits = weights.bits - 1 + inputs.bits - 1 + max(0, layer.block - 1).bit_length()
-    if bits > FLOAT64_BITS:
+    bits = product_sum_bits(weights, inputs, layer.block)
+    if bits > EXACT_BITS:
         raise ValueError(f"layer {layer.name!r}: sums of {layer.block} products of {weights.element} and "
-                         f"{inputs.element} need {bits} bits, and golden adds {FLOAT64_BITS}; choose shorter exponent "
+                         f"{inputs.element} need {bits} bits, and golden adds {EXACT_BITS}; choose shorter exponent "
                          "fields")
 
 

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-from concord.golden.mfu.softmax import softmax
+from concord.golden.mfu.softmax import real_softmax, softmax
 from concord.model.arithmetic.integer import IntegerProduct
 from concord.model.layers.layer import Layer, Trace
 from concord.spec.softmax import MOST_ELEMENTS
@@ -38,12 +37,6 @@ class Softmax(Layer):
 
     def run_real(self, x, lengths, relu):
         return Trace(outputs=real_softmax(x[0]))
-
-
-def real_softmax(x: np.ndarray) -> np.ndarray:
-    """The softmax of real numbers [samples, elements], in their own type."""
-    powers = np.exp(x - x.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
 
 
 def with_softmax(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:

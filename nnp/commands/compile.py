@@ -57,7 +57,8 @@ def compile_model(
     wish = Wish(machines=machines, cut=cut)
     if machines > 1:
         if precise:
-            raise ValueError("firmware of several machines has no numbers in full precision: leave out one of both")
+            raise ValueError("firmware of several machines has no numbers in full precision: leave out "
+                             "--full-precision or --machines")
         _compile_cascade(model, output, preset, wish, listing, explain)
         return
     loaded = read_model(model)

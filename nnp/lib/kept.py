@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from concord.golden.mfu.softmax import real_softmax
 from concord.model import network as golden
 from concord.model.data import measures
 from concord.model.data.samples import NO_DATA, DataSet, Samples, Task
 from concord.model.floating.network import INPUT, FloatNetwork, Op
 from concord.model.floating.run import forward, run
 from concord.model.kept.network import Kept, keep
-from concord.model.layers.softmax import Softmax, real_softmax, with_softmax
+from concord.model.layers.softmax import Softmax, with_softmax
 from concord.model.model import Model, Provenance
 from concord.model.model_file import save_model
 from concord.nnp.lib.choices import softmax_elements
