@@ -57,7 +57,7 @@ CALIBRATION, SEED = 64, 7
 STEPS = 7, 13, 20  #: Time steps to which utterances are cut: each number costs a compilation in some frameworks.
 TOGETHER = 50  #: Samples of one batch of a twin.
 COMMAND = "nox -s twin_networks"
-NOWHERE = Provenance(command=COMMAND, method="random weights", seed=SEED, fp32_accuracy=0, qat_accuracy=0,
+NOWHERE = Provenance(command=COMMAND, method="random weights", seed=SEED, fp32_accuracy=0, quantised_accuracy=0,
                      golden_accuracy=0)
 
 
@@ -107,7 +107,7 @@ def recurrent(cell: str, arithmetic: str) -> Model:
     layers, sources = made.lower(x, lengths)
     none = np.zeros(0, np.uint8)
     return Model(name=f"{cell}-{arithmetic}", data=VOWELS, preprocessing="none", classes=(), layers=tuple(layers),
-                 provenance=NOWHERE, fp32_predictions=none, qat_predictions=none, sources=sources)
+                 provenance=NOWHERE, fp32_predictions=none, quantised_predictions=none, sources=sources)
 
 
 def convolutional(style: str, machine: str, arithmetic: str) -> Model:
