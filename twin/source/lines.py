@@ -49,7 +49,8 @@ def wrapped(head: str, parts: list[str], tail: str) -> list[str]:
 
 def repeated(loop: Loop) -> bool:
     """Whether a loop can be a function of one time step, which leaves nothing but states."""
-    return bool(loop.carried) and len(loop.items) == 1 and not loop.collected
+    states = {name for name, _ in loop.carried}
+    return bool(states) and states <= live(loop.body, set()) and len(loop.items) == 1 and not loop.collected
 
 
 class Lines:
@@ -121,10 +122,9 @@ class Lines:
         margin, carried, ((item, source),) = " " * indent, tuple(name for name, _ in loop.carried), loop.items
         states = ", ".join(map(self._value, carried))
         sequence = self._value(source) + ".flip(1)" * (item in loop.backward)
-        routine = loop.body[-1]
-        if len(loop.body) == 1 and routine.arguments == (item, *carried) and routine.results == carried != (carried[0],):
-            return [f"{margin}{states} = repeat({self._name(routine.function)}, {sequence}, {states})"]
-        comma = "," * (len(carried) == 1)
+        last, comma = loop.body[-1], "," * (len(carried) == 1)
+        if len(loop.body) == 1 < len(carried) and last.arguments == (item, *carried) and last.results == carried:
+            return [f"{margin}{states} = repeat({self._name(last.function)}, {sequence}, {states})"]
         return ["", f"{margin}def time_step({self._value(item)}, {states}):",
                 *self._block(loop.body, set(carried), indent + 4), f"{margin}    return {states}{comma}", "",
                 f"{margin}{states}{comma} = repeat(time_step, {sequence}, {states})"]

@@ -271,15 +271,19 @@ def repeat(time_step, sequence, *states):
         def more(t, *_):
             return t < sequence.shape[1]
 
-        def each(t, *states):  # a loop must not leave what it took
-            x = sequence.index_select(1, t[None]).squeeze(1)
-            return t + 1, *(state.clone() for state in time_step(x, *states))
+        def each(t, *states):
+            return t + 1, *own(time_step(sequence.index_select(1, t[None]).squeeze(1), *states))
 
         first = torch.zeros((), dtype=torch.int64, device=sequence.device)
-        return while_loop(more, each, (first, *(state.contiguous() for state in states)))[1:]
+        return while_loop(more, each, (first, *own(states)))[1:]
     for t in range(sequence.shape[1]):
         states = time_step(sequence[:, t], *states)
     return states
+
+
+def own(states):
+    """States that share no memory, as a loop in compiled code wants them."""
+    return tuple(state.clone(memory_format=torch.contiguous_format) for state in states)
 
 
 def start(like, values):
