@@ -1,6 +1,5 @@
 """Drafts to a script: a routine for each layer, and the routine that calls them."""
 
-import keyword
 from collections import Counter
 from dataclasses import replace
 
@@ -14,15 +13,8 @@ from concord.twin.recovery.labels import PRODUCTS, cell_kind, labels, routine_na
 from concord.twin.recovery.naming import Locals, Tensors, sources
 from concord.twin.recovery.order import needed
 from concord.twin.recovery.program import Program
+from concord.twin.recovery.reserved import reserved
 from concord.twin.recovery.routines import LAYOUT, Cut, cuts, sorted_drafts, title
-from concord.twin.vocabulary import generic_numpy, numpy_functions
-
-_NAMES = {*vars(numpy_functions), *vars(generic_numpy), "network", "inputs", "x"}
-
-
-def reserved(name: str) -> bool:
-    """Whether a routine must not have a name."""
-    return name in _NAMES or keyword.iskeyword(name)
 
 
 def scripted(firmware: Firmware, program: Program, *, unquantised: bool = False) -> Script:

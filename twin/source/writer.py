@@ -87,7 +87,7 @@ def tensors(script: Script) -> dict[str, np.ndarray]:
 
 def _head(script: Script, form, stem: str) -> str:
     shape = ", ".join(["batch", *("steps" if size is None else str(size) for size in script.inputs)])
-    origin = (f"The software twin of firmware `{script.name}` for the machine `{script.machine}`: "
+    origin = (f"The software twin of firmware `{_plain(script.name)}` for the machine `{script.machine}`: "
               f"{_SAYS[script.unquantised]}")
     text = (f"Inputs are [{shape}], and results [batch, {script.outputs}] in {form.result}. "
             f"{_NUMBERS[script.unquantised].format(stem=stem)}")
@@ -167,7 +167,14 @@ def _training(trained: Mapping[str, Rounding]) -> str:
 
 
 def _sentence(title: str) -> str:
-    return title if title.endswith(".") else f"{title or 'A network'}."
+    text = _plain(title)
+    return text if text.endswith(".") else f"{text or 'A network'}."
+
+
+def _plain(text: str) -> str:
+    """A name as text between triple quotes, on one line: it must not end them, nor begin an escape sequence."""
+    shown = "".join(each if each.isprintable() else " " for each in text)
+    return " ".join(shown.replace("\\", "/").replace('"', "'").split())
 
 
 def _is_operator(text: str, operators) -> bool:
