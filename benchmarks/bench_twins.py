@@ -31,7 +31,7 @@ from rich.table import Table
 PRESET = "vision_large"
 STEPS = 10  #: Time steps of a sequence.
 #: Names of events of PyTorch's profiler by kind, of which the last one has all others.
-KINDS = {"products": re.compile("mm|conv"), "kernels of roundings, quantisers and tables": re.compile("CompiledFxGraph"),
+KINDS = {"products": re.compile("mm|conv"), "rounding, quantisers and tables": re.compile("CompiledFxGraph"),
          "calls": re.compile("")}
 
 
