@@ -118,7 +118,7 @@ class Quantisers:
         within = inside[:, None] + lanes < node.width
         out = node.out[np.minimum(base[:, None] + lanes, node.places * node.width - 1)]
         zeros = known & (self._lowering.constants.values(np.where(known, blocks, 0)) == 0)
-        return bool((~known | (zeros & (~within | is_constant(out)))).all())
+        return bool(((~known & within) | (zeros & (~within | is_constant(out)))).all())
 
     def _own(self, table, found, fixed, settings, address):
         """A node of blocks that lie in no other node."""
