@@ -21,7 +21,7 @@ def objection(model: Model, name: str) -> str:
         return f"it has no layer {name!r}"
     before = _leading_to(model, name)
     crossing = {source: reader.name for reader in model.layers if reader.name not in before
-                for source in model.sources_of(reader) if source in before}
+                for source in model.sources_of(reader) if source in before or source == INPUT}
     others = {source: reader for source, reader in crossing.items() if source != name}
     if name not in crossing:
         return f"no layer reads the result of {name!r}"
@@ -79,9 +79,9 @@ def _part(model: Model, layers: Sequence[Layer], before: str | None, name: str) 
 
 
 def _leading_to(model: Model, name: str) -> set[str]:
-    """The layer of this name, all layers that lead to it, and INPUT, with which each way begins."""
+    """The layer of this name, and all layers that lead to it."""
     found = {name}
     for layer in reversed(model.layers):
         if layer.name in found:
-            found.update(model.sources_of(layer))
+            found.update(source for source in model.sources_of(layer) if source != INPUT)
     return found
