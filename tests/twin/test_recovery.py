@@ -19,9 +19,9 @@ from concord.tests.image_networks import Images, geometry
 from concord.tests.test_rooms import ROOT
 from concord.tests.twin.bare_firmware import bare
 from concord.tests.twin.recovered import agree, calls, golden, results
-from concord.twin.recovery.elements import Unrecognised
+from concord.twin.recovery.layers.reserved import reserved
+from concord.twin.recovery.nodes.elements import Unrecognised
 from concord.twin.recovery.recover import recover
-from concord.twin.recovery.reserved import reserved
 from concord.twin.source.hints import without_hints
 
 SHIPPED = {"fashion-mlp-bfp8": "trainer", "fashion-mlp-w4a4": "ulx3s", "vowels-lstm-w8": "vision",
