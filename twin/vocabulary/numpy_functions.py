@@ -99,7 +99,7 @@ def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
     length = x.shape[-1]
     x = np.clip(np.nan_to_num(x.astype(np.float64), nan=0), -65504, 65504)
     x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -length % size)])
-    groups = x.reshape(*x.shape[:-1], -1, size)
+    groups = x.reshape(*x.shape[:-1], x.shape[-1] // size, size)
     fraction, exponent = np.frexp(np.abs(groups).max(-1, keepdims=True))
     exponent = np.clip(exponent - (fraction == 0.5) * (rule == "ceil"), *exponents)
     unit, limit = np.ldexp(1.0, exponent - bits + 1), 2 ** (bits - 1)
@@ -121,12 +121,13 @@ def convolution(codes, weights, start=None, scale=0, stride=(1, 1), padding=(0, 
                 dilation=(1, 1), groups=1, fill=0, wrap=0, fraction=0):
     """`dense` of every window; weights are [rows, window rows, columns, channels / groups]."""
     seen = windows(codes, weights.shape[1:3], stride, padding, dilation, fill)
-    seen = seen.reshape(*seen.shape[:5], groups, -1)
+    seen = seen.reshape(*seen.shape[:5], groups, weights.shape[-1])
     kernels = weights.reshape(groups, -1, *weights.shape[1:])
     if groups == 1:
         sums = np.tensordot(seen[..., 0, :], weights, ((3, 4, 5), (1, 2, 3)))
     else:
-        sums = np.einsum("brchwgi,gohwi->brcgo", seen, kernels).reshape(*seen.shape[:3], -1)
+        sums = np.einsum("brchwgi,gohwi->brcgo", seen, kernels)
+        sums = sums.reshape(*sums.shape[:3], len(weights))
     return rounded(sums, start, scale, wrap, fraction)
 
 
@@ -154,7 +155,7 @@ def windows(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fil
 def patches(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0):
     """The windows of images, each as one vector, [batch, rows, columns, elements]."""
     seen = windows(x, window, stride, padding, dilation, fill)
-    return seen.reshape(*seen.shape[:3], -1)
+    return seen.reshape(*seen.shape[:3], np.prod(seen.shape[3:]))
 
 
 def max_pool(x, window, stride=(1, 1), padding=(0, 0, 0, 0), fill=0):
@@ -181,7 +182,7 @@ def part(x, first, last):
 
 def flatten(x):
     """All elements of a sample as one vector."""
-    return x.reshape(len(x), -1)
+    return x.reshape(len(x), np.prod(x.shape[1:]))
 
 
 def reshape(x, shape):

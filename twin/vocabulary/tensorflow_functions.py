@@ -96,7 +96,7 @@ def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
     length, y = x.shape[-1], tf.cast(x, tf.float64)
     y = tf.clip_by_value(tf.where(tf.math.is_nan(y), tf.zeros_like(y), y), -65504, 65504)
     y = tf.pad(y, [(0, 0)] * (len(x.shape) - 1) + [(0, -length % size)])
-    groups = tf.reshape(y, [*dimensions(y)[:-1], -1, size])
+    groups = tf.reshape(y, [*dimensions(y)[:-1], y.shape[-1] // size, size])
     largest = tf.reduce_max(tf.abs(groups), -1, keepdims=True)
     above = 2 * power(largest)
     if rule == "ceil":
