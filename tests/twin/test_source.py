@@ -13,7 +13,7 @@ from concord.tests.twin.scripts import SCRIPTS, call, halves, routine, samples
 from concord.twin.lib.run import run
 from concord.twin.lib.script import Script, Tensor
 from concord.twin.source.frameworks import FORMS, Framework
-from concord.twin.source.twin_file import write_twin
+from concord.twin.source.twin_file import module_name, write_twin
 from concord.twin.source.writer import source, tensors
 from concord.twin.vocabulary import numpy_functions
 
@@ -198,6 +198,16 @@ def test_any_name_of_a_network_stays_inside_its_docstrings(name):
         wanted = ast.parse(source(script, framework, "net")).body
         assert list(map(type, body)) == list(map(type, wanted))
         assert ast.get_docstring(ast.Module(body, [])).startswith("The network ")
+
+
+def test_any_name_of_a_network_makes_a_module(tmp_path):
+    names = ["my-net", "my net 2", "3d", "class", "None", "a.b", "../up", "", "x" * 300, "\u00e9t\u00e9"]
+    stems = [f"{module_name(name)}_numpy" for name in names]
+    for stem in stems:
+        write_twin(next(iter(SCRIPTS.values())), Framework.NUMPY, tmp_path, stem)
+    assert sorted(tmp_path.glob("*.py")) == sorted(tmp_path / f"{stem}.py" for stem in stems)
+    code = "\n".join(f"from {stem} import Twin; Twin()" for stem in stems)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
 
 def test_two_tensors_of_one_name_are_refused():
