@@ -160,10 +160,15 @@ def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
         above = torch.where(largest == above / 2, largest, above)
     lowest, highest = (2.0**exponent for exponent in exponents)
     unit, limit = above.clamp(lowest, highest) * 2.0 ** (1 - bits), 2 ** (bits - 1)
-    # A table of indices: torch.compile reads the last elements of a broadcast block wrongly.
-    unit = unit[..., torch.arange(length, device=x.device) // size]
+    unit = unit[..., quotients(length, size, x.device)]
     mantissas = torch.round(y / unit).clamp(symmetric - limit, limit - 1)
     return straight(x.double(), mantissas * unit)
+
+
+def quotients(length, size, device):
+    """i // size for every i below length."""
+    # By floats: PyTorch's compiler leaves out the last elements of a loop in which it sees this quotient.
+    return ((torch.arange(length, device=device) + 0.5) / size).floor().long()
 
 
 def numbers(codes):
