@@ -25,6 +25,7 @@ from concord.spec.memories import Mem
 from concord.tests import networks
 from concord.tests.image_networks import ROOM, Images
 from concord.tests.twin.one_device import OneDevice
+from concord.tests.twin.recovered import golden
 from concord.tests.twin.scripts import SCRIPTS
 from concord.tests.twin.test_source import load
 from concord.tests.twin.test_unquantised import carrying, with_reals
@@ -128,17 +129,34 @@ def test_these_twins_have_every_function_of_the_vocabulary():
         assert vocabulary(Framework.TORCH, unquantised=unquantised).names <= found | OTHERS
 
 
+@pytest.mark.parametrize("first", ["move", "trainable"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_twin_is_trained_on_the_device_that_it_is_on(name, tmp_path):
+def test_a_twin_is_trained_on_the_device_that_it_is_on(name, first, tmp_path):
     made = NETWORKS[name]()
-    script = recover(made)
-    twin, inputs = moved(write_twin(script, Framework.TORCH, tmp_path, "twin", roundings(script, made)))
+    path = write_twin(script_of(name), Framework.TORCH, tmp_path, "twin", roundings(script_of(name), made))
+    twin, inputs = moved(path)
+    if first == "trainable":
+        twin = load(path).Twin().trainable().to("meta")
     with OneDevice("meta"):
-        twin.trainable()
+        if first == "move":
+            twin.trainable()
         twin(inputs).sum().backward()
     parameters = list(twin.parameters())
     assert parameters
     assert {each.grad.device.type for each in parameters} == {"meta"}
+
+
+@pytest.mark.parametrize("name", ["images in integers", "images in blocks"])
+def test_the_sums_of_windows_on_accelerators_have_the_bits_of_golden(name, tmp_path):
+    """The way of other devices, on the CPU."""
+    made = NETWORKS[name]()
+    path = write_twin(script_of(name), Framework.TORCH, tmp_path, "twin")
+    text, condition = path.read_text(), 'codes.device.type != "cpu"'
+    assert condition in text
+    path.write_text(text.replace(condition, "True"))
+    samples = networks.inputs(np.random.default_rng(1), 3, made.inputs)
+    results = load(path).Twin()(torch.from_numpy(samples.view(np.float16)))
+    np.testing.assert_array_equal(results.half().numpy().view(np.uint16), golden(made, samples))
 
 
 @pytest.mark.parametrize("operation", [
