@@ -37,6 +37,7 @@ from concord.twin.source.trained import roundings
 from concord.twin.source.twin_file import write_twin
 from concord.twin.source.vocabulary import vocabulary
 from concord.twin.source.writer import source
+from torch.utils._pytree import tree_leaves
 
 TINY = PRESETS["tiny"]
 ROOMY = replace(PRESETS["vision"], **ROOM)
@@ -111,6 +112,13 @@ def moved(path):
                                                  device="meta")
 
 
+def devices(graph) -> set[str]:
+    """Types of the devices of all values in a graph and in its loops."""
+    nodes = [node for part in graph.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes]
+    return {value.device.type for node in nodes for value in tree_leaves(node.meta.get("example_value"))
+            if isinstance(value, torch.Tensor)}
+
+
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_computes_on_the_device_that_it_is_on(name, tmp_path):
     twin, inputs = moved(write_twin(script_of(name), Framework.TORCH, tmp_path, "twin"))
@@ -144,6 +152,23 @@ def test_a_twin_is_trained_on_the_device_that_it_is_on(name, first, tmp_path):
     parameters = list(twin.parameters())
     assert parameters
     assert {each.grad.device.type for each in parameters} == {"meta"}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler calls what PyTorch advises against
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_compiled_twin_computes_on_the_device_that_it_is_on(name, tmp_path):
+    """A loop over time steps in compiled code asks for numbers, which `meta` lacks: its graph is read and not run."""
+    twin, inputs = moved(write_twin(script_of(name), Framework.TORCH, tmp_path, "twin"))
+    seen = set()
+
+    def read(graph, _):
+        seen.update(devices(graph))
+        return lambda *_: [torch.empty_like(each.meta["example_value"], device="meta")
+                           for each in graph.graph.output_node().args[0]]
+
+    with torch.no_grad():
+        torch.compile(twin, backend=read, dynamic=False)(inputs)
+    assert seen == {"meta"}
 
 
 @pytest.mark.parametrize("name", ["images in integers", "images in blocks"])
