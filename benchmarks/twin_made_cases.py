@@ -41,7 +41,7 @@ HIDDEN = 20  #: Size of recurrent layers, which fills no native vector.
 CALIBRATION, WEIGHTS_SEED = 64, 7  #: Number of samples for calibration, and seed of weights.
 COMMAND = "nox -s twin_networks"
 TINY_PRESET = "vision_large"  #: Machine that each network of MLPerf Tiny fits.
-NOWHERE = Provenance(command=COMMAND, method="random weights", seed=WEIGHTS_SEED, fp32_accuracy=0, qat_accuracy=0,
+NOWHERE = Provenance(command=COMMAND, method="random weights", seed=WEIGHTS_SEED, fp32_accuracy=0, quantised_accuracy=0,
                      golden_accuracy=0)
 
 
@@ -83,7 +83,7 @@ def recurrent(cell: str, arithmetic: str) -> Model:
     layers, sources = made.lower(x, lengths)
     none = np.zeros(0, np.uint8)
     return Model(name=f"{cell}-{arithmetic}", data=VOWELS, preprocessing="none", classes=(), layers=tuple(layers),
-                 provenance=NOWHERE, fp32_predictions=none, qat_predictions=none, sources=sources)
+                 provenance=NOWHERE, fp32_predictions=none, quantised_predictions=none, sources=sources)
 
 
 def convolutional(style: str, machine: str, arithmetic: str, out: Path) -> Model:

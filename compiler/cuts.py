@@ -75,7 +75,7 @@ def _part(model: Model, layers: Sequence[Layer], before: str | None, name: str) 
     sources = {layer.name: tuple(INPUT if source == before else source for source in model.sources_of(layer))
                for layer in layers}
     return replace(model, name=name, layers=tuple(layers), sources=sources, classes=(), fp32_predictions=none,
-                   qat_predictions=none)
+                   quantised_predictions=none)
 
 
 def _leading_to(model: Model, name: str) -> set[str]:
