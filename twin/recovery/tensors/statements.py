@@ -54,12 +54,13 @@ class Statements:
 
     def emit(self, group: list[int]):
         """Make the calls of a group."""
-        nodes = [self.nodes[index] for index in group]
-        first = nodes[0]
-        live = np.any([(self.live[index] & ~is_constant(node.out)).reshape(node.places, -1).any(0)
-                       for index, node in zip(group, nodes, strict=True)], 0)
-        if not live.any():
+        wanted = {index: (self.live[index] & ~is_constant(self.nodes[index].out)).reshape(
+            self.nodes[index].places, -1).any(0) for index in group}
+        group = [index for index in group if wanted[index].any()]
+        if not group:
             return
+        nodes, live = [self.nodes[index] for index in group], np.any([wanted[index] for index in group], 0)
+        first = nodes[0]
         if first.op in _POINTWISE:
             at = self._pointwise(nodes, live)
         else:
