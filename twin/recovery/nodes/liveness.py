@@ -13,7 +13,8 @@ def liveness(lowered: Lowered) -> dict[int, np.ndarray]:
         if isinstance(each, Body):
             work.loop(each)
         else:
-            work.node(each)
+            for index in reversed(each):
+                work.node(index)
     return work.live
 
 

@@ -135,8 +135,12 @@ class Statements:
 
 
 def _choices(rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Places that may be computed, and for each place the one whose result it has: those that differ, or all."""
-    _, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    """Places that may be computed, and for each place the one whose result it has: those that differ, or all.
+
+    Places that read nothing but constants, such as padding, are places of an image, too.
+    """
     every = np.arange(len(rows))
+    outside = np.where(is_constant(rows).all(1), every, -1)
+    _, first, where = np.unique(np.column_stack([rows, outside]), axis=0, return_index=True, return_inverse=True)
     different = np.sort(first), first[where.reshape(-1)]
     return [different] if len(first) == len(rows) else [different, (every, every)]
