@@ -65,7 +65,7 @@ def _blocks(lines, fmt, vectors) -> tuple[str, str]:
 
 def _integers(lines, fmt, numbers, *, unsigned) -> str:
     """Integers of numbers, as a memory holds them."""
-    function, precision = ("whole", {"precision": fmt.precision}) if fmt.precision else ("integers", {})
+    function, precision = ("floats", {"precision": fmt.precision}) if fmt.precision else ("integers", {})
     if not unsigned:
         return lines.call(function, numbers, lowest=fmt.lowest, highest=fmt.highest, **precision)
     found = lines.call(function, numbers, lowest=0, highest=fmt.levels, **precision)

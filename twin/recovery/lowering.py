@@ -40,8 +40,6 @@ class _Lowering:
     def __init__(self, flow: Flow, unquantised: bool):
         self.flow, self.firmware = flow, flow.firmware
         self.config = flow.firmware.config
-        if self.config.activations.precision and not unquantised:
-            raise Unrecognised("elements have exponents of their own")
         self.constants = (RealConstants if unquantised else Constants)(flow.firmware)
         self.nodes: list[Node | None] = [None, None]
         self.order: list[int] = []  # Nodes of the region that is being lowered.

@@ -20,7 +20,7 @@ class Products:
 
     def __init__(self, firmware: Firmware, views: Views):
         self._firmware, self._config, self._views = firmware, firmware.config, views
-        self._mantissas = np.append(firmware.tiles.mantissas.reshape(-1).astype(np.int32), 0)
+        self._mantissas = np.append(firmware.tiles.mantissas.reshape(-1).astype(np.int64), 0)
         self._biases = firmware.biases.reshape(-1)
 
     def emit(self, nodes, live, table: np.ndarray, across: list[int], strict: bool) -> Value | None:
@@ -120,7 +120,9 @@ class Products:
     def _wrap(self, made, reals) -> dict:
         """The width of the accumulator, if a sum may not fit it."""
         integer, like = made.node.settings[0], made.like
-        fraction = 0 if integer else self._config.acc_frac
+        # The last bits of the accumulator that all products leave at 0 need no room.
+        unused = 0 if integer else self._config.alignment
+        fraction, width = 0 if integer else self._config.acc_frac - unused, self._config.sum_bits - unused
         axes = tuple(range(1, reals.ndim))
         magnitudes = np.abs(reals.astype(np.float64))
         sums = magnitudes.sum(axes)
@@ -129,9 +131,11 @@ class Products:
         inner = float(np.ldexp(sums * (like.limit + like.zero) + np.abs(made.start), fraction).max(initial=0))
         if inner >= 2.0**_EXACT:
             raise _TooWide
-        if bound < 2.0 ** (self._config.sum_bits - 1):
+        if bound < 2.0 ** (width - 1):
             return {}
-        return {"wrap": self._config.sum_bits} | ({"fraction": fraction} if fraction else {})
+        if width < 2:
+            raise _TooWide
+        return {"wrap": width} | ({"fraction": fraction} if fraction else {})
 
     def _dense(self, made, table) -> Value:
         """One place: the operand is whole values, one after the other; weights are zero where nothing is read."""

@@ -6,6 +6,18 @@ from concord.spec.isa import Instruction
 from concord.twin.recovery.elements import ZERO_CODE, Unrecognised, element_of, is_constant, node_of, read_by, refs
 from concord.twin.recovery.nodes import Node
 
+QUANTISERS = ("integers", "floats", "blocks")  #: Operations whose results are codes.
+
+
+def codes_of(node: Node) -> tuple[str, int, float]:
+    """What codes of a quantiser are, `integers` or `blocks`, their zero point, and their largest magnitude less it."""
+    if node.op == "integers":
+        low, high, zero = node.settings
+        return "integers", zero, max(zero - low, high - zero)
+    if node.op == "floats":
+        return node.settings[-1], 0, node.settings[1]
+    return "blocks", 0, 2.0 ** node.settings[2][1]
+
 
 class Quantisers:
     """Makes the nodes of quantisers for a lowering.
@@ -27,8 +39,9 @@ class Quantisers:
         Returns:
             References [places, entries, N].
         """
-        if instruction.integer:
-            return self._integers(table, bool(instruction.unsigned), address)
+        fmt = self._format
+        if instruction.integer or (fmt.precision and fmt.e_min == fmt.e_max):
+            return self._alone(table, bool(instruction.integer), bool(instruction.unsigned), address)
         return self._blocks(table, address)
 
     def numbers(self, table: np.ndarray, instruction: Instruction, address: int) -> np.ndarray:
@@ -36,28 +49,35 @@ class Quantisers:
         integer, unsigned = bool(instruction.integer), bool(instruction.unsigned)
         found, fixed = np.empty_like(table), is_constant(table)
         found[fixed] = self._lowering.constants.numbers(table[fixed], integer=integer, unsigned=unsigned)
-        wanted = ("integers", unsigned) if integer else ("blocks", False)
+        wanted = ("integers", unsigned and self._format.zero > 0) if integer else ("blocks", False)
         for source in read_by(table):
             node = self._lowering.nodes[source]
-            if node.op not in ("state", "item", "collected", "final") and (node.op, self._zero(node) > 0) != wanted:
-                raise Unrecognised("codes are read as numbers in another mode than they were written in")
+            if node.op not in ("state", "item", "collected", "final"):
+                mode, zero, _ = codes_of(node)
+                if (mode, zero > 0) != wanted:
+                    raise Unrecognised("codes are read as numbers in another mode than they were written in")
             out = self._once(source, "numbers", (), address)
             mask = ~fixed & (node_of(table) == source)
             found[mask] = out[element_of(table[mask])]
         return found
 
-    def _zero(self, node: Node) -> int:
-        return node.settings[2] if node.op == "integers" else 0
-
-    def _integers(self, table, unsigned, address):
-        fmt = self._format
-        low, high = (0, fmt.levels) if unsigned else (fmt.lowest, fmt.highest)
+    def _alone(self, table, integer, unsigned, address):
+        """Codes of numbers that are quantised one by one: integers, and floats that share no exponent."""
+        fmt, constants = self._format, self._lowering.constants
+        low, high = (0, fmt.levels) if unsigned and integer else (fmt.lowest, fmt.highest)
         found, fixed = np.empty_like(table), is_constant(table)
         if fixed.any():
-            mantissas = quantize_integer(self._lowering.constants.bits(table[fixed]), fmt, unsigned=unsigned)
-            found[fixed] = self._lowering.constants.codes(mantissas, np.full(mantissas.shape, fmt.e_min))
+            bits = constants.bits(table[fixed])
+            mantissas = (quantize_integer(bits, fmt, unsigned=unsigned) if integer
+                         else quantize_block(bits[:, None], fmt)[0][:, 0])
+            found[fixed] = constants.codes(mantissas, np.full(mantissas.shape, fmt.e_min))
+        op, settings = "integers", (low, high, fmt.zero * unsigned)
+        if fmt.precision:
+            fraction = fmt.bits - 1 - fmt.e_min
+            op, settings = "floats", (low, high, fmt.precision, 0, "integers") if integer else (
+                low * 2.0**-fraction, high * 2.0**-fraction, fmt.precision, fraction, "blocks")
         for source in read_by(table):
-            out = self._once(source, "integers", (low, high, fmt.zero * unsigned), address)
+            out = self._once(source, op, settings, address)
             mask = ~fixed & (node_of(table) == source)
             found[mask] = out[element_of(table[mask])]
         return found
@@ -79,7 +99,7 @@ class Quantisers:
     def _blocks(self, table, address):
         places, entries, size = table.shape
         fmt = self._format
-        settings = size, fmt.bits, (fmt.e_min, fmt.e_max), fmt.rule.value, fmt.symmetric
+        settings = size, fmt.bits, (fmt.e_min, fmt.e_max), fmt.rule.value, fmt.symmetric, fmt.precision
         fixed = is_constant(table)
         found = np.full(table.shape, -1, np.int64)
         whole = fixed.all(-1)

@@ -9,6 +9,7 @@ from concord.twin.recovery.liveness import liveness
 from concord.twin.recovery.nodes import Lowered, across_of, shape_of
 from concord.twin.recovery.pools import Pools, even, pool_order
 from concord.twin.recovery.products import Products
+from concord.twin.recovery.quantisers import codes_of
 from concord.twin.recovery.unquantised import RealConstants, RealProducts
 from concord.twin.recovery.views import NUMBERS as PLAIN
 from concord.twin.recovery.views import Views
@@ -16,7 +17,8 @@ from concord.twin.recovery.windows import find_window, window_settings
 
 #: Roles of the constants of operations.
 ROLES = {"add": "offset", "subtract": "offset", "multiply": "scale", "maximum": "bound"}
-_POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "numbers", "clip"}
+_POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "floats", "numbers",
+              "clip"}
 
 
 class Statements:
@@ -150,14 +152,22 @@ class Statements:
     def _call(self, node, arguments, shape) -> Value:
         """The call of a point-wise operation."""
         if node.op == "integers":
-            low, high, zero = node.settings
-            result = self.views.call("integers", arguments, shape, node.address, codes=PLAIN, lowest=low, highest=high)
-            result.codes, result.zero, result.limit = "integers", zero, max(zero - low, high - zero)
-            return result
+            low, high, _ = node.settings
+            return self._codes(node, arguments, shape, lowest=low, highest=high)
+        if node.op == "floats":
+            low, high, precision, fraction, _ = node.settings
+            return self._codes(node, arguments, shape, precision=precision, lowest=low, highest=high,
+                               fraction=fraction)
         if node.op == "clip":
             low, high = node.settings
             return self.views.call("clip", arguments, shape, node.address, codes=PLAIN, lowest=low, highest=high)
         return self.views.call(node.op, arguments, shape, node.address, codes=PLAIN)
+
+    def _codes(self, node, arguments, shape, function="", **settings) -> Value:
+        """The call of a quantiser."""
+        result = self.views.call(function or node.op, arguments, shape, node.address, codes=PLAIN, **settings)
+        result.codes, result.zero, result.limit = codes_of(node)
+        return result
 
     def _placed(self, function, nodes, live, tables=None, order=None) -> np.ndarray:
         """Compute each different place once, in the order of what it reads.
@@ -208,10 +218,12 @@ class Statements:
         last = max(last, int(np.flatnonzero(live)[-1]) + 1)
         table = table[:, :last]
         source = self._blocks_source(nodes, table)
-        size, bits, exponents, rule, symmetric = node.settings
-        value = self.views.call("blocks", [source], source.shape, node.address, size=size, bits=bits,
-                                exponents=exponents, rule=rule, symmetric=symmetric)
-        value.codes, value.limit = "blocks", 2.0 ** exponents[1]
+        size, bits, exponents, rule, symmetric, precision = node.settings
+        function, settings = "blocks", {"rule": rule, "symmetric": symmetric}
+        if precision:
+            function, settings = "float_blocks", {"precision": precision}
+        value = self._codes(node, [source], source.shape, function, size=size, bits=bits, exponents=exponents,
+                            **settings)
         if last == live.sum():
             return value
         return self.views.view(self.views.all(value).reshape(-1, last)[:, live[:last]].reshape(
