@@ -7,7 +7,7 @@ from concord.golden.host.firmware import Direction, Firmware
 from concord.twin.recovery.drafts import Draft, LoopDraft, Value
 from concord.twin.recovery.elements import Unrecognised, is_constant, read_by
 from concord.twin.recovery.nodes import Body, Carried, Lowered
-from concord.twin.recovery.quantisers import QUANTISERS, codes_of
+from concord.twin.recovery.quantisers import QUANTISERS
 from concord.twin.recovery.signatures import Signatures
 from concord.twin.recovery.statements import Statements
 from concord.twin.recovery.states import behind, simplify
@@ -147,7 +147,7 @@ class _Drafting:
         made = carried.next[live]
         maker = next((nodes[one] for one in read_by(made) if nodes[one].op in QUANTISERS), None)
         if maker:
-            value.codes, value.zero, value.limit = codes_of(maker)
+            _, value.codes, value.zero, value.limit, *_ = maker.settings
         self._bind(carried.leaf, live, value)
         table = self.statements.mapped(carried.initial[live])
         if is_constant(table).all():

@@ -1,22 +1,13 @@
 """Quantisers as operations on whole nodes: each node is quantised once in each way, however often it is read."""
 
 import numpy as np
-from concord.golden.mvm.quantizer import quantize_block, quantize_integer
+from concord.golden.mvm.quantizer import quantize, quantize_block
 from concord.spec.isa import Instruction
+from concord.twin.lib.quantiser import quantiser
 from concord.twin.recovery.elements import ZERO_CODE, Unrecognised, element_of, is_constant, node_of, read_by, refs
 from concord.twin.recovery.nodes import Node
 
-QUANTISERS = ("integers", "floats", "blocks")  #: Operations whose results are codes.
-
-
-def codes_of(node: Node) -> tuple[str, int, float]:
-    """What codes of a quantiser are, `integers` or `blocks`, their zero point, and their largest magnitude less it."""
-    if node.op == "integers":
-        low, high, zero = node.settings
-        return "integers", zero, max(zero - low, high - zero)
-    if node.op == "floats":
-        return node.settings[-1], 0, node.settings[1]
-    return "blocks", 0, 2.0 ** node.settings[2][1]
+QUANTISERS = ("integers", "floats", "blocks")  #: Operations whose results are codes; `settings` is a `Quantiser`.
 
 
 class Quantisers:
@@ -39,10 +30,9 @@ class Quantisers:
         Returns:
             References [places, entries, N].
         """
-        fmt = self._format
-        if instruction.integer or (fmt.precision and fmt.e_min == fmt.e_max):
-            return self._alone(table, bool(instruction.integer), bool(instruction.unsigned), address)
-        return self._blocks(table, address)
+        made = quantiser(self._format, table.shape[-1], integer=bool(instruction.integer),
+                         unsigned=bool(instruction.unsigned))
+        return self._blocks(table, made, address) if made.size else self._alone(table, made, address)
 
     def numbers(self, table: np.ndarray, instruction: Instruction, address: int) -> np.ndarray:
         """References to the numbers of codes, in the shape of `table`."""
@@ -52,32 +42,23 @@ class Quantisers:
         wanted = ("integers", unsigned and self._format.zero > 0) if integer else ("blocks", False)
         for source in read_by(table):
             node = self._lowering.nodes[source]
-            if node.op not in ("state", "item", "collected", "final"):
-                mode, zero, _ = codes_of(node)
-                if (mode, zero > 0) != wanted:
-                    raise Unrecognised("codes are read as numbers in another mode than they were written in")
+            if node.op in QUANTISERS and (node.settings.codes, node.settings.zero > 0) != wanted:
+                raise Unrecognised("codes are read as numbers in another mode than they were written in")
             out = self._once(source, "numbers", (), address)
             mask = ~fixed & (node_of(table) == source)
             found[mask] = out[element_of(table[mask])]
         return found
 
-    def _alone(self, table, integer, unsigned, address):
+    def _alone(self, table, made, address):
         """Codes of numbers that are quantised one by one: integers, and floats that share no exponent."""
         fmt, constants = self._format, self._lowering.constants
-        low, high = (0, fmt.levels) if unsigned and integer else (fmt.lowest, fmt.highest)
         found, fixed = np.empty_like(table), is_constant(table)
         if fixed.any():
-            bits = constants.bits(table[fixed])
-            mantissas = (quantize_integer(bits, fmt, unsigned=unsigned) if integer
-                         else quantize_block(bits[:, None], fmt)[0][:, 0])
-            found[fixed] = constants.codes(mantissas, np.full(mantissas.shape, fmt.e_min))
-        op, settings = "integers", (low, high, fmt.zero * unsigned)
-        if fmt.precision:
-            fraction = fmt.bits - 1 - fmt.e_min
-            op, settings = "floats", (low, high, fmt.precision, 0, "integers") if integer else (
-                low * 2.0**-fraction, high * 2.0**-fraction, fmt.precision, fraction, "blocks")
+            mantissas, _ = quantize(constants.bits(table[fixed])[:, None], fmt, integer=made.codes == "integers",
+                                    unsigned=dict(made.settings)["lowest"] == 0)
+            found[fixed] = constants.codes(mantissas[:, 0], np.full(len(mantissas), fmt.e_min))
         for source in read_by(table):
-            out = self._once(source, op, settings, address)
+            out = self._once(source, made.function, made, address)
             mask = ~fixed & (node_of(table) == source)
             found[mask] = out[element_of(table[mask])]
         return found
@@ -96,25 +77,22 @@ class Quantisers:
                      across=node.across), known).reshape(-1)
         return shared[key]
 
-    def _blocks(self, table, address):
-        places, entries, size = table.shape
-        fmt = self._format
-        settings = size, fmt.bits, (fmt.e_min, fmt.e_max), fmt.rule.value, fmt.symmetric, fmt.precision
+    def _blocks(self, table, made, address):
         fixed = is_constant(table)
         found = np.full(table.shape, -1, np.int64)
         whole = fixed.all(-1)
         if whole.any():
-            mantissas, exponents = quantize_block(self._lowering.constants.bits(table[whole]), fmt)
+            mantissas, exponents = quantize_block(self._lowering.constants.bits(table[whole]), self._format)
             found[whole] = self._lowering.constants.codes(mantissas, np.broadcast_to(exponents[:, None],
                                                                                      mantissas.shape))
         sources = read_by(table)
         for source in sources:
             mask = (np.where(fixed, source, node_of(table)) == source).all(-1) & ~whole
-            if self._aligned(table, fixed, mask, source, size):
-                out = self._once(source, "blocks", settings, address)
+            if self._aligned(table, fixed, mask, source, made.size):
+                out = self._once(source, "blocks", made, address)
                 found[mask] = np.where(fixed[mask], ZERO_CODE, out[element_of(table[mask]) * ~fixed[mask]])
         if (found < 0).any():
-            return self._own(table, found, fixed, settings, address)
+            return self._own(table, found, fixed, made, address)
         return found
 
     def _aligned(self, table, fixed, mask, source, size) -> bool:

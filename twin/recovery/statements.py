@@ -9,7 +9,7 @@ from concord.twin.recovery.liveness import liveness
 from concord.twin.recovery.nodes import Lowered, across_of, shape_of
 from concord.twin.recovery.pools import Pools, even, pool_order
 from concord.twin.recovery.products import Products
-from concord.twin.recovery.quantisers import codes_of
+from concord.twin.recovery.quantisers import QUANTISERS
 from concord.twin.recovery.unquantised import RealConstants, RealProducts
 from concord.twin.recovery.views import NUMBERS as PLAIN
 from concord.twin.recovery.views import Views
@@ -151,22 +151,17 @@ class Statements:
 
     def _call(self, node, arguments, shape) -> Value:
         """The call of a point-wise operation."""
-        if node.op == "integers":
-            low, high, _ = node.settings
-            return self._codes(node, arguments, shape, lowest=low, highest=high)
-        if node.op == "floats":
-            low, high, precision, fraction, _ = node.settings
-            return self._codes(node, arguments, shape, precision=precision, lowest=low, highest=high,
-                               fraction=fraction)
+        if node.op in QUANTISERS:
+            return self._codes(node.settings, arguments[0], shape, node.address)
         if node.op == "clip":
             low, high = node.settings
             return self.views.call("clip", arguments, shape, node.address, codes=PLAIN, lowest=low, highest=high)
         return self.views.call(node.op, arguments, shape, node.address, codes=PLAIN)
 
-    def _codes(self, node, arguments, shape, function="", **settings) -> Value:
+    def _codes(self, made, source, shape, address) -> Value:
         """The call of a quantiser."""
-        result = self.views.call(function or node.op, arguments, shape, node.address, codes=PLAIN, **settings)
-        result.codes, result.zero, result.limit = codes_of(node)
+        result = self.views.call(made.function, [source], shape, address, codes=PLAIN, **dict(made.settings))
+        result.codes, result.zero, result.limit = made.codes, made.zero, made.limit
         return result
 
     def _placed(self, function, nodes, live, tables=None, order=None) -> np.ndarray:
@@ -218,12 +213,7 @@ class Statements:
         last = max(last, int(np.flatnonzero(live)[-1]) + 1)
         table = table[:, :last]
         source = self._blocks_source(nodes, table)
-        size, bits, exponents, rule, symmetric, precision = node.settings
-        function, settings = "blocks", {"rule": rule, "symmetric": symmetric}
-        if precision:
-            function, settings = "float_blocks", {"precision": precision}
-        value = self._codes(node, [source], source.shape, function, size=size, bits=bits, exponents=exponents,
-                            **settings)
+        value = self._codes(node.settings, source, source.shape, node.address)
         if last == live.sum():
             return value
         return self.views.view(self.views.all(value).reshape(-1, last)[:, live[:last]].reshape(
