@@ -1,8 +1,8 @@
 """Twins of every kind of network beside golden, bit by bit: `nox -s twin_networks`.
 
 Shipped networks; recurrent networks of every cell; convolutional networks of three styles; the MLPerf Tiny networks.
-Integers and block floating point. Each firmware becomes a twin in every framework that is installed, with its hints and
-without them, and each of them runs the same samples as golden.
+Integers, block floating point, floats and powers of two. Each firmware becomes a twin in every framework that is
+installed, with its hints and without them, and each of them runs the same samples as golden.
 """
 
 import os
@@ -34,12 +34,13 @@ from concord.nnp.lib.choices import choices_for
 from concord.nnp.verify.session import Session
 from concord.nnp.verify.twin_source import CLOSE, TwinSource, differing, distance, installed
 from concord.sim.machines import host
-from concord.spec.config import preset
+from concord.spec.config import PRESETS
+from concord.spec.machine_file import find_config
 from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantisedClassifier
 from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.recurrent.integer_layer import SYMMETRIC
 from concord.train.runs.imported import prepared, quantize
-from concord.train.runs.recurrent import EIGHT_BIT_BLOCKS, EIGHT_BITS, tensors
+from concord.train.runs.recurrent import EIGHT_BITS, tensors
 from concord.twin.recovery.recover import recover
 from concord.twin.source.frameworks import FORMS, Framework
 from concord.twin.source.hints import without_hints
@@ -52,6 +53,15 @@ SHIPPED = {"fashion-mlp-bfp8": "trainer", "fashion-mlp-w4a4": "ulx3s", "fashion-
            "vowels-lstm-w8": "vision"}
 MODELS = Path("data/models")
 VOWELS, IMAGES = "japanese-vowels", "fashion-mnist"
+#: Machines whose elements have exponents of their own, by the names of their formats: weights and inputs.
+FLOATS = {
+    "E3M0 and 8 bits": 'weights = { precision = 1 }',
+    "E4M3 and 8 bits": 'weights = { bits = 19, precision = 4, e_min = 4, e_max = 4 }',
+    "E4M3 and E4M3": 'weights = { bits = 19, precision = 4, e_min = 4, e_max = 4 }\n'
+                     'activations = { bits = 19, precision = 4, e_min = 4, e_max = 4 }',
+    "E2M1 and E3M2": 'weights = { bits = 5, precision = 2 }\nactivations = { bits = 10, precision = 3 }',
+    "8 bits and E4M3": 'activations = { bits = 19, precision = 4, e_min = 4, e_max = 4 }',
+    "E3M0 and E3M0": 'weights = { precision = 1 }\nactivations = { precision = 1 }'}
 HIDDEN = 20  #: Size of recurrent layers, which fills no native vector.
 CALIBRATION, SEED = 64, 7
 STEPS = 7, 13, 20  #: Time steps to which utterances are cut: each number costs a compilation in some frameworks.
@@ -67,7 +77,7 @@ class Network:
 
     Attributes:
         name:   Name in the table.
-        preset: Machine.
+        preset: Machine: a preset, or a TOML file.
         make:   Function that makes its model.
     """
 
@@ -87,13 +97,30 @@ def networks() -> Iterator[Network]:
         for machine in "vision", "ulx3s":
             for arithmetic in "integer", "bfp":
                 yield Network(name=f"{style}, {arithmetic}", preset=machine,
-                              make=partial(convolutional, style, machine, arithmetic))
+                              make=partial(imported, style, machine, arithmetic))
+    for name in FLOATS:
+        machine = str(own_machine(name))
+        yield Network(name=f"mlp, {name}", preset=machine, make=partial(imported, "mlp", machine, "bfp"))
+        yield Network(name=f"ResNet, {name}", preset=machine, make=partial(imported, "ResNet", machine, "bfp"))
+        yield Network(name=f"lstm, {name}", preset=machine, make=partial(recurrent, "lstm", "bfp", machine))
     for name in tiny_models.REFERENCES:
         yield Network(name=tiny_models.title(name), preset="vision_large",
                       make=partial(tiny_models.quantised, name, OUT))
 
 
-def recurrent(cell: str, arithmetic: str) -> Model:
+def own_machine(name: str) -> Path:
+    """The TOML file of a machine of floats."""
+    path = OUT / f"{module_name(name)}.toml"
+    path.write_text(f'based_on = "vision"\nmultipliers = 0\nacc_frac = 46\nacc_int = 14\n{FLOATS[name]}\n')
+    return path
+
+
+def mlp() -> torch.nn.Sequential:
+    """Two dense layers, the first of which is no whole number of native vectors."""
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 40), torch.nn.ReLU(), torch.nn.Linear(40, 10))
+
+
+def recurrent(cell: str, arithmetic: str, machine: str = "speech") -> Model:
     """A classifier of the shipped utterances, with one recurrent layer and random weights."""
     torch.manual_seed(SEED)
     x, lengths, _ = tensors(dataset.load(VOWELS).first(CALIBRATION))
@@ -101,26 +128,26 @@ def recurrent(cell: str, arithmetic: str) -> Model:
     if arithmetic == "integer":
         made = QuantisedClassifier(net, x, EIGHT_BITS, EIGHT_BITS, SYMMETRIC, lengths)
     else:
-        block = preset("speech").native_dim
+        config = find_config(machine)
         made = BlockClassifier(net, x, lengths, BlockFormats(
-            weights=EIGHT_BIT_BLOCKS, inputs=EIGHT_BIT_BLOCKS, block=block))
+            weights=config.weights, inputs=config.activations, block=config.native_dim))
     layers, sources = made.lower(x, lengths)
     none = np.zeros(0, np.uint8)
     return Model(name=f"{cell}-{arithmetic}", data=VOWELS, preprocessing="none", classes=(), layers=tuple(layers),
                  provenance=NOWHERE, fp32_predictions=none, qat_predictions=none, sources=sources)
 
 
-def convolutional(style: str, machine: str, arithmetic: str) -> Model:
-    """A convolutional network with random weights, which comes through ONNX and post-training quantisation."""
+def imported(style: str, machine: str, arithmetic: str) -> Model:
+    """A network of images with random weights, which comes through ONNX and post-training quantisation."""
     torch.manual_seed(SEED)
     path = OUT / f"{style}.onnx"
     with warnings.catch_warnings(action="ignore"):  # PyTorch announces that another exporter is its default
-        torch.onnx.export(STYLES[style]().eval(), (torch.zeros(1, 1, 28, 28),), path, dynamo=False)
+        torch.onnx.export((STYLES | {"mlp": mlp})[style]().eval(), (torch.zeros(1, 1, 28, 28),), path, dynamo=False)
     images = dataset.load(IMAGES).first(CALIBRATION)
     data = DataSet(name=IMAGES, task=Task.NONE, shape=(1, 28, 28), train=None, test=None, description="",
                    calibration=Samples(inputs=images.inputs, lengths=None, labels=None, classes=()))
     choices = choices_for(machine, arithmetic)
-    out = OUT / f"{style}-{machine}-{arithmetic}.safetensors"
+    out = OUT / f"{style}-{Path(machine).stem}-{arithmetic}.safetensors"
     return quantize(out, prepared(read_network(path), data, choices), choices, command=COMMAND)
 
 
@@ -155,14 +182,16 @@ def outputs(firmware: Firmware, samples: list[np.ndarray], machine: str) -> np.n
 
 def row(network: Network, ways: list[tuple[Framework, bool]], count: int, on_rtl: int) -> list[str]:
     """Differing bits of each way to run a network, and the number of lines of its twin in numpy."""
-    firmware = compile_network(network.make(), preset(network.preset)).firmware
+    firmware = compile_network(network.make(), find_config(network.preset)).firmware
     samples, cells, lines = inputs_of(network.name, firmware, count), [], ""
     golden = outputs(firmware, samples, "golden")
-    rtl = differing(golden[:on_rtl], outputs(firmware, samples[:on_rtl], "library")) if on_rtl else "-"
+    rtl = "-"
+    if on_rtl and network.preset in PRESETS:  # simulated hardware is built for presets alone
+        rtl = differing(golden[:on_rtl], outputs(firmware, samples[:on_rtl], "library"))
     for hints in True, False:
         script = recover(firmware if hints else without_hints(firmware))
         for framework in dict.fromkeys(framework for framework, _ in ways):
-            stem = module_name(f"{network.name}_{network.preset}_{framework}{'' if hints else '_plain'}")
+            stem = module_name(f"{network.name}_{Path(network.preset).stem}_{framework}{'' if hints else '_plain'}")
             path = write_twin(script, framework, OUT, stem)
             if framework is Framework.NUMPY and hints:
                 lines = str(len(path.read_text().splitlines()))
@@ -171,25 +200,25 @@ def row(network: Network, ways: list[tuple[Framework, bool]], count: int, on_rtl
                 for chosen, batch in batches(samples):
                     found[chosen] = twin.infer(batch)
                 cells.append(f"{differing(golden, found):,}")
-    return [network.name, network.preset, str(len(samples)), lines, str(rtl), *cells]
+    return [network.name, Path(network.preset).stem, str(len(samples)), lines, str(rtl), *cells]
 
 
 def real_row(network: Network, ways: list[tuple[Framework, bool]], count: int) -> list[str]:
     """Distance of each way to run a network without quantisers from golden without quantisers."""
     model = network.make()
-    firmware = compile_network(model, preset(network.preset)).firmware
+    firmware = compile_network(model, find_config(network.preset)).firmware
     firmware = replace(firmware, full_precision=full_precision(model, firmware))
     samples, machine, cells = inputs_of(network.name, firmware, count), UnquantisedMachine(firmware), []
     golden = np.stack([machine.infer(sample) for sample in samples])
     script = recover(firmware, unquantised=True)
     for framework, compiled in ways:
-        stem = module_name(f"{network.name}_{network.preset}_unquantised_{framework}")
+        stem = module_name(f"{network.name}_{Path(network.preset).stem}_unquantised_{framework}")
         twin = TwinSource(write_twin(script, framework, OUT, stem), framework, compiled=compiled)
         found = np.zeros_like(golden)
         for chosen, batch in batches(samples):
             found[chosen] = twin.numbers(batch)
         cells.append(f"{distance(golden, found):.1e}")
-    return [network.name, network.preset, str(len(samples)), *cells]
+    return [network.name, Path(network.preset).stem, str(len(samples)), *cells]
 
 
 def compare_reals(console: Console, ways: list[tuple[Framework, bool]], samples: int, only: str) -> bool:
