@@ -1,13 +1,15 @@
 """The softmax of golden against real numbers, its tables over all distances, and the unit against golden."""
 
+import math
 from decimal import Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from concord.golden.lib.float16 import NAN
 from concord.golden.mfu.exponential import exponential, fraction
 from concord.golden.mfu.softmax import softmax
-from concord.spec.softmax import DISTANCE_BITS, MOST_ELEMENTS, TERM_BITS, fractions, sum_bits, wholes
+from concord.spec.softmax import DISTANCE_BITS, LOW_BITS, MOST_ELEMENTS, TERM_BITS, fractions, sum_bits, wholes
 
 UNIT = 2.0**-DISTANCE_BITS
 
@@ -34,6 +36,21 @@ def ulps(row):
     wanted = real(row)
     unit = 2.0 ** np.maximum(np.floor(np.log2(np.maximum(wanted, 2.0**-30))) - 10, -24)
     return np.abs(values(softmax(row)) - wanted) / unit
+
+
+def literal(row):
+    """The softmax of finite binary16 numbers by the formulas of `spec.softmax`, one number after the other."""
+    places = [math.floor(Fraction(x) * 2**16) for x in values(row).tolist()]
+    terms = []
+    for distance in (max(places) - place for place in places):
+        whole, t = divmod(distance, 2**16)
+        segment, low = fractions()[t >> LOW_BITS], t % 2**LOW_BITS
+        last = wholes()[whole] if whole < len(wholes()) else None
+        near = segment.base - (segment.slope * low >> LOW_BITS)
+        terms.append(near * last.factor >> last.shift if last else 0)
+    quotients = [Fraction(term, sum(terms)) for term in terms]
+    units = [Fraction(2) ** (max(-14, math.frexp(quotient)[1] - 1) - 10) for quotient in quotients]
+    return [float(round(y / unit) * unit) for y, unit in zip(quotients, units, strict=True)]
 
 
 def test_terms_over_all_distances_fall_and_are_exp():
@@ -82,6 +99,20 @@ def test_two_elements_at_every_distance_of_binary16():
 ])
 def test_long_and_extreme_rows_are_within_one_ulp(row):
     assert ulps(bits(row)).max() < 0.8
+
+
+@pytest.mark.parametrize("scale", [2.0**-12, 2.0**-8, 0.1, 4])
+def test_formulas_of_the_specification(scale):
+    rows = bits(np.random.default_rng(2).normal(0, scale, (60, 9)))
+    assert values(softmax(rows)).tolist() == [literal(row) for row in rows]
+
+
+def test_half_of_the_smallest_number_is_rounded_to_zero():
+    """The sum is 2**28, and a term of 8 is half way between 0 and 2**-24."""
+    eight = next(x for x in np.arange(-17.5, -17, 2.0**-6) if exponential(np.array([int(-x * 2**16)]))[0] == 8)
+    row = bits([0.0] + [eight] * 512)
+    assert literal(row)[1] == 0
+    assert values(softmax(row)).tolist() == literal(row)
 
 
 def test_results_rise_with_the_elements():

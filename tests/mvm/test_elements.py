@@ -52,6 +52,7 @@ def test_codes_are_all_elements_and_no_other(fmt):
     minus_zero = 1 << fmt.code_bits - 1
     assert (encode(found, fmt) == np.where(codes == minus_zero, 0, codes)).all()
     assert representable(found, fmt)
+    assert not any(representable(np.array([0, beyond]), fmt) for beyond in (2 * fmt.highest, 2 * fmt.lowest))
     if fmt.precision < fmt.bits - 1:
         assert not representable(np.array([(1 << fmt.precision) + 1]), fmt)
 

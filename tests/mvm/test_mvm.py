@@ -280,6 +280,16 @@ def test_sums_over_all_columns_are_those_of_aligned_tiles():
         assert (exact_sums(config, weights, exponents, operand, operand_exponents, integer=integer) == want).all()
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_odd_sums_that_float32_does_not_hold_are_exact(sign):
+    config = preset("tiny")
+    n, none = config.native_dim, np.zeros(0)
+    weights, operand = np.full((1, 1, n, n), sign * 1449), np.full((1, 1, n), 1449)
+    operand[..., 0] = 1448
+    want = sign * 1449 * (8 * 1449 - 1)  # of the magnitudes from 2**24 up, float32 holds the even ones
+    assert (exact_sums(config, weights, none, operand, none, integer=True) == want).all()
+
+
 def test_sums_that_a_float_cannot_hold_are_left_to_aligned_tiles():
     config, rng = preset("tiny"), np.random.default_rng(9)
     weights, exponents, operand, operand_exponents = case(config, rng, 2, 3, low=False, integer=False)

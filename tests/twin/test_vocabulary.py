@@ -225,6 +225,9 @@ def test_pooling_and_patches(words):
     assert np.array_equal(words.bits(functions.patches(images, window=(3, 2), **geometry)), canonical)
     largest = pooling.pool_max(seen.reshape(*seen.shape[:3], 6, 3))
     assert np.array_equal(words.bits(functions.max_pool(images, window=(3, 2), **geometry)), largest)
+    seen = slow_windows(bits, (2, 3)).astype(np.uint16)
+    assert np.array_equal(words.bits(functions.max_pool(images, window=(2, 3))),
+                          pooling.pool_max(seen.reshape(*seen.shape[:3], 6, 3)))
 
 
 def test_layout(words):
