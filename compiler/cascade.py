@@ -73,6 +73,24 @@ class Cutter:
             cycles += _message_cycles(config, rows * columns * config.words_of(channels))
         return cycles
 
+    def waiting(self, name: str, costs: Mapping[str, int]) -> int:
+        """Cycles that the machine behind a cut waits inside a sample, because tensors do not come all at once.
+
+        The machine in front computes on only as far as the queues between both hold what it has sent.
+
+        Args:
+            costs: Estimated clock cycles of each layer.
+        """
+        room, config = self.configs[0].net_in + self.configs[0].net_out, self.configs[0]
+        *early, _ = cuts.crossing(self.model, name)
+        for each in early:
+            channels, rows, columns = self.shape(each)
+            room -= rows * columns * config.words_of(channels)
+            if room < 0:
+                layers = [layer.name for layer in cuts.parts(self.model, [name])[0].layers]
+                return sum(costs.get(layer, 0) for layer in layers[layers.index(each) + 1:])
+        return 0
+
     def compiled(self, names: Sequence[str]) -> CompiledCascade:
         """The network, cut behind layers of these names.
 
@@ -149,11 +167,12 @@ def _ways(cutter: Cutter, costs: Mapping[str, int]) -> Iterator[tuple[str, ...]]
                          "layers behind which to cut it by --cut")
     done = {name: sum(costs.get(layer.name, 0) for layer in cuts.parts(cutter.model, [name])[0].layers)
             for name in possible}
+    waits = {name: cutter.waiting(name, costs) for name in possible}
     whole = sum(costs.get(layer.name, 0) for layer in cutter.model.layers)
 
     def busiest(names: tuple[str, ...]) -> int:
-        ends = [(0, 0), *((done[name], sent[name]) for name in names), (whole, 0)]
-        return max(max(there - here + into, out) for (here, into), (there, out) in pairwise(ends))
+        ends = [(0, 0, 0), *((done[name], sent[name], waits[name]) for name in names), (whole, 0, 0)]
+        return max(max(there - here + into + wait, out) for (here, into, wait), (there, out, _) in pairwise(ends))
 
     yield from sorted(combinations(possible, machines - 1), key=busiest)
 

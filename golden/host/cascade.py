@@ -75,7 +75,7 @@ def check_neighbours(name: str, one: Config, other: Config):
                              "that it cannot read its messages: choose machines that agree in both")
 
 
-def _net_words(firmware: Firmware) -> tuple[int, int]:
+def net_words(firmware: Firmware) -> tuple[int, int]:
     """Words that a program takes from NetQ and sends there, in one time step where it has such a loop."""
     taken = sent = 0
     words = firmware.instruction_words.tolist()
@@ -96,7 +96,7 @@ def _check_link(name: str, cut: str, one: Firmware, other: Firmware):
         raise ValueError(f"{where}: {one.outputs} results are sent and {other.inputs} inputs taken; compile again")
     if one.output_layout and other.input_layout and one.output_layout != other.input_layout:
         raise ValueError(f"{where}: images are sent in another order than they are taken; compile again")
-    (_, sent), (taken, _) = (_net_words(firmware) for firmware in (one, other))
+    (_, sent), (taken, _) = (net_words(firmware) for firmware in (one, other))
     if sent != taken or len(other.directions) > 1:
         raise ValueError(f"{where}: the second machine takes other words than the first one sends; compile again")
     if other.recurrent and not one.recurrent:

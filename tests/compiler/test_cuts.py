@@ -98,6 +98,14 @@ def test_the_cut_counts_the_transfer(rng):
     assert balanced(cutter, {"a": 100, "b": 10, "sum": 30, "c": 80}).cascade.cuts == ("a",)
 
 
+@pytest.mark.parametrize(("queue", "cycles"), [(2, 0), (1, 50)])
+def test_the_cut_counts_the_wait_for_the_last_tensor(residual, queue, cycles):
+    """The result of a takes 3 words; without room for them, b is computed when the second machine takes them."""
+    cutter = Cutter(residual, [replace(TINY, net_in=queue, net_out=queue)] * 2)
+    costs = {"a": 100, "b": 50, "sum": 10, "c": 10}
+    assert [cutter.waiting(name, costs) for name in ("a", "b", "sum")] == [0, cycles, 0]
+
+
 def test_a_network_that_is_too_large_for_one_machine_is_cut_where_its_parts_fit(rng, tmp_path):
     model = networks.mlp(rng, TINY, [8, 8, 32, 40], block=False)  # 1, 4 and 20 tiles
     small = replace(TINY, matrix_tiles=22)
