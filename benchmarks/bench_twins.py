@@ -3,6 +3,7 @@
 Golden runs one sample after the other. Every twin computes the batch at once, and must have golden's bits.
 """
 
+import re
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -25,9 +26,13 @@ from concord.twin.recovery.recover import recover
 from concord.twin.source.frameworks import Framework
 from concord.twin.source.twin_file import write_twin
 from rich.console import Console
+from rich.table import Table
 
 PRESET = "vision_large"
 STEPS = 10  #: Time steps of a sequence.
+#: Names of events of PyTorch's profiler by kind, of which the last one has all others.
+KINDS = {"products": re.compile("mm|conv"), "rounding, quantisers and tables": re.compile("CompiledFxGraph"),
+         "calls": re.compile("")}
 
 
 def lstm(_: Path) -> Firmware:
@@ -50,10 +55,11 @@ def main(
     batch: Annotated[list[int] | None, typer.Option(help="Samples of a batch. May be repeated.")] = None,
     rounds: Annotated[int, typer.Option(help="Rounds in which each call is measured.", min=3)] = 5,
     threads: Annotated[int, typer.Option(help="Threads of PyTorch.")] = 1,
+    profile: Annotated[bool, typer.Option("--profile", help="Print what compiled twins spend time on.")] = False,
 ) -> None:
     """Measure golden, and twins in numpy and PyTorch, eager and compiled."""
     torch.set_num_threads(threads)
-    console = Console()
+    console, shares = Console(), Table("network, batch", *KINDS, title="time of compiled twins, per cent")
     table = columns("network, batch", "machine", f"time of a batch; sequences have {STEPS} time steps", "golden")
     with tempfile.TemporaryDirectory() as folder:
         for name in network or NETWORKS:
@@ -66,7 +72,11 @@ def main(
                     found = calls(script, Path(folder), golden, firmware, inputs)
                     check(found)
                     rows(table, f"{name}, {size}", found, rounds, "golden")
+                    if profile:
+                        shares.add_row(f"{name}, {size}", *spent(found["twin, torch, compiled"], rounds))
     console.print(table)
+    if profile:
+        console.print(shares)
 
 
 def calls(script, folder: Path, golden: Machine, firmware: Firmware, inputs) -> dict[str, Callable]:
@@ -82,6 +92,17 @@ def calls(script, folder: Path, golden: Machine, firmware: Firmware, inputs) -> 
              for name, (framework, compiled) in made.items()}
     return {"golden": lambda: np.stack([session.infer(sample) for sample in samples]),
             **{name: partial(twin.infer, patterns) for name, twin in twins.items()}}
+
+
+def spent(call: Callable, rounds: int) -> list[str]:
+    """Per cent of the time of a compiled twin that each of `KINDS` takes."""
+    with torch.profiler.profile() as profiler:
+        for _ in range(rounds):
+            call()
+    times = {event.key: event.self_cpu_time_total for event in profiler.key_averages()}
+    parts = [sum(time for name, time in times.items() if pattern.search(name)) for pattern in KINDS.values()]
+    total = sum(times.values())
+    return [f"{100 * part / total:.0f}" for part in (*parts[:-1], total - sum(parts[:-1]))]
 
 
 def check(found: dict[str, Callable]):

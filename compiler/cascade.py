@@ -1,7 +1,7 @@
 """Compile a network for several machines, of which each sends its results to the next one."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import comb
 
@@ -54,9 +54,12 @@ class Cutter:
         return next(layer.outputs for layer in self.model.layers if layer.name == name), 1, 1
 
     def sending(self, name: str) -> int:
-        """Clock cycles in which the result of a layer goes to the next machine, for a sequence in a time step."""
+        """Clock cycles in which the result of a layer goes to the next machine, for a sequence in a time step.
+
+        An image is one message: several only add some headers.
+        """
         channels, rows, columns = self.shape(name)
-        return rows * columns * _message_cycles(self.configs[0], self.configs[0].words_of(channels))
+        return _message_cycles(self.configs[0], rows * columns * self.configs[0].words_of(channels))
 
     def compiled(self, names: Sequence[str]) -> CompiledCascade:
         """The network, cut behind layers of these names.
@@ -77,11 +80,9 @@ class Cutter:
         if key not in self._done:
             neighbours = Neighbours(
                 before=before is not None, steps=cuts.every_step(models[k], behind), images=self._images,
+                whole=self._images and behind is not None,
                 shape=self.shape(before) if before and self._images else None)
-            try:
-                self._done[key] = compile_network(models[k], self.configs[k], neighbours)
-            except ValueError as error:
-                self._done[key] = error
+            self._done[key] = _compiled(models[k], self.configs[k], neighbours)
         found = self._done[key]
         if isinstance(found, ValueError):
             raise found
@@ -128,6 +129,14 @@ def _ways(cutter: Cutter, costs: Mapping[str, int]) -> Iterator[tuple[str, ...]]
         return max(there - here + into + out for (here, into), (there, out) in pairwise(ends))
 
     yield from sorted(combinations(possible, machines - 1), key=busiest)
+
+
+def _compiled(model: Model, config: Config, neighbours: Neighbours) -> Compiled | ValueError:
+    """A part, compiled, or why its machine refuses it. Without room for a row, each pixel is a message of its own."""
+    try:
+        return compile_network(model, config, neighbours)
+    except ValueError as error:
+        return _compiled(model, config, replace(neighbours, whole=False)) if neighbours.whole else error
 
 
 def _message_cycles(config: Config, words: int) -> int:

@@ -55,7 +55,7 @@ class UnquantisedMachine:
         """Let the chains of some layers, and of these alone, compute with all roundings from now on.
 
         Args:
-            layers: Names of the layers; none for no layer.
+            layers: Names of the layers; none for no layer. "" has the chains that quantise the network's input.
             images: Content of the memories, of quantised weights and constants of binary16, for these chains.
         """
         images.check(self._firmware.config, self._firmware)
@@ -78,7 +78,7 @@ class UnquantisedMachine:
                 raise ValueError(f"{firmware.name} waits for more words than one input has: compile again")
         words = np.concatenate([np.zeros(0), *(message.ravel() for message in executor.outputs)])
         executor.outputs.clear()
-        self._chosen.switch("", executor)
+        self._chosen.switch(None, executor)
         return firmware.result(words)
 
     def _sequencer(self, steps: int) -> Sequencer:
@@ -94,7 +94,8 @@ class UnquantisedMachine:
 class _Chosen:
     """Layers whose chains compute with all roundings, on memories of their own.
 
-    Only constants differ from one content of the vector memories to the other, and nothing is written over these.
+    Only constants differ from one content of the vector memories and of VectorRf to the other, and nothing is written
+    over these. Those of VectorRf are the borders of images, which the layer that reads an image has rounded or not.
 
     Args:
         layers: Names of the layers.
@@ -105,9 +106,11 @@ class _Chosen:
     def __init__(self, layers: frozenset[str], others: FullPrecision, own: FullPrecision):
         self._layers, self._contents, self._on = layers, (others, own), False
         self._differing = {mem: np.nonzero(words != own.vectors[mem]) for mem, words in others.vectors.items()}
+        self._borders = [(one.address, np.nonzero(one.values != rounded.codes), one.values, rounded.codes)
+                         for one, rounded in zip(others.entries, own.entries, strict=True)]
 
-    def switch(self, layer: str, executor: Executor):
-        """Choose the arithmetic and the contents for a chain of a layer."""
+    def switch(self, layer: str | None, executor: Executor):
+        """Choose the arithmetic and the contents for a chain of a layer; None for those between two inferences."""
         on = layer in self._layers
         if on == self._on:
             return
@@ -117,3 +120,5 @@ class _Chosen:
         memory.biases[:len(content.biases)] = content.biases
         for mem, at in self._differing.items():
             memory.vectors[mem][:len(content.vectors[mem])][at] = content.vectors[mem][at]
+        for address, at, values, codes in self._borders:
+            memory.entries.values[address:address + len(values)][at] = (codes if on else values)[at]

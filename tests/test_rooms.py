@@ -24,10 +24,11 @@ def table(pattern: str) -> dict[str, set[str]]:
 
 #: For each room, the rooms that it may import.
 MAY_IMPORT = table(r"(\w+)")
-#: For each sub-room, the sub-rooms of the same room that it may import. Files beside them may import all.
+#: For each sub-room, by the folder around it, the sub-rooms of the same folder that it may import. Files beside them
+#: may import all.
 SUB_ROOMS = {}
-for _place, _used in table(r"(\w+)/(\w+)").items():
-    SUB_ROOMS.setdefault(_place.split("/")[0], {})[_place.split("/")[1]] = _used
+for _place, _used in (table(r"(\w+)/(\w+)") | table(r"(\w+)/(\w+)/(\w+)")).items():
+    SUB_ROOMS.setdefault(_place.rpartition("/")[0], {})[_place.rpartition("/")[2]] = _used
 #: Third-party packages that each room may import.
 PACKAGES = {
     "spec": set(),
@@ -100,12 +101,17 @@ def test_every_folder_is_a_sub_room_with_its_arrows(room):
     assert folders == SUB_ROOMS[room].keys()
 
 
+def test_no_folder_is_deeper_than_the_tables():
+    deep = {str(path.parents[1].relative_to(ROOT)) for room in MAY_IMPORT for path in (ROOT / room).glob("*/*/*.py")}
+    assert deep == {place for place in SUB_ROOMS if "/" in place}
+    assert not [path for room in MAY_IMPORT for path in (ROOT / room).glob("*/*/*/*.py")]
+
+
 @pytest.mark.parametrize(("room", "sub_room"), [(room, name) for room, names in SUB_ROOMS.items() for name in names])
 def test_arrows_between_sub_rooms(room, sub_room):
-    allowed = SUB_ROOMS[room][sub_room] | {sub_room}
-    for path in (ROOT / room / sub_room).glob("*.py"):
-        mine = {name for name in imports(path) if name.startswith(f"concord.{room}.")}
-        used = {name.split(".")[2] for name in mine}
+    allowed, inside = SUB_ROOMS[room][sub_room] | {sub_room}, f"concord.{room}.".replace("/", ".")
+    for path in (ROOT / room / sub_room).rglob("*.py"):
+        used = {name.removeprefix(inside).split(".")[0] for name in imports(path) if name.startswith(inside)}
         assert used <= allowed, f"{path} imports {used - allowed} of {room}"
 
 

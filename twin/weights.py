@@ -101,23 +101,33 @@ def twin_script(firmware: Firmware, given: Mapping[str, np.ndarray]) -> Script:
     Raises:
         ValueError: neither has.
     """
-    lacking = []
+    found = []
     for each in (firmware, without_hints(firmware)):
         script = recover(each)
-        differing = sorted((set(map(attribute, script.tensors)) ^ given.keys()) - set(CURVES))
-        lacking += differing
-        if not differing:
+        names = set(tensors(script))  # of a twin in PyTorch, `save` leaves out tables
+        found.append((sorted(names - given.keys() - set(CURVES)), sorted(given.keys() - names)))
+        if not any(found[-1]):
             return script
-    raise ValueError(f"its tensors are not those of a twin of {firmware.name}: {lacking[0]} is in one of them only; "
-                     "`nnp twin FIRMWARE --to torch` writes one")
+    lacking, unknown = min(found, key=lambda names: len(names[0]) + len(names[1]))
+    said = [f"missing: {_some(lacking)}"] * bool(lacking) + [f"unknown: {_some(unknown)}"] * bool(unknown)
+    raise ValueError(f"its tensors are not those of a twin of {firmware.name} ({'; '.join(said)}); `save` of the "
+                     "trained twin writes all of them")
+
+
+def _some(names: list[str], most: int = 2) -> str:
+    """The first of some names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + f" and {more} more" * (more > 0)
 
 
 def _changed(script: Script, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Tensors whose values differ, by their names in the script."""
     old, changed = tensors(script), {}
     for name, values in given.items():
-        if name not in CURVES and values.shape != old[name].shape:
+        if values.shape != old[name].shape:
             raise ValueError(f"{name}: its shape is {list(values.shape)}, the firmware has {list(old[name].shape)}")
+        if name in CURVES and not np.array_equal(values, old[name], equal_nan=True):
+            raise ValueError(f"{name}: it is a table of the machine, and its values have changed; leave it as it was")
     for name, tensor in script.tensors.items():
         values = given[attribute(name)].astype(np.float64)
         if not np.array_equal(values, old[attribute(name)].astype(np.float64), equal_nan=True):

@@ -7,6 +7,7 @@ from concord.compiler.images.stages import next_mfu, position
 from concord.compiler.images.storage import CodesView, NumbersView
 from concord.compiler.lib.allocation import Place
 from concord.compiler.lib.program import ACTIVATIONS, Program, clipped
+from concord.compiler.lib.tiling import LARGEST
 from concord.spec.activation import Activation
 from concord.spec.config import Config
 from concord.spec.isa import Instruction, Op, Reg, opcode
@@ -99,6 +100,19 @@ class Chain:
                 registers |= _vector_strides(step.at, region)
         program.chain(*instructions, rows=part.rows, registers={
             Reg.ITERATIONS: region.count, Reg.ITERATIONS_X: region.columns, **registers})
+
+
+class Sending(Chain):
+    """A chain that sends neighbouring pixels of a vector memory as one long vector, so that one message holds them."""
+
+    def emit(self, config: Config, program: Program, region: Region, part: Part):
+        view = self.source.view
+        first, lanes = region.pixel(view.numbers), view.stride * config.mfu_lanes
+        most = max(1, LARGEST // lanes)  # pixels of a message
+        for done in range(0, region.count, most):
+            program.chain(
+                Instruction(op=Op.V_RD, mem=view.buffer.mem, a=view.address(first + done)),
+                Instruction(op=Op.V_WR, mem=Mem.NET_Q), rows=min(most, region.count - done) * lanes)
 
 
 def _memory(step: Step) -> Mem:

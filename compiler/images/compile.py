@@ -40,12 +40,13 @@ class Images:
         wiring, self._steps = wired(model, neighbours.shape), model.steps
         self._network = Network(wiring, build.config, build.content, patches=not neighbours.before)
         self._demands = Demands(build.config, self._network)
+        self._whole = neighbours.whole
         self.host: dict[str, Layout | tuple[Entries, ...] | int | None] = {}
 
     def emit(self):
         """Emit the chains of all layers; the result goes to the host."""
         build, config, maps = self._build, self._config, self._demands.maps
-        passes = Planner(build, self._demands).passes
+        passes = Planner(build, self._demands, whole=self._whole).passes
         over, streams = layouts.settle(config, maps, passes)
         around = borders.Borders(config, maps, passes, over)
         self._constants = {

@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.compiler.images.buffers import Buffer, place
-from concord.compiler.images.chains import Chain, Step
+from concord.compiler.images.chains import Chain, Sending, Step
 from concord.compiler.images.demands import Demands
 from concord.compiler.images.kernels import Kernel
 from concord.compiler.images.network import Node
@@ -36,13 +36,14 @@ class Planner:
     Args:
         build:   Collects constants, tiles and bounds.
         demands: Demands of all layers.
+        whole:   Whether a message of the result holds many pixels, see `Neighbours`.
 
     Attributes:
         passes: The passes, in order.
     """
 
-    def __init__(self, build: Build, demands: Demands):
-        self._build, self._demands = build, demands
+    def __init__(self, build: Build, demands: Demands, *, whole: bool = False):
+        self._build, self._demands, self._whole = build, demands, whole
         self._config = build.config
         self._constants: dict[tuple[Mem, bytes], tuple[Place, np.ndarray]] = {}
         self._choose_memories()
@@ -184,7 +185,8 @@ class Planner:
     def _complete(self, node: Node, chain: Chain, parts: tuple[Part, ...] | None = None):
         """Add all that follows a tensor: its ways out, and sums."""
         sinks, adds = self._demands.sinks[node.name], self._demands.anchored(node.value)
-        apart = sinks.net and (_in_pieces(chain, node.value, parts) or self._demands.network.softmax is not None)
+        apart = sinks.net and (_in_pieces(chain, node.value, parts) or self._together(node.value)
+                               or self._demands.network.softmax is not None)
         if sinks.net and not apart:
             chain.write(None)
         numbers = _write_numbers(chain, sinks.numbers)
@@ -222,12 +224,18 @@ class Planner:
     def _send(self, node: Node, chain: Chain):
         """Let a chain send the result to the host, through the softmax unit if the network ends with a softmax."""
         softmax = self._demands.network.softmax
+        if self._together(node.value) and chain.source.view.stride == self._config.words_of(node.value.lanes):
+            chain = Sending(source=chain.source)
         if softmax is not None:
             chain.steps.append(Step(op=Op.V_SOFTMAX))
         chain.write(None)
         whole = (Part(lane=0, rows=node.value.lanes),)
         name = node.name if softmax is None else softmax.name
         self.passes[-1].chains.append(Planned(layer=name, chain=chain, parts=whole))
+
+    def _together(self, value: Value) -> bool:
+        """Whether pixels of a result go to the machine behind in one message, rather than each in one of its own."""
+        return self._whole and value.pixels > 1 and not isinstance(self.passes[-1], TimeLoop)
 
     def _complete_sum(self, node: Node, add: Node, chain: Chain, parts):
         """Go on with a sum in the chain of its anchor."""

@@ -8,17 +8,19 @@ class Neighbours:
     """The machines beside the one that runs a part of a network.
 
     Between machines, a vector takes whole words, without the zeros that fill a native vector; an image comes pixel by
-    pixel, and a sequence time step by time step.
+    pixel, and a sequence time step by time step. A message may hold many pixels.
 
     Attributes:
         before: Whether another machine sends the input; otherwise the host does.
         steps:  Whether the machine behind takes the result of every time step.
+        whole:  Whether the machine behind takes an image in messages of many pixels, which wait in a vector memory.
         images: Whether the whole network has images, so that all of its tensors are images.
         shape:  Channels, rows and columns of the input in such a network; None for those that the layers name.
     """
 
     before: bool = False
     steps: bool = False
+    whole: bool = False
     images: bool = False
     shape: tuple[int, int, int] | None = None
 

@@ -79,17 +79,27 @@ def holds(kind: Kind, path: Path) -> bool:
         return False
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Every tensor of a safetensors file of any kind.
+def read_arrays(path: Path, remedy: str) -> dict[str, np.ndarray]:
+    """Every tensor of a safetensors file that is of none of these kinds.
+
+    Args:
+        path:   The file.
+        remedy: Advice that makes a good file.
 
     Raises:
-        ValueError: the file is missing or truncated.
+        ValueError: the file is missing, truncated, or of one of these kinds.
     """
     if not Path(path).is_file():
-        raise ValueError(f"{path}: there is no such file")
+        raise ValueError(f"{path}: there is no such file; {remedy}")
     try:
         with safe_open(path, framework="numpy") as file:
+            held = [key.removeprefix(OURS) for key in file.metadata() or {} if key.startswith(OURS)]
             names = file.keys()
-            return {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError, ValueError, TypeError) as error:
-        raise ValueError(f"{path}: not a whole safetensors file ({error})") from error
+            arrays = {} if held else {name: file.get_tensor(name) for name in names}
+    except TypeError as error:  # bfloat16, for example
+        raise ValueError(f"{path}: a tensor has a type that numpy lacks ({error}); {remedy}") from error
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ValueError(f"{path}: not a whole safetensors file ({error}); {remedy}") from error
+    if held:
+        raise ValueError(f"{path}: it holds: {held[0]}; {remedy}")
+    return arrays

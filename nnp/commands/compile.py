@@ -19,7 +19,9 @@ WIDEST = 400  #: Most characters of a line.
 def compile_model(
     model: Model,
     output: Annotated[
-        Path | None, typer.Option("-o", help="Firmware file; MODEL.PRESET.safetensors in this folder if not given.")
+        Path | None, typer.Option(
+            "-o", help="Firmware file. If not given: MODEL.PRESET.safetensors in this folder; with --weights-from, "
+                       "MODEL.trained.safetensors beside MODEL.", show_default=False)
     ] = None,
     preset: Preset = "",
     precise: Annotated[bool, typer.Option(
@@ -120,15 +122,22 @@ def _with_weights(path: Path, weights: Path, output: Path | None, listing: bool)
     from concord.golden.host.firmware_file import load_firmware, save_firmware
     from concord.golden.lib.tensor_file import read_arrays
     from concord.nnp.lib.files import check_writable
+    from concord.nnp.lib.kinds import FileKind, kind_of
     from concord.nnp.verify.twin_source import differing_bits
     from concord.twin.weights import twin_script, with_tensors
 
     output = output or path.with_name(f"{path.stem}.trained.safetensors")
     check_writable(output)
-    old, given = load_firmware(path), read_arrays(weights)
+    if kind_of(path) is FileKind.MODEL and path.is_file():
+        raise ValueError(f"{path}: with --weights-from, name the firmware that `nnp twin` read in place of the model")
+    old = load_firmware(path)
+    given = read_arrays(weights, "`save` of a trained twin writes the file that --weights-from takes")
     try:
         found = with_tensors(old, given)
     except ValueError as error:
+        if given and all(values.dtype == np.float64 for values in given.values()):
+            raise ValueError(f"{weights}: its numbers are float64, as those of a twin without quantisers, which no "
+                             "firmware holds; train the twin that `nnp twin` writes without --unquantised") from error
         raise ValueError(f"{weights}: {error}") from error
     bits = differing_bits(found, twin_script(old, given), given)
     changed = np.count_nonzero(found.tiles.mantissas != old.tiles.mantissas)

@@ -101,7 +101,7 @@ def _check(framework: "Framework", folder: Path, stem: str, unquantised: bool):
 def _script(place: Path, firmware: "Firmware", framework: "Framework", plain: bool, unquantised: bool) -> "Script":
     """The script of layers, or the one of words where no layers are found and the framework can run it."""
     from concord.twin.generic.network import network
-    from concord.twin.recovery.elements import Unrecognised
+    from concord.twin.recovery.nodes.elements import Unrecognised
     from concord.twin.recovery.recover import recover
     from concord.twin.source.frameworks import Framework
     from concord.twin.source.hints import without_hints

@@ -18,7 +18,7 @@ from concord.model import reference
 from concord.model.data.samples import Samples
 from concord.model.layers.recurrent import Recurrent
 from concord.model.lowering.full_precision import Numbers
-from concord.model.model import Model
+from concord.model.model import INPUT, Model
 from concord.nnp.verify.batches import one_sample
 from concord.nnp.verify.layer_results import Writes, squares, units
 from concord.spec.chain import Chain
@@ -155,7 +155,9 @@ def _alone(model: Model, firmware: Firmware, images: Mapping[Numbers, FullPrecis
 
     exact = outputs(())
     largest = max(np.square(exact).sum(), _TINY)
-    return {layer.name: float(np.sqrt(np.square(outputs((layer.name,)) - exact).sum() / largest))
+    # Chains of no layer bring an image of the input to VectorRf, quantised for the layers that read it.
+    return {layer.name: float(np.sqrt(np.square(outputs(
+                (layer.name, *[INPUT] * (INPUT in model.sources_of(layer)))) - exact).sum() / largest))
             for layer in model.layers if layer.name in errors}
 
 

@@ -15,6 +15,7 @@ from concord.model.data.samples import Samples
 from concord.model.layers.dense import Dense
 from concord.model.layers.softmax import Softmax
 from concord.model.lowering.full_precision import Numbers
+from concord.model.model import INPUT
 from concord.model.model_file import load_model
 from concord.nnp.verify.error_split import images_of, split_errors
 from concord.spec.activation import Activation
@@ -22,7 +23,7 @@ from concord.spec.config import PRESETS
 from concord.spec.formats import Format
 from concord.spec.operations import Operation
 from concord.tests import networks
-from concord.tests.image_networks import ROOM
+from concord.tests.image_networks import ROOM, Images
 from concord.tests.real_networks import assert_bits, compiler_error, network, with_reals
 
 #: Rounding to float64, with room for long sums.
@@ -121,17 +122,18 @@ def test_each_rounding_alone_changes_results():
 
 
 @BLOCK
-@pytest.mark.parametrize("kind", ["dense", "lstm", "gru"])
+@pytest.mark.parametrize("kind", ["dense", "lstm", "gru", "images"])
 def test_roundings_of_chosen_layers(kind, block):
-    rng, config = np.random.default_rng(0), replace(PRESETS["tiny"], **ROOM)
+    rng, config = np.random.default_rng(0), replace(PRESETS["tiny"], **ROOM, operand_columns=64)
     model, samples = network(kind, rng, config, block)
     model = with_reals(rng, model)
     firmware = compile_network(model, config).firmware
     real, stored = (full_precision(model, firmware, numbers) for numbers in (Numbers.REAL, Numbers.STORED))
     machine = UnquantisedMachine(firmware, real)
     exact = machine.infer(samples[0])
-    names, found = [layer.name for layer in model.layers], {}
-    for chosen in (names, names[:1], names[-1:]):
+    # The chains of no layer quantise an image of the network's input.
+    names, found = [*(layer.name for layer in model.layers), ""], {}
+    for chosen in (names, names[:1], names[-2:]):
         machine.round_layers(chosen, stored)
         found[tuple(chosen)] = machine.infer(samples[0])
     rounded = UnquantisedMachine(firmware, stored, activations=True, binary16=True).infer(samples[0])
@@ -140,6 +142,22 @@ def test_roundings_of_chosen_layers(kind, block):
     assert not np.array_equal(found[names[0],], rounded)
     machine.round_layers((), stored)
     np.testing.assert_array_equal(machine.infer(samples[0]), exact)
+
+
+@BLOCK
+@pytest.mark.parametrize("preset", ["tiny", "vision"])
+def test_the_roundings_of_the_only_layer_alone_are_all_roundings(preset, block):
+    """A padded convolution: its input and the border around it are quantised, with a zero point in integers."""
+    config = replace(PRESETS[preset], **ROOM, operand_columns=64)
+    rng = np.random.default_rng(0)
+    made = Images(rng, config, (3, 5, 4), block=block)
+    made.conv(INPUT, 4, (3, 3), padding=(1, 1, 1, 1), offset=-0.25, unsigned=True, activation=Activation.NONE)
+    model = with_reals(rng, made.model())
+    firmware, samples = compile_network(model, config).firmware, networks.inputs(rng, 3, 3 * 5 * 4)
+    split = split_errors(model, firmware, images_of(model, firmware), Samples(
+        inputs=samples, lengths=None, labels=None, classes=()))
+    assert split.layers["conv0"]["alone"] == pytest.approx(split.layers["network output"]["together"], rel=1e-6)
+    assert split.layers["conv0"]["alone"] > 0
 
 
 def test_weights_and_constants_that_the_model_rounded_are_found_again():

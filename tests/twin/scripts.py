@@ -96,6 +96,19 @@ def echo() -> Script:
                   tensors={"start.values": halves(rng, 2)})
 
 
+def turned() -> Script:
+    """A loop from the last time step to the first one, whose second state is the first one of the pass before."""
+    rng = np.random.default_rng(6)
+    main = routine("main", "Sums over time", "x", "y",
+                   call("s", "start", "x", "start.values"),
+                   Loop(items=(("a", "x"),), carried=(("s", "s"), ("last", "s")), backward=frozenset({"a"}),
+                        body=(call("b", "multiply", "last", "loop.scale"), call("last", "maximum", "s", "s"),
+                              call("s", "add", "s", "a"), call("s", "subtract", "s", "b"))),
+                   call("y", "join", "s", "last"))
+    return Script(name="turned", machine="tiny", inputs=(None, 2), outputs=4, classes=(), main=main, routines=(),
+                  tensors={"start.values": halves(rng, 2), "loop.scale": halves(rng, 2)})
+
+
 def pictures() -> Script:
     """A convolution in integers with groups, pooling, and a dense layer on a selection of elements."""
     rng = np.random.default_rng(2)
@@ -119,7 +132,7 @@ def pictures() -> Script:
                       "output.index": Tensor(values=rng.permutation(48)[:20].astype(np.int32))})
 
 
-SCRIPTS = {script.name: script for script in (perceptron(), recurrent(), echo(), pictures())}
+SCRIPTS = {script.name: script for script in (perceptron(), recurrent(), echo(), turned(), pictures())}
 
 
 def samples(script: Script, count: int) -> np.ndarray:

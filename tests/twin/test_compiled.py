@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 from concord.golden.lib import float16
+from concord.tests.twin.scripts import SCRIPTS, samples
+from concord.tests.twin.test_source import load
 from concord.tests.twin.test_vocabulary import pairs
 from concord.tests.twin.vocabularies import VOCABULARIES
+from concord.twin.source.frameworks import Framework
+from concord.twin.source.twin_file import write_twin
 
 torch = pytest.importorskip("torch")
 
@@ -47,3 +51,26 @@ def test_the_last_block_has_the_same_codes(length):
     x, h = (functions.half(torch.randn(5, size)) for size in (12, length))
     with torch.no_grad():
         assert torch.equal(torch.compile(state, dynamic=False)(x, h), state(x, h))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", ["sounds", "turned"])
+def test_a_compiled_loop_takes_sequences_of_every_length(name, tmp_path):
+    """One graph has them all: it is compiled twice, for a batch of one sample and for others."""
+    twin, inputs = load(write_twin(SCRIPTS[name], Framework.TORCH, tmp_path, name)).Twin(), samples(SCRIPTS[name], 5)
+    few = torch._dynamo.config.patch(recompile_limit=2, fail_on_recompile_limit_hit=True)
+    with torch.no_grad(), few, torch._inductor.config.patch(emulate_precision_casts=False):
+        compiled = twin.compiled()
+        for batch, steps in ((5, 9), (1, 9), (4, 2), (1, 3), (3, 7)):
+            given = torch.from_numpy(inputs[:batch, :steps].copy())
+            assert torch.equal(compiled(given), twin(given))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_twin_that_its_user_compiles_has_the_same_bits(tmp_path):
+    """PyTorch drops casts to half precision then."""
+    twin = load(write_twin(SCRIPTS["digits"], Framework.TORCH, tmp_path, "digits")).Twin()
+    inputs = torch.from_numpy(samples(SCRIPTS["digits"], 5))
+    assert not torch._inductor.config.emulate_precision_casts
+    with torch.no_grad():
+        assert torch.equal(torch.compile(twin)(inputs), twin(inputs))

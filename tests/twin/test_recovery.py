@@ -19,7 +19,8 @@ from concord.tests.image_networks import Images, geometry
 from concord.tests.test_rooms import ROOT
 from concord.tests.twin.bare_firmware import bare
 from concord.tests.twin.recovered import agree, calls, golden, results
-from concord.twin.recovery.elements import Unrecognised
+from concord.twin.recovery.layers.reserved import reserved
+from concord.twin.recovery.nodes.elements import Unrecognised
 from concord.twin.recovery.recover import recover
 from concord.twin.source.hints import without_hints
 
@@ -130,6 +131,17 @@ def test_cells(cell, block):
     model = networks.recurrent(rng, config, [5, 13, 10], block=[block, block], outputs=9, cell=CELLS[cell])
     script = agree(config, model, networks.inputs(rng, 3, 4, 5))
     assert [routine.name for routine in script.routines][-1] == "dense_layer"
+
+
+def test_no_layer_has_a_name_that_a_twin_has_already():
+    torch = pytest.importorskip("torch")
+    assert all(reserved(name) for name in vars(torch.nn.Module()) | vars(torch.nn.Module) if name[0] != "_")
+    config, rng = PRESETS["tiny"], np.random.default_rng(0)
+    model = networks.mlp(rng, config, [5, 6, 4], block=False)
+    first, last = model.layers
+    script = agree(config, replace(model, layers=(replace(first, name="forward"), replace(last, name="class"))),
+                   networks.inputs(rng, 3, 5))
+    assert [routine.name for routine in script.routines] == ["forward_layer", "class_layer"]
 
 
 @BLOCK

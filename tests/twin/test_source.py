@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 
 import numpy as np
@@ -174,6 +175,17 @@ def test_long_sums_have_two_lines():
     name = "v" * 50
     text = lines_of(call(name, "relu", "x"), call("y", "add", name, name))
     assert text == [f"{name} = relu(x)", f"return ({name}", f"+ {name})"]
+
+
+@pytest.mark.parametrize("name", ['a"""b', "ends in a \\", '"', "two\nlines", "nul\0", "\\N"])
+def test_any_name_of_a_network_stays_inside_its_docstrings(name):
+    script = next(iter(SCRIPTS.values()))
+    named = replace(script, name=name, main=replace(script.main, title=f"The network {name}"))
+    for framework in FORMS:
+        body = ast.parse(source(named, framework, "net")).body
+        wanted = ast.parse(source(script, framework, "net")).body
+        assert list(map(type, body)) == list(map(type, wanted))
+        assert ast.get_docstring(ast.Module(body, [])).startswith("The network ")
 
 
 def test_two_tensors_of_one_name_are_refused():

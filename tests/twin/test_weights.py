@@ -89,7 +89,11 @@ def test_what_firmware_cannot_hold_is_refused_in_a_sentence(files, tmp_path):
     scale = next(name for name in whole if name.endswith("scale"))
     hidden = next(name for name in blocks if name.endswith("weights"))
     cases = [
-        (mlp, whole, "not those of a twin of fashion-mlp-bfp8"),
+        (mlp, whole, "of fashion-mlp-bfp8 (missing: hidden1_bias, hidden1_weights and 3 more; unknown: lstm1_f_"),
+        (lstm, {name: whole[name] for name in whole if name != weights}, f"(missing: {weights})"),
+        (lstm, whole | {"other": whole[scale]}, "(unknown: other)"),
+        (lstm, whole | {"tanh": whole["tanh"] + np.float16(1)}, "tanh: it is a table of the machine"),
+        (lstm, whole | {"tanh": whole["tanh"][:9]}, "tanh: its shape is [9]"),
         (mlp, blocks | {hidden: blocks[hidden] * 1.01}, f"{hidden}: its values are no mantissas of 8 bits"),
         (mlp, blocks | {hidden: blocks[hidden][1:]}, f"{hidden}: its shape is"),
         (lstm, whole | {weights: whole[weights] + 0.5}, f"{weights}: its values are no whole numbers in -127..127"),
@@ -101,10 +105,31 @@ def test_what_firmware_cannot_hold_is_refused_in_a_sentence(files, tmp_path):
         path = tmp_path / "trained.safetensors"
         save_file({name: np.ascontiguousarray(values) for name, values in given.items()}, path)
         assert sentence in refused("compile", firmware, "--weights-from", path, "-o", tmp_path / "out.safetensors")
-    assert "there is no such file" in refused("compile", mlp, "--weights-from", tmp_path / "nothing")
+    assert "there is no such file; `save`" in refused("compile", mlp, "--weights-from", tmp_path / "nothing")
+    assert "it holds: firmware; `save`" in refused("compile", mlp, "--weights-from", mlp)
+    model = "data/models/fashion-mlp-bfp8.safetensors"
+    assert "name the firmware that `nnp twin` read" in refused("compile", model, "--weights-from", path)
     assert "not a whole safetensors file" in refused("compile", mlp, "--weights-from", __file__)
     assert "only -o and --listing" in refused("compile", mlp, "--weights-from", path, "--preset", "tiny")
     assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_twins_without_quantisers_are_no_weights(tmp_path):
+    path = tmp_path / "full.safetensors"
+    done("compile", "data/models/vowels-lstm-w8.safetensors", "--preset", "vision", "--full-precision", "-o", path)
+    done("twin", path, "--unquantised", "-o", tmp_path, "--samples", 1)
+    given = tmp_path / "vowels_lstm_w8_unquantised_numpy.safetensors"
+    assert "writes without --unquantised" in refused("compile", path, "--weights-from", given)
+
+
+def test_without_a_name_trained_firmware_lies_beside_the_firmware(files, tmp_path):
+    firmware = tmp_path / "net.safetensors"
+    firmware.write_bytes(files["vowels-lstm-w8"].read_bytes())
+    save_file(tensors(recover(load_firmware(firmware))), tmp_path / "given")
+    done("compile", firmware, "--weights-from", tmp_path / "given")
+    assert (tmp_path / "net.trained.safetensors").is_file()
+    said = " ".join(done("compile", "--help").replace("│", " ").split())
+    assert "with --weights-from, MODEL.trained.safetensors beside MODEL" in said
 
 
 def test_firmware_that_differs_from_its_twin_is_not_written(files, tmp_path, monkeypatch):

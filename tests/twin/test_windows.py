@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from concord.twin.recovery.windows import find_clipped, find_window, groups_of
+from concord.twin.recovery.tensors.windows import find_clipped, find_window, groups_of
 
 
 def table_of(shape, window, stride, dilation, padding):

@@ -3,10 +3,10 @@
 from concord.golden.host.firmware import Firmware
 from concord.twin.flow.flow_of import flow_of
 from concord.twin.lib.script import Script
-from concord.twin.recovery.layers import scripted
-from concord.twin.recovery.lowering import lower
-from concord.twin.recovery.program import drafted
-from concord.twin.recovery.widening import widen
+from concord.twin.recovery.layers.layers import scripted
+from concord.twin.recovery.nodes.lowering import lower
+from concord.twin.recovery.nodes.widening import widen
+from concord.twin.recovery.tensors.program import drafted
 
 _PASSES = 4  #: Time steps of the flow that the recovery looks at: the first one has initial values, the last one ends.
 

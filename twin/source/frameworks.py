@@ -39,6 +39,7 @@ class Form:
         arrays:    Module that makes an array of zeros.
         example:   A line that computes results.
         operators: Signs of functions that Python has an operator for.
+        repeats:   Whether a loop is a function of one time step, which a compiler need not unroll.
     """
 
     needs: str
@@ -58,6 +59,7 @@ class Form:
     trains: bool = False
     decorated: tuple[str, ...] = ()
     operators: dict[str, str] = field(default_factory=dict)
+    repeats: bool = False
 
 
 FORMS = {
@@ -74,7 +76,7 @@ FORMS = {
         made=("super().__init__()", "tensors = load_file(file)"), helpers=("Curve",),
         curve='self.{name} = Curve(tensors.pop("{name}"), torch.{name})',
         kept=("self.names = tuple(tensors)", "for name, values in tensors.items():",
-              "    self.register_buffer(name, stored(values))"), trains=True,
+              "    self.register_buffer(name, stored(values))"), trains=True, repeats=True,
         method="forward", result="float32", arrays="torch", example="results = Twin().compiled()(inputs)"),
     Framework.TENSORFLOW: Form(
         needs="tensorflow and safetensors",
@@ -90,7 +92,7 @@ _OPERATORS = FORMS[Framework.NUMPY].operators
 #: Those of twins without quantisers, which compute in float64.
 UNQUANTISED = {framework: replace(
     form, functions=(*(name for name in form.functions if name != "binary16"), "reals"), takes="reals", curves=(),
-    result="float64", trains=False, operators=_OPERATORS, example="results = Twin()(inputs)",
+    result="float64", trains=False, repeats=False, operators=_OPERATORS, example="results = Twin()(inputs)",
     imports=tuple(line for line in form.imports if "save_file" not in line))
     for framework, form in FORMS.items()}
 

@@ -47,6 +47,12 @@ def wrapped(head: str, parts: list[str], tail: str) -> list[str]:
     return [row.replace("\0", " ") for row in rows]
 
 
+def repeated(loop: Loop) -> bool:
+    """Whether a loop can be a function of one time step, which leaves nothing but states."""
+    states = {name for name, _ in loop.carried}
+    return bool(states) and states <= live(loop.body, set()) and len(loop.items) == 1 and not loop.collected
+
+
 class Lines:
     """Writes the bodies of routines.
 
@@ -55,11 +61,13 @@ class Lines:
         routines:   Names of the routines, which are methods.
         operators:  Signs of functions that Python has an operator for, such as {"add": "+"}.
         curves:     Functions that are methods, because they need a table of the file.
+        repeats:    Whether a loop is a function of one time step, where `repeated` allows that.
     """
 
     def __init__(self, vocabulary: Vocabulary, routines: frozenset[str], operators: Mapping[str, str],
-                 curves: tuple[str, ...] = CURVES):
+                 curves: tuple[str, ...] = CURVES, *, repeats: bool = False):
         self._vocabulary = vocabulary
+        self._repeats = repeats
         self._methods = routines | set(curves)
         self._operators = operators
 
@@ -97,15 +105,29 @@ class Lines:
         first = [(name, self._argument(before)) for name, before in loop.carried if name != before]
         text = [f"{margin}{', '.join(value(name) for name, _ in first)} = {', '.join(before for _, before in first)}"
                 ] * bool(first)
-        text += [f"{margin}{name}_steps = []" for name, _ in loop.collected]
-        text.append(f"{margin}for t in range({value(loop.items[0][1])}.shape[1]):")
+        if self._repeats and repeated(loop):
+            return text + self._repeat(loop, indent)
         takes = tuple(Call(results=(name,), function="step", arguments=(source,),
                            settings={"index": "-1 - t" if name in loop.backward else "t"})
                       for name, source in loop.items)
+        text += [f"{margin}{name}_steps = []" for name, _ in loop.collected]
+        text.append(f"{margin}for t in range({value(loop.items[0][1])}.shape[1]):")
         text += self._block(takes + loop.body, after_pass(loop, after), indent + 4)
         text += [f"{margin}    {name}_steps.append({value(source)})" for name, source in loop.collected]
         return text + [f"{margin}{value(name)} = sequence({name}_steps{'[::-1]' * (name in loop.reversed)})"
                        for name, _ in loop.collected]
+
+    def _repeat(self, loop: Loop, indent: int) -> list[str]:
+        """A function of one time step, and its repetition; a routine may be that function."""
+        margin, carried, ((item, source),) = " " * indent, tuple(name for name, _ in loop.carried), loop.items
+        states = ", ".join(map(self._value, carried))
+        sequence = self._value(source) + ".flip(1)" * (item in loop.backward)
+        last, comma = loop.body[-1], "," * (len(carried) == 1)
+        if len(loop.body) == 1 < len(carried) and last.arguments == (item, *carried) and last.results == carried:
+            return [f"{margin}{states} = repeat({self._name(last.function)}, {sequence}, {states})"]
+        return ["", f"{margin}def time_step({self._value(item)}, {states}):",
+                *self._block(loop.body, set(carried), indent + 4), f"{margin}    return {states}{comma}", "",
+                f"{margin}{states}{comma} = repeat(time_step, {sequence}, {states})"]
 
     def _wrapped(self, line: Nested, head: str, indent: int) -> list[str]:
         """A line that begins with `head`, or several where its arguments are too many for one."""

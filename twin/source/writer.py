@@ -9,7 +9,7 @@ from concord.golden.mfu import activation
 from concord.twin.lib.reals import arrays
 from concord.twin.lib.script import Call, Line, Loop, Script
 from concord.twin.source.frameworks import CURVES, FORMS, UNQUANTISED, Framework
-from concord.twin.source.lines import WIDTH, Lines, attribute, literal, wrapped
+from concord.twin.source.lines import WIDTH, Lines, attribute, literal, repeated, wrapped
 from concord.twin.source.trained import Rounding
 from concord.twin.source.vocabulary import vocabulary
 
@@ -56,10 +56,12 @@ def source(script: Script, framework: Framework, stem: str, trained: Mapping[str
         raise ValueError(f"{script.name}: its twin needs {', '.join(sorted(lacking))}, which has no form in "
                          f"{framework}; write a twin in {Framework.NUMPY}")
     training = [*["train"] * bool(trained), *(each.function for each in trained.values())]
-    twin = _twin(script, form, Lines(words, routines, form.operators, form.curves), used)
+    lines = Lines(words, routines, form.operators, form.curves, repeats=form.repeats)
+    twin = _twin(script, form, lines, used)
     called = {name for name in used - routines if f"{name}(" in twin}  # not those that are written as signs
     selection = words.select([*form.functions, *called, *form.helpers * bool(used & set(form.curves)),
-                              *["sequence"] * _collects(script), *training])
+                              *["sequence"] * _collects(script), *["repeat"] * ("repeat(" in twin),
+                              *["compiled"] * form.trains, *training])
     parts = [_head(script, form, stem), _imports({*selection.imports, *form.imports}), _constants(script)]
     functions = [text for text in selection.functions if not _is_operator(text, form.operators)]
     twin += _compiled(script) + _training(trained) + _SAVE if form.trains else ""
@@ -85,7 +87,7 @@ def tensors(script: Script) -> dict[str, np.ndarray]:
 
 def _head(script: Script, form, stem: str) -> str:
     shape = ", ".join(["batch", *("steps" if size is None else str(size) for size in script.inputs)])
-    origin = (f"The software twin of firmware `{script.name}` for the machine `{script.machine}`: "
+    origin = (f"The software twin of firmware `{_plain(script.name)}` for the machine `{script.machine}`: "
               f"{_SAYS[script.unquantised]}")
     text = (f"Inputs are [{shape}], and results [batch, {script.outputs}] in {form.result}. "
             f"{_NUMBERS[script.unquantised].format(stem=stem)}")
@@ -137,13 +139,14 @@ def _twin(script: Script, form, lines: Lines, used: set[str]) -> str:
 
 def _compiled(script: Script) -> str:
     """Method that compiles a twin: whole, or layer by layer where a loop would be unrolled."""
-    if any(isinstance(line, Loop) for line in script.main.body) and script.routines:
+    loops = [line for line in script.main.body if isinstance(line, Loop)]
+    if script.routines and not all(map(repeated, loops)):
         lines = ['"""Compile each layer by itself, so that loops over time steps are not unrolled."""',
-                 *(f"self.{each.name} = torch.compile(self.{each.name}, dynamic=False)" for each in script.routines),
+                 *(f"self.{each.name} = compiled(self.{each.name})" for each in script.routines),
                  "return self"]
     else:
         lines = ['"""The twin as a function of inputs that is compiled whole."""',
-                 "return torch.compile(self, dynamic=False)"]
+                 f"return compiled(self{', dynamic=True' * bool(loops)})"]
     return "\n".join(["", "", "    def compiled(self):", *(f"        {line}" for line in lines)])
 
 
@@ -164,7 +167,14 @@ def _training(trained: Mapping[str, Rounding]) -> str:
 
 
 def _sentence(title: str) -> str:
-    return title if title.endswith(".") else f"{title or 'A network'}."
+    text = _plain(title)
+    return text if text.endswith(".") else f"{text or 'A network'}."
+
+
+def _plain(text: str) -> str:
+    """A name as text between triple quotes, on one line: it must not end them, nor begin an escape sequence."""
+    shown = "".join(each if each.isprintable() else " " for each in text)
+    return " ".join(shown.replace("\\", "/").replace('"', "'").split())
 
 
 def _is_operator(text: str, operators) -> bool:

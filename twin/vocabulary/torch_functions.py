@@ -8,6 +8,7 @@ from functools import reduce
 
 import torch
 from concord.golden.mfu import activation
+from torch._higher_order_ops import while_loop
 from torch.nn.functional import conv2d, pad
 from torch.nn.utils.parametrize import register_parametrization
 
@@ -85,7 +86,8 @@ def binary16(values, shape):
     if len(given) > 1 and squeezed(given) != squeezed(wanted):
         raise ValueError(f"inputs of shape {given} are none of {wanted}: their axes differ")
     values = values.reshape(*values.shape[: 1 + sequence], *shape[sequence:])
-    return half(values.double())
+    short = values.dtype in (torch.float16, torch.float32)
+    return half(values.float() if short else values.double())
 
 
 def squeezed(shape):
@@ -96,9 +98,10 @@ def squeezed(shape):
 def half(x):
     """Numbers rounded once to binary16, ties to even, as float32."""
     y = x.detach()
-    if y.dtype == torch.float32 and not torch.compiler.is_compiling():
+    casts = not torch.compiler.is_compiling() or torch._inductor.config.emulate_precision_casts
+    if casts and y.dtype == torch.float32:
         return straight(x, y.half().float())
-    # A compiler drops casts to half, and a cast from float64 rounds twice.
+    # A compiler may drop casts to half, and a cast from float64 rounds twice.
     unit = (power(y) * 2.0**-10).clamp(min=2.0**-24)
     y = torch.where(y.abs() < 65520, torch.round(y / unit) * unit, y * torch.inf)
     return straight(x.float(), y.float())
@@ -253,6 +256,34 @@ def reshape(x, shape):
 def image(x, shape):
     """Samples of shape (channels, rows, columns) as [batch, rows, columns, channels]."""
     return x.reshape(len(x), *shape).movedim(1, -1)
+
+
+def compiled(twin, dynamic=False):
+    """The twin as a function that PyTorch compiles; no cast to half precision is dropped."""
+    # On CPUs, versions before 2.13 drop casts all the same; `half` rounds without them there.
+    torch._inductor.config.emulate_precision_casts = torch.__version__ >= (2, 13)
+    return torch.compile(twin, dynamic=dynamic)
+
+
+def repeat(time_step, sequence, *states):
+    """The states after all time steps of a sequence; compiled code has a loop, too."""
+    if torch.compiler.is_compiling() and not torch.is_grad_enabled():
+        def more(t, *_):
+            return t < sequence.shape[1]
+
+        def each(t, *states):
+            return t + 1, *own(time_step(sequence.index_select(1, t[None]).squeeze(1), *states))
+
+        first = torch.zeros((), dtype=torch.int64, device=sequence.device)
+        return while_loop(more, each, (first, *own(states)))[1:]
+    for t in range(sequence.shape[1]):
+        states = time_step(sequence[:, t], *states)
+    return states
+
+
+def own(states):
+    """States that share no memory, as a loop in compiled code wants them."""
+    return tuple(state.clone(memory_format=torch.contiguous_format) for state in states)
 
 
 def start(like, values):

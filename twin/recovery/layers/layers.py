@@ -1,6 +1,5 @@
 """Drafts to a script: a routine for each layer, and the routine that calls them."""
 
-import keyword
 from collections import Counter
 from dataclasses import replace
 
@@ -8,21 +7,14 @@ from concord.golden.host.firmware import Firmware
 from concord.spec.config import preset_name
 from concord.spec.isa import Op, decode
 from concord.twin.lib.script import Call, Line, Loop, Routine, Script, Stored
-from concord.twin.recovery.drafts import Draft, LoopDraft, Value
-from concord.twin.recovery.elements import Unrecognised
-from concord.twin.recovery.labels import PRODUCTS, cell_kind, labels, routine_name
-from concord.twin.recovery.naming import Locals, Tensors, sources
-from concord.twin.recovery.order import needed
-from concord.twin.recovery.program import Program
-from concord.twin.recovery.routines import LAYOUT, Cut, cuts, sorted_drafts, title
-from concord.twin.vocabulary import generic_numpy, numpy_functions
-
-_NAMES = {*vars(numpy_functions), *vars(generic_numpy), "network", "inputs", "x"}
-
-
-def reserved(name: str) -> bool:
-    """Whether a routine must not have a name."""
-    return name in _NAMES or keyword.iskeyword(name)
+from concord.twin.recovery.layers.labels import PRODUCTS, cell_kind, labels, routine_name
+from concord.twin.recovery.layers.naming import Locals, Tensors, sources
+from concord.twin.recovery.layers.order import needed
+from concord.twin.recovery.layers.reserved import reserved
+from concord.twin.recovery.layers.routines import LAYOUT, Cut, cuts, sorted_drafts, title
+from concord.twin.recovery.nodes.elements import Unrecognised
+from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
+from concord.twin.recovery.tensors.program import Program
 
 
 def scripted(firmware: Firmware, program: Program, *, unquantised: bool = False) -> Script:

@@ -1,11 +1,11 @@
 """Maxima over windows of images, at borders too."""
 
 import numpy as np
-from concord.twin.recovery.drafts import Value
-from concord.twin.recovery.elements import Constants, element_of, is_constant, node_of
-from concord.twin.recovery.nodes import across_of, shape_of
-from concord.twin.recovery.views import Views
-from concord.twin.recovery.windows import Window, find_clipped, find_window, window_settings
+from concord.twin.recovery.nodes.elements import Constants, element_of, is_constant, node_of
+from concord.twin.recovery.nodes.nodes import across_of, shape_of
+from concord.twin.recovery.tensors.drafts import Value
+from concord.twin.recovery.tensors.views import Views
+from concord.twin.recovery.tensors.windows import Window, find_clipped, find_window, window_settings
 
 _LOWEST = 0xFC00  #: Reference to minus infinity, which no maximum sees.
 

@@ -11,10 +11,8 @@ from concord.golden.schedule.real_arithmetic import FUNCTIONS, RealArithmetic
 from concord.spec.chain import Chain
 from concord.spec.isa import Instruction, Op
 from concord.spec.operations import Operation
-from concord.twin.recovery.drafts import Value
-from concord.twin.recovery.elements import PATTERNS, ZERO, Constants, element_of, is_constant, node_of, read_by
-from concord.twin.recovery.products import Products
-from concord.twin.recovery.quantisers import Quantisers
+from concord.twin.recovery.nodes.elements import PATTERNS, ZERO, Constants, element_of, is_constant, node_of, read_by
+from concord.twin.recovery.nodes.quantisers import Quantisers
 
 
 class RealConstants(Constants):
@@ -96,22 +94,3 @@ class Clips(Quantisers):
     def numbers(self, table: np.ndarray, instruction: Instruction, address: int) -> np.ndarray:
         """The references themselves: entries of VectorRf hold numbers."""
         return table
-
-
-class RealProducts(Products):
-    """Makes the calls of products of real numbers; their sums need neither a proof nor a width."""
-
-    def __init__(self, firmware: Firmware, views):
-        super().__init__(firmware, views)
-        images = firmware.full_precision
-        self._mantissas, self._biases = np.append(images.tiles.reshape(-1), 0.0), images.biases.reshape(-1)
-
-    def _like(self, table: np.ndarray, codes: str) -> Value:
-        """A value that the product reads; all of them hold numbers."""
-        return super()._like(table, "")
-
-    def _reals(self, node, weights):
-        return self._mantissas[weights]
-
-    def _wrap(self, made, reals) -> dict:
-        return {}

@@ -1,8 +1,8 @@
 """Tables of elements as views of values: all of one value, a part, a concatenation, or else a stored table."""
 
 import numpy as np
-from concord.twin.recovery.drafts import Constant, Draft, Value
-from concord.twin.recovery.elements import CODES, Constants, element_of, is_constant, node_of, read_by, refs
+from concord.twin.recovery.nodes.elements import CODES, Constants, element_of, is_constant, node_of, read_by, refs
+from concord.twin.recovery.tensors.drafts import Constant, Draft, Value
 
 NUMBERS = Value(shape=())  #: A value that holds numbers.
 

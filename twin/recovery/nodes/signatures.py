@@ -7,8 +7,8 @@ same signature never depend on each other, because a signature counts the operat
 from collections import defaultdict
 
 import numpy as np
-from concord.twin.recovery.elements import Constants, element_of, is_constant, node_of, read_by
-from concord.twin.recovery.nodes import Node
+from concord.twin.recovery.nodes.elements import Constants, element_of, is_constant, node_of, read_by
+from concord.twin.recovery.nodes.nodes import Node
 
 
 class Signatures:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from concord.twin.recovery.drafts import Draft, LoopDraft, Value
-from concord.twin.recovery.order import makes, reads
+from concord.twin.recovery.layers.order import makes, reads
+from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
 
 #: Functions that only arrange elements.
 LAYOUT = ("part", "flatten", "reshape", "start", "join", "take")

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.host.firmware import Direction, Firmware
-from concord.twin.recovery.drafts import Draft, LoopDraft, Value
-from concord.twin.recovery.elements import Unrecognised, is_constant, read_by
-from concord.twin.recovery.nodes import Body, Carried, Lowered
-from concord.twin.recovery.signatures import Signatures
-from concord.twin.recovery.statements import Statements
-from concord.twin.recovery.states import behind, simplify
+from concord.twin.recovery.nodes.elements import Unrecognised, is_constant, read_by
+from concord.twin.recovery.nodes.nodes import Body, Carried, Lowered
+from concord.twin.recovery.nodes.signatures import Signatures
+from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
+from concord.twin.recovery.tensors.statements import Statements
+from concord.twin.recovery.tensors.states import behind, simplify
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.golden.lib import float16
-from concord.twin.recovery.drafts import Constant, Draft, LoopDraft, Value
+from concord.twin.recovery.tensors.drafts import Constant, Draft, LoopDraft, Value
 
 _ROUNDING = 1e-14  #: Relative error of a product and a quotient in float64.
 

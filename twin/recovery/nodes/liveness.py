@@ -1,8 +1,8 @@
 """Which elements of nodes anything depends on: lanes of padding are computed too, and nobody reads them."""
 
 import numpy as np
-from concord.twin.recovery.elements import element_of, node_of, read_by
-from concord.twin.recovery.nodes import Body, Lowered, Node
+from concord.twin.recovery.nodes.elements import element_of, node_of, read_by
+from concord.twin.recovery.nodes.nodes import Body, Lowered, Node
 
 
 def liveness(lowered: Lowered) -> dict[int, np.ndarray]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from concord.golden.host.firmware import Firmware
-from concord.twin.recovery.drafts import Constant, Draft, LoopDraft, Value
+from concord.twin.recovery.tensors.drafts import Constant, Draft, LoopDraft, Value
 
 PRODUCTS = ("dense", "convolution", "accumulated")
 #: Functions that only arrange elements, and quantisers: they belong to the layer that reads them.

@@ -1,27 +1,23 @@
 """Products to dense layers and convolutions: weights in the order of what they multiply, without padding."""
 
 import numpy as np
-from concord.golden.host.firmware import Firmware
-from concord.twin.recovery.drafts import Constant, Value
-from concord.twin.recovery.elements import Unrecognised, element_of, is_constant, node_of, read_by
-from concord.twin.recovery.views import NUMBERS, Views
-from concord.twin.recovery.windows import Window, find_window, groups_of, window_settings
-
-_EXACT = 53  #: Bits of sums that float64 holds.
+from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of
+from concord.twin.recovery.tensors.drafts import Value
+from concord.twin.recovery.tensors.views import NUMBERS, Views
+from concord.twin.recovery.tensors.weights import Product, TooWide, Weights
+from concord.twin.recovery.tensors.windows import Window, find_window, groups_of, window_settings
 
 
 class Products:
     """Makes the calls of products.
 
     Args:
-        firmware: The firmware, which has the weights.
-        views:    Makes values of tables of elements.
+        weights: Weights of the firmware.
+        views:   Makes values of tables of elements.
     """
 
-    def __init__(self, firmware: Firmware, views: Views):
-        self._firmware, self._config, self._views = firmware, firmware.config, views
-        self._mantissas = np.append(firmware.tiles.mantissas.reshape(-1).astype(np.int32), 0)
-        self._biases = firmware.biases.reshape(-1)
+    def __init__(self, weights: Weights, views: Views):
+        self._weights, self._views, self._mantissas = weights, views, weights.mantissas
 
     def emit(self, nodes, live, table: np.ndarray, across: list[int], strict: bool) -> Value | None:
         """The value of a product; None if it has several places and is no convolution, and `strict` is true.
@@ -36,13 +32,13 @@ class Products:
         weights = node.weights[np.flatnonzero(live)]
         used = (self._mantissas[weights] != 0).any(0)
         table, weights = self._distinct(table[:, used], weights[:, used])
-        like = self._like(table, "integers" if node.settings[0] else "blocks")
-        start, positions = self._start(node, live, weights, like)
+        like = self._weights.like(table, "integers" if node.settings[0] else "blocks")
+        start, positions = self._weights.start(node, live, weights, like)
         fixed = is_constant(table).all(0)
         if fixed.any():
-            start = self._known(table[:, fixed], weights[:, fixed], like, start, node)
+            start = start + self._weights.known(table[:, fixed], weights[:, fixed], like, node)
             table, weights = table[:, ~fixed], weights[:, ~fixed]
-        made = _Product(node=node, weights=weights, start=start, places=positions, like=like)
+        made = Product(node=node, weights=weights, start=start, places=positions, like=like)
         if len(table) == 1:
             return self._pooled(made, table) or self._dense(made, table)
         return self._convolution(made, table, across) or (None if strict else self._gathered(made, table, nodes))
@@ -62,76 +58,6 @@ class Products:
                 return table, weights
             merged[used, target] = weights[used, column]
         return table[:, np.sort(first)], merged
-
-    def _like(self, table, codes: str) -> Value:
-        """A value whose codes the product reads, which must be of its own mode."""
-        found = [self._views.values[number] for number in read_by(table)]
-        if not found:
-            raise Unrecognised("a product reads nothing but constants")
-        if any((each.codes, each.zero) != (codes, found[0].zero) for each in found):
-            raise Unrecognised("a product reads codes of different kinds")
-        return found[0]
-
-    def _start(self, node, live, weights, like):
-        """float64[rows], what is added to the sums of codes, and the places of the biases in BiasRf."""
-        if not node.settings[0]:
-            return np.zeros(len(weights)), None
-        start, places = np.zeros(len(weights)), None
-        if node.start is not None:
-            places = node.start[np.flatnonzero(live)]
-            start = np.append(self._biases, 0)[np.minimum(places, self._biases.size)].astype(np.float64)
-        if like.zero:
-            start, places = start - like.zero * self._mantissas[weights].sum(1, dtype=np.float64), None
-        return start, places
-
-    def _known(self, table, weights, like, start, node):
-        """Start values with the products of columns that are the same constants everywhere."""
-        values = self._views.code_values(table, like)
-        if (values != values[0]).any():
-            raise Unrecognised("a product reads constants that differ from place to place")
-        return start + self._reals(node, weights).astype(np.float64) @ values[0]
-
-    def _reals(self, node, weights):
-        """The weights: integers, or real numbers in block floating point."""
-        mantissas = self._mantissas[weights]
-        if node.settings[0]:
-            return mantissas
-        size, fmt = self._config.native_dim, self._config.weights
-        exponents = np.append(self._firmware.tiles.exponents.reshape(-1), 0)[np.maximum(weights, 0) // size]
-        return np.ldexp(mantissas.astype(np.float64), exponents.astype(np.int64) - fmt.bits + 1).astype(np.float32)
-
-    def _arguments(self, made, weights):
-        """Arguments behind the operand, and settings."""
-        reals, settings = self._reals(made.node, weights), {}
-        arguments = self._stored(made, weights, reals)
-        if made.node.settings[1]:
-            settings["scale"] = made.node.settings[1]
-        return arguments, settings | self._wrap(made, reals)
-
-    def _stored(self, made, weights, reals) -> list[Constant]:
-        """Weights, and start values where there are some."""
-        arguments = [Constant(values=reals, role="weights", memory="matrix_rf", places=weights,
-                              bits=self._config.weights.bits)]
-        if made.start.any():
-            arguments.append(Constant(values=made.start, role="start", memory="bias_rf" if made.places is not None
-                                      else "", places=made.places))
-        return arguments
-
-    def _wrap(self, made, reals) -> dict:
-        """The width of the accumulator, if a sum may not fit it."""
-        integer, like = made.node.settings[0], made.like
-        fraction = 0 if integer else self._config.acc_frac
-        axes = tuple(range(1, reals.ndim))
-        magnitudes = np.abs(reals.astype(np.float64))
-        sums = magnitudes.sum(axes)
-        signed = made.start + like.zero * reals.astype(np.float64).sum(axes) if integer else made.start
-        bound = float(np.ldexp(sums * like.limit + np.abs(signed), fraction).max(initial=0))
-        inner = float(np.ldexp(sums * (like.limit + like.zero) + np.abs(made.start), fraction).max(initial=0))
-        if inner >= 2.0**_EXACT:
-            raise _TooWide
-        if bound < 2.0 ** (self._config.sum_bits - 1):
-            return {}
-        return {"wrap": self._config.sum_bits} | ({"fraction": fraction} if fraction else {})
 
     def _dense(self, made, table) -> Value:
         """One place: the operand is whole values, one after the other; weights are zero where nothing is read."""
@@ -217,11 +143,11 @@ class Products:
 
     def _call(self, function, operand, weights, shape, made, settings) -> Value:
         """A product; one whose sums do not fit float64 is computed in whole numbers."""
-        address, config = made.node.address, self._config
+        address = made.node.address
         try:
-            arguments, scale = self._arguments(made, weights)
+            arguments, scale = self._weights.arguments(made, weights)
             return self._views.call(function, [operand, *arguments], shape, address, codes=NUMBERS, **scale, **settings)
-        except _TooWide:
+        except TooWide:
             pass
         if function == "convolution":
             rows, places = len(weights), {name: settings[name] for name in settings if name != "groups"}
@@ -230,33 +156,8 @@ class Products:
             operand = self._views.call("patches", [operand], (*shape[:-1], width), address, window=weights.shape[1:3],
                                        **places)
             weights = weights.reshape(rows, width)
-        integer = made.node.settings[0]
-        if not integer:  # Start values count in the accumulator's last bit.
-            made.start = np.ldexp(made.start, config.acc_frac)
-        units = (0, 0) if integer else tuple(fmt.e_min - fmt.bits + 1 for fmt in (config.activations, config.weights))
-        arguments = self._stored(made, weights, self._reals(made.node, weights))
-        return self._views.call(
-            "accumulated", [operand, *arguments], shape, address, codes=NUMBERS, bits=config.sum_bits, units=units,
-            scale=made.node.settings[1] if integer else config.acc_frac, shift=0 if integer else config.alignment)
-
-
-class _TooWide(Exception):
-    """Sums do not fit float64."""
-
-
-class _Product:
-    """A product without padding.
-
-    Attributes:
-        node:    Its first strip.
-        weights: int64[rows, columns], index of each mantissa; -1 for a weight of 0.
-        start:   float64[rows], start values.
-        places:  Places of the start values in BiasRf, if they are biases as the firmware has them.
-        like:    A value whose codes it reads.
-    """
-
-    def __init__(self, *, node, weights, start, places, like):
-        self.node, self.weights, self.start, self.places, self.like = node, weights, start, places, like
+        arguments, exact = self._weights.accumulated(made, weights)
+        return self._views.call("accumulated", [operand, *arguments], shape, address, codes=NUMBERS, **exact)
 
 
 def _ungrouped(weights: np.ndarray, groups: int) -> np.ndarray:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from concord.twin.recovery.elements import Constants
+from concord.twin.recovery.nodes.elements import Constants
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

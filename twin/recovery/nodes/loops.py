@@ -12,7 +12,7 @@ import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.spec.isa import Op, decode
 from concord.twin.flow.flow import Flow, Refs
-from concord.twin.recovery.elements import Unrecognised
+from concord.twin.recovery.nodes.elements import Unrecognised
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from concord.twin.recovery.drafts import Draft, LoopDraft, Value
+from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
 
 
 def reads(draft: Draft | LoopDraft) -> list[Value]:

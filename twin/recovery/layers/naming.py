@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from concord.twin.lib.script import Argument, Call, Stored, Tensor
-from concord.twin.recovery.drafts import Constant, Draft, Value
-from concord.twin.recovery.labels import PRODUCTS, is_scaling
+from concord.twin.recovery.layers.labels import PRODUCTS, is_scaling
+from concord.twin.recovery.tensors.drafts import Constant, Draft, Value
 
 _QUANTISERS = ("integers", "blocks")
 

@@ -3,15 +3,23 @@
 import numpy as np
 from concord.golden.mvm.quantizer import quantize_block, quantize_integer
 from concord.spec.isa import Instruction
-from concord.twin.recovery.elements import ZERO_CODE, Unrecognised, element_of, is_constant, node_of, read_by, refs
-from concord.twin.recovery.nodes import Node
+from concord.twin.recovery.nodes.elements import (
+    ZERO_CODE,
+    Unrecognised,
+    element_of,
+    is_constant,
+    node_of,
+    read_by,
+    refs,
+)
+from concord.twin.recovery.nodes.nodes import Node
 
 
 class Quantisers:
     """Makes the nodes of quantisers for a lowering.
 
     Args:
-        lowering: The lowering; its `node` adds a node to the present region, and `_shared` holds those of the region.
+        lowering: The lowering; its `node` adds a node to the present region, and `shared` holds those of the region.
     """
 
     def __init__(self, lowering):
@@ -65,7 +73,7 @@ class Quantisers:
     def _once(self, source: int, op: str, settings: tuple, address: int) -> np.ndarray:
         """`out` of the node that applies an operation to all of another node."""
         key = source, op, settings
-        shared = self._lowering._shared
+        shared = self._lowering.shared
         if key not in shared:
             node = self._lowering.nodes[source]
             table = node.out.reshape(node.places, node.width)
@@ -110,7 +118,7 @@ class Quantisers:
         within = inside[:, None] + lanes < node.width
         out = node.out[np.minimum(base[:, None] + lanes, node.places * node.width - 1)]
         zeros = known & (self._lowering.constants.values(np.where(known, blocks, 0)) == 0)
-        return bool((~known | (zeros & (~within | is_constant(out)))).all())
+        return bool(((~known & within) | (zeros & (~within | is_constant(out)))).all())
 
     def _own(self, table, found, fixed, settings, address):
         """A node of blocks that lie in no other node."""

@@ -2,8 +2,8 @@
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
-from concord.twin.recovery.elements import ZERO, Unrecognised, refs
-from concord.twin.recovery.nodes import Node
+from concord.twin.recovery.nodes.elements import ZERO, Unrecognised, refs
+from concord.twin.recovery.nodes.nodes import Node
 
 
 def input_nodes(firmware: Firmware) -> list[Node]:

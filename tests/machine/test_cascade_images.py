@@ -1,0 +1,71 @@
+"""Images between machines: messages of many pixels, and the throughput that they give."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from concord.compiler.cascade import Cutter
+from concord.compiler.cuts import parts
+from concord.compiler.lib.neighbours import Neighbours
+from concord.compiler.network import compile_network
+from concord.model import network
+from concord.model.model import Model
+from concord.nnp.verify.cascade_session import CascadeSession, Streamed
+from concord.sim.machines.cascade import cascade
+from concord.spec.config import Config, preset
+from concord.tests import networks
+from concord.tests.image_networks import Images
+
+TINY = preset("tiny")
+#: No vector memory has room for a row of the image, which takes 8 words.
+CRAMPED = replace(TINY, initial_vrf=4, addsub_vrf=4, multiply_vrf=4)
+PIXELS = 16  #: of the image that crosses
+
+
+def image(block: bool) -> Model:
+    """Two convolutions, between which an image crosses of 4 x 4 pixels with 4 channels."""
+    made = Images(np.random.default_rng(4), TINY, (2, 4, 4), block=block)
+    made.conv(made.conv("", 4, (1, 1)), 3, (2, 2))
+    return made.model()
+
+
+def stream(kind: str, config: Config, model: Model, firmware, **options) -> Streamed:
+    """Samples on machines of a kind, with the bits of the network."""
+    samples = networks.inputs(np.random.default_rng(5), 4, model.inputs)
+    with cascade(kind, [config] * 2, **options) as machines:
+        done = CascadeSession(machines, firmware).stream(list(samples))
+    np.testing.assert_array_equal(done.outputs, network.forward(model, samples)[-1].outputs)
+    return done
+
+
+def messages(config: Config, model: Model, monkeypatch) -> int:
+    """Number of messages from machine to machine for four samples."""
+    found = []
+    firmware = Cutter(model, [config] * 2).compiled(["conv0"]).cascade
+    monkeypatch.setattr("concord.sim.machines.cascade.routed", lambda sent: (
+        found.extend(sent := list(sent)), ([], sent))[1])
+    stream("golden", config, model, firmware)
+    return len(found)
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_a_message_holds_many_pixels(block, monkeypatch):
+    assert messages(TINY, image(block), monkeypatch) == 4
+
+
+def test_without_room_each_pixel_is_a_message(monkeypatch):
+    assert messages(CRAMPED, image(block=False), monkeypatch) == 4 * PIXELS
+
+
+@pytest.mark.parametrize(("kind", "block"), [("library", False), ("library", True), ("cocotb", False)])
+def test_simulated_machines_take_such_messages(kind, block):
+    model = image(block)
+    stream(kind, TINY, model, Cutter(model, [TINY] * 2).compiled(["conv0"]).cascade, seed=5, gap=0.2, stall=0.2)
+
+
+def test_headers_of_every_pixel_would_take_longer():
+    model = image(block=False)
+    first, second = Cutter(model, [TINY] * 2).compiled(["conv0"]).cascade.parts
+    slow = compile_network(parts(model, ["conv0"])[0], TINY, Neighbours(images=True)).firmware
+    together, apart = (stream("library", TINY, model, [one, second]).interval for one in (first, slow))
+    assert together < 0.85 * apart

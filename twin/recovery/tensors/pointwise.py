@@ -1,0 +1,118 @@
+"""Point-wise operations: on all of a tensor, if that is what their elements amount to, or on elements as they lie."""
+
+import numpy as np
+from concord.twin.recovery.nodes.elements import NUMBERS, Constants, element_of, is_constant, node_of, refs
+from concord.twin.recovery.nodes.nodes import Node, shape_of
+from concord.twin.recovery.tensors.drafts import Constant, Value
+from concord.twin.recovery.tensors.views import NUMBERS as PLAIN
+from concord.twin.recovery.tensors.views import Views
+
+#: Roles of the constants of operations.
+ROLES = {"add": "offset", "subtract": "offset", "multiply": "scale", "maximum": "bound"}
+
+
+class Pointwise:
+    """Makes the calls of point-wise operations.
+
+    Args:
+        views:     Makes values of tables of elements.
+        constants: The constants.
+    """
+
+    def __init__(self, views: Views, constants: Constants):
+        self._views, self._constants = views, constants
+
+    def whole(self, node: Node, tables: list[np.ndarray], main: int, known: np.ndarray) -> np.ndarray | None:
+        """The operation on all of the value that the main operand reads, if that is what the table amounts to.
+
+        Args:
+            node:   The first strip.
+            tables: References [places, elements] of each operand.
+            main:   Number of the main operand.
+            known:  bool[places, elements], results that are constants, so that nobody reads them here.
+
+        Returns:
+            References [places, elements] to the values of the elements, or None.
+        """
+        shape, tables = known.shape, [table[~known] for table in tables]
+        table = tables[main]
+        sources = np.unique(node_of(table))
+        if len(sources) != 1 or is_constant(table).any():
+            return None
+        source, element = self._views.values[int(sources[0])], element_of(table)
+        covered, first = np.unique(element, return_index=True)
+        if len(covered) < source.size and not self._enough(source, covered):
+            return None
+        arguments = []
+        for k, other in enumerate(tables):
+            if k == main:
+                arguments.append(source)
+                continue
+            spread = np.full(source.size, -1, np.int64)
+            spread[covered] = self._plain(other)[first]
+            if (spread[element] != self._plain(other)).any():
+                return None
+            spread[covered] = other[first]
+            argument = self._operand(node, spread.reshape(source.shape), ROLES.get(node.op, ""))
+            if argument is None:
+                return None
+            arguments.append(argument)
+        at = np.full(shape, -1, np.int64)
+        at[~known] = refs(self._views.index(self._call(node, arguments, source.shape)), element)
+        return at
+
+    @staticmethod
+    def _enough(source, covered) -> bool:
+        """Whether an operation on a whole image does little in vain."""
+        if len(source.shape) != 3 or 2 * len(covered) < source.size:
+            return False
+        return len(np.unique(covered % source.shape[2])) == source.shape[2]
+
+    def _plain(self, table):
+        """References in which equal constants are equal."""
+        fixed = is_constant(table) & (node_of(table) == NUMBERS)
+        return np.where(fixed, self._constants.bits(np.where(fixed, table, 0)), table)
+
+    def _operand(self, node, table, role) -> Value | Constant | None:
+        """A second operand: a value, a stored vector, or a stored tensor. -1 stands for elements that do not matter."""
+        known, fixed = table >= 0, is_constant(table)
+        if not (fixed | ~known).all():
+            if not known.all():
+                return None
+            return self._views.view(table, node.address)
+        rows = table.reshape(-1, table.shape[-1])
+        first = rows[(rows >= 0).argmax(0), np.arange(rows.shape[1])]
+        if (first >= 0).all() and (self._plain(np.where(rows >= 0, rows, first)) == self._plain(first)).all():
+            return self._views.constant(first, role)
+        return self._views.constant(np.where(known, table, 0), role)
+
+    def _call(self, node, arguments, shape) -> Value:
+        """The call of a point-wise operation."""
+        if node.op == "integers":
+            low, high, zero = node.settings
+            result = self._views.call("integers", arguments, shape, node.address, codes=PLAIN, lowest=low, highest=high)
+            result.codes, result.zero, result.limit = "integers", zero, max(zero - low, high - zero)
+            return result
+        if node.op == "clip":
+            low, high = node.settings
+            return self._views.call("clip", arguments, shape, node.address, codes=PLAIN, lowest=low, highest=high)
+        return self._views.call(node.op, arguments, shape, node.address, codes=PLAIN)
+
+    def laid(self, nodes: list[Node], live: np.ndarray, tables: list[np.ndarray], strict: bool) -> Value:
+        """A point-wise operation on elements that are no whole value.
+
+        Args:
+            nodes:  Strips of one layer.
+            live:   bool[width], which elements are wanted.
+            tables: References [places, wanted elements] of each operand.
+            strict: Has no meaning here.
+        """
+        node = nodes[0]
+        shape = shape_of(nodes, *tables[0].shape)
+        for table in tables:  # Elements that lie in an image keep its shape.
+            sources = np.unique(node_of(table))
+            value = self._views.values[int(sources[0])] if len(sources) == 1 else None
+            if value is not None and len(value.shape) == 3 and len(table) == value.shape[0] * value.shape[1]:
+                shape = (*value.shape[:2], table.shape[1])
+        arguments = [self._operand(node, table.reshape(shape), ROLES.get(node.op, "")) for table in tables]
+        return self._call(node, arguments, shape)

@@ -1,0 +1,141 @@
+"""Groups of nodes to calls on whole tensors."""
+
+import numpy as np
+from concord.golden.host.firmware import Firmware
+from concord.spec.softmax import fractions, wholes
+from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, read_by
+from concord.twin.recovery.nodes.liveness import liveness
+from concord.twin.recovery.nodes.nodes import Lowered, across_of, shape_of
+from concord.twin.recovery.nodes.unquantised import RealConstants
+from concord.twin.recovery.tensors.blocks import Blocks
+from concord.twin.recovery.tensors.drafts import Constant, Value
+from concord.twin.recovery.tensors.pointwise import Pointwise
+from concord.twin.recovery.tensors.pools import Pools, even, pool_order
+from concord.twin.recovery.tensors.products import Products
+from concord.twin.recovery.tensors.views import Views
+from concord.twin.recovery.tensors.weights import RealWeights, Weights
+
+_POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "numbers", "clip"}
+
+
+class Statements:
+    """Makes calls of groups of nodes, and remembers which element of which value each element of a node is.
+
+    Args:
+        firmware: The firmware.
+        lowered:  The nodes.
+    """
+
+    def __init__(self, firmware: Firmware, lowered: Lowered):
+        self.nodes, self.constants, self.live = lowered.nodes, lowered.constants, liveness(lowered)
+        self.views = Views(lowered.constants)
+        self._where: dict[int, np.ndarray] = {}
+        self._unquantised = isinstance(lowered.constants, RealConstants)
+        self._points = Pointwise(self.views, lowered.constants)
+        self._blocks, self._pools = Blocks(self.views, lowered.constants), Pools(self.views, lowered.constants)
+        weights = (RealWeights if self._unquantised else Weights)(firmware, self.views)
+        self._products = Products(weights, self.views)
+
+    def bind(self, node: int, value: Value):
+        """Let a node be a value that has its elements in the same order."""
+        self._where[node] = self.views.all(value).reshape(-1)
+
+    def place(self, node: int, where: np.ndarray):
+        """Let the elements of a node be references to elements of values; -1 where nobody reads them."""
+        self._where[node] = where
+
+    def mapped(self, table: np.ndarray) -> np.ndarray:
+        """References to elements of values, of references to elements of nodes; -1 for those that nobody needs."""
+        found, named = table.copy(), node_of(table)
+        for node in read_by(table):
+            mask = named == node
+            found[mask] = self._where[node][element_of(table[mask])] if node in self._where else -1
+        return found
+
+    def emit(self, group: list[int]):
+        """Make the calls of a group."""
+        nodes = [self.nodes[index] for index in group]
+        first = nodes[0]
+        live = np.any([(self.live[index] & ~is_constant(node.out)).reshape(node.places, -1).any(0)
+                       for index, node in zip(group, nodes, strict=True)], 0)
+        if not live.any():
+            return
+        if first.op in _POINTWISE:
+            at = self._pointwise(nodes, live)
+        else:
+            function = {"product": self._product, "max_pool": self._pools.emit, "blocks": self._blocks.emit,
+                        "softmax": self._softmax}[first.op]
+            at = self._placed(function, nodes, live, order=pool_order if first.op == "max_pool" else None)
+        done = 0
+        for index, node in zip(group, nodes, strict=True):
+            where = np.full((node.places, node.width), -1, np.int64)
+            where[:, live] = at[done:done + node.places]
+            self._where[index], done = where.reshape(-1), done + node.places
+
+    def _tables(self, nodes, live=None) -> list[np.ndarray]:
+        """The operands of all places of a group; constant operands of dead elements count as zero."""
+        tables = []
+        for number in range(len(nodes[0].reads)):
+            table = np.concatenate(even([node.reads[number] for node in nodes]))
+            tables.append(self.mapped(table if live is None else table[:, live]))
+        return tables
+
+    def _pointwise(self, nodes, live) -> np.ndarray:
+        """A point-wise operation; returns references to the values of the elements [places, live elements]."""
+        node, tables = nodes[0], self._tables(nodes, live)
+        known = is_constant(np.concatenate([node.out.reshape(node.places, -1)[:, live] for node in nodes]))
+        main = next(k for k, table in enumerate(tables) if not is_constant(table[~known]).all())
+        whole = self._points.whole(node, tables, main, known)
+        if whole is not None:
+            return whole
+        return self._placed(self._points.laid, nodes, live, tables)
+
+    def _placed(self, function, nodes, live, tables=None, order=None) -> np.ndarray:
+        """Compute each different place once, in the order of what it reads.
+
+        Args:
+            order: Function of the values, and of the table of different places, that gives another order or None.
+        """
+        tables = self._tables(nodes) if tables is None else tables
+        rows = np.concatenate([table.reshape(len(table), -1) for table in tables], 1)
+        choices = _choices(rows)
+        for strict, choice in [*((True, each) for each in choices), (False, choices[0])]:
+            first, where = choice
+            other = order and order(self.views.values, tables[0][first])
+            chosen = self._order(rows, first) if other is None else first[other]
+            value = function(nodes, live, [table[chosen] for table in tables], strict)
+            if value is not None:
+                break
+        number = np.empty(len(rows), np.int64)
+        number[chosen] = np.arange(len(chosen))
+        return self.views.all(value).reshape(len(chosen), -1)[number[where]]
+
+    @staticmethod
+    def _order(rows, first):
+        """The order of places: that of the elements in a column without constants, as they lie in an image."""
+        steady = ~is_constant(rows[first]).any(0)
+        moving = steady & (rows[first] != rows[first[:1]]).any(0)
+        if not moving.any():
+            return first
+        column = rows[first, moving.argmax()]
+        return first[np.argsort(column, kind="stable")]
+
+    def _softmax(self, nodes, live, tables, strict) -> Value:
+        """The softmax of the elements of each place."""
+        table = tables[0][:, :nodes[0].settings[0]]
+        source = self.views.view(table.reshape(shape_of(nodes, *table.shape)), nodes[0].address)
+        tables = () if self._unquantised else ((fractions(), "fractions"), (wholes(), "wholes"))
+        stored = [Constant(values=np.asarray(values, np.int32), role=role) for values, role in tables]
+        return self.views.call("softmax", [source, *stored], source.shape, nodes[0].address)
+
+    def _product(self, nodes, live, tables, strict) -> Value | None:
+        """A dense layer or a convolution; None for another product of several places, if `strict`."""
+        return self._products.emit(nodes, live, tables[0], across_of(nodes, len(tables[0])), strict)
+
+
+def _choices(rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Places that may be computed, and for each place the one whose result it has: those that differ, or all."""
+    _, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    every = np.arange(len(rows))
+    different = np.sort(first), first[where.reshape(-1)]
+    return [different] if len(first) == len(rows) else [different, (every, every)]
