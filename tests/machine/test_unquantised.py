@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from concord.compiler.network import compile_network, full_precision
 from concord.golden.host.firmware_file import load_firmware, save_firmware
+from concord.golden.lib.float16 import to_real
 from concord.golden.schedule.real_arithmetic import FUNCTIONS
 from concord.golden.unquantised import UnquantisedMachine
+from concord.model import network as quantised
 from concord.model import reference
 from concord.model.cells.registry import CELLS
 from concord.model.data.dataset import DATA
@@ -17,7 +19,7 @@ from concord.model.layers.softmax import Softmax
 from concord.model.lowering.full_precision import Numbers
 from concord.model.model import INPUT
 from concord.model.model_file import load_model
-from concord.nnp.verify.error_split import images_of, split_errors
+from concord.nnp.verify.error_split import ALONE, OUTPUT, images_of, split_errors
 from concord.spec.activation import Activation
 from concord.spec.config import PRESETS
 from concord.spec.formats import Format
@@ -62,6 +64,20 @@ def test_softmax(block):
         inputs=samples, lengths=None, labels=None, classes=()))
     assert split.compiled
     assert split.first == ""
+
+
+@BLOCK
+def test_all_parts_of_an_error_together_are_the_error_of_the_machine(block):
+    """In a network of one layer, the roundings of this layer alone are all roundings."""
+    rng, config = np.random.default_rng(1), PRESETS["tiny"]
+    model, samples = with_reals(rng, networks.mlp(rng, config, [19, 5], block=block)), networks.inputs(rng, 3, 19)
+    firmware = compile_network(model, config).firmware
+    exact, rounded = reference.forward(model, samples)[-1], to_real(quantised.forward(model, samples)[-1].outputs)
+    error = np.sqrt(np.square(rounded - exact).sum() / np.square(exact).sum())
+    split = split_errors(model, firmware, images_of(model, firmware), Samples(
+        inputs=samples, lengths=None, labels=None, classes=()))
+    assert split.layers[OUTPUT]["together"] == pytest.approx(error)
+    assert [parts[ALONE] for parts in split.layers.values() if ALONE in parts] == pytest.approx([error])
 
 
 @KINDS
