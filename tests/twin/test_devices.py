@@ -199,7 +199,7 @@ def test_operations_on_two_devices_are_refused(operation):
 
 
 @pytest.mark.parametrize(("good", "bad"), [
-    ("torch.arange(length, device=x.device)", "torch.arange(length)"),
+    ("torch.arange(like.shape[-1], device=like.device)", "torch.arange(like.shape[-1])"),
     ("self.register_buffer(\"table\", table.float())", "self.table = table.float()"),
     ("self.register_buffer(name, stored(values))", "setattr(self, name, stored(values))")])
 def test_a_twin_that_keeps_a_tensor_on_the_cpu_is_refused(good, bad, tmp_path):
