@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from concord.nnp.lib.errors import readable
@@ -94,13 +95,18 @@ def text(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else f"{cell:.1e}"
 
 
-def batches(samples: list[np.ndarray], together: int = 50) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Numbers of samples of one shape, and these samples as a batch of at most `together`."""
+def batches(samples: list[np.ndarray], together: int = 33) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Numbers of samples of one shape, and these samples as a batch of at most `together`.
+
+    The first batch has one sample: compilers make code of its own for that.
+    """
+    alone = 1
     for shape in sorted({sample.shape for sample in samples}):
         chosen = [index for index, sample in enumerate(samples) if sample.shape == shape]
-        for first in range(0, len(chosen), together):
-            part = chosen[first:first + together]
+        edges = [*[0] * alone, *range(alone, len(chosen), together), len(chosen)]
+        for part in (chosen[first:last] for first, last in pairwise(edges)):
             yield part, np.stack([samples[index] for index in part])
+        alone = 0
 
 
 def results(run: Callable[[np.ndarray], np.ndarray], samples: list[np.ndarray], like: np.ndarray) -> np.ndarray:
