@@ -8,6 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 
 import numpy as np
 import pytest
+from concord.nnp.verify.twin_source import TwinSource
 from concord.tests.twin.scripts import SCRIPTS, call, halves, routine, samples
 from concord.twin.lib.run import run
 from concord.twin.lib.script import Script, Tensor
@@ -63,6 +64,17 @@ def test_tensorflow_source_computes_what_the_script_says(name, tmp_path):
     for compute in (twin, tensorflow.function(twin)):
         results = compute(samples(script, 5)).numpy()
         assert np.array_equal(results.view(np.uint16), results_of(script))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("framework", FORMS)
+def test_a_batch_of_no_samples_has_no_results(name, framework, tmp_path):
+    pytest.importorskip(framework)
+    script = SCRIPTS[name]
+    twin = TwinSource(write_twin(script, framework, tmp_path, name), framework)
+    with np.errstate(all="ignore"):
+        found = twin.numbers(samples(script, 5)[:0])
+    assert found.shape == (0, *results_of(script).shape[1:])
 
 
 @pytest.mark.parametrize("framework", FORMS)

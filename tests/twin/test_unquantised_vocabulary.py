@@ -35,6 +35,16 @@ def value(framework: str, array: np.ndarray):
 
 
 @FRAMEWORKS
+def test_no_samples_have_no_results(framework):
+    found = functions(framework)
+    for shape, given in ((6,), (0, 6)), ((None, 6), (0, 4, 6)), ((3, 5, 2), (0, 30)):
+        sizes = [size or 4 for size in shape]
+        assert tuple(found.reals(value(framework, np.zeros(given)), shape).shape) == (0, *sizes)
+    pixels, weights = value(framework, np.zeros((0, 3, 5, 4))), value(framework, np.ones((6, 2, 2, 2)))
+    assert tuple(found.convolution(pixels, weights, groups=2).shape) == (0, 2, 4, 6)
+
+
+@FRAMEWORKS
 def test_curves_clips_and_softmax(framework):
     found, numbers = functions(framework), np.array([[-800.0, -3.25, -1e-9, 0, 2, 40, 800]])
     given = value(framework, numbers)

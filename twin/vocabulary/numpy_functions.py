@@ -111,7 +111,7 @@ def grouped(x, size):
     """
     x = np.clip(np.nan_to_num(x.astype(np.float64), nan=0), -65504, 65504)
     x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % size)])
-    return x.reshape(*x.shape[:-1], -1, size)
+    return x.reshape(*x.shape[:-1], x.shape[-1] // size, size)
 
 
 def floats(x, precision, lowest, highest, fraction=0):
@@ -150,12 +150,13 @@ def convolution(codes, weights, start=None, scale=0, stride=(1, 1), padding=(0, 
                 dilation=(1, 1), groups=1, fill=0, wrap=0, fraction=0):
     """`dense` of every window; weights are [rows, window rows, columns, channels / groups]."""
     seen = windows(codes, weights.shape[1:3], stride, padding, dilation, fill)
-    seen = seen.reshape(*seen.shape[:5], groups, -1)
+    seen = seen.reshape(*seen.shape[:5], groups, weights.shape[-1])
     kernels = weights.reshape(groups, -1, *weights.shape[1:])
     if groups == 1:
         sums = np.tensordot(seen[..., 0, :], weights, ((3, 4, 5), (1, 2, 3)))
     else:
-        sums = np.einsum("brchwgi,gohwi->brcgo", seen, kernels).reshape(*seen.shape[:3], -1)
+        sums = np.einsum("brchwgi,gohwi->brcgo", seen, kernels)
+        sums = sums.reshape(*sums.shape[:3], len(weights))
     return rounded(sums, start, scale, wrap, fraction)
 
 
@@ -183,7 +184,7 @@ def windows(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fil
 def patches(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0):
     """The windows of images, each as one vector, [batch, rows, columns, elements]."""
     seen = windows(x, window, stride, padding, dilation, fill)
-    return seen.reshape(*seen.shape[:3], -1)
+    return seen.reshape(*seen.shape[:3], np.prod(seen.shape[3:]))
 
 
 def max_pool(x, window, stride=(1, 1), padding=(0, 0, 0, 0), fill=0):
@@ -210,7 +211,7 @@ def part(x, first, last):
 
 def flatten(x):
     """All elements of a sample as one vector."""
-    return x.reshape(len(x), -1)
+    return x.reshape(len(x), np.prod(x.shape[1:]))
 
 
 def reshape(x, shape):

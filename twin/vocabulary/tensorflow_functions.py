@@ -113,7 +113,7 @@ def grouped(x, size):
     y = tf.cast(x, tf.float64)
     y = tf.clip_by_value(tf.where(tf.math.is_nan(y), tf.zeros_like(y), y), -65504, 65504)
     y = tf.pad(y, [(0, 0)] * (len(x.shape) - 1) + [(0, -x.shape[-1] % size)])
-    return tf.reshape(y, [*dimensions(y)[:-1], -1, size])
+    return tf.reshape(y, [*dimensions(y)[:-1], y.shape[-1] // size, size])
 
 
 def ungrouped(groups, x):

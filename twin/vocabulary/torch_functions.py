@@ -283,7 +283,7 @@ def part(x, first, last):
 
 def flatten(x):
     """All elements of a sample as one vector."""
-    return x.reshape(len(x), -1)
+    return x.flatten(1)
 
 
 def reshape(x, shape):

@@ -3,13 +3,17 @@
 See `unquantised_numpy`.
 """
 
+from math import prod
+
 import tensorflow as tf
 
 
 def reals(values, shape):
     """Inputs [batch, ...] as float64 of a shape, in which None stands for any size."""
     values = tf.cast(tf.convert_to_tensor(values), tf.float64)
-    return tf.reshape(values, [tf.shape(values)[0], *(size or -1 for size in shape)])
+    sizes = tf.shape(values)
+    steps = tf.reduce_prod(sizes[1:]) // prod(filter(None, shape))
+    return tf.reshape(values, [sizes[0], *(size or steps for size in shape)])
 
 
 def clip(a, lowest, highest):

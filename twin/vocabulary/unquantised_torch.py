@@ -3,6 +3,8 @@
 See `unquantised_numpy`.
 """
 
+from math import prod
+
 import torch
 from torch.nn.functional import conv2d, pad
 
@@ -15,7 +17,8 @@ def stored(values):
 def reals(values, shape):
     """Inputs [batch, ...] as float64 of a shape, in which None stands for any size."""
     values = torch.as_tensor(values)
-    return values.reshape(len(values), *(size or -1 for size in shape)).double()
+    steps = prod(values.shape[1:]) // prod(filter(None, shape))
+    return values.reshape(len(values), *(size or steps for size in shape)).double()
 
 
 def clip(a, lowest, highest):
