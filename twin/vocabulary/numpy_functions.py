@@ -194,6 +194,11 @@ def image(x, shape):
     return np.moveaxis(x.reshape(len(x), *shape), 1, -1)
 
 
+def transpose(x, axes):
+    """Axes in another order; the batch is axis 0 and stays in front."""
+    return x.transpose(0, *axes)
+
+
 def start(like, values):
     """The same stored values for every sample of a batch, that of `like`."""
     return np.broadcast_to(values, (len(like), *values.shape))

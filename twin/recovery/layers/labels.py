@@ -8,8 +8,8 @@ from concord.twin.recovery.tensors.drafts import Constant, Draft, LoopDraft, Val
 
 PRODUCTS = ("dense", "convolution", "accumulated")
 #: Functions that only arrange elements, and quantisers: they belong to the layer that reads them.
-BEFORE = ("integers", "blocks", "clip", "patches", "flatten", "join", "part", "take", "image", "reshape", "start",
-          "numbers")
+BEFORE = ("integers", "blocks", "clip", "patches", "flatten", "join", "part", "take", "image", "reshape", "transpose",
+          "start", "numbers")
 SCALINGS = ("multiply", "add")
 
 
