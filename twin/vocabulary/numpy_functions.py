@@ -101,7 +101,7 @@ def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
     exponent = np.clip(exponent - (fraction == 0.5) * (rule == "ceil"), *exponents)
     unit, limit = np.ldexp(1.0, exponent - bits + 1), 2 ** (bits - 1)
     mantissas = np.clip(np.rint(groups / unit), symmetric - limit, limit - 1)
-    return (mantissas * unit).reshape(*x.shape[:-1], -1)[..., : x.shape[-1]]
+    return ungrouped(mantissas * unit, x.shape[-1])
 
 
 def grouped(x, size):
@@ -112,6 +112,11 @@ def grouped(x, size):
     x = np.clip(np.nan_to_num(x.astype(np.float64), nan=0), -65504, 65504)
     x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % size)])
     return x.reshape(*x.shape[:-1], x.shape[-1] // size, size)
+
+
+def ungrouped(groups, length):
+    """The first elements of blocks, one block after the other."""
+    return groups.reshape(*groups.shape[:-2], groups.shape[-2] * groups.shape[-1])[..., :length]
 
 
 def floats(x, precision, lowest, highest, fraction=0):
@@ -126,8 +131,7 @@ def float_blocks(x, size, bits, precision, exponents=(-15, 16)):
     largest = significant(np.abs(groups).max(-1, keepdims=True), precision, 2.0**-99)
     exponent = np.clip(np.frexp(largest)[1], *exponents)
     unit, limit = np.ldexp(1.0, exponent - bits + 1), np.ldexp(1 - 2.0**-precision, exponent)
-    codes = significant(np.clip(groups, -limit, limit), precision, unit)
-    return codes.reshape(*x.shape[:-1], -1)[..., : x.shape[-1]]
+    return ungrouped(significant(np.clip(groups, -limit, limit), precision, unit), x.shape[-1])
 
 
 def significant(x, precision, unit):
@@ -222,6 +226,11 @@ def reshape(x, shape):
 def image(x, shape):
     """Samples of shape (channels, rows, columns) as [batch, rows, columns, channels]."""
     return np.moveaxis(x.reshape(len(x), *shape), 1, -1)
+
+
+def transpose(x, axes):
+    """Axes in another order; the batch is axis 0 and stays in front."""
+    return x.transpose(0, *axes)
 
 
 def start(like, values):

@@ -238,6 +238,11 @@ def image(x, shape):
     return tf.transpose(reshape(x, shape), [0, 2, 3, 1])
 
 
+def transpose(x, axes):
+    """Axes in another order; the batch is axis 0 and stays in front."""
+    return tf.transpose(x, [0, *axes])
+
+
 def start(like, values):
     """The same stored values for every sample of a batch, that of `like`."""
     return tf.broadcast_to(values, [dimensions(like)[0], *values.shape])

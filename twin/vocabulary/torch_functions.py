@@ -296,6 +296,11 @@ def image(x, shape):
     return x.reshape(len(x), *shape).movedim(1, -1)
 
 
+def transpose(x, axes):
+    """Axes in another order; the batch is axis 0 and stays in front."""
+    return x.permute(0, *axes)
+
+
 def compiled(twin, dynamic=False):
     """The twin as a function that PyTorch compiles; no cast to half precision is dropped."""
     # On CPUs, versions before 2.13 drop casts all the same; `half` rounds without them there.
