@@ -43,8 +43,9 @@ def test_a_compiled_chain_has_the_bits_of_golden():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("length", [20, 28])
-def test_the_last_block_has_the_same_codes(length):
+def test_the_last_block_has_the_same_codes(length, batch):
     """It fills neither a block nor a vector register, so that the compiled loop ends with single elements."""
     from concord.twin.vocabulary import torch_functions as functions
 
@@ -52,7 +53,7 @@ def test_the_last_block_has_the_same_codes(length):
         return functions.join(*(functions.blocks(each, size=16, bits=8, exponents=(-11, 4)) for each in (x, h)))
 
     torch.manual_seed(length)
-    x, h = (functions.half(torch.randn(5, size)) for size in (12, length))
+    x, h = (functions.half(torch.randn(batch, size)) for size in (12, length))
     with torch.no_grad():
         assert torch.equal(torch.compile(state, dynamic=False)(x, h), state(x, h))
 

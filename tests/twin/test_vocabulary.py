@@ -247,10 +247,11 @@ def test_convolutions(words, geometry):
     seen = slow_windows(images, (3, 2), **{key: value for key, value in geometry.items() if key != "groups"})
     seen = seen.reshape(*seen.shape[:-1], groups, -1)
     sums = [(seen[:, :, :, None, :, :, row * groups // 8] * weights[row]).sum((-1, -2, -3))[..., 0] for row in range(8)]
-    functions = words.functions
-    result = functions.convolution(words.value(images.astype(np.float32)), words.value(weights.astype(float)),
-                                   words.value(start.astype(float)), scale=2, **geometry)
-    assert np.array_equal(words.bits(result), float16.from_integer(np.stack(sums, -1) + start, 2))
+    operands = [words.value(images.astype(np.float32)), *(words.value(each.astype(float)) for each in (weights, start))]
+    sums = np.stack(sums, -1) + start
+    for settings, totals in ({}, sums), ({"wrap": 10}, wrap(sums, 10)):
+        result = words.functions.convolution(*operands, scale=2, **settings, **geometry)
+        assert np.array_equal(words.bits(result), float16.from_integer(totals, 2))
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
@@ -272,16 +273,13 @@ def test_pooling_and_patches(words):
     rng = np.random.default_rng(3)
     bits = rng.choice(np.concatenate([EDGES, ALL[::999]]), (2, 6, 6, 3))
     images, functions = words.value(halves(bits)), words.functions
-    geometry = {"stride": (2, 2), "padding": (1, 0, 0, 1), "fill": 1.0}
-    seen = slow_windows(bits, (3, 2), **geometry | {"fill": 0x3C00}).astype(np.uint16)
-    flat = seen.reshape(*seen.shape[:3], -1)
-    canonical = np.where(float16.is_nan(flat), np.uint16(float16.NAN), flat)
-    assert np.array_equal(words.bits(functions.patches(images, window=(3, 2), **geometry)), canonical)
-    largest = pooling.pool_max(seen.reshape(*seen.shape[:3], 6, 3))
-    assert np.array_equal(words.bits(functions.max_pool(images, window=(3, 2), **geometry)), largest)
-    seen = slow_windows(bits, (2, 3)).astype(np.uint16)
-    assert np.array_equal(words.bits(functions.max_pool(images, window=(2, 3))),
-                          pooling.pool_max(seen.reshape(*seen.shape[:3], 6, 3)))
+    for geometry, fill in ({}, 0), ({"stride": (2, 2), "padding": (1, 0, 0, 1), "fill": 1.0}, 0x3C00):
+        seen = slow_windows(bits, (3, 2), **geometry | {"fill": fill}).astype(np.uint16)
+        flat = seen.reshape(*seen.shape[:3], -1)
+        canonical = np.where(float16.is_nan(flat), np.uint16(float16.NAN), flat)
+        assert np.array_equal(words.bits(functions.patches(images, window=(3, 2), **geometry)), canonical)
+        largest = pooling.pool_max(seen.reshape(*seen.shape[:3], 6, 3))
+        assert np.array_equal(words.bits(functions.max_pool(images, window=(3, 2), **geometry)), largest)
 
 
 def test_layout(words):

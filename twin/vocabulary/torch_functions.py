@@ -176,8 +176,9 @@ def maxima(y, size):
 
 def spread(of_blocks, like, size):
     """A value of each block for each of its elements."""
-    # A table of indices: torch.compile reads the last elements of a broadcast block wrongly.
-    return of_blocks[..., torch.arange(like.shape[-1], device=like.device) // size]
+    # Quotients by floats: PyTorch's compiler leaves out the last elements of a loop in which it sees i // size.
+    places = ((torch.arange(like.shape[-1], device=like.device) + 0.5) / size).floor().long()
+    return of_blocks[..., places]
 
 
 def floats(x, precision, lowest, highest, fraction=0):

@@ -80,14 +80,14 @@ class Lowered:
         constants: The constants.
         nodes:     All nodes by index; None for the two nodes of constants.
         inputs:    Nodes of the inputs, one for each direction of the sequence.
-        main:      Indices of the nodes outside of loops, and loops, in order.
+        main:      Regions, which are indices of nodes outside of loops, and loops, in order.
         outputs:   References int64[outputs], or int64[passes, outputs] where the host gets a result of each time step.
     """
 
     constants: Constants
     nodes: list[Node | None]
     inputs: list[int]
-    main: list[int | Body]
+    main: list[list[int] | Body]
     outputs: np.ndarray
 
 

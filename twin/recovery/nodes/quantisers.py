@@ -5,6 +5,7 @@ from concord.golden.mvm.quantizer import quantize, quantize_block
 from concord.spec.isa import Instruction
 from concord.twin.lib.quantiser import quantiser
 from concord.twin.recovery.nodes.elements import (
+    ZERO,
     ZERO_CODE,
     Unrecognised,
     element_of,
@@ -71,13 +72,20 @@ class Quantisers:
             found[mask] = out[element_of(table[mask])]
         return found
 
-    def _once(self, source: int, op: str, settings: tuple, address: int) -> np.ndarray:
-        """`out` of the node that applies an operation to all of another node."""
-        key = source, op, settings
+    def _once(self, source: int, op: str, settings: tuple, address: int,
+              cleared: np.ndarray | None = None) -> np.ndarray:
+        """`out` of the node that applies an operation to all of another node.
+
+        Args:
+            cleared: bool[width], elements in whose place the operation sees zeros.
+        """
+        key = source, op, settings, b"" if cleared is None else cleared.tobytes()
         shared = self._lowering.shared
         if key not in shared:
             node = self._lowering.nodes[source]
             table = node.out.reshape(node.places, node.width)
+            if cleared is not None:
+                table = np.where(cleared, ZERO, table)
             fixed = is_constant(table)
             known = np.where(fixed, 0, -1) if fixed.any() else None  # Nobody reads these elements.
             shared[key] = self._lowering.node(
@@ -96,15 +104,20 @@ class Quantisers:
         sources = read_by(table)
         for source in sources:
             mask = (np.where(fixed, source, node_of(table)) == source).all(-1) & ~whole
-            if self._aligned(table, fixed, mask, source, made.size):
-                out = self._once(source, "blocks", made, address)
+            cleared = self._cleared(table, fixed, mask, source, made.size)
+            if cleared is not None:
+                out = self._once(source, "blocks", made, address, cleared)
                 found[mask] = np.where(fixed[mask], ZERO_CODE, out[element_of(table[mask]) * ~fixed[mask]])
         if (found < 0).any():
             return self._own(table, found, fixed, made, address)
         return found
 
-    def _aligned(self, table, fixed, mask, source, size) -> bool:
-        """Whether each block of `mask` is a block of the places of one node, and has all of it that is no zero."""
+    def _cleared(self, table, fixed, mask, source, size) -> np.ndarray | None:
+        """Which elements of a node's places are zeros in all blocks of `mask`, which are blocks of its places.
+
+        Returns:
+            bool[width], or None where a block is none of its places', or lacks an element that another one has.
+        """
         node = self._lowering.nodes[source]
         blocks, known = table[mask], fixed[mask]
         lanes = np.arange(size)
@@ -112,11 +125,17 @@ class Quantisers:
         expected = refs(source, base[:, None] + lanes)
         inside = base % node.width if (base >= 0).all() else np.ones(1)
         if (inside % size).any() or not (known | (blocks == expected)).all():
-            return False
-        within = inside[:, None] + lanes < node.width
-        out = node.out[np.minimum(base[:, None] + lanes, node.places * node.width - 1)]
+            return None
+        columns = inside[:, None] + lanes
+        within = columns < node.width
         zeros = known & (self._lowering.constants.values(np.where(known, blocks, 0)) == 0)
-        return bool(((~known & within) | (zeros & (~within | is_constant(out)))).all())
+        if not ((~known & within) | zeros).all():
+            return None
+        out = node.out[np.minimum(base[:, None] + lanes, node.places * node.width - 1)]
+        used, cleared = np.zeros(node.width, bool), np.zeros(node.width, bool)
+        used[columns[~known]] = True
+        cleared[columns[zeros & within & ~is_constant(out)]] = True
+        return None if (used & cleared).any() else cleared
 
     def _own(self, table, found, fixed, settings, address):
         """A node of blocks that lie in no other node."""

@@ -46,15 +46,9 @@ class _Drafting:
 
     def run(self) -> Program:
         inputs = self._inputs()
-        lines, region = [], []
-        for each in [*self.lowered.main, None]:
-            if isinstance(each, int):
-                region.append(each)
-                continue
-            lines += self._region(region)
-            region = []
-            if each is not None:
-                lines += self._loop(each)
+        lines = []
+        for each in self.lowered.main:
+            lines += self._loop(each) if isinstance(each, Body) else self._region(each)
         result = self.views.view(self.statements.mapped(self.lowered.outputs), len(self.firmware.instruction_words))
         lines += self._taken()
         return Program(inputs=inputs, lines=lines, result=result)
