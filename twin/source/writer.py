@@ -87,8 +87,8 @@ def tensors(script: Script) -> dict[str, np.ndarray]:
 
 def _head(script: Script, form, stem: str) -> str:
     shape = ", ".join(["batch", *("steps" if size is None else str(size) for size in script.inputs)])
-    origin = (f"The software twin of firmware `{_plain(script.name)}` for the machine `{script.machine}`: "
-              f"{_SAYS[script.unquantised]}")
+    machine = f"the machine `{script.machine}`" if script.machine else "a machine that is no preset"
+    origin = f"The software twin of firmware `{_plain(script.name)}` for {machine}: {_SAYS[script.unquantised]}"
     text = (f"Inputs are [{shape}], and results [batch, {script.outputs}] in {form.result}. "
             f"{_NUMBERS[script.unquantised].format(stem=stem)}")
     example = [f"    from {stem} import Twin", f"    {form.example}"]
