@@ -102,7 +102,7 @@ def _part(model: Model, layers: Sequence[Layer], entering: Sequence[str], leavin
         sources |= {layer.name: () for layer in received}
         layers = [*received, *layers]
     return replace(model, name=name, layers=tuple(layers), sources=sources, classes=(), fp32_predictions=none,
-                   qat_predictions=none)
+                   quantised_predictions=none)
 
 
 def _crossing(model: Model, before: set[str]) -> dict[str, list[Layer]]:

@@ -65,6 +65,18 @@ def test_verify_takes_firmware(both):
     assert (subject.machines, subject.model, subject.cascade.cuts) == ("ulx3s", None, ("hidden2",))
 
 
+@pytest.mark.parametrize("option", [["--errors"], ["--layers"], ["--waves"], ["--arithmetic", "bfp"], ["--anew"]])
+def test_options_that_several_machines_do_not_take_are_refused_at_once(option, both, tmp_path):
+    for words in ([MLP, "--machines", 2], [both]):
+        said = refused("verify", *words, *option, "--report", tmp_path / "report")
+        assert f"{option[0]} is for networks on one machine, and here are several: " in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_waveform_is_what_several_machines_write(both, tmp_path):
+    done("verify", both, "--no-waves", "--machine", "golden", "--samples", 1, "--jobs", 1, "--report", tmp_path)
+
+
 def test_what_cannot_be_is_said(both, tmp_path):
     assert "--machines 9: 1 to 8 machines" in refused("compile", MLP, "--machines", 9)
     assert "one machine runs the whole network" in refused("compile", MLP, "--cut", "hidden1")

@@ -117,6 +117,9 @@ def test_a_network_that_is_too_large_for_one_machine_is_cut_where_its_parts_fit(
         balanced(Cutter(model, [replace(TINY, matrix_tiles=18)] * 2), {})
     with pytest.raises(ValueError, match="can be cut at 2 places, and 4 machines need 3"):
         balanced(Cutter(model, [small] * 4), {})
+    for parts_of in (both.cascade.parts[:1], both.cascade.parts):
+        with pytest.raises(ValueError, match=f"{len(parts_of)} parts and 0 cuts are no network over several machines"):
+            replace(both.cascade, parts=parts_of, cuts=())
     save_cascade(both.cascade, tmp_path / "both.safetensors")
     again = load_cascade(tmp_path / "both.safetensors")
     assert again.cuts == both.cascade.cuts

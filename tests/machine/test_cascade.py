@@ -12,7 +12,7 @@ from concord.model import network
 from concord.model.cells.lstm import LSTM
 from concord.model.layers.softmax import Softmax
 from concord.model.model import Model
-from concord.nnp.verify.cascade_session import CascadeSession
+from concord.nnp.verify.cascade_session import CascadeSession, Streamed
 from concord.sim.machines.cascade import cascade
 from concord.sim.machines.library import linked
 from concord.spec.config import Config, preset
@@ -130,6 +130,15 @@ def test_a_sequence_in_parts_goes_on_on_all_machines():
     session.infer(samples[0, :4])
     np.testing.assert_array_equal(session.infer(samples[0, 4:], keep_state=True),
                                   network.forward(model, samples)[-1].outputs[0])
+    with pytest.raises(ValueError, match="samples of different lengths need other programs"):
+        session.stream([samples[0], samples[0, 4:]])
+
+
+def test_cycles_of_a_stream():
+    """The interval is that of results behind the first one, which waits for all machines."""
+    several, one = (Streamed(outputs=np.zeros((len(ends), 1)), ends=ends) for ends in ((50, 60, 71, 80), (50,)))
+    assert (several.latency, several.interval) == (50, 10)
+    assert (one.latency, one.interval) == (50, 50)
 
 
 @pytest.mark.parametrize("kind", ["library", "cocotb"])

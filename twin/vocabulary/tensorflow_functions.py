@@ -93,10 +93,7 @@ def integers(x, lowest, highest):
 
 def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
     """Codes: mantissas of `bits` bits under one exponent for each block of `size` neighbours."""
-    length, y = x.shape[-1], tf.cast(x, tf.float64)
-    y = tf.clip_by_value(tf.where(tf.math.is_nan(y), tf.zeros_like(y), y), -65504, 65504)
-    y = tf.pad(y, [(0, 0)] * (len(x.shape) - 1) + [(0, -length % size)])
-    groups = tf.reshape(y, [*dimensions(y)[:-1], -1, size])
+    groups = grouped(x, size)
     largest = tf.reduce_max(tf.abs(groups), -1, keepdims=True)
     above = 2 * power(largest)
     if rule == "ceil":
@@ -105,7 +102,47 @@ def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
     unit = tf.clip_by_value(above, lowest, highest) * 2.0 ** (1 - bits)
     limit = 2 ** (bits - 1)
     mantissas = tf.clip_by_value(tf.round(groups / unit), symmetric - limit, limit - 1)
-    return tf.reshape(mantissas * unit, dimensions(y))[..., :length]
+    return ungrouped(mantissas * unit, x)
+
+
+def grouped(x, size):
+    """Neighbours in blocks [..., blocks, size], filled up with zeros.
+
+    A NaN is 0, and an infinity is the largest number.
+    """
+    y = tf.cast(x, tf.float64)
+    y = tf.clip_by_value(tf.where(tf.math.is_nan(y), tf.zeros_like(y), y), -65504, 65504)
+    y = tf.pad(y, [(0, 0)] * (len(x.shape) - 1) + [(0, -x.shape[-1] % size)])
+    return tf.reshape(y, [*dimensions(y)[:-1], -1, size])
+
+
+def ungrouped(groups, x):
+    """Blocks of neighbours in the shape of x."""
+    width = groups.shape[-2] * groups.shape[-1]
+    return tf.reshape(groups, [*dimensions(x)[:-1], width])[..., : x.shape[-1]]
+
+
+def floats(x, precision, lowest, highest, fraction=0):
+    """Codes: multiples of 2**-fraction of `precision` significant bits, clipped; a NaN is 0."""
+    y = tf.clip_by_value(tf.cast(x, tf.float64), lowest, highest)
+    y = tf.where(tf.math.is_nan(y), tf.zeros_like(y), y)
+    return tf.cast(significant(y, precision, tf.constant(2.0**-fraction, tf.float64)), tf.float32)
+
+
+def float_blocks(x, size, bits, precision, exponents=(-15, 16)):
+    """Codes: floats under one exponent for each block of `size` neighbours."""
+    groups = grouped(x, size)
+    largest = tf.reduce_max(tf.abs(groups), -1, keepdims=True)
+    above = 2 * power(significant(largest, precision, tf.constant(2.0**-99, tf.float64)))
+    above = tf.clip_by_value(above, *(2.0**exponent for exponent in exponents))
+    unit, limit = above * 2.0 ** (1 - bits), above * (1 - 2.0**-precision)
+    return ungrouped(significant(tf.clip_by_value(groups, -limit, limit), precision, unit), x)
+
+
+def significant(y, precision, unit):
+    """y rounded to multiples of a unit of `precision` significant bits, ties to even."""
+    step = tf.maximum(power(y) * 2.0 ** (1 - precision), unit)
+    return tf.round(y / step) * step
 
 
 def dimensions(x):

@@ -152,18 +152,56 @@ def integers(x, lowest, highest):
 
 def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
     """Codes: mantissas of `bits` bits under one exponent for each block of `size` neighbours."""
-    length, y = x.shape[-1], x.detach().double()
-    y = torch.where(y.isnan(), 0.0, y).clamp(-65504, 65504)
-    largest = pad(y.abs(), (0, -length % size)).unflatten(-1, (-1, size)).amax(-1)
+    y = finite(x)
+    largest = maxima(y, size)
     above = 2 * power(largest)
     if rule == "ceil":
         above = torch.where(largest == above / 2, largest, above)
     lowest, highest = (2.0**exponent for exponent in exponents)
-    unit, limit = above.clamp(lowest, highest) * 2.0 ** (1 - bits), 2 ** (bits - 1)
-    # A table of indices: torch.compile reads the last elements of a broadcast block wrongly.
-    unit = unit[..., torch.arange(length, device=x.device) // size]
+    unit, limit = spread(above.clamp(lowest, highest) * 2.0 ** (1 - bits), y, size), 2 ** (bits - 1)
     mantissas = torch.round(y / unit).clamp(symmetric - limit, limit - 1)
     return straight(x.double(), mantissas * unit)
+
+
+def finite(x):
+    """Numbers as float64; a NaN is 0, and an infinity is the largest number."""
+    y = x.detach().double()
+    return torch.where(y.isnan(), 0.0, y).clamp(-65504, 65504)
+
+
+def maxima(y, size):
+    """The largest magnitude of each block of `size` neighbours."""
+    return pad(y.abs(), (0, -y.shape[-1] % size)).unflatten(-1, (-1, size)).amax(-1)
+
+
+def spread(of_blocks, like, size):
+    """A value of each block for each of its elements."""
+    # Quotients by floats: PyTorch's compiler leaves out the last elements of a loop in which it sees i // size.
+    places = ((torch.arange(like.shape[-1], device=like.device) + 0.5) / size).floor().long()
+    return of_blocks[..., places]
+
+
+def floats(x, precision, lowest, highest, fraction=0):
+    """Codes: multiples of 2**-fraction of `precision` significant bits, clipped; a NaN is 0."""
+    y = x.detach().clamp(lowest, highest)
+    exact = significant(torch.where(y.isnan(), 0.0, y), precision, 2.0**-fraction)
+    beyond = 1 + 0.5 / (2**precision - 1)  # what only rounds to an end of the range does not clip
+    return straight(x.clamp(lowest * beyond, highest * beyond), exact)
+
+
+def float_blocks(x, size, bits, precision, exponents=(-15, 16)):
+    """Codes: floats under one exponent for each block of `size` neighbours."""
+    y = finite(x)
+    above = 2 * power(significant(maxima(y, size), precision, 2.0**-99))
+    above = spread(above.clamp(*(2.0**exponent for exponent in exponents)), y, size)
+    unit, limit = above * 2.0 ** (1 - bits), above * (1 - 2.0**-precision)
+    return straight(x.double(), significant(y.clamp(-limit, limit), precision, unit))
+
+
+def significant(y, precision, unit):
+    """y rounded to multiples of a unit of `precision` significant bits, ties to even."""
+    step = (power(y) * 2.0 ** (1 - precision)).clamp(min=unit)
+    return torch.round(y / step) * step
 
 
 def numbers(codes):

@@ -114,7 +114,7 @@ def title(drafts: list[Draft], kind: str, step: bool) -> str:
     products = [draft for draft in drafts if draft.function in ("dense", "accumulated")]
     convolutions = [draft for draft in drafts if draft.function == "convolution"]
     if step and products:
-        size = max((draft.result.size for draft in drafts if draft.function in ("tanh", "sigmoid")), default=0)
+        size = max((draft.result.size for draft in drafts if draft.function in ("tanh", "sigmoid", "relu")), default=0)
         return f"{kind.upper() if kind != 'cell' else 'Recurrent layer'} of {size} cells, one time step."
     if convolutions:
         draft = convolutions[-1]

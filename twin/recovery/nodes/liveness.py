@@ -13,7 +13,8 @@ def liveness(lowered: Lowered) -> dict[int, np.ndarray]:
         if isinstance(each, Body):
             work.loop(each)
         else:
-            work.node(each)
+            for index in reversed(each):
+                work.node(index)
     return work.live
 
 
@@ -30,11 +31,15 @@ class _Liveness:
             self.live[index][element_of(table[node_of(table) == index])] = True
 
     def node(self, index: int):
-        """Note what the live elements of a node are made of."""
+        """Note what the live elements of a node are made of.
+
+        A node computes all of its places, so that an image stays whole where a stride leaves out some of its pixels.
+        """
         node, live = self.nodes[index], self.live[index]
         live = live.reshape(node.places, node.width)
         if not live.any():
             return
+        live |= live.any(0)
         for table in node.reads:
             self.mark(table[self._read(node, table, live)])
 

@@ -6,6 +6,7 @@ import numpy as np
 from concord.golden.host.firmware import Direction, Firmware
 from concord.twin.recovery.nodes.elements import Unrecognised, is_constant, read_by
 from concord.twin.recovery.nodes.nodes import Body, Carried, Lowered
+from concord.twin.recovery.nodes.quantisers import QUANTISERS
 from concord.twin.recovery.nodes.signatures import Signatures
 from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
 from concord.twin.recovery.tensors.statements import Statements
@@ -45,15 +46,9 @@ class _Drafting:
 
     def run(self) -> Program:
         inputs = self._inputs()
-        lines, region = [], []
-        for each in [*self.lowered.main, None]:
-            if isinstance(each, int):
-                region.append(each)
-                continue
-            lines += self._region(region)
-            region = []
-            if each is not None:
-                lines += self._loop(each)
+        lines = []
+        for each in self.lowered.main:
+            lines += self._loop(each) if isinstance(each, Body) else self._region(each)
         result = self.views.view(self.statements.mapped(self.lowered.outputs), len(self.firmware.instruction_words))
         lines += self._taken()
         return Program(inputs=inputs, lines=lines, result=result)
@@ -144,13 +139,9 @@ class _Drafting:
         live = self._live(carried.leaf)
         value = Value(shape=(int(live.sum()),))
         made = carried.next[live]
-        makers = [nodes[one] for one in read_by(made)]
-        kinds = {node.op for node in makers}
-        if "integers" in kinds:
-            low, high, zero = next(node.settings for node in makers if node.op == "integers")
-            value.codes, value.zero, value.limit = "integers", zero, max(zero - low, high - zero)
-        elif "blocks" in kinds:
-            value.codes, value.limit = "blocks", 2.0 ** self.firmware.config.activations.e_max
+        maker = next((nodes[one] for one in read_by(made) if nodes[one].op in QUANTISERS), None)
+        if maker:
+            _, value.codes, value.zero, value.limit, *_ = maker.settings
         self._bind(carried.leaf, live, value)
         table = self.statements.mapped(carried.initial[live])
         if is_constant(table).all():

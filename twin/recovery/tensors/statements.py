@@ -15,7 +15,8 @@ from concord.twin.recovery.tensors.products import Products
 from concord.twin.recovery.tensors.views import Views
 from concord.twin.recovery.tensors.weights import RealWeights, Weights
 
-_POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "numbers", "clip"}
+_POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "floats", "numbers",
+              "clip"}
 
 
 class Statements:
@@ -54,12 +55,13 @@ class Statements:
 
     def emit(self, group: list[int]):
         """Make the calls of a group."""
-        nodes = [self.nodes[index] for index in group]
-        first = nodes[0]
-        live = np.any([(self.live[index] & ~is_constant(node.out)).reshape(node.places, -1).any(0)
-                       for index, node in zip(group, nodes, strict=True)], 0)
-        if not live.any():
+        wanted = {index: (self.live[index] & ~is_constant(self.nodes[index].out)).reshape(
+            self.nodes[index].places, -1).any(0) for index in group}
+        group = [index for index in group if wanted[index].any()]
+        if not group:
             return
+        nodes, live = [self.nodes[index] for index in group], np.any([wanted[index] for index in group], 0)
+        first = nodes[0]
         if first.op in _POINTWISE:
             at = self._pointwise(nodes, live)
         else:
@@ -134,8 +136,12 @@ class Statements:
 
 
 def _choices(rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Places that may be computed, and for each place the one whose result it has: those that differ, or all."""
-    _, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    """Places that may be computed, and for each place the one whose result it has: those that differ, or all.
+
+    Places that read nothing but constants, such as padding, are places of an image, too.
+    """
     every = np.arange(len(rows))
+    outside = np.where(is_constant(rows).all(1), every, -1)
+    _, first, where = np.unique(np.column_stack([rows, outside]), axis=0, return_index=True, return_inverse=True)
     different = np.sort(first), first[where.reshape(-1)]
     return [different] if len(first) == len(rows) else [different, (every, every)]
