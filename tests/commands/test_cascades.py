@@ -46,6 +46,20 @@ def test_verify_compares_with_the_reference_and_with_one_machine(both, tmp_path)
     assert record["table"]["bits, golden and one large golden machine"] == "0"
 
 
+def test_the_twin_of_two_machines_is_one_program(both, tmp_path):
+    said = done("twin", both, "-o", tmp_path, "--samples", 2)
+    assert "0 differing bits over 2 samples" in said
+    assert "for the machine `ulx3s, ulx3s`" in (tmp_path / "fashion_mlp_w4a4_numpy.py").read_text()
+    assert "carries no numbers in full precision" in refused("twin", both, "-o", tmp_path, "--unquantised")
+
+
+def test_both_programs_are_printed(both):
+    printed = done("disasm", both)
+    first, second = printed.split("# machine 2 of 2\n")
+    assert first.startswith("# machine 1 of 2\n")
+    assert [part.rstrip().endswith("\nend") for part in (first, second)] == [True, True]
+
+
 def test_verify_takes_firmware(both):
     subject = subject_of(both, Wish(machines=1), "")
     assert (subject.machines, subject.model, subject.cascade.cuts) == ("ulx3s", None, ("hidden2",))
