@@ -60,7 +60,7 @@ def test_curves_clips_and_softmax(framework):
 
 @FRAMEWORKS
 def test_inputs_are_float64_of_any_number_of_steps(framework):
-    found = functions(framework).reals(np.arange(24, dtype=np.float16).reshape(2, 12), (None, 3))
+    found = functions(framework).reals(np.arange(24, dtype=np.float16).reshape(2, 4, 3), (None, 3))
     assert np.asarray(found).dtype == np.float64
     np.testing.assert_array_equal(np.asarray(found), np.arange(24.0).reshape(2, 4, 3))
 

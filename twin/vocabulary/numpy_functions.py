@@ -37,11 +37,16 @@ def stored(values):
 
 def binary16(values, shape):
     """Inputs [batch, ...] as binary16 numbers; None in their shape stands for time steps."""
-    values, sequence = np.asarray(values), shape.count(None)
-    given, wanted = values.shape[1 + sequence :], shape[sequence:]
-    if len(given) > 1 and squeezed(given) != squeezed(wanted):
-        raise ValueError(f"inputs of shape {given} are none of {wanted}: their axes differ")
-    return values.reshape(*values.shape[: 1 + sequence], *shape[sequence:]).astype(np.float16)
+    return shaped(np.asarray(values), shape).astype(np.float16)
+
+
+def shaped(values, shape):
+    """Inputs with all axes of a sample, which may be flattened, or lack axes of one element."""
+    steps = shape.count(None)
+    given, wanted = squeezed(values.shape[1 + steps :]), squeezed(shape[steps:])
+    if values.ndim <= steps or given not in (wanted, [np.prod(wanted)]):
+        raise ValueError(f"inputs of shape {values.shape} are no batch of samples of shape {shape}")
+    return values.reshape(*values.shape[: 1 + steps], *shape[steps:])
 
 
 def squeezed(shape):

@@ -3,6 +3,7 @@
 Numbers are float16 tensors; see `numpy_functions` for codes and images.
 """
 
+import math
 from functools import reduce
 
 import numpy as np
@@ -26,12 +27,24 @@ def stored(values):
 
 def binary16(values, shape):
     """Inputs [batch, ...] as binary16 numbers; None in their shape stands for time steps."""
-    values, sequence = tf.cast(tf.convert_to_tensor(values), tf.float64), shape.count(None)
-    given, wanted = tuple(values.shape)[1 + sequence :], shape[sequence:]
-    known = len(given) > 1 and None not in given
-    if known and squeezed(given) != squeezed(wanted):
-        raise ValueError(f"inputs of shape {given} are none of {wanted}: their axes differ")
-    return half(tf.reshape(values, [*dimensions(values)[: 1 + sequence], *shape[sequence:]]))
+    return half(shaped(float64(values), shape))
+
+
+def float64(values):
+    """An array, a tensor, or numbers of Python in float64."""
+    given = None if hasattr(values, "dtype") else tf.float64
+    return tf.cast(tf.convert_to_tensor(values, given), tf.float64)
+
+
+def shaped(values, shape):
+    """Inputs with all axes of a sample, which may be flattened, or lack axes of one element."""
+    steps, found = shape.count(None), tuple(values.shape)
+    given, wanted = squeezed(found[1 + steps :]), squeezed(shape[steps:])
+    if None in found[1:]:
+        raise ValueError(f"inputs of shape {found}: only the number of samples may be open")
+    if len(found) <= steps or given not in (wanted, [math.prod(wanted)]):
+        raise ValueError(f"inputs of shape {found} are no batch of samples of shape {shape}")
+    return tf.reshape(values, [*dimensions(values)[: 1 + steps], *shape[steps:]])
 
 
 def squeezed(shape):
@@ -40,17 +53,19 @@ def squeezed(shape):
 
 
 def half(x):
-    """Numbers rounded once to binary16, ties to even; float64 rounds twice otherwise."""
-    if x.dtype != tf.float64:
+    """Numbers rounded once to binary16, ties to even."""
+    if x.dtype == tf.float32 and tf.executing_eagerly():
         return tf.cast(x, tf.float16)
-    unit = tf.maximum(power(x) * 2.0**-10, tf.constant(2.0**-24, tf.float64))
-    return tf.cast(tf.where(tf.abs(x) < 65520, tf.round(x / unit) * unit, x), tf.float16)
+    # XLA drops casts to float16 and back, and a cast from float64 rounds twice.
+    unit = tf.maximum(power(x) * 2.0**-10, 2.0**-24)
+    y = tf.where(tf.abs(x) < 65520, tf.round(x / unit) * unit, x * np.inf)
+    return tf.cast(y, tf.float16)
 
 
 def power(x):
-    """The largest power of two up to |x|, or 0, in float64."""
-    bits = tf.bitwise.bitwise_and(tf.bitcast(x, tf.int64), tf.constant(0x7FF << 52, tf.int64))
-    return tf.bitcast(bits, tf.float64)
+    """The largest power of two up to |x|, or 0."""
+    word, mask = (tf.int64, 0x7FF << 52) if x.dtype == tf.float64 else (tf.int32, 0xFF << 23)
+    return tf.bitcast(tf.bitwise.bitwise_and(tf.bitcast(x, word), tf.constant(mask, word)), x.dtype)
 
 
 def add(a, b):
