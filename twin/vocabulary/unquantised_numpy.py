@@ -3,17 +3,13 @@
 Numbers are float64, and nothing is rounded to fewer bits. The layout of tensors is that of `numpy_functions`.
 """
 
-from math import prod
-
 import numpy as np
-from concord.twin.vocabulary.numpy_functions import windows
+from concord.twin.vocabulary.numpy_functions import shaped, windows
 
 
 def reals(values, shape):
-    """Inputs [batch, ...] as float64 of a shape, in which None stands for any size."""
-    values = np.asarray(values)
-    steps = prod(values.shape[1:]) // prod(filter(None, shape))
-    return values.reshape(len(values), *(size or steps for size in shape)).astype(np.float64)
+    """Inputs [batch, ...] as float64; None in their shape stands for time steps."""
+    return shaped(np.asarray(values), shape).astype(np.float64)
 
 
 def clip(a, lowest, highest):

@@ -3,17 +3,13 @@
 See `unquantised_numpy`.
 """
 
-from math import prod
-
 import tensorflow as tf
+from concord.twin.vocabulary.tensorflow_functions import float64, shaped
 
 
 def reals(values, shape):
-    """Inputs [batch, ...] as float64 of a shape, in which None stands for any size."""
-    values = tf.cast(tf.convert_to_tensor(values), tf.float64)
-    sizes = tf.shape(values)
-    steps = tf.reduce_prod(sizes[1:]) // prod(filter(None, shape))
-    return tf.reshape(values, [sizes[0], *(size or steps for size in shape)])
+    """Inputs [batch, ...] as float64; None in their shape stands for time steps."""
+    return shaped(float64(values), shape)
 
 
 def clip(a, lowest, highest):
