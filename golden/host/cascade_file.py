@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from concord.golden.host.cascade import Cascade
-from concord.golden.host.firmware_file import SEVERAL, packed, unpacked
+from concord.golden.host.firmware_file import KIND, SEVERAL, packed, unpacked
 from concord.golden.lib import tensor_file
 
 
@@ -24,6 +24,9 @@ def load_cascade(path: Path) -> Cascade:
         ValueError: the file is missing, truncated or of another kind; the firmware of a machine is damaged, or does not
             fit that of the next one.
     """
+    if tensor_file.holds(KIND, path):
+        raise ValueError(f"{path}: it holds firmware of one machine, and that of several machines is needed here; "
+                         f"{SEVERAL.command} makes one")
     header, arrays = tensor_file.read(SEVERAL, path)
     try:
         parts = []

@@ -124,6 +124,11 @@ def test_what_cannot_be_is_said(both, tmp_path):
     assert "cut behind 'hidden1' or 'hidden2'" in refused("compile", MLP, "--machines", 2, "--cut", "output")
     assert "leave out --waves" in refused("run", both, "--machine", "library", "--waves", tmp_path / "w.vcd")
     assert "is for machine ulx3s" in refused("run", both, "--preset", "tiny")
+    done("compile", MLP, "--preset", "ulx3s", "-o", tmp_path / "one")
+    assert "one: it holds firmware of one machine, and that of several" in refused(
+        "run", both, "--twin", tmp_path / "one")
+    assert "it holds firmware of several machines" in refused("run", tmp_path / "one", "--twin", both)
+    (tmp_path / "one").unlink()
     assert "leave out --machines" in refused("verify", both, "--machines", 2)
     assert "holds firmware of several machines" in refused("handover", both, "-o", tmp_path / "out")
     assert not list(tmp_path.iterdir())
