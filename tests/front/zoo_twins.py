@@ -88,8 +88,7 @@ def compiled(network: FloatNetwork, arithmetic: str) -> Firmware:
     if arithmetic == "kept":
         model = quantize(given, preset=PRESET)
     else:
-        shape = [network.shape[axis] for axis in np.argsort(network.axes)] if not network.sequence else network.shape
-        numbers = np.random.default_rng(0).normal(size=(CALIBRATION, *[STEPS] * network.sequence, *shape))
+        numbers = np.random.default_rng(0).normal(size=(CALIBRATION, *[STEPS] * network.sequence, *network.shape))
         with tempfile.TemporaryDirectory() as folder:
             np.save(Path(folder) / "numbers.npy", numbers)
             model = quantize(given, preset=PRESET, arithmetic=arithmetic, calibration=Path(folder) / "numbers.npy")
