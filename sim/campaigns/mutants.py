@@ -22,7 +22,8 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-TREE = ("concord", "spec", "golden", "hw", "sim", "tests/sim/test_units.py", "pyproject.toml")  #: What a copy has.
+TESTS = "tests/sim/test_units.py"  #: The tests that run testbenches.
+TREE = ("concord", "spec", "golden", "hw", "sim", TESTS, "pyproject.toml")  #: What a copy has.
 DEFAULT = "tiny"  #: The preset of most mutants.
 
 
@@ -36,6 +37,8 @@ class Mutant:
         new:    Text that takes its place and breaks the unit.
         file:   Path of the file, from the root of the repository.
         config: Preset in which the testbench notices; DEFAULT, or the unit's first one if its testbench lacks that.
+        test:   Function in TESTS that notices, with its parameters in brackets, where no preset has the line; empty for
+                `test_unit` in `config`.
     """
 
     unit: str
@@ -43,6 +46,14 @@ class Mutant:
     new: str
     file: str
     config: str = DEFAULT
+    test: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """What pytest is told to run."""
+        if self.test:
+            return [f"{TESTS}::{self.test}"]
+        return [f"{TESTS}::test_unit", "--unit", self.unit, "--config", self.config]
 
 
 def mutants_of(unit: Unit) -> list[Mutant]:
@@ -80,8 +91,8 @@ def tree(folder: Path, mutant: Mutant) -> None:
 def verdict(folder: Path, mutant: Mutant) -> tuple[str, str]:
     """Run the testbench of a mutant: "red" and the failed assertion, "GREEN" if it passes, "ERROR" if it cannot run."""
     tree(folder / "tree", mutant)
-    words = ["pytest", "tests/sim/test_units.py::test_unit", "-q", "--unit", mutant.unit, "--config", mutant.config]
-    done = subprocess.run([sys.executable, "-m", *words], cwd=folder / "tree", capture_output=True, text=True,
+    words = [sys.executable, "-m", "pytest", "-q", *mutant.words]
+    done = subprocess.run(words, cwd=folder / "tree", capture_output=True, text=True,
                           env=os.environ | {"CONCORD_BUILD": str(folder / "build"), "COLUMNS": "200"}, check=False)
     if done.returncode == 0:
         return "GREEN", ""

@@ -15,6 +15,9 @@ from concord.sim.drivers.stream import Sink, Source, pack, start, unpack
 
 MUTANTS = (  #: Lines that the campaign `mutants` breaks, one at a time: a test must fail.
     {"old": "(value[:11].any() | value[12])", "new": "1"},
+    {"old": "ones = fraction[-fmt.precision:].all()", "new": "ones = 0", "test": "test_the_quantizer_of_powers_of_two"},
+    {"old": "value[11] & value[:11].any(), *(lead", "new": "value[11], *(lead",
+     "test": "test_the_quantizer_of_powers_of_two"},
 )
 
 CONFIG = from_text(os.environ["CONFIG"])

@@ -86,6 +86,7 @@ def test_an_error_of_the_compiler_is_named_by_layer(tmp_path, monkeypatch):
     (record,) = json.loads((tmp_path / "verify.json").read_text())
     parts = {name: layer["compiler"] for name, layer in record["error_split"]["layers"].items()}
     assert parts["hidden1"] < 1e-12 < 1e-3 < parts["hidden2"]
+    assert parts["output"] == pytest.approx(parts["network output"])
 
 
 def test_verify_without_a_float_network(tmp_path):

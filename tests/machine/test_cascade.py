@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.compiler.cascade import Cutter
-from concord.compiler.cuts import cuts
+from concord.compiler.cuts import crossing, cuts
 from concord.compiler.network import compile_network
 from concord.golden.host.messages import input_message
 from concord.model import network
 from concord.model.cells.lstm import LSTM
 from concord.model.layers.softmax import Softmax
 from concord.model.model import Model
-from concord.nnp.verify.cascade_session import CascadeSession
+from concord.nnp.verify.cascade_session import CascadeSession, Streamed
 from concord.sim.machines.cascade import cascade
 from concord.sim.machines.library import linked
 from concord.spec.config import Config, preset
@@ -81,14 +81,27 @@ def test_every_cut_of_other_graphs(block):
         networks.recurrent_layer, networks.dense)
     backward = [replace(make(rng, config, LSTM, name, 4, 4), reverse=True) for name in "ab"]
     for model, shape, found in (
-            (networks.both_directions(rng, config, block=block, cell=LSTM), (4, 5), ["both"]),
+            (networks.both_directions(rng, config, block=block, cell=LSTM), (4, 5), ["b", "both"]),
             (networks.model([*backward, behind(rng, config, "c", 4, 3)]), (5, 4), ["a", "b"]),
-            (networks.branches(rng, config, 4, block=block), (5,), ["joined"]),
+            (networks.branches(rng, config, 4, block=block), (5,), ["b", "sum", "joined"]),
             (mixed_networks.keyword_spotter(rng, config, block=block), (9, 5), ["image0", "conv1", "lstm3"])):
         assert cuts(model) == found
         for cut in found:
             if cut != "image0":  # it only puts numbers into another order
                 agree("golden", [config] * 2, model, [cut], networks.inputs(rng, 2, *shape))
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_several_tensors_cross_cuts(block):
+    """Both terms of a sum cross; the one that is computed first crosses two cuts, so that a machine hands it on."""
+    rng, config = np.random.default_rng(4), roomy("tiny")
+    model = images(rng, config, block=block)
+    for cut in ["conv1"], ["conv0", "conv1"], ["conv1", "sum2"]:
+        agree("golden", [config] * (len(cut) + 1), model, cut, networks.inputs(rng, 2, 60))
+    branches = networks.branches(rng, config, 4, block=block)  # of vectors: a, b, their sum, which is joined with a
+    assert crossing(branches, "b") == ("a", "b")
+    for cut in ["b", "sum"], ["sum", "joined"]:
+        agree("golden", [config] * 3, branches, cut, networks.inputs(rng, 2, 5))
 
 
 def test_a_softmax_stays_with_the_layer_in_front_of_it():
@@ -117,6 +130,15 @@ def test_a_sequence_in_parts_goes_on_on_all_machines():
     session.infer(samples[0, :4])
     np.testing.assert_array_equal(session.infer(samples[0, 4:], keep_state=True),
                                   network.forward(model, samples)[-1].outputs[0])
+    with pytest.raises(ValueError, match="samples of different lengths need other programs"):
+        session.stream([samples[0], samples[0, 4:]])
+
+
+def test_cycles_of_a_stream():
+    """The interval is that of results behind the first one, which waits for all machines."""
+    several, one = (Streamed(outputs=np.zeros((len(ends), 1)), ends=ends) for ends in ((50, 60, 71, 80), (50,)))
+    assert (several.latency, several.interval) == (50, 10)
+    assert (one.latency, one.interval) == (50, 50)
 
 
 @pytest.mark.parametrize("kind", ["library", "cocotb"])

@@ -5,9 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network, full_precision
+from concord.golden.host.firmware import Firmware
 from concord.golden.host.firmware_file import load_firmware, save_firmware
+from concord.golden.lib.float16 import to_real
 from concord.golden.schedule.real_arithmetic import FUNCTIONS
 from concord.golden.unquantised import UnquantisedMachine
+from concord.model import network as quantised
 from concord.model import reference
 from concord.model.cells.registry import CELLS
 from concord.model.data.dataset import DATA
@@ -15,9 +18,9 @@ from concord.model.data.samples import Samples
 from concord.model.layers.dense import Dense
 from concord.model.layers.softmax import Softmax
 from concord.model.lowering.full_precision import Numbers
-from concord.model.model import INPUT
+from concord.model.model import INPUT, Model
 from concord.model.model_file import load_model
-from concord.nnp.verify.error_split import images_of, split_errors
+from concord.nnp.verify.error_split import ALONE, OUTPUT, ErrorSplit, images_of, split_errors
 from concord.spec.activation import Activation
 from concord.spec.config import PRESETS
 from concord.spec.formats import Format
@@ -32,6 +35,12 @@ NONE = 1e-12
 
 KINDS = pytest.mark.parametrize("kind", ["dense", "images", "mixed", *CELLS])
 BLOCK = pytest.mark.parametrize("block", [False, True])
+
+
+def split_of(model: Model, firmware: Firmware, samples: np.ndarray) -> ErrorSplit:
+    lengths = np.full(len(samples), samples.shape[1]) if model.recurrent else None
+    return split_errors(model, firmware, images_of(model, firmware), Samples(
+        inputs=samples, lengths=lengths, labels=None, classes=()))
 
 
 @KINDS
@@ -58,10 +67,34 @@ def test_softmax(block):
     assert_bits(config, model, samples)
     assert compiler_error(config, model, samples) < NONE
     compiled = compile_network(model, config)
-    split = split_errors(model, compiled.firmware, images_of(model, compiled.firmware), Samples(
-        inputs=samples, lengths=None, labels=None, classes=()))
+    split = split_of(model, compiled.firmware, samples)
     assert split.compiled
     assert split.first == ""
+
+
+@BLOCK
+def test_all_parts_of_an_error_together_are_the_error_of_the_machine(block):
+    """In a network of one layer, the roundings of this layer alone are all roundings."""
+    rng, config = np.random.default_rng(1), PRESETS["tiny"]
+    model, samples = with_reals(rng, networks.mlp(rng, config, [19, 5], block=block)), networks.inputs(rng, 3, 19)
+    firmware = compile_network(model, config).firmware
+    exact, rounded = reference.forward(model, samples)[-1], to_real(quantised.forward(model, samples)[-1].outputs)
+    error = np.sqrt(np.square(rounded - exact).sum() / np.square(exact).sum())
+    split = split_of(model, firmware, samples)
+    assert split.layers[OUTPUT]["together"] == pytest.approx(error)
+    assert [parts[ALONE] for parts in split.layers.values() if ALONE in parts] == pytest.approx([error])
+
+
+def test_parts_of_errors_are_those_of_the_results_of_layers():
+    """Of an LSTM, the hidden vector; of an image, all places, which are laid out anew for each sample."""
+    rng, config = np.random.default_rng(1), replace(PRESETS["tiny"], **ROOM)
+    model = with_reals(rng, networks.recurrent(rng, config, [7, 9], block=[False]))
+    found = split_of(model, compile_network(model, config).firmware, networks.inputs(rng, 3, 1, 7)).layers
+    assert found["lstm0"]["together"] == pytest.approx(found[OUTPUT]["together"])
+    model, samples = network("images", rng, config, False)
+    model = with_reals(rng, model)
+    found = split_of(model, compile_network(model, config).firmware, samples).layers
+    assert all("compiler" in found[name] for name in ("conv0", "conv2", "conv5", "dense8"))
 
 
 @KINDS

@@ -1,7 +1,7 @@
 """The campaign `mutants` finds the lines that it breaks."""
 
 import pytest
-from concord.sim.campaigns.mutants import Mutant, mutants_of, tree
+from concord.sim.campaigns.mutants import TESTS, Mutant, mutants_of, tree
 from concord.sim.machines.build import ROOT
 from concord.sim.units import UNITS
 
@@ -12,6 +12,7 @@ MUTANTS = [mutant for unit in UNITS.values() for mutant in mutants_of(unit)]
 def test_the_line_stands_there_once(mutant):
     assert (ROOT / mutant.file).read_text().count(mutant.old) == 1
     assert mutant.config in UNITS[mutant.unit].configurations
+    assert f"def {mutant.test.partition('[')[0] or 'test_unit'}(" in (ROOT / TESTS).read_text()
 
 
 def test_most_units_have_mutants():

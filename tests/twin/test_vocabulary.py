@@ -1,5 +1,7 @@
 """Every function of a vocabulary returns the bits of golden, in each of its frameworks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from concord.golden.lib import float16
@@ -88,6 +90,58 @@ def test_blocks(words, fmt, length):
     mantissas, exponents = quantize_block(padded, fmt)
     values = mantissas * 2.0 ** (exponents - fmt.bits + 1)[..., None]
     assert np.array_equal(codes, values.reshape(len(bits), -1)[:, :length])
+
+
+ELEMENTS = [Format.floating(*pair) for pair in ((3, 0), (5, 0), (1, 2), (2, 1), (4, 3), (4, 9))]
+
+
+def float_settings(fmt: Format, scale: int) -> dict:
+    """Settings of `floats` for mantissas in units of 2**-scale."""
+    return {"precision": fmt.precision, "lowest": fmt.lowest * 2.0**-scale, "highest": fmt.highest * 2.0**-scale,
+            "fraction": scale}
+
+
+@pytest.mark.parametrize("fmt", ELEMENTS, ids=lambda fmt: fmt.element)
+def test_floats(words, fmt):
+    """All numbers at once: subnormal ones, those halfway between two codes, and those beyond the largest."""
+    x = words.value(halves(ALL))
+    for end in (-15, 4, 16):
+        alone = replace(fmt, e_min=end, e_max=end)
+        codes = words.array(words.functions.floats(x, **float_settings(fmt, fmt.bits - 1 - end)))
+        mantissas, exponents = quantize_block(ALL[:, None], alone)
+        assert np.array_equal(codes, np.ldexp(mantissas[:, 0], exponents - fmt.bits + 1))
+    for low, unsigned in ((fmt.lowest, False), (0, True)):
+        codes = words.array(words.functions.floats(x, **float_settings(fmt, 0) | {"lowest": low}))
+        assert np.array_equal(codes, quantize_integer(ALL, fmt, unsigned=unsigned))
+
+
+@pytest.mark.parametrize("fmt", ELEMENTS, ids=lambda fmt: fmt.element)
+@pytest.mark.parametrize("ends", [(-15, 16), (-11, 4)], ids=str)
+def test_float_blocks(words, fmt, ends):
+    """All numbers as the largest of a block, and blocks of mixed numbers of which the last one is not whole."""
+    fmt = replace(fmt, e_min=ends[0], e_max=ends[1])
+    below = np.random.default_rng(5).integers(-3, 4, ALL.size)  # the other one is half as large, or eight times
+    pairs = np.stack([ALL, ((ALL & 0x7FFF) + (below << 10)).clip(0, 0x7C00).astype(np.uint16)], 1)
+    settings = {"bits": fmt.bits, "precision": fmt.precision, "exponents": ends}
+    for bits, size in ((pairs, 2), (vectors(10), 8)):
+        codes = words.array(words.functions.float_blocks(words.value(halves(bits)), size=size, **settings))
+        padded = np.pad(bits, ((0, 0), (0, -bits.shape[1] % size))).reshape(len(bits), -1, size)
+        mantissas, exponents = quantize_block(padded, fmt)
+        values = np.ldexp(mantissas, (exponents - fmt.bits + 1)[..., None]).reshape(len(bits), -1)
+        assert np.array_equal(codes, values[:, :bits.shape[1]])
+
+
+@pytest.mark.parametrize("fmt", ELEMENTS, ids=lambda fmt: fmt.element)
+def test_floats_are_read_as_numbers(words, fmt):
+    fmt = replace(fmt, e_min=4, e_max=4)
+    config = replace(PRESETS["tiny"], activations=fmt, weights=Format(bits=2), acc_int=20, acc_frac=60)
+    bits = ALL.reshape(-1, config.native_dim)
+    for integer in (False, True):
+        scale = 0 if integer else fmt.bits - 5
+        codes = words.functions.floats(words.value(halves(bits)), **float_settings(fmt, scale))
+        mantissas, exponents = quantize(bits, fmt, integer=integer)
+        assert np.array_equal(words.bits(words.functions.numbers(codes)),
+                              numbers(config, mantissas, exponents, integer=integer))
 
 
 @pytest.mark.parametrize("integer", [False, True])
@@ -193,10 +247,11 @@ def test_convolutions(words, geometry):
     seen = slow_windows(images, (3, 2), **{key: value for key, value in geometry.items() if key != "groups"})
     seen = seen.reshape(*seen.shape[:-1], groups, -1)
     sums = [(seen[:, :, :, None, :, :, row * groups // 8] * weights[row]).sum((-1, -2, -3))[..., 0] for row in range(8)]
-    functions = words.functions
-    result = functions.convolution(words.value(images.astype(np.float32)), words.value(weights.astype(float)),
-                                   words.value(start.astype(float)), scale=2, **geometry)
-    assert np.array_equal(words.bits(result), float16.from_integer(np.stack(sums, -1) + start, 2))
+    operands = [words.value(images.astype(np.float32)), *(words.value(each.astype(float)) for each in (weights, start))]
+    sums = np.stack(sums, -1) + start
+    for settings, totals in ({}, sums), ({"wrap": 10}, wrap(sums, 10)):
+        result = words.functions.convolution(*operands, scale=2, **settings, **geometry)
+        assert np.array_equal(words.bits(result), float16.from_integer(totals, 2))
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
@@ -218,16 +273,13 @@ def test_pooling_and_patches(words):
     rng = np.random.default_rng(3)
     bits = rng.choice(np.concatenate([EDGES, ALL[::999]]), (2, 6, 6, 3))
     images, functions = words.value(halves(bits)), words.functions
-    geometry = {"stride": (2, 2), "padding": (1, 0, 0, 1), "fill": 1.0}
-    seen = slow_windows(bits, (3, 2), **geometry | {"fill": 0x3C00}).astype(np.uint16)
-    flat = seen.reshape(*seen.shape[:3], -1)
-    canonical = np.where(float16.is_nan(flat), np.uint16(float16.NAN), flat)
-    assert np.array_equal(words.bits(functions.patches(images, window=(3, 2), **geometry)), canonical)
-    largest = pooling.pool_max(seen.reshape(*seen.shape[:3], 6, 3))
-    assert np.array_equal(words.bits(functions.max_pool(images, window=(3, 2), **geometry)), largest)
-    seen = slow_windows(bits, (2, 3)).astype(np.uint16)
-    assert np.array_equal(words.bits(functions.max_pool(images, window=(2, 3))),
-                          pooling.pool_max(seen.reshape(*seen.shape[:3], 6, 3)))
+    for geometry, fill in ({}, 0), ({"stride": (2, 2), "padding": (1, 0, 0, 1), "fill": 1.0}, 0x3C00):
+        seen = slow_windows(bits, (3, 2), **geometry | {"fill": fill}).astype(np.uint16)
+        flat = seen.reshape(*seen.shape[:3], -1)
+        canonical = np.where(float16.is_nan(flat), np.uint16(float16.NAN), flat)
+        assert np.array_equal(words.bits(functions.patches(images, window=(3, 2), **geometry)), canonical)
+        largest = pooling.pool_max(seen.reshape(*seen.shape[:3], 6, 3))
+        assert np.array_equal(words.bits(functions.max_pool(images, window=(3, 2), **geometry)), largest)
 
 
 def test_layout(words):

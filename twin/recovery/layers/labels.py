@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection
 from concord.golden.host.firmware import Firmware
 from concord.twin.recovery.tensors.drafts import Constant, Draft, LoopDraft, Value
 
+QUANTISERS = ("integers", "floats", "blocks", "float_blocks")
 PRODUCTS = ("dense", "convolution", "accumulated")
 #: Functions that only arrange elements, and quantisers: they belong to the layer that reads them.
-BEFORE = ("integers", "blocks", "clip", "patches", "flatten", "join", "part", "take", "image", "reshape", "transpose",
+BEFORE = (*QUANTISERS, "clip", "patches", "flatten", "join", "part", "take", "image", "reshape", "transpose",
           "start", "numbers")
 SCALINGS = ("multiply", "add")
 
@@ -117,7 +118,7 @@ def _quantisers(drafts, users, found):
 
 def _before_quantiser(draft: Draft) -> bool:
     # A product itself reads the scaled numbers where quantisers are off.
-    return draft.function in ("integers", "blocks", "clip", *PRODUCTS) or is_scaling(draft)
+    return draft.function in (*QUANTISERS, "clip", *PRODUCTS) or is_scaling(draft)
 
 
 def is_scaling(draft: Draft) -> bool:

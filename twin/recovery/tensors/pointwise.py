@@ -3,6 +3,7 @@
 import numpy as np
 from concord.twin.recovery.nodes.elements import Constants, element_of, is_constant, node_of, refs
 from concord.twin.recovery.nodes.nodes import Node, shape_of
+from concord.twin.recovery.nodes.quantisers import QUANTISERS
 from concord.twin.recovery.tensors.drafts import Constant, Value
 from concord.twin.recovery.tensors.views import NUMBERS as PLAIN
 from concord.twin.recovery.tensors.views import Views
@@ -84,11 +85,8 @@ class Pointwise:
 
     def _call(self, node, arguments, shape) -> Value:
         """The call of a point-wise operation."""
-        if node.op == "integers":
-            low, high, zero = node.settings
-            result = self._views.call("integers", arguments, shape, node.address, codes=PLAIN, lowest=low, highest=high)
-            result.codes, result.zero, result.limit = "integers", zero, max(zero - low, high - zero)
-            return result
+        if node.op in QUANTISERS:
+            return self._views.codes(node.settings, arguments[0], shape, node.address)
         if node.op == "clip":
             low, high = node.settings
             return self._views.call("clip", arguments, shape, node.address, codes=PLAIN, lowest=low, highest=high)

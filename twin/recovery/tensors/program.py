@@ -7,6 +7,7 @@ from concord.golden.host.firmware import Direction, Firmware
 from concord.twin.recovery.nodes.elements import Unrecognised, is_constant, read_by
 from concord.twin.recovery.nodes.liveness import liveness
 from concord.twin.recovery.nodes.nodes import Body, Carried, Lowered
+from concord.twin.recovery.nodes.quantisers import QUANTISERS
 from concord.twin.recovery.nodes.signatures import Signatures
 from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
 from concord.twin.recovery.tensors.statements import Statements
@@ -149,13 +150,9 @@ class _Drafting:
         live = self._live(carried.leaf)
         value = Value(shape=(int(live.sum()),))
         made = carried.next[live]
-        makers = [nodes[one] for one in read_by(made)]
-        kinds = {node.op for node in makers}
-        if "integers" in kinds:
-            low, high, zero = next(node.settings for node in makers if node.op == "integers")
-            value.codes, value.zero, value.limit = "integers", zero, max(zero - low, high - zero)
-        elif "blocks" in kinds:
-            value.codes, value.limit = "blocks", 2.0 ** self.firmware.config.activations.e_max
+        maker = next((nodes[one] for one in read_by(made) if nodes[one].op in QUANTISERS), None)
+        if maker:
+            _, value.codes, value.zero, value.limit, *_ = maker.settings
         self._bind(carried.leaf, live, value)
         table = self.statements.mapped(carried.initial[live])
         if is_constant(table).all():

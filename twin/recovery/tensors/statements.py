@@ -14,7 +14,8 @@ from concord.twin.recovery.tensors.products import Products
 from concord.twin.recovery.tensors.views import Views
 from concord.twin.recovery.tensors.weights import RealWeights, Weights
 
-_POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "numbers", "clip"}
+_POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "floats", "numbers",
+              "clip"}
 
 
 class Statements:
