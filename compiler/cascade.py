@@ -1,10 +1,8 @@
 """Compile a network for several machines, of which each sends its results to the next one."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
-from math import comb
+from itertools import pairwise
 
 from concord.compiler import cuts
 from concord.compiler.images.network import Network
@@ -16,10 +14,6 @@ from concord.compiler.network import Compiled, compile_network
 from concord.golden.host.cascade import Cascade, check_neighbours
 from concord.model.model import Model
 from concord.spec.config import Config
-from concord.spec.messages import HEADER, MessageKind, item_bytes
-
-#: Most ways to cut a network that are compared.
-WAYS = 200_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -61,35 +55,6 @@ class Cutter:
             except KeyError:
                 raise ValueError(f"{name!r} only puts numbers into another order: cut elsewhere") from None
         return next(layer.outputs for layer in self.model.layers if layer.name == name), 1, 1
-
-    def sending(self, name: str) -> int:
-        """Clock cycles in which the tensors behind a layer go to the next machine, for a sequence in a time step.
-
-        An image is one message: several only add some headers.
-        """
-        cycles, config = 0, self.configs[0]
-        for each in cuts.crossing(self.model, name):
-            channels, rows, columns = self.shape(each)
-            cycles += _message_cycles(config, rows * columns * config.words_of(channels))
-        return cycles
-
-    def waiting(self, name: str, costs: Mapping[str, int]) -> int:
-        """Cycles that the machine behind a cut waits inside a sample, because tensors do not come all at once.
-
-        The machine in front computes on only as far as the queues between both hold what it has sent.
-
-        Args:
-            costs: Estimated clock cycles of each layer.
-        """
-        room, config = self.configs[0].net_in + self.configs[0].net_out, self.configs[0]
-        *early, _ = cuts.crossing(self.model, name)
-        for each in early:
-            channels, rows, columns = self.shape(each)
-            room -= rows * columns * config.words_of(channels)
-            if room < 0:
-                layers = [layer.name for layer in cuts.parts(self.model, [name])[0].layers]
-                return sum(costs.get(layer, 0) for layer in layers[layers.index(each) + 1:])
-        return 0
 
     def compiled(self, names: Sequence[str]) -> CompiledCascade:
         """The network, cut behind layers of these names.
@@ -134,68 +99,9 @@ class Cutter:
         return replace(part, layers=(*shaped, *part.layers[len(shaped):]))
 
 
-def balanced(cutter: Cutter, costs: Mapping[str, int]) -> CompiledCascade:
-    """The network, cut where the busiest machine has the least to do, among the cuts whose parts fit their machines.
-
-    Args:
-        cutter: Compiles the parts.
-        costs:  Estimated clock cycles of each layer, see `compiler.explain`.
-
-    Raises:
-        ValueError: a machine refuses its part, wherever the network is cut; or the network has too few places where it
-            can be cut, or too many ways.
-    """
-    first = None
-    for names in _ways(cutter, costs):
-        try:
-            return cutter.compiled(names)
-        except ValueError as error:
-            first = first or error
-    raise ValueError(f"{cutter.model.name} does not fit {len(cutter.configs)} machines, wherever it is cut; where they "
-                     f"would share the work best, {first}")
-
-
-def _ways(cutter: Cutter, costs: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
-    """All ways to cut a network, those first whose busiest machine has the least to do."""
-    sent, machines = _sendings(cutter), len(cutter.configs)
-    possible = list(sent)
-    if len(possible) < machines - 1:
-        raise ValueError(f"{cutter.model.name} can be cut at {len(possible)} places, and {machines} machines need "
-                         f"{machines - 1}")
-    if comb(len(possible), machines - 1) > WAYS:
-        raise ValueError(f"{cutter.model.name} can be cut for {machines} machines in more than {WAYS:,} ways: name the "
-                         "layers behind which to cut it by --cut")
-    done = {name: sum(costs.get(layer.name, 0) for layer in cuts.parts(cutter.model, [name])[0].layers)
-            for name in possible}
-    waits = {name: cutter.waiting(name, costs) for name in possible}
-    whole = sum(costs.get(layer.name, 0) for layer in cutter.model.layers)
-
-    def busiest(names: tuple[str, ...]) -> int:
-        ends = [(0, 0, 0), *((done[name], sent[name], waits[name]) for name in names), (whole, 0, 0)]
-        return max(max(there - here + into + wait, out) for (here, into, wait), (there, out, _) in pairwise(ends))
-
-    yield from sorted(combinations(possible, machines - 1), key=busiest)
-
-
-def _sendings(cutter: Cutter) -> dict[str, int]:
-    """Clock cycles of the transfer behind each layer behind which the network can be cut."""
-    found = {}
-    for name in cuts.cuts(cutter.model):
-        with suppress(ValueError):
-            found[name] = cutter.sending(name)
-    return found
-
-
 def _compiled(model: Model, config: Config, neighbours: Neighbours) -> Compiled | ValueError:
     """A part, compiled, or why its machine refuses it. Without room for a row, each pixel is a message of its own."""
     try:
         return compile_network(model, config, neighbours)
     except ValueError as error:
         return _compiled(model, config, replace(neighbours, whole=False)) if neighbours.whole else error
-
-
-def _message_cycles(config: Config, words: int) -> int:
-    """Clock cycles in which an OUTPUT message of some words is made; header and CRC leave in units of 32 bits."""
-    beat, word = config.message_bytes, item_bytes(config, MessageKind.OUTPUT)
-    padding = -(HEADER.size + words * word) % beat // 4
-    return words * -(-word // beat) + padding + HEADER.size // 4 + beat // 4 + 2

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from concord.compiler.cascade import Cutter, balanced
+from concord.compiler.balance import Estimates, balanced
+from concord.compiler.cascade import Cutter
 from concord.compiler.cuts import crossing, cuts, parts
 from concord.compiler.lib.received import Received
 from concord.golden.host.cascade_file import load_cascade, save_cascade
@@ -94,8 +95,11 @@ def test_the_cut_counts_the_transfer(rng):
     layers = [dense(rng, "a", 8, 8), dense(rng, "b", 8, 8), Add(name="sum", inputs=8), dense(rng, "c", 8, 8)]
     model = networks.model(layers, sources={"sum": ("a", "b")})
     cutter = Cutter(model, [TINY] * 2)
-    assert [cutter.sending(name) for name in ("a", "b")] == [11, 22]
-    assert balanced(cutter, {"a": 100, "b": 10, "sum": 30, "c": 80}).cascade.cuts == ("a",)
+    costs = {"a": 100, "b": 10, "sum": 30, "c": 80}
+    estimates = Estimates(cutter, costs)
+    assert [estimates.sending(name) for name in ("a", "b")] == [11, 22]
+    assert [estimates.interval((name,)) for name in ("a", "b", "sum")] == [131, 132, 140]
+    assert balanced(cutter, costs).cascade.cuts == ("a",)
 
 
 @pytest.mark.parametrize(("queue", "cycles"), [(2, 0), (1, 50)])
@@ -103,7 +107,8 @@ def test_the_cut_counts_the_wait_for_the_last_tensor(residual, queue, cycles):
     """The result of a takes 3 words; without room for them, b is computed when the second machine takes them."""
     cutter = Cutter(residual, [replace(TINY, net_in=queue, net_out=queue)] * 2)
     costs = {"a": 100, "b": 50, "sum": 10, "c": 10}
-    assert [cutter.waiting(name, costs) for name in ("a", "b", "sum")] == [0, cycles, 0]
+    estimates = Estimates(cutter, costs)
+    assert [estimates.waiting(name) for name in ("a", "b", "sum")] == [0, cycles, 0]
 
 
 def test_a_network_that_is_too_large_for_one_machine_is_cut_where_its_parts_fit(rng, tmp_path):

@@ -15,8 +15,14 @@ from concord.twin.source.vocabulary import vocabulary
 
 #: Packages that are not of the standard library.
 OTHERS = {"numpy", "torch", "tensorflow", "safetensors"}
-#: Method of twins that can be trained.
+#: Methods of twins that can be trained.
 _SAVE = '''
+
+    def _apply(self, fn, recurse=True):
+        """Move tensors, or convert them; types of 16 bits cannot hold codes and sums."""
+        if fn(torch.zeros(())).dtype.itemsize < 4:
+            raise ValueError("a twin computes in float32 or float64, not in 16 bits")
+        return super()._apply(fn, recurse)
 
     def save(self, file):
         """Write all tensors, rounded, for `nnp compile --weights-from`."""
