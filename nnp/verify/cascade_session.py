@@ -152,10 +152,9 @@ class CascadeSession:
 
     def _load(self, sample: np.ndarray, keep_state: bool):
         """Load the program of each machine for a sample. All machines are idle."""
-        steps = len(sample) if self.sessions[0].firmware.recurrent else 1
         for session in self.sessions:
             recurrent = session.firmware.recurrent
-            session.prepare(steps if recurrent else 1, keep_state=keep_state and recurrent)
+            session.prepare(len(sample) if recurrent else 1, keep_state=keep_state and recurrent)
 
 
 def _results(firmware: Firmware, received: Sequence[bytes], count: int) -> np.ndarray:

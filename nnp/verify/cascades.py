@@ -153,7 +153,7 @@ def verify_cascade(
     with steps.step("measure the throughput") as note:
         streamed = single = None
         if not golden:
-            chosen = _streamed(samples)
+            chosen = streamed_samples(samples)
             streamed = _stream(kind, cascade.parts, [batches.one_sample(samples, index) for index in chosen])
             bits += batches.count_bits(streamed.outputs, wanted.outputs[chosen])
             if subject.single:
@@ -234,7 +234,7 @@ def _beside_one(done: VerifiedCascade) -> dict[str, str]:
     }
 
 
-def _streamed(samples: Samples) -> np.ndarray:
+def streamed_samples(samples: Samples) -> np.ndarray:
     """Indices of the samples that follow each other: they have as many time steps as the first one."""
     same = range(len(samples)) if samples.lengths is None else np.flatnonzero(samples.lengths == samples.lengths[0])
     return np.resize(np.asarray(same)[:STREAMED], STREAMED)

@@ -1,12 +1,17 @@
 """Commands on several machines: what a user types, and the sentences for what cannot be."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from concord.model.data.dataset import DATA
+from concord.model.data.samples import Samples
 from concord.nnp.lib.cascades import Wish
-from concord.nnp.verify.cascades import subject_of
+from concord.nnp.lib.options import MachineKind
+from concord.nnp.verify.cascade_session import Streamed
+from concord.nnp.verify.cascades import VerifiedCascade, faults, streamed_samples, subject_of, table_rows
 from concord.tests.command_line import done, refused
 
 MLP, LSTM = (DATA / "models" / f"{name}.safetensors" for name in ("fashion-mlp-w4a4", "vowels-lstm-w8"))
@@ -75,6 +80,42 @@ def test_options_that_several_machines_do_not_take_are_refused_at_once(option, b
 
 def test_no_waveform_is_what_several_machines_write(both, tmp_path):
     done("verify", both, "--no-waves", "--machine", "golden", "--samples", 1, "--jobs", 1, "--report", tmp_path)
+
+
+@pytest.fixture
+def equal(both):
+    """A verification that found no difference."""
+    return VerifiedCascade(
+        subject=subject_of(both, Wish(machines=1), ""), kind=MachineKind.LIBRARY, measures={}, bits=0, events=0,
+        inputs=SimpleNamespace(samples=[0] * 3, name="data"), reference=0, large=0, streamed=None,
+        single=None, fault="")
+
+
+@pytest.mark.parametrize("what", ["bits", "events", "reference", "large"])
+def test_every_kind_of_difference_counts(equal, what):
+    assert equal.equal
+    assert not faults(equal)
+    different = replace(equal, **{what: 3})
+    assert not different.equal
+    (sentence,) = faults(different)
+    assert sentence.startswith("fashion-mlp-w4a4: 3 ")
+
+
+def test_throughput_beside_one_machine(equal):
+    several, one = (Streamed(outputs=np.zeros((3, 1)), ends=ends) for ends in ((50, 60, 70), (40, 65, 90)))
+    rows = table_rows(replace(equal, streamed=several, single=one))
+    assert rows["cycles to the first result"] == "50"
+    assert rows["cycles from result to result"] == "10"
+    assert rows["one machine, cycles to the first result"] == "40"
+    assert rows["one machine, cycles from result to result"] == "25"
+    assert rows["throughput beside one machine"] == "2.50 times"
+    assert table_rows(replace(equal, streamed=several))["one machine"] == "the network does not fit"
+
+
+def test_samples_that_follow_each_other_have_one_length():
+    samples = Samples(inputs=np.zeros((4, 5, 2)), lengths=np.array([5, 4, 5, 5]), labels=None, classes=())
+    assert streamed_samples(samples).tolist() == [0, 2, 3, 0, 2, 3, 0, 2]
+    assert streamed_samples(replace(samples, lengths=None)).tolist() == [0, 1, 2, 3] * 2
 
 
 def test_what_cannot_be_is_said(both, tmp_path):

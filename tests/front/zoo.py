@@ -1,7 +1,7 @@
 """A zoo of ONNX files as tools write them: each is imported and equals onnxruntime, or is refused by name.
 
-`nox -s zoo` runs all of it; `test_zoo.py` takes a quick selection. Each entry writes its file to a path. With
-`--twins`, each network that is imported becomes firmware and a software twin, too.
+`nox -s zoo` runs all of it; `test_zoo.py` takes a quick selection. Each entry writes its file to a path.
+With `--twins`, each network that is imported becomes firmware and a software twin, too.
 """
 
 import argparse

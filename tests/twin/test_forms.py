@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from concord.model.cells.registry import CELLS
+from concord.model.layers.sequences import TimeAxis
 from concord.model.model import INPUT, Model
 from concord.spec.config import PRESETS, Config
 from concord.tests import networks
@@ -60,3 +61,12 @@ def test_both_directions_before_a_recurrent_layer(block):
 def test_a_sum_beside_one_of_its_terms(name):
     config = PRESETS[name]
     recovered(config, networks.branches(np.random.default_rng(0), config, 2 * config.mfu_lanes, block=True))
+
+
+@BLOCK
+def test_images_as_results_and_as_sequences_of_columns(block):
+    made = Mixed(np.random.default_rng(0), VISION, (3, 4, 5), block=block)
+    made.conv(INPUT, 16, (2, 2))
+    assert "transpose" in {call.function for call in recovered(VISION, made.model())}
+    made.dense(made.recurrent(made.sequence("conv0", TimeAxis.COLUMNS), 6, CELLS["rnn"]), 3)
+    assert "transpose" in {call.function for call in recovered(VISION, made.model())}

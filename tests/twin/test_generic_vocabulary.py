@@ -21,6 +21,13 @@ def words(request):
         yield vocabulary, import_module(name) if few else vocabulary.functions
 
 
+def test_no_samples_have_no_words(words):
+    vocabulary, generic = words
+    if hasattr(generic, "words"):
+        got = vocabulary.array(generic.words(vocabulary.value(np.zeros((0, 3, 5), np.float16)), 4))
+        assert got.shape == (0, 6, 4)
+
+
 def rows(rng):
     """Vectors of all edge cases in pairs, of numbers of any size, and of scores of classes."""
     edges = np.stack([np.repeat(EDGES, EDGES.size), np.tile(EDGES, EDGES.size)], 1)
@@ -38,7 +45,7 @@ def test_softmax(words):
         np.testing.assert_array_equal(vocabulary.bits(got), softmax(bits))
 
 
-@pytest.mark.parametrize("width", [20, 49, 62, 64])
+@pytest.mark.parametrize("width", [20, 49, 62, 64, 76])
 def test_accumulators_wrap_and_round_once(words, width):
     vocabulary, generic = words
     rng, half = np.random.default_rng(1), 1 << width - 1
@@ -47,5 +54,21 @@ def test_accumulators_wrap_and_round_once(words, width):
     exact = (codes.astype(object) @ weights.astype(object).T << 2) + start.astype(object)
     wanted = from_integer((exact + half) % (2 * half) - half, width - 10)
     values = (vocabulary.value(values * unit) for values, unit in ((codes, 2.0**-7), (weights, 2.0**-3), (start, 1.0)))
-    got = generic.accumulated(*values, scale=width - 10, bits=width, units=(-7, -3), shift=2)
+    settings = {"scale": width - 10, "bits": width, "units": (-7, -3), "shift": 2}
+    if width > 64 and not generic.__name__.endswith("numpy"):
+        with pytest.raises(ValueError, match=f"no integers for an accumulator of {width} bits"):
+            generic.accumulated(*values, **settings)
+        return
+    got = generic.accumulated(*values, **settings)
     np.testing.assert_array_equal(vocabulary.bits(got), wanted)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_totals_near_rounding_points_are_rounded_once(words, sign):
+    """Totals whose float64 lies in the middle of two binary16 numbers, though the total itself does not."""
+    vocabulary, generic = words
+    middles, below = ((2 * np.arange(1024, 1100) + 1) << 21).repeat(3), np.tile([-1, 0, 1], 76)
+    weights = sign * np.stack([middles, below], 1).astype(np.float64)
+    got = generic.accumulated(vocabulary.value(np.array([[2.0**30, 1]])), vocabulary.value(weights), scale=52, bits=64)
+    wanted = from_integer(sign * ((middles << 30) + below), 52)
+    np.testing.assert_array_equal(vocabulary.bits(got)[0], wanted)

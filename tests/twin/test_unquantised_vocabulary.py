@@ -35,21 +35,32 @@ def value(framework: str, array: np.ndarray):
 
 
 @FRAMEWORKS
+def test_no_samples_have_no_results(framework):
+    found = functions(framework)
+    for shape, given in ((6,), (0, 6)), ((None, 6), (0, 4, 6)), ((3, 5, 2), (0, 30)):
+        sizes = [size or 4 for size in shape]
+        assert tuple(found.reals(value(framework, np.zeros(given)), shape).shape) == (0, *sizes)
+    pixels, weights = value(framework, np.zeros((0, 3, 5, 4))), value(framework, np.ones((6, 2, 2, 2)))
+    assert tuple(found.convolution(pixels, weights, groups=2).shape) == (0, 2, 4, 6)
+
+
+@FRAMEWORKS
 def test_curves_clips_and_softmax(framework):
-    found, numbers = functions(framework), np.array([[-800.0, -3.25, -1e-9, 0, 2, 40, 800]])
+    found, numbers = functions(framework), np.array([[-800.0, -3.25, -1e-9, 0, 2, 40, 800], [3, 1, -2, 0, 2, 3, 1]])
     given = value(framework, numbers)
     sigmoid = [1 / (1 + math.exp(-a)) if a > -700 else 0.0 for a in numbers[0].tolist()]
     np.testing.assert_allclose(np.asarray(found.sigmoid(given))[0], sigmoid, rtol=1e-14, atol=1e-300)
     np.testing.assert_allclose(np.asarray(found.tanh(given)), np.tanh(numbers), rtol=1e-14)
     np.testing.assert_array_equal(np.asarray(found.clip(given, lowest=-0.5, highest=math.inf)),
                                   np.maximum(numbers, -0.5))
-    softmax = np.asarray(found.softmax(given))
-    np.testing.assert_allclose(softmax[0], [math.exp(a - 800) for a in numbers[0].tolist()], atol=1e-300)
+    for row, softmax in zip(numbers.tolist(), np.asarray(found.softmax(given)), strict=True):
+        powers = [math.exp(a - max(row)) for a in row]
+        np.testing.assert_allclose(softmax, np.array(powers) / sum(powers), atol=1e-300)
 
 
 @FRAMEWORKS
 def test_inputs_are_float64_of_any_number_of_steps(framework):
-    found = functions(framework).reals(np.arange(24, dtype=np.float16).reshape(2, 12), (None, 3))
+    found = functions(framework).reals(np.arange(24, dtype=np.float16).reshape(2, 4, 3), (None, 3))
     assert np.asarray(found).dtype == np.float64
     np.testing.assert_array_equal(np.asarray(found), np.arange(24.0).reshape(2, 4, 3))
 

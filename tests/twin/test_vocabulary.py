@@ -293,6 +293,7 @@ def test_layout(words):
         "image of an image": (functions.image(functions.reshape(value, shape=(2, 3, 4)), shape=(2, 3, 4)),
                               x.reshape(2, 2, 3, 4).transpose(0, 2, 3, 1)),
         "flatten": (functions.flatten(images), x.reshape(2, 2, 3, 4).transpose(0, 2, 3, 1).reshape(2, -1)),
+        "transpose": (functions.transpose(images, axes=(3, 1, 2)), x.reshape(2, 2, 3, 4)),
         "part": (functions.part(value, first=3, last=9), x[:, 3:9]),
         "join": (functions.join(value, functions.part(value, first=0, last=2)), np.concatenate([x, x[:, :2]], 1)),
         "take": (functions.take(words.value(index), value, functions.part(value, first=5, last=7)),

@@ -8,7 +8,8 @@ from concord.twin.lib.script import Argument, Call, Line, Loop, Routine, Script,
 #: Whole numbers up to this are exact in float32.
 FLOAT32_EXACT = 1 << 24
 #: Functions that return elements of their arguments, and of the setting `fill`.
-LAYOUT = ("take", "join", "part", "flatten", "reshape", "image", "patches", "start", "max_pool", "canonical")
+LAYOUT = ("take", "join", "part", "flatten", "reshape", "image", "transpose", "patches", "start", "max_pool",
+          "canonical")
 PRODUCTS = ("dense", "convolution")
 
 

@@ -319,6 +319,9 @@ class Functions:
         return self._apply("Transpose", self.reshape(x, shape), perm=(0, 2, 3, 1),
                            shape=(None, rows, columns, channels))
 
+    def transpose(self, x: Value, axes: tuple) -> Value:
+        return self._apply("Transpose", x, perm=(0, *axes), shape=(None, *(x.shape[axis] for axis in axes)))
+
     def start(self, like: Value, values: Value) -> Value:
         """The same stored values for every sample of a batch."""
         batch = self.node("Shape", like.name, start=0, end=1)

@@ -13,7 +13,7 @@ from concord.twin.vocabulary.numpy_functions import maximum, significant
 def words(x, lanes):
     """Vectors cut into words, filled up with zeros: [batch, places * words, lanes]."""
     x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % lanes)])
-    return x.reshape(len(x), -1, lanes)
+    return x.reshape(len(x), np.prod(x.shape[1:]) // lanes, lanes)
 
 
 def kept(x, mask):

@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 
 def words(x, lanes):
     """Vectors cut into words, filled up with zeros: [batch, places * words, lanes]."""
-    return pad(x, (0, -x.shape[-1] % lanes)).reshape(len(x), -1, lanes)
+    return pad(x, (0, -x.shape[-1] % lanes)).flatten(1).unflatten(1, (-1, lanes))
 
 
 def kept(x, mask):

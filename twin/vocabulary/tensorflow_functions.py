@@ -3,6 +3,7 @@
 Numbers are float16 tensors; see `numpy_functions` for codes and images.
 """
 
+import math
 from functools import reduce
 
 import numpy as np
@@ -26,12 +27,24 @@ def stored(values):
 
 def binary16(values, shape):
     """Inputs [batch, ...] as binary16 numbers; None in their shape stands for time steps."""
-    values, sequence = tf.cast(tf.convert_to_tensor(values), tf.float64), shape.count(None)
-    given, wanted = tuple(values.shape)[1 + sequence :], shape[sequence:]
-    known = len(given) > 1 and None not in given
-    if known and squeezed(given) != squeezed(wanted):
-        raise ValueError(f"inputs of shape {given} are none of {wanted}: their axes differ")
-    return half(tf.reshape(values, [*dimensions(values)[: 1 + sequence], *shape[sequence:]]))
+    return half(shaped(float64(values), shape))
+
+
+def float64(values):
+    """An array, a tensor, or numbers of Python in float64."""
+    given = None if hasattr(values, "dtype") else tf.float64
+    return tf.cast(tf.convert_to_tensor(values, given), tf.float64)
+
+
+def shaped(values, shape):
+    """Inputs with all axes of a sample, which may be flattened, or lack axes of one element."""
+    steps, found = shape.count(None), tuple(values.shape)
+    given, wanted = squeezed(found[1 + steps :]), squeezed(shape[steps:])
+    if None in found[1:]:
+        raise ValueError(f"inputs of shape {found}: only the number of samples may be open")
+    if len(found) <= steps or given not in (wanted, [math.prod(wanted)]):
+        raise ValueError(f"inputs of shape {found} are no batch of samples of shape {shape}")
+    return tf.reshape(values, [*dimensions(values)[: 1 + steps], *shape[steps:]])
 
 
 def squeezed(shape):
@@ -40,17 +53,19 @@ def squeezed(shape):
 
 
 def half(x):
-    """Numbers rounded once to binary16, ties to even; float64 rounds twice otherwise."""
-    if x.dtype != tf.float64:
+    """Numbers rounded once to binary16, ties to even."""
+    if x.dtype == tf.float32 and tf.executing_eagerly():
         return tf.cast(x, tf.float16)
-    unit = tf.maximum(power(x) * 2.0**-10, tf.constant(2.0**-24, tf.float64))
-    return tf.cast(tf.where(tf.abs(x) < 65520, tf.round(x / unit) * unit, x), tf.float16)
+    # XLA drops casts to float16 and back, and a cast from float64 rounds twice.
+    unit = tf.maximum(power(x) * 2.0**-10, 2.0**-24)
+    y = tf.where(tf.abs(x) < 65520, tf.round(x / unit) * unit, x * np.inf)
+    return tf.cast(y, tf.float16)
 
 
 def power(x):
-    """The largest power of two up to |x|, or 0, in float64."""
-    bits = tf.bitwise.bitwise_and(tf.bitcast(x, tf.int64), tf.constant(0x7FF << 52, tf.int64))
-    return tf.bitcast(bits, tf.float64)
+    """The largest power of two up to |x|, or 0."""
+    word, mask = (tf.int64, 0x7FF << 52) if x.dtype == tf.float64 else (tf.int32, 0xFF << 23)
+    return tf.bitcast(tf.bitwise.bitwise_and(tf.bitcast(x, word), tf.constant(mask, word)), x.dtype)
 
 
 def add(a, b):
@@ -113,7 +128,7 @@ def grouped(x, size):
     y = tf.cast(x, tf.float64)
     y = tf.clip_by_value(tf.where(tf.math.is_nan(y), tf.zeros_like(y), y), -65504, 65504)
     y = tf.pad(y, [(0, 0)] * (len(x.shape) - 1) + [(0, -x.shape[-1] % size)])
-    return tf.reshape(y, [*dimensions(y)[:-1], -1, size])
+    return tf.reshape(y, [*dimensions(y)[:-1], y.shape[-1] // size, size])
 
 
 def ungrouped(groups, x):
@@ -236,6 +251,11 @@ def reshape(x, shape):
 def image(x, shape):
     """Samples of shape (channels, rows, columns) as [batch, rows, columns, channels]."""
     return tf.transpose(reshape(x, shape), [0, 2, 3, 1])
+
+
+def transpose(x, axes):
+    """Axes in another order; the batch is axis 0 and stays in front."""
+    return tf.transpose(x, [0, *axes])
 
 
 def start(like, values):

@@ -4,13 +4,14 @@ Numbers are float32 tensors that hold binary16 values; see `numpy_functions` for
 roundings unchanged, and quantisers inside their range.
 """
 
+import math
 from functools import reduce
 
 import torch
 from concord.golden.mfu import activation
 from torch._higher_order_ops import while_loop
 from torch.nn.functional import conv2d, pad
-from torch.nn.utils.parametrize import register_parametrization
+from torch.nn.utils.parametrize import is_parametrized, register_parametrization
 
 
 class Exact(torch.autograd.Function):
@@ -55,7 +56,9 @@ class Rounded(torch.nn.Module):
 
 
 def train(module, name, function, **settings):
-    """Make a tensor of a module a parameter that a function rounds whenever it is read."""
+    """Make a tensor of a module a parameter that a function rounds whenever it is read; once."""
+    if is_parametrized(module, name):
+        return
     values = getattr(module, name)
     delattr(module, name)
     setattr(module, name, torch.nn.Parameter(values))
@@ -81,13 +84,26 @@ def stored(values):
 
 def binary16(values, shape):
     """Inputs [batch, ...] as binary16 numbers; None in their shape stands for time steps."""
-    values, sequence = torch.as_tensor(values), shape.count(None)
-    given, wanted = tuple(values.shape[1 + sequence :]), shape[sequence:]
-    if len(given) > 1 and squeezed(given) != squeezed(wanted):
-        raise ValueError(f"inputs of shape {given} are none of {wanted}: their axes differ")
-    values = values.reshape(*values.shape[: 1 + sequence], *shape[sequence:])
+    values = shaped(tensor(values), shape)
+    device = values.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        raise ValueError("torch.autocast would round the sums of a twin: call it with autocast off")
     short = values.dtype in (torch.float16, torch.float32)
     return half(values.float() if short else values.double())
+
+
+def tensor(values):
+    """An array or a tensor as it is, and numbers of Python in float64."""
+    return torch.as_tensor(values, dtype=None if hasattr(values, "dtype") else torch.float64)
+
+
+def shaped(values, shape):
+    """Inputs with all axes of a sample, which may be flattened, or lack axes of one element."""
+    steps, found = shape.count(None), tuple(values.shape)
+    given, wanted = squeezed(found[1 + steps :]), squeezed(shape[steps:])
+    if len(found) <= steps or given not in (wanted, [math.prod(wanted)]):
+        raise ValueError(f"inputs of shape {found} are no batch of samples of shape {shape}")
+    return values.reshape(*found[: 1 + steps], *shape[steps:])
 
 
 def squeezed(shape):
@@ -283,7 +299,7 @@ def part(x, first, last):
 
 def flatten(x):
     """All elements of a sample as one vector."""
-    return x.reshape(len(x), -1)
+    return x.flatten(1)
 
 
 def reshape(x, shape):
@@ -294,6 +310,11 @@ def reshape(x, shape):
 def image(x, shape):
     """Samples of shape (channels, rows, columns) as [batch, rows, columns, channels]."""
     return x.reshape(len(x), *shape).movedim(1, -1)
+
+
+def transpose(x, axes):
+    """Axes in another order; the batch is axis 0 and stays in front."""
+    return x.permute(0, *axes)
 
 
 def compiled(twin, dynamic=False):

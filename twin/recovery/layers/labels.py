@@ -9,7 +9,8 @@ from concord.twin.recovery.tensors.drafts import Constant, Draft, LoopDraft, Val
 QUANTISERS = ("integers", "floats", "blocks", "float_blocks")
 PRODUCTS = ("dense", "convolution", "accumulated")
 #: Functions that only arrange elements, and quantisers: they belong to the layer that reads them.
-BEFORE = (*QUANTISERS, "clip", "patches", "flatten", "join", "part", "take", "image", "reshape", "start", "numbers")
+BEFORE = (*QUANTISERS, "clip", "patches", "flatten", "join", "part", "take", "image", "reshape", "transpose",
+          "start", "numbers")
 SCALINGS = ("multiply", "add")
 
 

@@ -7,7 +7,7 @@ from concord.twin.recovery.layers.order import makes, reads
 from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
 
 #: Functions that only arrange elements.
-LAYOUT = ("part", "flatten", "reshape", "start", "join", "take")
+LAYOUT = ("part", "flatten", "reshape", "transpose", "start", "join", "take")
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

@@ -4,7 +4,6 @@ import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.spec.softmax import fractions, wholes
 from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, read_by
-from concord.twin.recovery.nodes.liveness import liveness
 from concord.twin.recovery.nodes.nodes import Lowered, across_of, shape_of
 from concord.twin.recovery.nodes.unquantised import RealConstants
 from concord.twin.recovery.tensors.blocks import Blocks
@@ -25,10 +24,11 @@ class Statements:
     Args:
         firmware: The firmware.
         lowered:  The nodes.
+        live:     bool[places * width] for each node, the elements that are wanted.
     """
 
-    def __init__(self, firmware: Firmware, lowered: Lowered):
-        self.nodes, self.constants, self.live = lowered.nodes, lowered.constants, liveness(lowered)
+    def __init__(self, firmware: Firmware, lowered: Lowered, live: dict[int, np.ndarray]):
+        self.nodes, self.constants, self.live = lowered.nodes, lowered.constants, live
         self.views = Views(lowered.constants)
         self._where: dict[int, np.ndarray] = {}
         self._unquantised = isinstance(lowered.constants, RealConstants)
@@ -55,13 +55,12 @@ class Statements:
 
     def emit(self, group: list[int]):
         """Make the calls of a group."""
-        wanted = {index: (self.live[index] & ~is_constant(self.nodes[index].out)).reshape(
-            self.nodes[index].places, -1).any(0) for index in group}
-        group = [index for index in group if wanted[index].any()]
-        if not group:
-            return
-        nodes, live = [self.nodes[index] for index in group], np.any([wanted[index] for index in group], 0)
+        nodes = [self.nodes[index] for index in group]
         first = nodes[0]
+        live = np.any([(self.live[index] & ~is_constant(node.out)).reshape(node.places, -1).any(0)
+                       for index, node in zip(group, nodes, strict=True)], 0)
+        if not live.any():
+            return
         if first.op in _POINTWISE:
             at = self._pointwise(nodes, live)
         else:

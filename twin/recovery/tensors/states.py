@@ -34,7 +34,7 @@ def behind(loop: LoopDraft) -> list[Draft]:
 
 
 def _arranges(draft: Draft) -> bool:
-    return draft.function in ("join", "part", "flatten", "reshape")
+    return draft.function in ("join", "part", "flatten", "reshape", "transpose")
 
 
 def _final(loop: LoopDraft, inner: Value) -> Value:

@@ -1,4 +1,6 @@
-"""Tables of elements as views of values: all of one value, a part, a concatenation, or else a stored table."""
+"""Tables of elements as views of values: all of one, a part, a concatenation, axes turned, or else a stored table."""
+
+from itertools import permutations
 
 import numpy as np
 from concord.twin.lib.quantiser import Quantiser
@@ -82,7 +84,7 @@ class Views:
     def view(self, table: np.ndarray, address: int) -> Value:
         """The value that holds the elements of a table int64[..., columns], of which some are no constants."""
         return self._whole(table, address) or self._part(table, address) or self._joined(table, address) \
-            or self._taken(table, address)
+            or self._transposed(table, address) or self._taken(table, address)
 
     def _sources(self, table) -> list[int]:
         return read_by(table)
@@ -136,6 +138,22 @@ class Views:
         if not all(parts):
             return None
         return self.call("join", parts, table.shape, address)
+
+    def _transposed(self, table, address) -> Value | None:
+        """All of an image with its axes in another order."""
+        sources = self._sources(table)
+        if len(sources) != 1 or is_constant(table).any():
+            return None
+        source = self.values[sources[0]]
+        if len(source.shape) != 3 or source.size != table.size:
+            return None
+        grid, wanted = np.arange(source.size).reshape(source.shape), element_of(table).reshape(-1)
+        for axes in permutations(range(3)):
+            if (grid.transpose(axes).reshape(-1) == wanted).all():
+                shape = tuple(source.shape[axis] for axis in axes)
+                turned = self.call("transpose", [source], shape, address, axes=tuple(axis + 1 for axis in axes))
+                return self.shaped(turned, table.shape, address)
+        return None
 
     def _taken(self, table, address) -> Value:
         """Elements by a stored table."""
