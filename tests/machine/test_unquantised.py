@@ -91,6 +91,10 @@ def test_parts_of_errors_are_those_of_the_results_of_layers():
     model = with_reals(rng, networks.recurrent(rng, config, [7, 9], block=[False]))
     found = split_of(model, compile_network(model, config).firmware, networks.inputs(rng, 3, 1, 7)).layers
     assert found["lstm0"]["together"] == pytest.approx(found[OUTPUT]["together"])
+    model, samples = network("lstm", rng, config, True)
+    model = with_reals(rng, model)
+    found = split_of(model, compile_network(model, config).firmware, samples).layers
+    assert all("compiler" in parts for parts in found.values())
     model, samples = network("images", rng, config, False)
     model = with_reals(rng, model)
     found = split_of(model, compile_network(model, config).firmware, samples).layers

@@ -60,7 +60,7 @@ def test_accumulators_wrap_and_round_once(words, width):
 def test_totals_near_rounding_points_are_rounded_once(words, sign):
     """Totals whose float64 lies in the middle of two binary16 numbers, though the total itself does not."""
     vocabulary, generic = words
-    middles, below = ((2 * np.arange(1024, 1100) + 1) << 21).repeat(3), np.tile([-1, 0, 1], 76)
+    middles, below = ((2 * np.arange(1024, 1100) + 1) << 21).repeat(3), np.tile([-1, 0, 2], 76)
     weights = sign * np.stack([middles, below], 1).astype(np.float64)
     got = generic.accumulated(vocabulary.value(np.array([[2.0**30, 1]])), vocabulary.value(weights), scale=52, bits=64)
     wanted = from_integer(sign * ((middles << 30) + below), 52)
