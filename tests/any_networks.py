@@ -10,6 +10,7 @@ from concord.model.layers.softmax import Softmax
 from concord.model.model import INPUT, Model
 from concord.spec.activation import Activation
 from concord.spec.config import PRESETS, Config
+from concord.spec.formats import Format
 from concord.spec.machine_file import config_from_text
 from concord.tests import networks
 from concord.tests.image_networks import ROOM, Images, geometry
@@ -25,7 +26,10 @@ tile_engines = 2
 weights = { bits = 6 }
 activations = { bits = 7 }
 """
-MACHINES = ("vision", "ulx3s", "speech", "tiny", "own")
+E4M3 = Format.floating(4, 3, e_min=4, e_max=4)
+MACHINES = {name: PRESETS[name] for name in ("vision", "ulx3s", "speech", "tiny")} | {
+    "own": config_from_text(OWN),
+    "floats": replace(PRESETS["vision"], weights=E4M3, activations=E4M3, multipliers=0, acc_frac=2 * E4M3.bits - 10)}
 MOST = 6  #: Layers of an image network, besides its first and last ones.
 SOFTMAX_WORDS = 6
 
@@ -59,8 +63,8 @@ def draw(kind: str, seed: int) -> Drawn:
         ValueError: no layers of these sizes fit each other, or the machine.
     """
     rng = np.random.default_rng([seed, list(KINDS).index(kind)])
-    name, block, softmax = str(rng.choice(MACHINES)), bool(rng.integers(2)), rng.integers(3) == 0
-    config = config_from_text(OWN) if name == "own" else PRESETS[name]
+    name, block, softmax = str(rng.choice(list(MACHINES))), bool(rng.integers(2)), rng.integers(3) == 0
+    config, block = MACHINES[name], block or name == "floats"
     if softmax:
         config = replace(config, softmax_words=SOFTMAX_WORDS)
     if rng.integers(4):

@@ -10,11 +10,11 @@ import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.model.floating.network import FloatNetwork
 from concord.model.kept.graph import is_quantised
-from concord.nnp.api.objects import Network
+from concord.nnp.api.objects import Model, Network
 from concord.nnp.api.quantising import quantize
 from concord.nnp.machines.fit import fit
 from concord.nnp.verify.twin_source import TwinSource, differing
-from concord.spec.config import PRESETS
+from concord.spec.config import PRESETS, Config
 from concord.spec.machine_file import find_config
 from concord.tests.twin.recovered import calls, golden
 from concord.twin.generic.network import network as word_by_word
@@ -25,12 +25,7 @@ from concord.twin.source.hints import without_hints
 from concord.twin.source.twin_file import write_twin
 
 PRESET = "vision"  #: The machine whose memories grow until it holds a network.
-#: The same machine for networks that are quantised already, with the integers of other tools.
-WIDE = f"""
-based_on = "{PRESET}"
-weights = {{ bits = 8, symmetric = false }}
-activations = {{ bits = 8, symmetric = false }}
-"""
+WIDTHS = 4, 8, 16  #: Bits of the same machine for networks that are quantised already, with integers of other tools.
 STEPS = 5  #: Time steps of sequences.
 SAMPLES, CALIBRATION = 3, 32
 
@@ -93,16 +88,27 @@ def compiled(network: FloatNetwork, arithmetic: str) -> Firmware:
     """
     given, config = Network(floating=network), PRESETS[PRESET]
     if arithmetic == "kept":
-        with tempfile.TemporaryDirectory() as folder:
-            machine = Path(folder) / "machine.toml"
-            machine.write_text(WIDE)
-            model, config = quantize(given, preset=str(machine)), find_config(str(machine))
+        model, config = _kept(given)
     else:
         numbers = np.random.default_rng(0).normal(size=(CALIBRATION, *[STEPS] * network.sequence, *network.shape))
         with tempfile.TemporaryDirectory() as folder:
             np.save(Path(folder) / "numbers.npy", numbers)
             model = quantize(given, preset=PRESET, arithmetic=arithmetic, calibration=Path(folder) / "numbers.npy")
     return fit(model.quantised, config).compiled.firmware
+
+
+def _kept(network: Network) -> tuple[Model, Config]:
+    """The model of a network that is quantised already, and a machine with integers of its width."""
+    refusals = []
+    for bits in WIDTHS:
+        with tempfile.TemporaryDirectory() as folder:
+            machine, fmt = Path(folder) / "machine.toml", f"{{ bits = {bits}, symmetric = false }}"
+            machine.write_text(f'based_on = "{PRESET}"\nweights = {fmt}\nactivations = {fmt}\n')
+            try:
+                return quantize(network, preset=str(machine)), find_config(str(machine))
+            except ValueError as error:
+                refusals.append(error)
+    raise refusals[0]
 
 
 def beside_golden(firmware: Firmware) -> Twin:
