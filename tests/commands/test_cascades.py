@@ -87,7 +87,8 @@ def equal(both):
     """A verification that found no difference."""
     return VerifiedCascade(
         subject=subject_of(both, Wish(machines=1), ""), kind=MachineKind.LIBRARY, measures={}, bits=0, events=0,
-        inputs=SimpleNamespace(samples=[0] * 3, name="data"), reference=0, large=0, streamed=None, single=None)
+        inputs=SimpleNamespace(samples=[0] * 3, name="data"), reference=0, large=0, streamed=None,
+        single=None, fault="")
 
 
 @pytest.mark.parametrize("what", ["bits", "events", "reference", "large"])

@@ -59,6 +59,12 @@ def pictures(block: bool):
     return images.model()
 
 
+def images_as_results():
+    images = Images(np.random.default_rng(0), ROOMY, (3, 4, 5), block=False)
+    images.conv(INPUT, 16, (2, 2))
+    return images.model()
+
+
 def classes():
     model = networks.mlp(np.random.default_rng(1), PRESETS["tiny_softmax"], [9, 12, 7], block=False)
     return replace(model, layers=(*model.layers, Softmax(name="softmax", inputs=7)))
@@ -89,6 +95,7 @@ NETWORKS = {
     "LSTM in blocks": lambda: firmware(lstm(True)),
     "images in integers": lambda: firmware(pictures(False)),
     "images in blocks": lambda: firmware(pictures(True)),
+    "images as results": lambda: firmware(images_as_results()),
     "softmax": lambda: firmware(classes(), PRESETS["tiny_softmax"]),
 }
 TWINS = {

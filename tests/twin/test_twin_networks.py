@@ -154,7 +154,7 @@ def test_cells():
 def test_outputs_of_another_shape_are_no_results():
     samples, like = [np.zeros(4, np.uint16)] * 3, np.zeros((3, 2), np.uint16)
     assert results(lambda batch: np.zeros((len(batch), 2), np.uint16), samples, like).shape == (3, 2)
-    with pytest.raises(ValueError, match=r"shape \(3, 1\) instead of \(3, 2\)"):
+    with pytest.raises(ValueError, match=r"shape \(1, 1\) instead of \(1, 2\)"):
         results(lambda batch: np.zeros((len(batch), 1), np.uint16), samples, like)
 
 
