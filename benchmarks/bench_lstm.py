@@ -120,7 +120,7 @@ def quantise(folder: Path | None, setting: Setting, seed: int, parameters: dict[
         data="japanese-vowels",
         preprocessing="one vector of 12 cepstra for each frame, each binary16(cepstrum)",
         fp32=fp32,
-        qat=real,
+        quantised=real,
         lowered=lowered,
         seed=seed,
         command="nox -s bench_lstm",

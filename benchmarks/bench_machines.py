@@ -2,7 +2,8 @@
 
 Networks of two LSTM layers with random weights, and the MLPerf Tiny reference architectures with `--tiny`, are cut over
 machines and run on the library. A row of the table has the cycles from result to result and to the first result, for
-one machine and for several; outputs are compared with the network in golden arithmetic.
+one machine and for several, and the estimate by which the network is cut. Outputs are compared with the network in
+golden arithmetic.
 """
 
 import sys
@@ -13,9 +14,11 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from concord.compiler.balance import Estimates
+from concord.compiler.cascade import Cutter
 from concord.model import network
 from concord.model.model import Model
-from concord.nnp.lib.cascades import Wish, compile_cascade, whole
+from concord.nnp.lib.cascades import Wish, compile_cascade, costs_of, whole
 from concord.nnp.verify.batches import count_bits
 from concord.nnp.verify.cascade_session import CascadeSession, Streamed
 from concord.sim.machines.cascade import cascade
@@ -54,15 +57,18 @@ def stream(parts, samples: np.ndarray) -> Streamed:
 
 def row(model: Model, samples: np.ndarray, preset: str, machines: int) -> list[str]:
     """Cells of the table for one network."""
+    config = find_config(preset)
     _, compiled = compile_cascade(model, preset, Wish(machines=machines))
     several = stream(compiled.cascade.parts, samples)
     bits = count_bits(several.outputs, network.forward(model, samples)[-1].outputs)
-    one = whole(model, find_config(preset))
+    one = whole(model, config)
+    estimate = Estimates(Cutter(model, [config] * machines), costs_of(model, config)).interval(compiled.cascade.cuts)
+    estimate *= len(samples[0]) if compiled.cascade.recurrent else 1
     alone = stream([one.firmware], samples) if one else None
     beside = [f"{alone.interval:,.0f}", f"{alone.latency:,}"] if alone else ["too large", "too large"]
     times = f"{alone.interval / several.interval:.2f}" if alone else ""
     return [model.name, ", ".join(compiled.cascade.cuts), str(bits), *beside, f"{several.interval:,.0f}",
-            f"{several.latency:,}", times]
+            f"{estimate:,}", f"{several.latency:,}", times]
 
 
 def main(
@@ -74,7 +80,7 @@ def main(
     console, began = Console(width=None if sys.stdout.isatty() else 200), time.perf_counter()
     table = Table(title=f"cycles on {machines} x {machine_name(preset)} and on one", title_justify="left")
     for name in ("network", "cut behind", "differing bits", "one, interval", "one, first", "several, interval",
-                 "several, first", "times the throughput"):
+                 "estimate", "several, first", "times the throughput"):
         table.add_column(name, justify="left" if name in ("network", "cut behind") else "right")
     rows = []
     for model, samples in tiny() if with_tiny else lstms(find_config(preset)):

@@ -172,11 +172,11 @@ def stage(predictor: Predictor, found: Images) -> Stage:
 def _model(net: QuantisedNetwork) -> Model:
     """The model file's form of the network, which golden runs."""
     (layers, sources), none = net.lower(), np.zeros(0, np.uint8)
-    made = Provenance(command="nox -s bench_overflow", method="", seed=0, fp32_accuracy=0, qat_accuracy=0,
+    made = Provenance(command="nox -s bench_overflow", method="", seed=0, fp32_accuracy=0, quantised_accuracy=0,
                       golden_accuracy=0)
     return Model(
         name="bench", data="fashion-mnist", preprocessing="", classes=(), layers=layers, sources=sources,
-        provenance=made, fp32_predictions=none, qat_predictions=none)
+        provenance=made, fp32_predictions=none, quantised_predictions=none)
 
 
 def all_runs(networks: Iterable[str], folder: Path | None, seeds: int, console: Console) -> list[Run]:

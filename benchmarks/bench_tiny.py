@@ -22,10 +22,9 @@ from concord.benchmarks.tiny_published import (
     DATA_SOURCE,
     MODELS_SOURCE,
     PUBLISHED,
+    data_of,
     feature_folder,
-    keywords,
     onnx_file,
-    seeded,
 )
 from concord.compiler.network import compile_network
 from concord.front.compare import difference, outputs
@@ -33,6 +32,7 @@ from concord.front.read import Imported, read
 from concord.golden.unquantised import UnquantisedMachine
 from concord.model import network
 from concord.model.data.samples import DataSet, Task
+from concord.model.floating.network import FloatNetwork
 from concord.model.floating.run import run
 from concord.model.lowering.full_precision import Numbers
 from concord.model.model import Model
@@ -42,6 +42,7 @@ from concord.nnp.verify.error_split import OUTPUT, PARTS, images_of, split_error
 from concord.sim.machines.host import build
 from concord.spec.config import preset
 from concord.train.imported.choices import Choices
+from concord.train.lib.fit import Progress, silent
 from concord.train.lib.methods import ActivationMethod, Methods, Recipe
 from concord.train.runs.imported import prepared, quantize
 from rich.console import Console
@@ -101,21 +102,26 @@ def brought(name: str, file: Path, features: Path | None, count: int, console: C
     imported = read(file)
     seconds = time.perf_counter() - began
     net = replace(imported.network, name=name)
-    if name == "kws" and features is not None:
-        data, chosen = keywords(features, net.shape)
-    else:
-        data, chosen = seeded(name, net.shape, count), np.zeros(count, bool)
-    choices, began = Choices(recipe=RECIPE), time.perf_counter()
+    data, chosen = data_of(name, net.shape, features, count)
     console.print(f"{name}: {file}, {len(data.calibration)} samples to calibrate")
+    began = time.perf_counter()
     with shown() as show:
-        model = quantize(
-            OUT / f"{name}.safetensors", prepared(net, data, choices), choices, command=COMMAND, progress=show)
+        model = in_eight_bits(OUT, net, data, COMMAND, show)
     seconds = seconds, time.perf_counter() - began
     console.print(f"{name}: golden and float arithmetic on {len(data.test):,} samples")
     real, golden = answers(imported, model, data)
     relative = difference(imported)
     return Quantised(imported=imported, model=model, samples=data, relative=relative, real=real, golden=golden,
                      seconds=seconds), chosen
+
+
+def in_eight_bits(
+    folder: Path, net: FloatNetwork, data: DataSet, command: str, progress: Progress = silent,
+) -> Model:
+    """Bring a network to 8 bits by post-training quantisation, and write its model file into a folder."""
+    choices = Choices(recipe=RECIPE)
+    return quantize(folder / f"{net.name}.safetensors", prepared(net, data, choices), choices, command=command,
+                    progress=progress)
 
 
 def answers(imported: Imported, model: Model, data: DataSet) -> tuple[np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ this repository.
 """
 
 import csv
+import hashlib
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -59,6 +60,14 @@ PUBLISHED = {
 }
 
 
+def published_file(network: Published, folder: Path) -> Path | None:
+    """The file of a network in or below a folder: ONNX before TFLite, and of several the one that lies highest."""
+    for suffix in ".onnx", ".tflite":
+        if found := min(folder.rglob(network.file + suffix), key=lambda path: len(path.parts), default=None):
+            return found
+    return None
+
+
 def onnx_file(network: Published, folder: Path, out: Path, converter: str) -> Path:
     """The ONNX file of a network, which is converted from its TFLite file where there is none.
 
@@ -71,16 +80,23 @@ def onnx_file(network: Published, folder: Path, out: Path, converter: str) -> Pa
     Raises:
         ValueError: there is no such file, or it cannot be converted.
     """
-    for suffix in ".onnx", ".tflite":
-        found = min(folder.rglob(network.file + suffix), key=lambda path: len(path.parts), default=None)
-        if found:
-            return found if suffix == ".onnx" else _converted(found, out / f"{network.file}.onnx", converter)
-    raise ValueError(f"{folder}: neither {network.file}.onnx nor {network.file}.tflite lies there; the latter is in "
-                     f"benchmark/training/{network.folder}/trained_models of {MODELS_SOURCE}")
+    found = published_file(network, folder)
+    if found is None:
+        raise ValueError(f"{folder}: neither {network.file}.onnx nor {network.file}.tflite lies there; the latter is "
+                         f"in benchmark/training/{network.folder}/trained_models of {MODELS_SOURCE}")
+    if found.suffix == ".onnx":
+        return found
+    return _converted(found, out / f"{network.file}-{digest(found)}.onnx", converter)
+
+
+def digest(file: Path) -> str:
+    """The first eight digits of the SHA-256 of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:8]
 
 
 def _converted(file: Path, out: Path, converter: str) -> Path:
-    if out.is_file() and out.stat().st_mtime > file.stat().st_mtime:
+    """The ONNX file `out`, whose name has the digest of `file`, so that it stays until the content changes."""
+    if out.is_file():
         return out
     if shutil.which(converter) is None or subprocess.run(
             [converter, "-c", "import tf2onnx"], capture_output=True).returncode:
@@ -95,6 +111,20 @@ def _converted(file: Path, out: Path, converter: str) -> Path:
         last = (run.stderr.strip() or "it wrote no file").splitlines()[-1]
         raise ValueError(f"{file}: tf2onnx cannot convert it ({last})")
     return made.rename(out)
+
+
+def data_of(name: str, shape: tuple[int, ...], features: Path | None, count: int) -> tuple[DataSet, np.ndarray]:
+    """The data of a network, and bool[samples]: which samples of its test set are the calibration set, too.
+
+    Args:
+        name:     Name of the network in PUBLISHED.
+        shape:    Shape of one input.
+        features: See `keywords`; None for inputs from a seed.
+        count:    Number of samples of the test set where they come from a seed.
+    """
+    if name == "kws" and features is not None:
+        return keywords(features, shape)
+    return seeded(name, shape, count), np.zeros(count, bool)
 
 
 def seeded(name: str, shape: tuple[int, ...], count: int) -> DataSet:

@@ -1,246 +1,131 @@
 """Twins of every kind of network beside golden, bit by bit: `nox -s twin_networks`.
 
-Shipped networks; recurrent networks of every cell; convolutional networks of three styles; the MLPerf Tiny networks.
+Shipped networks; recurrent networks of every cell; convolutional networks of three styles; networks of floats and of
+powers of two; the networks of MLPerf Tiny with random weights and, with `--models FOLDER`, as they are published.
 Integers and block floating point. Each firmware becomes a twin in every framework that is installed, with its hints and
 without them, and each of them runs the same samples as golden.
 """
 
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy reads this at its import
 
-import numpy as np
-import torch
 import typer
-from concord.benchmarks import tiny_models
-from concord.benchmarks.matrix_networks import STYLES
-from concord.compiler.network import compile_network, full_precision
-from concord.front.read import read_network
-from concord.golden.host.firmware import Firmware
-from concord.golden.unquantised import UnquantisedMachine
-from concord.model.cells.registry import CELLS
-from concord.model.data import dataset
-from concord.model.data.samples import DataSet, Samples, Task
-from concord.model.model import Model, Provenance
-from concord.model.model_file import load_model
-from concord.nnp.lib.choices import choices_for
-from concord.nnp.verify.session import Session
-from concord.nnp.verify.twin_source import CLOSE, TwinSource, differing, distance, installed
-from concord.sim.machines import host
-from concord.spec.config import preset
-from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantisedClassifier
-from concord.train.recurrent.float_network import FloatClassifier
-from concord.train.recurrent.integer_layer import SYMMETRIC
-from concord.train.runs.imported import prepared, quantize
-from concord.train.runs.recurrent import EIGHT_BIT_BLOCKS, EIGHT_BITS, tensors
-from concord.twin.recovery.recover import recover
-from concord.twin.source.frameworks import FORMS, Framework
-from concord.twin.source.hints import without_hints
-from concord.twin.source.twin_file import module_name, write_twin
+from concord.benchmarks.twin_cases import Network, shipped
+from concord.benchmarks.twin_comparison import SOURCES, Comparison, Row
+from concord.benchmarks.twin_ways import INSTALL, NOT_RUN, differs, frameworks_of, lacking, ways_of
+from concord.nnp.lib.errors import sentences
+from concord.nnp.verify.twin_source import installed
+from concord.twin.source.frameworks import Framework
 from rich.console import Console
 from rich.table import Table
 
 OUT = Path("build/twin_networks")
-SHIPPED = {"fashion-mlp-bfp8": "trainer", "fashion-mlp-w4a4": "ulx3s", "fashion-resnet-w8": "vision",
-           "vowels-lstm-w8": "vision"}
-MODELS = Path("data/models")
-VOWELS, IMAGES = "japanese-vowels", "fashion-mnist"
-HIDDEN = 20  #: Size of recurrent layers, which fills no native vector.
-CALIBRATION, SEED = 64, 7
-STEPS = 7, 13, 20  #: Time steps to which utterances are cut: each number costs a compilation in some frameworks.
-TOGETHER = 50  #: Samples of one batch of a twin.
-COMMAND = "nox -s twin_networks"
-NOWHERE = Provenance(command=COMMAND, method="random weights", seed=SEED, fp32_accuracy=0, qat_accuracy=0,
-                     golden_accuracy=0)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Network:
-    """A network on a machine.
+def networks(
+    models: Path | None, features: Path | None, converter: str, say: Callable[[str], None],
+) -> Iterator[Network]:
+    """All networks; those that PyTorch quantises only where it is installed."""
+    yield from shipped()
+    if not installed(Framework.TORCH):
+        say(f"networks that PyTorch quantises are {NOT_RUN}: {INSTALL[Framework.TORCH]}")
+        return
+    import torch
+    from concord.benchmarks import twin_made_cases as made
+    from concord.benchmarks.twin_floats import float_networks
 
-    Attributes:
-        name:   Name in the table.
-        preset: Machine.
-        make:   Function that makes its model.
-    """
-
-    name: str
-    preset: str
-    make: Callable[[], Model]
-
-
-def networks() -> Iterator[Network]:
-    """All networks."""
-    for name, machine in SHIPPED.items():
-        yield Network(name=name, preset=machine, make=partial(load_model, MODELS / f"{name}.safetensors"))
-    for cell in CELLS:
-        for arithmetic in "integer", "bfp":
-            yield Network(name=f"{cell}, {arithmetic}", preset="speech", make=partial(recurrent, cell, arithmetic))
-    for style in STYLES:
-        for machine in "vision", "ulx3s":
-            for arithmetic in "integer", "bfp":
-                yield Network(name=f"{style}, {arithmetic}", preset=machine,
-                              make=partial(convolutional, style, machine, arithmetic))
-    for name in tiny_models.REFERENCES:
-        yield Network(name=tiny_models.title(name), preset="vision_large",
-                      make=partial(tiny_models.quantised, name, OUT))
-
-
-def recurrent(cell: str, arithmetic: str) -> Model:
-    """A classifier of the shipped utterances, with one recurrent layer and random weights."""
-    torch.manual_seed(SEED)
-    x, lengths, _ = tensors(dataset.load(VOWELS).first(CALIBRATION))
-    net = FloatClassifier(x.shape[2], (HIDDEN,), 9, CELLS[cell])
-    if arithmetic == "integer":
-        made = QuantisedClassifier(net, x, EIGHT_BITS, EIGHT_BITS, SYMMETRIC, lengths)
+    torch.set_num_threads(1)
+    yield from made.random_networks(OUT)
+    yield from float_networks(OUT)
+    if models is None:
+        say(f"published networks of MLPerf Tiny are {NOT_RUN}: name the folder of their files by --models FOLDER")
     else:
-        block = preset("speech").native_dim
-        made = BlockClassifier(net, x, lengths, BlockFormats(
-            weights=EIGHT_BIT_BLOCKS, inputs=EIGHT_BIT_BLOCKS, block=block))
-    layers, sources = made.lower(x, lengths)
-    none = np.zeros(0, np.uint8)
-    return Model(name=f"{cell}-{arithmetic}", data=VOWELS, preprocessing="none", classes=(), layers=tuple(layers),
-                 provenance=NOWHERE, fp32_predictions=none, qat_predictions=none, sources=sources)
+        yield from made.published_networks(models, features, OUT, converter)
 
 
-def convolutional(style: str, machine: str, arithmetic: str) -> Model:
-    """A convolutional network with random weights, which comes through ONNX and post-training quantisation."""
-    torch.manual_seed(SEED)
-    path = OUT / f"{style}.onnx"
-    with warnings.catch_warnings(action="ignore"):  # PyTorch announces that another exporter is its default
-        torch.onnx.export(STYLES[style]().eval(), (torch.zeros(1, 1, 28, 28),), path, dynamo=False)
-    images = dataset.load(IMAGES).first(CALIBRATION)
-    data = DataSet(name=IMAGES, task=Task.NONE, shape=(1, 28, 28), train=None, test=None, description="",
-                   calibration=Samples(inputs=images.inputs, lengths=None, labels=None, classes=()))
-    choices = choices_for(machine, arithmetic)
-    out = OUT / f"{style}-{machine}-{arithmetic}.safetensors"
-    return quantize(out, prepared(read_network(path), data, choices), choices, command=COMMAND)
+def verdict(rows: list[Row], unquantised: bool) -> tuple[str, bool]:
+    """A sentence on all rows, and whether a result differs."""
+    cells = [cell for row in rows for cell in row.cells]
+    differ, idle = sum(map(differs, cells)), cells.count(NOT_RUN)
+    what = "that are too far apart" if unquantised else "with differing bits"
+    return (f"{len(rows)} networks, {len(cells) - idle} comparisons, {differ} of them {what}; {idle} {NOT_RUN}",
+            bool(differ))
 
 
-def inputs_of(name: str, firmware: Firmware, count: int) -> list[np.ndarray]:
-    """Samples of the data set that a network was made for; random ones for those of MLPerf Tiny."""
-    titles = {tiny_models.title(each): each for each in tiny_models.REFERENCES}
-    if name in titles:
-        return list(tiny_models.run_inputs(titles[name], count))
-    samples = dataset.load(VOWELS if firmware.recurrent else IMAGES).first(count)
-    if not firmware.recurrent:
-        return list(samples.inputs)
-    return [sample[:max(each for each in STEPS if each <= length)] for sample, length in zip(
-        samples.inputs, samples.lengths, strict=True)]
-
-
-def batches(samples: list[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Numbers of samples of one shape, and these samples as a batch."""
-    shapes = {sample.shape for sample in samples}
-    for shape in sorted(shapes):
-        chosen = [index for index, sample in enumerate(samples) if sample.shape == shape]
-        for first in range(0, len(chosen), TOGETHER):
-            part = chosen[first:first + TOGETHER]
-            yield part, np.stack([samples[index] for index in part])
-
-
-def outputs(firmware: Firmware, samples: list[np.ndarray], machine: str) -> np.ndarray:
-    """uint16[samples, outputs] of a machine."""
-    with host.machine(machine, firmware.config) as made:
-        session = Session(made, firmware)
-        return np.stack([session.infer(sample) for sample in samples])
-
-
-def row(network: Network, ways: list[tuple[Framework, bool]], count: int, on_rtl: int) -> list[str]:
-    """Differing bits of each way to run a network, and the number of lines of its twin in numpy."""
-    firmware = compile_network(network.make(), preset(network.preset)).firmware
-    samples, cells, lines = inputs_of(network.name, firmware, count), [], ""
-    golden = outputs(firmware, samples, "golden")
-    rtl = differing(golden[:on_rtl], outputs(firmware, samples[:on_rtl], "library")) if on_rtl else "-"
-    for hints in True, False:
-        script = recover(firmware if hints else without_hints(firmware))
-        for framework in dict.fromkeys(framework for framework, _ in ways):
-            stem = module_name(f"{network.name}_{network.preset}_{framework}{'' if hints else '_plain'}")
-            path = write_twin(script, framework, OUT, stem)
-            if framework is Framework.NUMPY and hints:
-                lines = str(len(path.read_text().splitlines()))
-            for compiled in (compiled for each, compiled in ways if each is framework):
-                twin, found = TwinSource(path, framework, compiled=compiled), np.zeros_like(golden)
-                for chosen, batch in batches(samples):
-                    found[chosen] = twin.infer(batch)
-                cells.append(f"{differing(golden, found):,}")
-    return [network.name, network.preset, str(len(samples)), lines, str(rtl), *cells]
-
-
-def real_row(network: Network, ways: list[tuple[Framework, bool]], count: int) -> list[str]:
-    """Distance of each way to run a network without quantisers from golden without quantisers."""
-    model = network.make()
-    firmware = compile_network(model, preset(network.preset)).firmware
-    firmware = replace(firmware, full_precision=full_precision(model, firmware))
-    samples, machine, cells = inputs_of(network.name, firmware, count), UnquantisedMachine(firmware), []
-    golden = np.stack([machine.infer(sample) for sample in samples])
-    script = recover(firmware, unquantised=True)
-    for framework, compiled in ways:
-        stem = module_name(f"{network.name}_{network.preset}_unquantised_{framework}")
-        twin = TwinSource(write_twin(script, framework, OUT, stem), framework, compiled=compiled)
-        found = np.zeros_like(golden)
-        for chosen, batch in batches(samples):
-            found[chosen] = twin.numbers(batch)
-        cells.append(f"{distance(golden, found):.1e}")
-    return [network.name, network.preset, str(len(samples)), *cells]
-
-
-def compare_reals(console: Console, ways: list[tuple[Framework, bool]], samples: int, only: str) -> bool:
-    """Print the distances of twins without quantisers; returns whether one of them is too large."""
-    table = Table("network", "preset", "samples", *(framework.value for framework, _ in ways), title_justify="left",
-                  title="largest difference of twins from golden, without quantisers, divided by the largest output")
-    rows = [real_row(network, ways, samples) for network in networks() if only in network.name]
-    for cells in rows:
-        table.add_row(*cells)
-    console.print(table)
-    largest = max((float(cell) for cells in rows for cell in cells[3:]), default=0.0)
-    console.print(f"{len(rows)} networks, at most {largest:.1e}")
-    return not largest <= CLOSE
-
-
+@sentences
 def main(
+    models: Annotated[Path | None, typer.Option(
+        "--models", help="Folder of the .tflite or .onnx files of MLPerf Tiny, as for `nox -s bench_tiny`.",
+        show_default="without the published networks")] = None,
+    data: Annotated[Path | None, typer.Option(
+        "--data", help="Folder of features for keyword spotting, as for `nox -s bench_tiny`.",
+        show_default="inputs from a seed")] = None,
+    converter: Annotated[str, typer.Option(
+        help="Python that has tf2onnx and TensorFlow, for .tflite files.", show_default="this one")] = sys.executable,
     samples: Annotated[int, typer.Option(help="Number of samples of each network.", min=1)] = 100,
     rtl: Annotated[int, typer.Option(
         help="Number of these that run on the simulated hardware, too.", min=0)] = 10,
-    only: Annotated[str, typer.Option(help="Part of the names of the networks that are taken.")] = "",
-    frameworks: Annotated[str, typer.Option(
-        help="Frameworks, parted by commas.", show_default="those that are installed")] = "",
+    only: Annotated[str, typer.Option(
+        help="Part of the names of the networks that are taken, such as `published`.")] = "",
+    frameworks: Annotated[str, typer.Option(help="Frameworks, parted by commas.",
+                                            show_default="numpy,torch,tensorflow")] = "",
     eager: Annotated[bool, typer.Option(
         "--eager", help="Leave out torch.compile and graphs of TensorFlow, whose compilation takes minutes.")] = False,
     unquantised: Annotated[bool, typer.Option(
         "--unquantised", help="Compare twins without quantisers with golden without quantisers, eager.")] = False,
 ):
-    """Compare twins with golden and with the simulated hardware, and print a table; exit code 1 if a bit differs."""
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    """Compare twins with golden and with the simulated hardware, and print a table.
+
+    The exit code is 1 if a bit differs or a run fails, and 2 if the options do not fit.
+    """
+    console = Console(width=None if sys.stdout.isatty() else 260)
+    chosen = frameworks_of(frameworks)
+    notes = lacking(chosen)
     OUT.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
-    chosen = [Framework(name) for name in frameworks.split(",")] if frameworks else list(filter(installed, FORMS))
-    ways = [(framework, compiled) for framework in chosen for compiled in (False, True)
-            if not compiled or (framework is not Framework.NUMPY and not eager)]
-    if unquantised:
-        raise typer.Exit(compare_reals(console, [(framework, False) for framework in chosen], samples, only))
-    names = [f"{framework}{', compiled' * compiled}" for framework, compiled in ways]
-    table = Table("network", "preset", "samples", "lines", f"RTL, {rtl}", *names,
-                  *(f"{name}, no hints" for name in names),
-                  title="differing bits of twins and of the simulated hardware from golden",
-                  title_justify="left")
+    if data and not models:
+        raise ValueError("--data holds inputs of a published network: give --models, too")
+    taken = [each for each in networks(models, features_of(data), converter, notes.append) if only in each.name]
+    for note in notes:
+        console.print(note)
+    if not taken:
+        raise ValueError(f"no network has {only!r} in its name, or what it needs is missing")
+    ways = ways_of(chosen, eager=eager or unquantised)
+    compared = Comparison(ways=[way for way in ways if way.hints or not unquantised], samples=samples, on_rtl=rtl,
+                          out=OUT, unquantised=unquantised, say=console.print)
     rows = []
-    for network in networks():
-        if only in network.name:
-            rows.append(row(network, ways, samples, rtl))
-            console.print(", ".join(rows[-1]))
-            table.add_row(*rows[-1])
-    console.print(table)
-    differ = sum(cell not in ("0", "-") for cells in rows for cell in cells[4:])
-    console.print(f"{len(rows)} networks, {differ} comparisons with differing bits")
-    raise typer.Exit(bool(differ))
+    for network in taken:
+        rows.append(compared.row(network))
+        console.print(", ".join(rows[-1].texts))
+    console.print(table(compared, rows), *notes, sep="\n")
+    said, wrong = verdict(rows, unquantised)
+    console.print(said)
+    raise typer.Exit(wrong)
+
+
+def features_of(folder: Path | None) -> Path | None:
+    """The folder of the features of keyword spotting in a folder."""
+    if folder is None or not installed(Framework.TORCH):
+        return None
+    from concord.benchmarks.tiny_published import feature_folder
+
+    return feature_folder(folder)
+
+
+def table(compared: Comparison, rows: list[Row]) -> Table:
+    """The table, whose title says what its numbers are."""
+    kind = ("largest difference of twins from golden, without quantisers, divided by the largest output"
+            if compared.unquantised else "differing bits of twins and of the simulated hardware from golden")
+    made = Table(title=f"{kind}; published files with the first digits of their SHA-256", title_justify="left")
+    for column in *SOURCES, *(column.replace(", ", "\n") for column in compared.columns):
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*row.texts)
+    return made
 
 
 if __name__ == "__main__":

@@ -1,16 +1,21 @@
-"""Where a network can be cut between machines: behind layers whose result is all that later layers read."""
+"""Where a network can be cut between machines, and which tensors cross each cut.
+
+A cut behind a layer leaves all layers that lead to it in front, if its result is all that the others read. Otherwise it
+leaves all layers in front that the network lists up to it, and several tensors cross.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from concord.compiler.images.support import has_images
+from concord.compiler.lib.received import Received
 from concord.model.layers.layer import Layer
 from concord.model.model import INPUT, Model
 
 
 def cuts(model: Model) -> list[str]:
-    """Names of the layers behind which a network can be cut, in order: one tensor crosses each cut."""
+    """Names of the layers behind which a network can be cut, in order."""
     return [layer.name for layer in model.layers[:-1] if not objection(model, layer.name)]
 
 
@@ -19,17 +24,29 @@ def objection(model: Model, name: str) -> str:
     layer = next((layer for layer in model.layers if layer.name == name), None)
     if layer is None:
         return f"it has no layer {name!r}"
-    before = _leading_to(model, name)
-    crossing = {source: reader.name for reader in model.layers if reader.name not in before
-                for source in model.sources_of(reader) if source in before or source == INPUT}
-    others = {source: reader for source, reader in crossing.items() if source != name}
-    if name not in crossing:
+    before = _in_front(model, name)
+    found = _crossing(model, before)
+    if name not in found:
         return f"no layer reads the result of {name!r}"
-    if others:
-        source, reader = next(iter(others.items()))
-        what = f"the result of {source!r}" if source != INPUT else "the network's input"
-        return f"{reader!r} behind the cut reads {what}, too, and machines send each other one tensor"
-    readers = [reader for reader in model.consumers_of(name) if reader.name not in before]
+    if INPUT in found:
+        return f"{found[INPUT][0].name!r} behind the cut reads the network's input, too, which only one machine takes"
+    for source, readers in found.items():
+        if reason := _objection_to(model, source, readers):
+            return reason
+    if len(found) > 1 and any(reader.sequence for readers in found.values() for reader in readers):
+        return f"several tensors cross, {', '.join(found)}, and one is a sequence, which can only cross alone"
+    return ""
+
+
+def crossing(model: Model, name: str) -> tuple[str, ...]:
+    """Names of the layers whose results cross the cut behind a layer, in the order of the network."""
+    found = _crossing(model, _in_front(model, name))
+    return tuple(layer.name for layer in model.layers if layer.name in found)
+
+
+def _objection_to(model: Model, name: str, readers: Sequence[Layer]) -> str:
+    """Why the result of a layer cannot cross a cut to these readers."""
+    layer = next(layer for layer in model.layers if layer.name == name)
     if any(reader.ends for reader in readers):
         return f"the softmax behind it takes the result of {name!r} on its way to the host"
     if len({reader.sequence for reader in readers}) > 1:
@@ -44,6 +61,8 @@ def objection(model: Model, name: str) -> str:
 def parts(model: Model, names: Sequence[str]) -> list[Model]:
     """The parts of a network that is cut behind layers of these names, in order.
 
+    A part reads one tensor of another part as its input, and several as `Received`, as far as its layers follow them.
+
     Raises:
         ValueError: the network cannot be cut there; the sentence says where it can.
     """
@@ -55,11 +74,13 @@ def parts(model: Model, names: Sequence[str]) -> list[Model]:
     if list(names) != sorted(set(names), key=possible.index):
         raise ValueError(f"{model.name} is cut behind {', '.join(names)}: name each layer once, in the order of the "
                          f"network, {', '.join(possible)}")
-    ends = [_leading_to(model, name) for name in names]
+    ends = [_in_front(model, name) for name in names]
     found, taken = [], set()
     for k, names_until in enumerate([*ends, {layer.name for layer in model.layers}]):
-        layers = [layer for layer in model.layers if layer.name in names_until - taken]
-        found.append(_part(model, layers, names[k - 1] if k else None, f"{model.name}, part {k + 1}"))
+        layers = [layer for layer in _needed(model) if layer.name in names_until - taken]
+        entering = crossing(model, names[k - 1]) if k else ()
+        leaving = crossing(model, names[k]) if k < len(names) else ()
+        found.append(_part(model, layers, entering, leaving, f"{model.name}, part {k + 1}"))
         taken |= names_until
     return [*found[:-1], replace(found[-1], classes=model.classes)]
 
@@ -69,13 +90,45 @@ def every_step(part: Model, behind: Model | None) -> bool:
     return behind is not None and behind.recurrent and part.layers[-1].sequence
 
 
-def _part(model: Model, layers: Sequence[Layer], before: str | None, name: str) -> Model:
-    """Some layers of a network as a model whose input is the result of the layer `before`."""
+def _part(model: Model, layers: Sequence[Layer], entering: Sequence[str], leaving: Sequence[str], name: str) -> Model:
+    """Some layers of a network as a model that takes the results of the layers `entering` from another machine."""
     none = np.zeros(0, np.uint8)
-    sources = {layer.name: tuple(INPUT if source == before else source for source in model.sources_of(layer))
+    alone = entering[0] if len(entering) == 1 and entering[0] not in leaving else None
+    sources = {layer.name: tuple(INPUT if source == alone else source for source in model.sources_of(layer))
                for layer in layers}
+    if alone is None:
+        received = [Received(name=layer.name, outputs=layer.outputs)
+                    for layer in model.layers if layer.name in entering]
+        sources |= {layer.name: () for layer in received}
+        layers = [*received, *layers]
     return replace(model, name=name, layers=tuple(layers), sources=sources, classes=(), fp32_predictions=none,
-                   qat_predictions=none)
+                   quantised_predictions=none)
+
+
+def _crossing(model: Model, before: set[str]) -> dict[str, list[Layer]]:
+    """The tensors, INPUT among them, that needed layers read which are not in front of a cut, and these readers."""
+    found: dict[str, list[Layer]] = {}
+    for reader in _needed(model):
+        if reader.name not in before:
+            for source in model.sources_of(reader):
+                if source in before or source == INPUT:
+                    found.setdefault(source, []).append(reader)
+    return found
+
+
+def _needed(model: Model) -> list[Layer]:
+    """The layers that lead to the result; no one reads others."""
+    names = _leading_to(model, model.layers[-1].name)
+    return [layer for layer in model.layers if layer.name in names]
+
+
+def _in_front(model: Model, name: str) -> set[str]:
+    """Names of the layers in front of the cut behind a layer."""
+    before = _leading_to(model, name)
+    if list(_crossing(model, before)) == [name]:
+        return before
+    names = [layer.name for layer in model.layers]
+    return set(names[:names.index(name) + 1])
 
 
 def _leading_to(model: Model, name: str) -> set[str]:

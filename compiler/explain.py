@@ -32,6 +32,7 @@ class LayerWork:
         beats:    Cycles in which the tile engines multiply.
         conflict: Cycles by which the banks of VectorRf lengthen them.
         words:    Words that pass through the multi-function units, or the pooling unit in front of them.
+        copied:   Words that the copy pipeline moves past them at the same time.
         reads:    First and last address of each memory that its sources read.
         writes:   First and last address of each memory that it writes.
     """
@@ -42,13 +43,14 @@ class LayerWork:
     beats: int = 0
     conflict: int = 0
     words: int = 0
+    copied: int = 0
     reads: dict[Mem, range] = field(default_factory=dict)
     writes: dict[Mem, range] = field(default_factory=dict)
 
     @property
     def cycles(self) -> int:
         """Clock cycles, about."""
-        return max(self.beats + self.conflict, self.words) + LATENCY * self.passes
+        return max(self.beats + self.conflict, self.words, self.copied) + LATENCY * self.passes
 
     def places(self, spans: dict[Mem, range]) -> str:
         """Addresses in memories, in words or entries, one memory on each line."""
@@ -74,11 +76,20 @@ def explain(firmware: Firmware) -> list[LayerWork]:
             beats, conflict = _beats(firmware, chain, zero_marks)
             work.beats += count * beats
             work.conflict += count * conflict
-        work.words += count * max(chain.result_words, chain.source_words if chain.pools else 0)
+        if _copies(chain):
+            work.copied += count * chain.result_words
+        else:
+            work.words += count * max(chain.result_words, chain.source_words if chain.pools else 0)
         _cover(work.reads, Mem(chain.source.mem), chain.source_span() if chain.source.mem in ADDRESSED else range(0))
         for write in (instruction for instruction in chain.instructions if instruction.op == Op.V_WR):
             _cover(work.writes, Mem(write.mem), chain.result_span(write) if write.mem in ADDRESSED else range(0))
     return list(found.values())
+
+
+def _copies(chain: Chain) -> bool:
+    """Whether a chain only moves words between vector memories and NetQ."""
+    moves = (Op.V_RD, Op.V_WR)
+    return all(one.op in moves and one.mem not in (Mem.MVM_Q, Mem.VECTOR_RF) for one in chain.instructions)
 
 
 def _chains(firmware: Firmware) -> Iterator[Chain]:

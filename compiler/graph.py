@@ -10,6 +10,7 @@ from concord.compiler.lib.allocation import NET, Place
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.program import read, write
+from concord.compiler.lib.received import Received
 from concord.compiler.lib.tensors import Tensor
 from concord.compiler.recurrent.time_step import cell_name
 from concord.golden.host.firmware import Direction
@@ -35,7 +36,10 @@ class Graph:
         self._made: dict[str, Tensor] = {}
         self._places: dict[tuple[str, Mem], Place] = {}
         #: Fields of the firmware about the input: there are no images.
-        self.host = {"input_words": build.config.words_of(model.inputs)} if neighbours.before else {}
+        received = [layer.outputs for layer in model.layers if isinstance(layer, Received)] or [model.inputs]
+        self.host = {"input_words": sum(map(build.config.words_of, received))} if neighbours.before else {}
+        #: Names of the layers whose results are sent, in order.
+        self.sent: list[str] = []
 
     def emit(self):
         """Emit the chains of all layers; the result goes to the host."""
@@ -49,14 +53,19 @@ class Graph:
         for layer in model.layers:
             if not layer.sequence:
                 self._emit_layer(layer)
-        if model.layers[-1].sequence and not self._neighbours.steps:
-            self._send_result()
+            if layer.name in self._neighbours.sends[:-1]:
+                self._send(layer)
+        last = model.layers[-1]
+        if last.sequence and not self._neighbours.steps:
+            self._send(last)
+        elif not last.sequence:
+            self.sent.append(last.name)
 
-    def _send_result(self):
-        """Send the hidden vector of the last layer."""
+    def _send(self, layer: Layer):
+        """Send the result of a layer, the hidden vector of a recurrent one."""
         self._build.program.note("result")
-        place = self._made[self._model.layers[-1].name].place
-        self._build.program.chain(read(place), write(NET), rows=self._model.outputs)
+        self._build.program.chain(read(self._made[layer.name].place), write(NET), rows=layer.outputs)
+        self.sent.append(layer.name)
 
     def _emit_recurrent(self, layers: list[Layer]):
         """Emit the initial states, and then one loop over time steps with the chains of all recurrent layers."""
@@ -73,7 +82,7 @@ class Graph:
             with build.program.section(f"{layer.name}, time step", layer.name, cell_name(layer)):
                 COMPILERS[type(layer)].step(build, layer, states[layer.name], self._sources(layer)[0].place)
         if self._neighbours.steps:
-            self._send_result()
+            self._send(self._model.layers[-1])
         build.program.end_loop()
 
     def _emit_layer(self, layer: Layer):

@@ -11,6 +11,7 @@ from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.reason import Reason, Refused
+from concord.compiler.lib.received import Received
 from concord.compiler.lib.uses import uses
 from concord.compiler.support import problems
 from concord.golden.host.firmware import Firmware
@@ -32,12 +33,14 @@ class Compiled:
         bounds:   Bound of the sums of each product, which tells whether a sum may overflow.
         usage:    For each memory by name, the number of words or tiles in use, and the number that it has.
         uses:     For each depth of the machine by its attribute, the smallest value under which the program runs.
+        sent:     Names of the layers whose results leave the machine, in order.
     """
 
     firmware: Firmware
     bounds: tuple[Bound, ...]
     usage: Mapping[str, tuple[int, int]]
     uses: Mapping[str, int]
+    sent: tuple[str, ...] = ()
 
 
 def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE) -> Compiled:
@@ -65,8 +68,8 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
         data=model.data,
         description=model.description,
         classes=model.classes,
-        inputs=model.inputs,
-        outputs=model.outputs,
+        inputs=model.inputs or sum(layer.outputs for layer in model.layers if isinstance(layer, Received)),
+        outputs=sum(layer.outputs for layer in model.layers if layer.name in graph.sent),
         directions=graph.directions,
         loop=build.program.loop,
         text=build.program.text(),
@@ -77,7 +80,8 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
         biases=build.biases(),
         **graph.host,
     )
-    return Compiled(firmware=firmware, bounds=tuple(build.bounds), usage=_usage(build), uses=uses(build))
+    return Compiled(firmware=firmware, bounds=tuple(build.bounds), usage=_usage(build), uses=uses(build),
+                    sent=tuple(graph.sent))
 
 
 def full_precision(model: Model, firmware: Firmware, numbers: Numbers = Numbers.REAL) -> FullPrecision:

@@ -27,8 +27,8 @@ class Provenance:
         seed:            Seed of every random choice.
         fp32_accuracy:   First measure of the model's task, see `model.data.measures`, of the FP32 network on the test
             set: the accuracy, RMSE or AUC; None if there is no test set.
-        qat_accuracy:    The same of the quantised network in float arithmetic: after post-training quantisation, or in
-            quantisation-aware training before the lowered phase.
+        quantised_accuracy: The same of the quantised network in float arithmetic: after post-training quantisation, or
+            in quantisation-aware training before the lowered phase.
         golden_accuracy: The same of this model in golden arithmetic.
     """
 
@@ -36,13 +36,13 @@ class Provenance:
     method: str
     seed: int
     fp32_accuracy: float | None
-    qat_accuracy: float | None
+    quantised_accuracy: float | None
     golden_accuracy: float | None
 
     @property
     def measures(self) -> dict[str, float]:
         """The measures by the names that networks have in tables; what was not measured is left out."""
-        found = {"FP32": self.fp32_accuracy, "quantised": self.qat_accuracy, "golden": self.golden_accuracy}
+        found = {"FP32": self.fp32_accuracy, "quantised": self.quantised_accuracy, "golden": self.golden_accuracy}
         return {name: value for name, value in found.items() if value is not None}
 
 
@@ -64,8 +64,8 @@ class Model:
         provenance:       Origin of the model.
         fp32_predictions: What the FP32 network gives for each sample of the test set: for classification its class,
             uint8[samples], int32[samples] where there are more than 256; or its outputs, float32[samples, outputs].
-        qat_predictions:  The same of the quantised network in float arithmetic, after post-training quantisation or in
-            quantisation-aware training.
+        quantised_predictions: The same of the quantised network in float arithmetic, after post-training quantisation
+            or in quantisation-aware training.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Model:
     layers: tuple[Layer, ...]
     provenance: Provenance
     fp32_predictions: np.ndarray
-    qat_predictions: np.ndarray
+    quantised_predictions: np.ndarray
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     task: Task = Task.CLASSIFICATION
     description: str = ""
@@ -107,7 +107,7 @@ class Model:
     @property
     def predictions(self) -> dict[str, np.ndarray]:
         """What float networks give for the test set, by their names in tables."""
-        return {"FP32": self.fp32_predictions, "quantised": self.qat_predictions}
+        return {"FP32": self.fp32_predictions, "quantised": self.quantised_predictions}
 
     def sources_of(self, layer: Layer) -> tuple[str, ...]:
         """Names of the sources of a layer."""

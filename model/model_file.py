@@ -17,11 +17,13 @@ KIND = tensor_file.Kind(
     command="`nnp train`")
 #: Fields that hold several arrays by name, and the prefix of their names in a file.
 GROUPS = {"real": "real.", "initial": "initial_", "vectors": "vectors."}
+#: Names in files of earlier versions, and those that they have here.
+_EARLIER = {"qat_accuracy": "quantised_accuracy", "predictions.qat": "predictions.quantised"}
 
 
 def save_model(model: Model, path: Path):
     """Write a model; the file appears whole or not at all."""
-    arrays = {"predictions.fp32": model.fp32_predictions, "predictions.qat": model.qat_predictions}
+    arrays = {"predictions.fp32": model.fp32_predictions, "predictions.quantised": model.quantised_predictions}
     layers = []
     for layer in model.layers:
         kind = kind_of(layer)
@@ -58,7 +60,13 @@ def load_model(path: Path) -> Model:
         raise ValueError(f"{path}: {reason}") from error
 
 
+def _renamed(record: dict) -> dict:
+    """A record with the names of this version."""
+    return {_EARLIER.get(name, name): value for name, value in record.items()}
+
+
 def _unpack_model(header: dict, arrays: dict[str, np.ndarray]) -> Model:
+    arrays = _renamed(arrays)
     layers = tuple(_unpack(record, arrays) for record in header["layers"])
     task, description = Task(header.get("task", Task.CLASSIFICATION)), header.get("description", "")
     if not isinstance(description, str):
@@ -71,9 +79,9 @@ def _unpack_model(header: dict, arrays: dict[str, np.ndarray]) -> Model:
         preprocessing=header["preprocessing"],
         classes=tuple(header["classes"]),
         layers=layers,
-        provenance=Provenance(**header["provenance"]),
+        provenance=Provenance(**_renamed(header["provenance"])),
         fp32_predictions=_predictions("fp32", arrays, task),
-        qat_predictions=_predictions("qat", arrays, task),
+        quantised_predictions=_predictions("quantised", arrays, task),
         sources={name: tuple(sources) for name, sources in header.get("sources", {}).items()},
     )
 

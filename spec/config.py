@@ -143,8 +143,9 @@ class Config:
                              f"sum of {self.native_dim} products needs {bits} bits, and golden holds {EXACT_BITS}; "
                              "choose elements with shorter exponent fields")
         if self.weights.precision and self.multipliers:
-            raise ValueError(f"multipliers = {self.multipliers} must be 0: weights of {self.weights.element} are "
-                             "shifted, not multiplied")
+            reason = ("are powers of two, so that operands are shifted" if self.weights.precision == 1 else
+                      "run on the golden model only, which has no hardware multipliers")
+            raise ValueError(f"multipliers = {self.multipliers} must be 0: weights of {self.weights.element} {reason}")
 
     @classmethod
     def from_record(cls, record: dict) -> "Config":

@@ -28,6 +28,9 @@ def find_config(place: str) -> Config:
     Raises:
         ValueError: there is no such preset or file, or the file describes no machine.
     """
+    if len(names := place.split(",")) > 1 and not Path(place).exists():
+        raise ValueError(f"{place!r} names {len(names)} machines, and this takes one; `nnp compile` and `nnp verify` "
+                         f"cut a network over {len(names)} with --machines {len(names)}")
     if _is_file(place):
         return read_config(Path(place))
     if place not in PRESETS and Path(place + ENDING).is_file():

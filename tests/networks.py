@@ -13,7 +13,7 @@ from concord.model.model import INPUT, Model, Provenance
 from concord.spec.activation import Activation
 from concord.spec.config import Config
 
-NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
+NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, quantised_accuracy=0, golden_accuracy=0)
 
 
 def model(layers: list[Layer], sources: dict[str, tuple[str, ...]] | None = None, name: str = "random") -> Model:
@@ -27,7 +27,7 @@ def model(layers: list[Layer], sources: dict[str, tuple[str, ...]] | None = None
         layers=tuple(layers),
         provenance=NOWHERE,
         fp32_predictions=none,
-        qat_predictions=none,
+        quantised_predictions=none,
         sources=sources or {},
     )
 

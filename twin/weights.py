@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 from concord.golden.host.firmware import Firmware, Tiles
+from concord.golden.mvm.elements import representable
+from concord.golden.mvm.quantizer import quantize_reals
 from concord.spec.formats import Format
 from concord.spec.memories import Mem, MemoryKind
 from concord.twin.flow.flow_of import flow_of
@@ -146,8 +148,6 @@ def _put(firmware: Firmware, name: str, tensor: Tensor, values: np.ndarray) -> F
         raise ValueError(f"{attribute(name)}: elements have changed that the firmware does not hold")
     places, values = tensor.places[stored], values[stored]
     if tensor.bits:
-        if firmware.config.weights.precision:
-            raise ValueError(f"{attribute(name)}: weights whose elements have exponents of their own stay as they are")
         put = _integers if tensor.values.dtype.kind == "i" else _blocks
         return replace(firmware, tiles=put(firmware, attribute(name), places, values))
     mem = _VECTORS.get(tensor.memory)
@@ -163,8 +163,9 @@ def _put(firmware: Firmware, name: str, tensor: Tensor, values: np.ndarray) -> F
 
 def _integers(firmware: Firmware, name: str, places: np.ndarray, values: np.ndarray) -> Tiles:
     fmt = firmware.config.weights
-    if (values != np.rint(values)).any() or values.min() < fmt.lowest or values.max() > fmt.highest:
-        raise ValueError(f"{name}: its values are no whole numbers in {fmt.lowest}..{fmt.highest}; `save` of the twin "
+    if (values != np.rint(values)).any() or not representable(values, fmt):
+        elements = f"{fmt.element}, whole numbers" if fmt.precision else "whole numbers"
+        raise ValueError(f"{name}: its values are no {elements} in {fmt.lowest}..{fmt.highest}; `save` of the twin "
                          "rounds them")
     mantissas = firmware.tiles.mantissas.copy()
     mantissas.reshape(-1)[places] = values
@@ -180,8 +181,9 @@ def _blocks(firmware: Firmware, name: str, places: np.ndarray, values: np.ndarra
     rows = np.unique(places // size)
     mantissas, found = _mantissas(reals[rows], fmt)
     if (mantissas * 2.0 ** (found - fmt.bits + 1)[:, None] != reals[rows]).any():
-        raise ValueError(f"{name}: its values are no mantissas of {fmt.bits} bits under one exponent for {size} "
-                         "neighbours; `save` of the twin rounds them")
+        elements = fmt.element if fmt.precision else f"mantissas of {fmt.bits} bits"
+        raise ValueError(f"{name}: its values are no {elements} under one exponent for {size} neighbours; `save` of "
+                         "the twin rounds them")
     all_mantissas, all_exponents = firmware.tiles.mantissas.copy(), firmware.tiles.exponents.copy()
     all_mantissas.reshape(-1, size)[rows] = mantissas
     all_exponents.reshape(-1)[rows] = found
@@ -190,6 +192,8 @@ def _blocks(firmware: Firmware, name: str, places: np.ndarray, values: np.ndarra
 
 def _mantissas(reals: np.ndarray, fmt: Format) -> tuple[np.ndarray, np.ndarray]:
     """int64[rows, N] mantissas and int64[rows] exponents of blocks that were rounded already."""
+    if fmt.precision:
+        return quantize_reals(reals, fmt)
     fraction, exponents = np.frexp(np.abs(reals).max(-1))
     # The lowest mantissa, -2**(bits - 1), is a power of two; so is the largest value of some blocks of rule "ceil".
     fits = (reals * 2.0 ** (fmt.bits - exponents)[:, None] >= fmt.lowest).all(-1) & (fraction == 0.5)

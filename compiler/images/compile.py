@@ -30,6 +30,7 @@ class Images:
         neighbours: The machines before and behind, where the model is a part.
 
     Attributes:
+        sent: Names of the tensors that leave the machine, in order.
         host: Fields of the firmware on how the host sends and receives images, and on the borders that it brings.
     """
 
@@ -37,16 +38,18 @@ class Images:
 
     def __init__(self, build: Build, model: Model, neighbours: Neighbours = ALONE):
         self._build, self._config = build, build.config
-        wiring, self._steps = wired(model, neighbours.shape), model.steps
+        wiring, self._steps = wired(model, neighbours.shape, neighbours.sends), model.steps
         self._network = Network(wiring, build.config, build.content, patches=not neighbours.before)
         self._demands = Demands(build.config, self._network)
         self._whole = neighbours.whole
+        self.sent: tuple[str, ...] = ()
         self.host: dict[str, Layout | tuple[Entries, ...] | int | None] = {}
 
     def emit(self):
         """Emit the chains of all layers; the result goes to the host."""
         build, config, maps = self._build, self._config, self._demands.maps
-        passes = Planner(build, self._demands, whole=self._whole).passes
+        planner = Planner(build, self._demands, whole=self._whole)
+        passes, self.sent = planner.passes, planner.sent
         over, streams = layouts.settle(config, maps, passes)
         around = borders.Borders(config, maps, passes, over)
         self._constants = {
@@ -75,12 +78,24 @@ class Images:
                 self._emit_stream(stream)
             for one in around.behind(made):
                 self._emit_border(one, made, borders.runs(one))
-        channels, rows, columns = self._network.last.value.shape
         self.host = {
-            "input_layout": self._network.sender.layout(config.mfu_lanes),
-            "output_layout": Layout(channels=channels, rows=rows, columns=columns, align=config.mfu_lanes),
+            **self._layouts(),
             "entries": (borders.real_entries if build.real else borders.entries)(config, around.brought),
             "steps": self._steps}
+
+    def _layouts(self) -> dict[str, Layout | int | None]:
+        """How the input comes and the result leaves; several tensors of a machine beside this one have no layout."""
+        config, network = self._config, self._network
+        found = {}
+        if network.sender:
+            found["input_layout"] = network.sender.layout(config.mfu_lanes)
+        else:
+            values = [node.value for node in network.nodes if node.layer is None]
+            found["input_words"] = sum(value.pixels * config.words_of(value.lanes) for value in values)
+        if len(network.results) == 1:
+            channels, rows, columns = network.results[0].value.shape
+            found["output_layout"] = Layout(channels=channels, rows=rows, columns=columns, align=config.mfu_lanes)
+        return found
 
     def _emit_border(self, one: CodeMap, made: Pass, runs: Sequence[borders.Run]):
         """Emit the chains that write runs of the border of a map."""

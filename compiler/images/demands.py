@@ -86,13 +86,13 @@ class Demands:
         self.readings: dict[str, Reading] = {}
         self.maps: list[CodeMap] = []
         self.numbers: list[Numbers] = []
-        last = network.last
-        if isinstance(last.layer, Concat):
-            self.readings[last.name] = Reading(view=self._numbers_of(last.value, None))
-        else:
-            self.sinks[last.name].net = True
-        for node in reversed(network.nodes[1:]):
-            if not self.unused(node):
+        for node in network.results:
+            if isinstance(node.layer, Concat):
+                self.readings[node.name] = Reading(view=self._numbers_of(node.value, None))
+            else:
+                self.sinks[node.name].net = True
+        for node in reversed(network.nodes):
+            if node.layer is not None and not self.unused(node):
                 self._demand(node)
         self._merge()
 

@@ -10,6 +10,7 @@ from concord.compiler.images.sender import Sender, cheapest, kernel_of
 from concord.compiler.images.values import Value
 from concord.compiler.images.wiring import Loop, Wiring
 from concord.compiler.lib.reason import Reason
+from concord.compiler.lib.received import Received
 from concord.compiler.recurrent.registry import RECURRENT
 from concord.model.arithmetic.places import flattened, joined
 from concord.model.layers.add import Add
@@ -62,8 +63,10 @@ class Network:
         patches: Whether the input may come cut into patches; another machine sends it pixel by pixel.
 
     Attributes:
-        nodes:    The nodes; the first one is the network's input, as the host sends it.
-        sender:   How the host sends the network's input.
+        nodes:    The nodes; the first one is the network's input as the host sends it, or the first ones are what the
+            machine before sends.
+        sender:   How the network's input is sent; None where the machine before sends several tensors.
+        results:  The nodes of the tensors that leave the machine.
         problems: Reasons about layers whose shapes or blocks do not fit the machine, by the layer's name.
         softmax:  The softmax of the result on its way to the host, or None.
     """
@@ -73,32 +76,43 @@ class Network:
         self._config, self._block, self._moved = config, config.native_dim, {}
         self._content, self.softmax = content, wiring.softmax
         self._loops = wiring.loops
-        readers = [layer for layer in wiring.layers if INPUT in wiring.sources_of(layer)]
-        made = Value.of("", getattr(readers[0], "made", (readers[0].outputs, 1, 1)))
-        image = Value.of(INPUT, wiring.entering)
-        self.sender = cheapest(config, image, readers, made) if patches else Sender(image=image)
+        self.sender = self._sender(wiring, patches)
         self._build(wiring)
         while moved := self._terms_in_other_lanes():
             self._moved |= moved
             self._build(wiring)
-        if self.last.value.lanes > self.last.value.shape[0]:
-            self._problem(self.last.layer, f"its parts are no multiples of {self._block} channels, and the host "
-                                           "receives an image without gaps: put a layer behind it")
+        self.results = [self.node(name) for name in wiring.results]
+        for node in self.results:
+            if node.value.lanes > node.value.shape[0]:
+                self._problem(node.layer, f"its parts are no multiples of {self._block} channels, and the host "
+                                          "receives an image without gaps: put a layer behind it")
         if self.softmax and self.last.value.pixels > 1:
             self._problem(self.softmax, f"the machine sends the {self.last.value.pixels} pixels of its input one by "
                                         "one: put a dense layer in front")
-        sent = self.sender.value if any(self.sender.patch) else self.sender.image
-        self.nodes[0] = replace(self.nodes[0], value=sent)
-        self.nodes[1:] = [replace(node, sources=tuple(sent if source is self.sender.image else source
-                                                      for source in node.sources)) for node in self.nodes[1:]]
-        self._index()
+        if self.sender and any(self.sender.patch):
+            image, sent = self.sender.image, self.sender.value
+            self.nodes[0] = replace(self.nodes[0], value=sent)
+            self.nodes[1:] = [replace(node, sources=tuple(sent if source is image else source
+                                                          for source in node.sources)) for node in self.nodes[1:]]
+            self._index()
+
+    def _sender(self, wiring: Wiring, patches: bool) -> Sender | None:
+        readers = [layer for layer in wiring.layers if INPUT in wiring.sources_of(layer)]
+        if not readers:
+            return None
+        made = Value.of("", getattr(readers[0], "made", (readers[0].outputs, 1, 1)))
+        image = Value.of(INPUT, wiring.entering)
+        return cheapest(self._config, image, readers, made) if patches else Sender(image=image)
 
     def _build(self, wiring: Wiring):
         """Make the nodes, with the network's input as the model has it."""
         self.problems: dict[str, list[Reason]] = {}
-        values = {INPUT: self.sender.image}
-        self.nodes = [Node(layer=None, sources=(), value=values[INPUT])]
-        for layer in wiring.layers:
+        entering = [layer for layer in wiring.layers if isinstance(layer, Received)]
+        values = {layer.name: Value.of(layer.name, layer.shape) for layer in entering}
+        if self.sender:
+            values[INPUT] = self.sender.image
+        self.nodes = [Node(layer=None, sources=(), value=value) for value in values.values()]
+        for layer in (layer for layer in wiring.layers if layer not in entering):
             sources = tuple(self._reshaped(values[name], layer) for name in wiring.sources_of(layer))
             values[layer.name] = self._made(layer, sources)
             self.nodes.append(Node(layer=layer, sources=sources, value=values[layer.name]))
@@ -195,7 +209,7 @@ class Network:
         if isinstance(layer, Recurrent):
             self._enter(layer, sources[0])
         if isinstance(layer, kernels.PRODUCTS):
-            patched = sources[0] is self.sender.image and all(self.sender.patch)
+            patched = self.sender and sources[0] is self.sender.image and all(self.sender.patch)
             for sentence in kernels.problems(layer, sources[0], self._block, patched):
                 self._problem(layer, sentence)
         return value

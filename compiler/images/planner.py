@@ -40,6 +40,7 @@ class Planner:
 
     Attributes:
         passes: The passes, in order.
+        sent:   Names of the tensors that leave the machine, in order.
     """
 
     def __init__(self, build: Build, demands: Demands, *, whole: bool = False):
@@ -48,9 +49,23 @@ class Planner:
         self._constants: dict[tuple[Mem, bytes], tuple[Place, np.ndarray]] = {}
         self._choose_memories()
         self.passes: list[Pass] = []
+        self._sending: list[tuple[int, str]] = []  # number of passes so far, and tensor
         for node in demands.network.nodes:
             self._plan(node)
         set_lifetimes(self.passes, ())
+        self.sent = self._in_order()
+
+    def _in_order(self) -> tuple[str, ...]:
+        """Names of the tensors that leave the machine.
+
+        Raises:
+            ValueError: two of them leave strip by strip in turn.
+        """
+        times, names = zip(*self._sending, strict=True)
+        for name, other in ((names[k], names[k + 1]) for k in range(len(names) - 1) if times[k] == times[k + 1]):
+            raise ValueError(f"the results of {name!r} and {other!r} are computed together, and one of them must be "
+                             "sent whole before the other: cut elsewhere")
+        return names
 
     def _choose_memories(self):
         """Choose memories for numbers that may lie in any one, the largest first."""
@@ -90,8 +105,8 @@ class Planner:
             case Concat():
                 if reading:
                     self._begin_pass(node.value)
-                    chain = Chain(source=FromNumbers(view=reading.view))
-                    self._send(node, chain)
+                    self._sending.append((len(self.passes), node.name))
+                    self._send(node, Chain(source=FromNumbers(view=reading.view)))
             case MaxPool() if reading.pools:
                 for source, target in reading.pools:
                     chain = Chain(source=FromPool(source=source, window=node.layer.window, codes=target.codes))
@@ -187,6 +202,8 @@ class Planner:
         sinks, adds = self._demands.sinks[node.name], self._demands.anchored(node.value)
         apart = sinks.net and (_in_pieces(chain, node.value, parts) or self._together(node.value)
                                or self._demands.network.softmax is not None)
+        if sinks.net:
+            self._sending.append((len(self.passes), node.name))
         if sinks.net and not apart:
             chain.write(None)
         numbers = _write_numbers(chain, sinks.numbers)

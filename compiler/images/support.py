@@ -6,6 +6,7 @@ from concord.compiler.images.wiring import wired
 from concord.compiler.lib import limits
 from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.reason import Reason
+from concord.compiler.lib.received import Received
 from concord.compiler.recurrent.registry import RECURRENT
 from concord.model.layers.add import Add
 from concord.model.layers.average import Average, BlockAverage
@@ -25,7 +26,7 @@ SEQUENCES = (ImageToSequence, SequenceToImage, SequenceConcat)
 #: Classes of layers that have images.
 IMAGES = (Conv, BlockConv, Average, BlockAverage, MaxPool, ImageToSequence, SequenceToImage)
 _UNKNOWN = "there is no such layer on this machine: use other layers, or run it on the host"
-_KNOWN = (*kernels.PRODUCTS, MaxPool, Add, Concat, Recurrent, *SEQUENCES, Softmax)
+_KNOWN = (*kernels.PRODUCTS, MaxPool, Add, Concat, Recurrent, *SEQUENCES, Softmax, Received)
 
 
 def has_images(model: Model) -> bool:
@@ -43,7 +44,7 @@ def problems(model: Model, config: Config, neighbours: Neighbours = ALONE) -> di
     found = {layer.name: _of_layer(layer, config) for layer in model.layers}
     if any(found.values()):
         return found
-    wiring = wired(model, neighbours.shape)
+    wiring = wired(model, neighbours.shape, neighbours.sends)
     return wiring.problems or Network(wiring, config, patches=not neighbours.before).problems
 
 

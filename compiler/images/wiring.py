@@ -3,10 +3,11 @@
 Layers that only read an image as a sequence, or a sequence as an image, disappear where the machine stores both alike.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from concord.compiler.lib.reason import Reason
+from concord.compiler.lib.received import Received
 from concord.model.layers.concat import Concat, SequenceConcat
 from concord.model.layers.layer import Layer
 from concord.model.layers.recurrent import Recurrent
@@ -43,6 +44,7 @@ class Wiring:
         loops:    The loop of each recurrent layer and of each image of its hidden vectors, by the name of the layer.
         problems: Reasons about layers that the machine cannot run, by the name of the layer.
         softmax:  The softmax of the result on its way to the host, or None.
+        results:  Names of the tensors that leave the machine.
     """
 
     entering: tuple[int, int, int]
@@ -50,6 +52,7 @@ class Wiring:
     sources: Mapping[str, tuple[str, ...]]
     loops: Mapping[str, Loop]
     problems: Mapping[str, list[Reason]]
+    results: tuple[str, ...]
     softmax: Softmax | None = None
 
     def sources_of(self, layer: Layer) -> tuple[str, ...]:
@@ -57,15 +60,16 @@ class Wiring:
         return self.sources[layer.name]
 
 
-def wired(model: Model, entering: tuple[int, int, int] | None = None) -> Wiring:
+def wired(model: Model, entering: tuple[int, int, int] | None = None, sends: Sequence[str] = ()) -> Wiring:
     """The wiring of a model; layers that do not lead to its result are left out.
 
     Args:
         model:    The model.
         entering: Channels, rows and columns of its input; None for those that its layers name.
+        sends:    Names of the layers whose results count; that of the last layer by default.
     """
     last = model.layers[-1]
-    wiring = replace(_Wires(model.before_end).wiring(), softmax=last if isinstance(last, Softmax) else None)
+    wiring = replace(_Wires(model.before_end, sends).wiring(), softmax=last if isinstance(last, Softmax) else None)
     return replace(wiring, entering=entering) if entering else wiring
 
 
@@ -74,10 +78,11 @@ class _Wires:
 
     Args:
         model: The model.
+        sends: Names of the layers whose results count; that of the last layer by default.
     """
 
-    def __init__(self, model: Model):
-        self._model = model
+    def __init__(self, model: Model, sends: Sequence[str]):
+        self._model, self._results = model, tuple(sends) or (model.layers[-1].name,)
         self._layers: dict[str, Layer] = {}
         self._sources: dict[str, tuple[str, ...]] = {}
         self._images = {INPUT: INPUT}  # The tensor that stands for each layer's result, read as an image.
@@ -85,14 +90,15 @@ class _Wires:
         self._joined: dict[str, SequenceConcat] = {}
         self._loops: dict[str, Loop] = {}
         self._problems: dict[str, list[Reason]] = {}
-        for layer in needed(model):
+        for layer in needed(model, self._results):
             self._follow(layer)
 
     def wiring(self) -> Wiring:
         """The result."""
-        last, ordered = self._model.layers[-1], []
-        if self._images.get(last.name) != last.name:
-            self._problem(last, "it only puts numbers into another order: put a layer that computes behind it")
+        ordered = []
+        for last in (layer for layer in self._model.layers if layer.name in self._results):
+            if self._images.get(last.name) != last.name:
+                self._problem(last, "it only puts numbers into another order: put a layer that computes behind it")
         for layer in self._layers.values():
             loop = self._loops.get(layer.name)
             if loop is None:
@@ -100,7 +106,7 @@ class _Wires:
             elif layer is loop.layers[0]:
                 ordered += [*loop.layers, *loop.images]
         return Wiring(entering=self._entering(), layers=ordered, sources=self._sources, loops=self._loops,
-                      problems=self._problems)
+                      problems=self._problems, results=self._results)
 
     def _entering(self) -> tuple[int, int, int]:
         if self._model.recurrent:
@@ -110,6 +116,8 @@ class _Wires:
     def _follow(self, layer: Layer):
         sources = self._model.sources_of(layer)
         match layer:
+            case Received():
+                self._add(layer, ())
             case ImageToSequence():
                 self._entries[layer.name] = self._image(layer, sources[0]), layer
             case SequenceToImage():
@@ -189,9 +197,9 @@ class _Wires:
         self._problems.setdefault(layer.name, []).append(Reason(sentence=sentence))
 
 
-def needed(model: Model) -> list[Layer]:
-    """The layers that lead to the result."""
-    found = {model.layers[-1].name}
+def needed(model: Model, results: Sequence[str] = ()) -> list[Layer]:
+    """The layers that lead to results, by default that of the last layer."""
+    found = set(results) or {model.layers[-1].name}
     for layer in reversed(model.layers):
         if layer.name in found:
             found.update(model.sources_of(layer))

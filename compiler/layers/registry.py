@@ -3,9 +3,11 @@
 from concord.compiler.layers import dense
 from concord.compiler.layers.add import AddCompiler
 from concord.compiler.layers.concat import ConcatCompiler
+from concord.compiler.layers.received import ReceivedCompiler
 from concord.compiler.layers.softmax import SoftmaxCompiler
 from concord.compiler.lib.layer_compiler import LayerCompiler
 from concord.compiler.lib.reason import Reason
+from concord.compiler.lib.received import Received
 from concord.compiler.recurrent.registry import RECURRENT
 from concord.model.layers.add import Add
 from concord.model.layers.concat import Concat, SequenceConcat
@@ -20,6 +22,7 @@ COMPILERS: dict[type[Layer], LayerCompiler] = {
     Add: AddCompiler(),
     Concat: ConcatCompiler(),
     Softmax: SoftmaxCompiler(),
+    Received: ReceivedCompiler(),
     **RECURRENT,
 }
 #: Reasons why the machine cannot run layers of other classes.

@@ -13,6 +13,7 @@ class Neighbours:
     Attributes:
         before: Whether another machine sends the input; otherwise the host does.
         steps:  Whether the machine behind takes the result of every time step.
+        sends:  Names of the layers whose results it takes, if there are several; `Compiled.sent` has their order.
         whole:  Whether the machine behind takes an image in messages of many pixels, which wait in a vector memory.
         images: Whether the whole network has images, so that all of its tensors are images.
         shape:  Channels, rows and columns of the input in such a network; None for those that the layers name.
@@ -20,6 +21,7 @@ class Neighbours:
 
     before: bool = False
     steps: bool = False
+    sends: tuple[str, ...] = ()
     whole: bool = False
     images: bool = False
     shape: tuple[int, int, int] | None = None

@@ -63,8 +63,8 @@ def load_firmware(path: Path, config: Config | None = None) -> Firmware:
             the wrong type or shape; the program is not legal.
     """
     if tensor_file.holds(SEVERAL, path):
-        raise ValueError(f"{path}: it holds firmware of several machines, which `nnp run` and `nnp verify` take; here, "
-                         "compile the model for one machine")
+        raise ValueError(f"{path}: it holds firmware of several machines, which `nnp run`, `nnp verify`, `nnp "
+                         "twin` and `nnp disasm` take; here, compile the model for one machine")
     header, arrays = tensor_file.read(KIND, path)
     try:
         firmware = unpacked(header, arrays)

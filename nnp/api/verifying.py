@@ -38,9 +38,9 @@ class Verification(Shown):
         return self.verified.equal
 
     @property
-    def bits(self) -> int:
-        """Number of bits in which the machine's outputs and memories differ from golden."""
-        return self.verified.bits
+    def bits(self) -> int | None:
+        """Number of bits in which the machine's outputs and memories differ from golden; None if golden alone ran."""
+        return self.verified.bits if self.verified.compared else None
 
     @property
     def cycles(self) -> float:
@@ -55,7 +55,8 @@ class Verification(Shown):
     @property
     def summary(self) -> str:
         found = self.verified
-        verdict = "equal to the bit" if found.equal else f"{found.bits} bits differ"
+        count = found.bits if found.compared else found.reference_bits
+        verdict = "equal to the bit" if found.equal else f"{count} bits differ"
         return f"{found.model.name} on {found.preset}, {len(found.samples)} samples: {verdict}"
 
     def tables(self) -> Iterator[RenderableType]:

@@ -12,27 +12,34 @@ def disasm(
     addresses: Annotated[bool, typer.Option(
         "--addresses", help="Print address, instruction word and layer beside each line.")] = False,
 ):
-    """Print a program as canonical text, which `nnp asm` takes."""
+    """Print a program as canonical text, which `nnp asm` takes; of several machines, one behind the other."""
     from concord.spec.disassembler import disassemble_word
 
-    words, layer_at = _words(source)
-    for address, word in enumerate(words):
-        text = disassemble_word(word)
-        typer.echo(f"{text:<40} # {address:5} {word:016x} {layer_at(address)}".rstrip() if addresses else text)
+    for title, words, layer_at in _programs(source):
+        if title:
+            typer.echo(f"# {title}")
+        for address, word in enumerate(words):
+            text = disassemble_word(word)
+            typer.echo(f"{text:<40} # {address:5} {word:016x} {layer_at(address)}".rstrip() if addresses else text)
 
 
-def _words(source: Path):
-    """The instruction words of a file, and a function that gives the layer of an address."""
+def _programs(source: Path):
+    """For each program of a file: a title, its instruction words, and a function that gives the layer of an address."""
     if not source.is_file():
         raise ValueError(f"{source}: there is no such file")
     data = source.read_bytes()
     # In a safetensors file, JSON follows the 8 bytes of its length; no opcode has the code of its first character.
     if data[8:9] == b"{":
-        from concord.golden.host.firmware_file import load_firmware
+        from concord.golden.host.cascade import Cascade
+        from concord.nnp.verify.cascade_session import opened
 
-        firmware = load_firmware(source)
-        return firmware.program(), firmware.layer_at
+        firmware = opened(source)
+        if isinstance(firmware, Cascade):
+            count = len(firmware.parts)
+            return [(f"machine {k} of {count}", part.program(), part.layer_at)
+                    for k, part in enumerate(firmware.parts, 1)]
+        return [("", firmware.program(), firmware.layer_at)]
     if not data or len(data) % 8:
         raise ValueError(f"{source}: {len(data)} bytes are not a whole number of 8-byte instructions")
     words = [int.from_bytes(data[k : k + 8], "little") for k in range(0, len(data), 8)]
-    return words, lambda address: ""
+    return [("", words, lambda address: "")]

@@ -9,6 +9,7 @@ from concord.nnp.lib.options import First, Inputs, Machine, MachineKind, Quiet, 
 if TYPE_CHECKING:
     from concord.golden.host.cascade import Cascade
     from concord.golden.host.firmware import Firmware
+    from concord.nnp.verify.twin_check import CascadeCheck, TwinCheck
 
 STEPS = 2
 #: What is said where a sample differs from the twin only behind other samples.
@@ -50,14 +51,12 @@ def run(
 ):
     """Run firmware on inputs and print its outputs."""
     import numpy as np
-    from concord.golden.host.firmware_file import load_firmware
     from concord.golden.unquantised import UnquantisedMachine
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.results import line, summary, values, write_outputs
     from concord.nnp.lib.steps import Steps
     from concord.nnp.verify.cascade_session import opened, session_of
     from concord.nnp.verify.inputs import Source, read
-    from concord.nnp.verify.twin_check import TwinCheck
     from concord.spec.machine_file import find_config
     from rich.console import Console
 
@@ -67,7 +66,7 @@ def run(
             check_writable(path)
     loaded = opened(firmware, find_config(preset) if preset else None)
     _check(loaded, firmware, machine, keep_state=keep_state, waves=waves, twin=twin, unquantised=unquantised)
-    check = TwinCheck(loaded, load_firmware(twin, loaded.config)) if twin else None
+    check = _twin_check(loaded, twin) if twin else None
     real = UnquantisedMachine(loaded) if unquantised else None
     given = read(loaded, source)
     for words in given.remarks:
@@ -101,6 +100,18 @@ def run(
         raise typer.Exit(1)
 
 
+def _twin_check(loaded: "Firmware | Cascade", twin: Path) -> "TwinCheck | CascadeCheck":
+    """What compares firmware with the twin of other firmware, for as many machines."""
+    from concord.golden.host.cascade import Cascade
+    from concord.golden.host.cascade_file import load_cascade
+    from concord.golden.host.firmware_file import load_firmware
+    from concord.nnp.verify.twin_check import CascadeCheck, TwinCheck
+
+    if isinstance(loaded, Cascade):
+        return CascadeCheck(loaded, load_cascade(twin))
+    return TwinCheck(loaded, load_firmware(twin, loaded.config))
+
+
 def _check(
     loaded: "Firmware | Cascade", place: Path, machine: MachineKind, *, keep_state: bool, waves: Path | None,
     twin: Path | None, unquantised: bool,
@@ -123,6 +134,6 @@ def _check(
                          "--unquantised")
     if waves and several:
         raise ValueError("a waveform shows one machine: leave out --waves, or compile for one machine")
-    if several and (twin or unquantised):
-        raise ValueError(f"{place} is firmware of several machines: --twin and --unquantised take that of one")
+    if several and unquantised:
+        raise ValueError(f"{place} is firmware of several machines: --unquantised takes that of one")
     loaded.program(keep_state=keep_state)

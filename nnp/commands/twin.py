@@ -1,5 +1,6 @@
 """`nnp twin`: writes firmware back as source text of a software twin, which returns the same bits, or in float64."""
 
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -8,6 +9,7 @@ import typer
 from concord.nnp.lib.options import First, Inputs, TestData
 
 if TYPE_CHECKING:
+    from concord.golden.host.cascade import Cascade
     from concord.golden.host.firmware import Firmware
     from concord.golden.unquantised import UnquantisedMachine
     from concord.nnp.verify.inputs import Inputs as Given
@@ -42,10 +44,10 @@ def twin(
     data: TestData = None,
 ):
     """Write a program for another processor that returns the bits of firmware, and compare some samples with golden."""
-    from concord.golden.host.firmware_file import load_firmware
     from concord.golden.unquantised import UnquantisedMachine
     from concord.nnp.lib.options import named
     from concord.nnp.lib.steps import Steps
+    from concord.nnp.verify.cascade_session import opened
     from concord.nnp.verify.inputs import Source, read_or_draw
     from concord.nnp.verify.twin_source import TwinSource, installed
     from concord.twin.source.frameworks import Framework, example, needs
@@ -54,7 +56,8 @@ def twin(
 
     framework = named(Framework, to)
     source = Source(inputs=inputs, data=data, samples=samples, first=first, default=CHECKED)
-    loaded = load_firmware(firmware)
+    loaded = opened(firmware)
+    program = _program(firmware, loaded, unquantised)
     folder = output or Path("build/twin")
     stem = f"{module_name(loaded.name or firmware.stem)}{'_unquantised' * unquantised}_{framework}"
     _check(framework, folder, stem, unquantised)
@@ -63,9 +66,11 @@ def twin(
     for words in given.remarks:
         typer.echo(f"nnp: {words}", err=True)
     steps = Steps(Console(stderr=True), 2)
-    with steps.step("recover layers", announce=f"{len(loaded.instruction_words)} instructions"):
-        script = _script(firmware, loaded, framework, plain, unquantised)
-        path = _write(script, loaded, framework, folder / stem, unquantised)
+    with steps.step("recover layers", announce=f"{len(program.instruction_words)} instructions"):
+        script = _script(firmware, program, framework, plain, unquantised)
+        trains = not unquantised and program is loaded
+        script = script if program is loaded else replace(script, machine=_machines(loaded))
+        path = _write(script, program, framework, folder / stem, trains)
     typer.echo("; ".join(_written(path)))
     command = f"cd {quote(str(folder))}; {example(framework, stem, script.inputs)}"
     typer.echo(f"It needs {needs(framework)}. Run it: {command}")
@@ -98,6 +103,26 @@ def _check(framework: "Framework", folder: Path, stem: str, unquantised: bool):
         check_writable(folder / f"{stem}{suffix}")
 
 
+def _program(place: Path, loaded: "Firmware | Cascade", unquantised: bool) -> "Firmware":
+    """The program that is written back: that of firmware, or those of several machines as one."""
+    from concord.golden.host.cascade import Cascade
+    from concord.twin.flow.joined import joined
+
+    if not isinstance(loaded, Cascade):
+        return loaded
+    if unquantised:
+        raise ValueError(f"{place} is firmware of several machines, which carries no numbers in full precision: "
+                         "compile the model for one machine, with --full-precision")
+    return joined(loaded)
+
+
+def _machines(loaded: "Cascade") -> str:
+    """What a twin calls the machines of firmware."""
+    from concord.spec.config import preset_name
+
+    return ", ".join(preset_name(part.config) or f"{part.config.digest:08x}" for part in loaded.parts)
+
+
 def _script(place: Path, firmware: "Firmware", framework: "Framework", plain: bool, unquantised: bool) -> "Script":
     """The script of layers, or the one of words where no layers are found and the framework can run it."""
     from concord.twin.generic.network import network
@@ -119,13 +144,13 @@ def _script(place: Path, firmware: "Firmware", framework: "Framework", plain: bo
         return network(firmware)
 
 
-def _write(script: "Script", firmware: "Firmware", framework: "Framework", stem: Path, unquantised: bool) -> Path:
-    """Write the twin; returns the path of its source or graph."""
+def _write(script: "Script", firmware: "Firmware", framework: "Framework", stem: Path, trains: bool) -> Path:
+    """Write the twin, which may be trained if firmware can take its weights; returns the path of source or graph."""
     from concord.twin.source.frameworks import FORMS
     from concord.twin.source.twin_file import write_twin
     from concord.twin.weights import trainable
 
-    trains = framework in FORMS and FORMS[framework].trains and not unquantised
+    trains = trains and framework in FORMS and FORMS[framework].trains
     return write_twin(script, framework, stem.parent, stem.name, trainable(script, firmware) if trains else {})
 
 
@@ -140,14 +165,12 @@ def _distance(real: "UnquantisedMachine", written: "TwinSource", given: "Given")
                             f"of {given.name}, twin and golden without quantisers")
 
 
-def _bits(firmware: "Firmware", written: "TwinSource", given: "Given") -> tuple[bool, str]:
+def _bits(firmware: "Firmware | Cascade", written: "TwinSource", given: "Given") -> tuple[bool, str]:
     """Whether the twin has golden's bits, and how many differ."""
-    from concord.nnp.verify.session import Session
+    from concord.nnp.verify.cascade_session import session_of
     from concord.nnp.verify.twin_source import differing
-    from concord.sim.machines import host
 
-    with host.machine("golden", firmware.config) as machine:
-        session = Session(machine, firmware)
+    with session_of(firmware, "golden") as session:
         bits = sum(differing(session.infer(sample)[None], written.infer(sample[None])) for _, sample in given)
     return not bits, f"{bits} differing bits over {len(given.samples)} samples of {given.name}, twin and golden"
 

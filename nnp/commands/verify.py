@@ -43,9 +43,10 @@ def verify(
         "build/report"
     ),
     waves: Annotated[
-        bool, typer.Option(
-            help="Write a waveform of the first difference, if any, which takes another build of the machine.")
-    ] = True,
+        bool | None, typer.Option(
+            help="Write a waveform of the first difference, if any, which takes another build of the machine.",
+            show_default="waves, on one machine")
+    ] = None,
     layers: Annotated[
         bool, typer.Option("--layers", help="Print cycles, utilisation and waits of each layer, too.")] = False,
     errors: Annotated[
@@ -91,11 +92,12 @@ def verify(
         paths = [files.enter_context(fetched(place)) for place in places]
         wish = Wish(machines=machines, cut=cut)
         if machines > 1 or any(kind_of(path) is FileKind.CASCADE for path in paths):
-            if errors:
-                raise ValueError("--errors takes networks on one machine: leave out --machines, and verify the model")
+            _check_several({"--errors": errors, "--layers": layers, "--waves": waves, "--arithmetic": arithmetic,
+                            "--anew": anew})
             _verify_several(paths, wish, preset, source, machine, jobs, report)
         jobs_ = [Job(request=Request(
-            path=path, place=place, source=source, preset=preset, kind=machine, jobs=jobs, folder=report, waves=waves,
+            path=path, place=place, source=source, preset=preset, kind=machine, jobs=jobs, folder=report,
+            waves=waves is not False,
             arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew, split=errors))
             for path, place in zip(paths, places, strict=True)]
         if arithmetic and not all(job.floating for job in jobs_):
@@ -116,6 +118,27 @@ def verify(
     for line in faults(done):
         typer.echo(f"nnp: {line}", err=True)
     raise typer.Exit(0 if whole.equal else 1)
+
+
+#: Options of `nnp verify` that several machines do not take, and what to do instead.
+ONE_MACHINE = {
+    "--errors": "the bits are those of one machine, and so are the errors: leave out --machines, and verify the model",
+    "--layers": "leave it out; `nnp compile MODEL --machines 2 --explain` estimates the cycles of each layer",
+    "--waves": "a waveform shows one machine: leave it out",
+    "--arithmetic": "they take quantised models alone: `nnp quantize` makes one",
+    "--anew": "they take quantised models alone: `nnp quantize` makes one",
+}
+
+
+def _check_several(given: dict[str, object]):
+    """Refuse options that do nothing on several machines.
+
+    Raises:
+        ValueError: a sentence about the first of them.
+    """
+    for option in given:
+        if given[option]:
+            raise ValueError(f"{option} is for networks on one machine, and here are several: {ONE_MACHINE[option]}")
 
 
 def _verify_several(

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from concord.compiler.cascade import CompiledCascade, Cutter, balanced
+from concord.compiler.balance import balanced
+from concord.compiler.cascade import CompiledCascade, Cutter
 from concord.compiler.cuts import parts
 from concord.compiler.explain import explain
 from concord.compiler.lib.reason import Refused
@@ -101,10 +102,10 @@ def fitted(model: Model, config: Config) -> Compiled:
 
 def _compiled(model: Model, configs: list[Config], wish: Wish) -> CompiledCascade:
     cutter = Cutter(model, configs)
-    return cutter.compiled(wish.cuts) if wish.cut else balanced(cutter, _costs(model, configs[0]))
+    return cutter.compiled(wish.cuts) if wish.cut else balanced(cutter, costs_of(model, configs[0]))
 
 
-def _costs(model: Model, config: Config) -> dict[str, int]:
+def costs_of(model: Model, config: Config) -> dict[str, int]:
     """Estimated clock cycles of each layer on a machine; if that is too small, on one with larger memories."""
     compiled = whole(model, config) or fitted(model, config)
     return {work.layer: work.cycles for work in explain(compiled.firmware)}

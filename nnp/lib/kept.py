@@ -100,14 +100,14 @@ def model_of(made: Kept, name: str, data: DataSet | None, command: str) -> Model
     if test is not None:
         theirs = _file_outputs(made.network, test)
         theirs = real_softmax(theirs) if isinstance(made.layers[-1], Softmax) else theirs
-        figures["fp32"] = figures["qat"] = measures.first(task, theirs, test)
+        figures["fp32"] = figures["quantised"] = measures.first(task, theirs, test)
         predictions = measures.predictions(task, theirs)
-    fields |= {"fp32_predictions": predictions, "qat_predictions": predictions}
+    fields |= {"fp32_predictions": predictions, "quantised_predictions": predictions}
 
     def model(accuracy: float | None) -> Model:
         return Model(**fields, provenance=Provenance(
             command=command, method=_method(made), seed=0, fp32_accuracy=figures.get("fp32"),
-            qat_accuracy=figures.get("qat"), golden_accuracy=accuracy))
+            quantised_accuracy=figures.get("quantised"), golden_accuracy=accuracy))
 
     if test is None:
         return model(None)

@@ -20,6 +20,7 @@ from concord.nnp.lib.options import MachineKind
 from concord.nnp.lib.results import described
 from concord.nnp.lib.steps import Steps
 from concord.nnp.verify import batches, quality
+from concord.nnp.verify.cascade_diagnosis import first_difference_of
 from concord.nnp.verify.cascade_session import CascadeSession, Streamed
 from concord.nnp.verify.inputs import Inputs
 from concord.sim.machines import cascade as rows
@@ -69,6 +70,7 @@ class VerifiedCascade:
         events:    Number of event counters that differ.
         reference: Number of bits in which golden differs from the network in golden arithmetic; None without a model.
         large:     The same of one golden machine that is large enough.
+        fault:     The first difference between the machines and golden, in a sentence; empty if there is none.
         streamed:  Samples that follow each other on the machines; None on golden.
         single:    The same on one machine; None if the network does not fit it.
     """
@@ -81,6 +83,7 @@ class VerifiedCascade:
     events: int
     reference: int | None
     large: int | None
+    fault: str
     streamed: Streamed | None
     single: Streamed | None
 
@@ -145,6 +148,7 @@ def verify_cascade(
         if subject.large:
             alone = batches.run_all(subject.large, samples, [MachineKind.GOLDEN], jobs=jobs, progress=lambda *_: None)
             large = batches.count_bits(wanted.outputs, alone[MachineKind.GOLDEN].outputs)
+        fault = _fault(cascade, inputs, kind, batches.first_sample(wanted, got)) if bits else ""
         note.text = f"{bits} differing bits"
     with steps.step("measure the throughput") as note:
         streamed = single = None
@@ -160,7 +164,7 @@ def verify_cascade(
     measures = quality.measured(model, inputs, wanted.outputs, other) if model else {}
     return VerifiedCascade(
         subject=subject, kind=kind, inputs=inputs, measures=measures, bits=bits, events=events, reference=reference,
-        large=large, streamed=streamed, single=single)
+        large=large, fault=fault, streamed=streamed, single=single)
 
 
 def table(done: VerifiedCascade) -> Table:
@@ -198,7 +202,7 @@ def write_report(done: VerifiedCascade, folder: Path) -> Path:
     """Write the results as JSON, and return the file."""
     name = f"{done.subject.stem}-{len(done.subject.cascade.parts)}-machines.json"
     configs = [asdict(part.config) for part in done.subject.cascade.parts]
-    content = {"table": table_rows(done), "configurations": configs, "equal": done.equal}
+    content = {"table": table_rows(done), "configurations": configs, "equal": done.equal, "fault": done.fault}
     write_all(folder, {name: json.dumps(content, indent=1, default=str).encode()})
     return folder / name
 
@@ -209,7 +213,16 @@ def faults(done: VerifiedCascade) -> list[str]:
              (done.events, f"event counters of the {done.kind} machines differ from golden"),
              (done.reference, "bits of the golden machines differ from the network"),
              (done.large, "bits of the golden machines differ from one large machine")]
-    return [f"{done.subject.cascade.name}: {count} {what}" for count, what in found if count]
+    named = [f"{done.subject.cascade.name}: {done.fault}"] if done.fault else []
+    return [f"{done.subject.cascade.name}: {count} {what}" for count, what in found if count] + named
+
+
+def _fault(cascade: Cascade, inputs: Inputs, kind: MachineKind, index: int) -> str:
+    """The first difference on a sample, found by running each machine alone."""
+    number = inputs.chosen.start + index
+    found = first_difference_of(cascade, cascade, kind, batches.one_sample(inputs.samples, index), number)
+    return str(found) if found else (
+        f"sample {number}: each machine alone agrees with golden, so the difference arises between the machines")
 
 
 def _beside_one(done: VerifiedCascade) -> dict[str, str]:

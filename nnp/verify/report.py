@@ -16,9 +16,18 @@ from concord.golden.lib.atomic_files import write_all
 from concord.nnp.lib.environment import DISTRIBUTION
 from concord.nnp.verify import pictures, sample_results
 from concord.nnp.verify.layer_costs import WAITS, LayerCost
-from concord.nnp.verify.tables import cost_rows, faults, measure_names, split_rows, verify_rows, without_costs
+from concord.nnp.verify.tables import (
+    cost_rows,
+    costs_reason,
+    faults,
+    measure_names,
+    split_rows,
+    verify_rows,
+    without_costs,
+)
 from concord.nnp.verify.verification import Verified
 from concord.spec.config import Config
+from concord.spec.registers import TIMES
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -82,13 +91,14 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
         "measures": {network: _finite(values) for network, values in verified.measures.items()},
         "accuracy": {network: values["accuracy"] for network, values in verified.measures.items()
                      if "accuracy" in values},
+        "not_measured": not_measured(verified),
         "mismatching_bits": verified.bits if verified.compared else None,
         "golden_network_bits": verified.reference_bits,
         "differing_events": {
             counter.name: values for counter, values in verified.events.items()} if verified.compared else None,
         "faults": faults([verified]),
-        "cycles_per_inference": verified.cycles,
-        "microseconds_per_inference": verified.microseconds,
+        "cycles_per_inference": verified.cycles if verified.compared else None,
+        "microseconds_per_inference": verified.microseconds if verified.compared else None,
         "made": made,
         "configuration": asdict(firmware.config),
         "results": table,
@@ -96,8 +106,9 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
         "confusion": sample_results.confusion(verified).tolist(),
         "waveform": str(verified.fault.waves) if verified.fault and verified.fault.waves else None,
         "clock_mhz": firmware.config.clock_mhz,
-        "mvm_utilisation": verified.utilisation,
-        "counters": {counter.name: value for counter, value in verified.other.counters.items()},
+        "mvm_utilisation": verified.utilisation if verified.compared else None,
+        "counters": {counter.name: value if verified.compared or counter not in TIMES else None
+                     for counter, value in verified.other.counters.items()},
         "layer_error": dict(verified.errors),
         "error_split": None if verified.split is None else {
             "samples": verified.split.samples, "layers": {k: dict(v) for k, v in verified.split.layers.items()}},
@@ -111,6 +122,19 @@ def record(verified: Verified, table: str, made: dict[str, str]) -> dict:
         "commands": commands(verified),
         "provenance": {name: getattr(model.provenance, name) for name in model.provenance.__slots__},
         "seconds": dict(verified.times),
+    }
+
+
+def not_measured(verified: Verified) -> dict[str, str]:
+    """Why entries of a record are null or empty, by their names."""
+    if verified.compared:
+        return {} if verified.costs else {"layer_costs": costs_reason(verified)}
+    alone, clockless = "no other machine than golden ran", costs_reason(verified)
+    return {
+        **dict.fromkeys(("mismatching_bits", "differing_events"), alone),
+        **dict.fromkeys(("cycles_per_inference", "microseconds_per_inference", "mvm_utilisation", "layer_costs"),
+                        clockless),
+        "counters": f"{clockless}: those of cycles are null",
     }
 
 

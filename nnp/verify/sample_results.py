@@ -75,14 +75,15 @@ def differing_values(verified: Verified) -> list[Value]:
 def table(verified: Verified) -> str:
     """CSV text with a line for each sample: its label, the answers of each network, the bits that differ, the outputs.
 
-    Columns of the label and of the float networks are there where these are known.
+    Columns of the label and of the float networks are there where these are known, that of the bits where another
+    machine than golden ran.
     """
     golden, other = verified.golden.outputs, verified.other.outputs
     first, count = verified.first, len(golden)
     columns = {
         "sample": range(first, first + count),
         **ANSWERS[verified.task](verified),
-        "differing bits": np.bitwise_count(golden ^ other).sum(axis=1),
+        **({"differing bits": np.bitwise_count(golden ^ other).sum(axis=1)} if verified.compared else {}),
         **_numbered("output", other.view(np.float16)),
     }
     stream = io.StringIO()

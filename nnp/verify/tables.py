@@ -148,9 +148,13 @@ def _compared(verified: Verified, count: int) -> str:
 
 
 def without_costs(verified: Verified) -> str:
+    """A sentence that says why there are no costs of layers."""
+    return f"{verified.request.path.stem}: layers have no cycles, for {costs_reason(verified)}"
+
+
+def costs_reason(verified: Verified) -> str:
     """Why there are no costs of layers."""
-    reason = "bits of the machine differ from golden" if verified.bits else "the golden machine has no clock"
-    return f"{verified.request.path.stem}: layers have no cycles, for {reason}"
+    return "bits of the machine differ from golden" if verified.bits else "the golden machine has no clock"
 
 
 def faults(done: list[Verified]) -> list[str]:

@@ -33,11 +33,15 @@ class TwinSession:
         Args:
             sample: Input patterns, uint16[inputs], or uint16[steps, inputs] if the network is recurrent.
         """
+        return self.firmware.result(self.sent(sample).reshape(-1))
+
+    def sent(self, sample: np.ndarray) -> np.ndarray:
+        """The words uint16[words, M] that the program sends for one sample, with the argument of `infer`."""
         steps = len(sample) if self.firmware.recurrent else 1
         if steps not in self._scripts:
             self._scripts[steps] = generic(flow_of(self.firmware, steps))
         (words,) = self._run(self._scripts[steps], sample)
-        return self.firmware.result(words.view(np.uint16).reshape(-1))
+        return words.view(np.uint16)
 
     def probe(self, program: list[int], sample: np.ndarray) -> dict[Mem, np.ndarray]:
         """What `Session.probe` returns: contents of each memory in use and, under NetQ, the words sent.

@@ -51,9 +51,35 @@ def test_verify_compares_with_the_reference_and_with_one_machine(both, tmp_path)
     assert record["table"]["bits, golden and one large golden machine"] == "0"
 
 
+def test_the_twin_of_two_machines_is_one_program(both, tmp_path):
+    said = done("twin", both, "-o", tmp_path, "--samples", 2)
+    assert "0 differing bits over 2 samples" in said
+    assert "for the machine `ulx3s, ulx3s`" in (tmp_path / "fashion_mlp_w4a4_numpy.py").read_text()
+    assert "carries no numbers in full precision" in refused("twin", both, "-o", tmp_path, "--unquantised")
+
+
+def test_both_programs_are_printed(both):
+    printed = done("disasm", both)
+    first, second = printed.split("# machine 2 of 2\n")
+    assert first.startswith("# machine 1 of 2\n")
+    assert [part.rstrip().endswith("\nend") for part in (first, second)] == [True, True]
+
+
 def test_verify_takes_firmware(both):
     subject = subject_of(both, Wish(machines=1), "")
     assert (subject.machines, subject.model, subject.cascade.cuts) == ("ulx3s", None, ("hidden2",))
+
+
+@pytest.mark.parametrize("option", [["--errors"], ["--layers"], ["--waves"], ["--arithmetic", "bfp"], ["--anew"]])
+def test_options_that_several_machines_do_not_take_are_refused_at_once(option, both, tmp_path):
+    for words in ([MLP, "--machines", 2], [both]):
+        said = refused("verify", *words, *option, "--report", tmp_path / "report")
+        assert f"{option[0]} is for networks on one machine, and here are several: " in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_waveform_is_what_several_machines_write(both, tmp_path):
+    done("verify", both, "--no-waves", "--machine", "golden", "--samples", 1, "--jobs", 1, "--report", tmp_path)
 
 
 @pytest.fixture
@@ -61,7 +87,8 @@ def equal(both):
     """A verification that found no difference."""
     return VerifiedCascade(
         subject=subject_of(both, Wish(machines=1), ""), kind=MachineKind.LIBRARY, measures={}, bits=0, events=0,
-        inputs=SimpleNamespace(samples=[0] * 3, name="data"), reference=0, large=0, streamed=None, single=None)
+        inputs=SimpleNamespace(samples=[0] * 3, name="data"), reference=0, large=0, streamed=None,
+        single=None, fault="")
 
 
 @pytest.mark.parametrize("what", ["bits", "events", "reference", "large"])

@@ -52,7 +52,7 @@ def folder(tmp_path, monkeypatch):
         model = networks.mlp(RNG, preset("tiny"), [data.test.inputs.shape[1], outputs], block=True)
         kept = np.zeros(0, np.uint8)
         save_model(replace(model, name=name, data=data.name, task=data.task, classes=data.classes,
-                           description=data.description, fp32_predictions=kept, qat_predictions=kept),
+                           description=data.description, fp32_predictions=kept, quantised_predictions=kept),
                    f"{name}.safetensors")
     return tmp_path
 

@@ -52,7 +52,7 @@ def assert_model(path, data: str, task: Task):
     model, found = load_model(path), read_data(data)
     test = (found.as_sequences() if model.recurrent else found).test
     assert model.task is task
-    assert len(model.fp32_predictions) == len(model.qat_predictions) == len(test)
+    assert len(model.fp32_predictions) == len(model.quantised_predictions) == len(test)
     outputs = golden.outputs(model, test.inputs, test.lengths).view(np.float16).astype(np.float64)
     assert next(iter(measure(task, outputs, test).values())) == model.provenance.golden_accuracy
     assert "data = " in model.description

@@ -209,7 +209,8 @@ def test_an_output_that_is_a_folder(command, firmware, folder):
 
 def test_a_fuller_test_set_than_the_model_was_measured_on(firmware, folder):
     model = load_model(MLP)
-    save_model(replace(model, fp32_predictions=model.fp32_predictions[:50], qat_predictions=model.qat_predictions[:50]),
+    save_model(replace(model, fp32_predictions=model.fp32_predictions[:50],
+                       quantised_predictions=model.quantised_predictions[:50]),
                folder / "few.safetensors")
     assert "few carries FP32 predictions for 50 samples" in refused("verify", "few.safetensors").replace(
         "fashion-mlp-w4a4", "few")

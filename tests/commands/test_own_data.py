@@ -44,7 +44,7 @@ def made(outputs: int, labels, text: str = "test = 1", **fields) -> tuple[DataSe
     found = real(network.outputs(model, data.test.inputs))
     kept = predictions(data.task, found + 0.25 if data.task is Task.REGRESSION else found)
     model = replace(model, data="own", task=data.task, description=data.description, fp32_predictions=kept,
-                    qat_predictions=kept, classes=data.classes, **fields)
+                    quantised_predictions=kept, classes=data.classes, **fields)
     save_model(model, "m")
     save_firmware(compile_network(model, preset("tiny")).firmware, "f")
     return data, found

@@ -30,6 +30,7 @@ VERIFIED = SimpleNamespace(
     first=6,
     task=Task.CLASSIFICATION,
     own=True,
+    compared=True,
 )
 
 
@@ -55,6 +56,12 @@ def test_a_line_for_each_sample():
     assert rows[2] == {
         "sample": "8", "label": "2", "FP32 class": "2", "quantised class": "2", "golden class": "2",
         "machine class": "1", "differing bits": "1", "output 0": "1.0", "output 1": "4.0", "output 2": "3.0"}
+
+
+def test_golden_alone_has_no_differing_bits():
+    alone = SimpleNamespace(**vars(VERIFIED) | {"compared": False})
+    assert "differing bits" in sample_results.table(VERIFIED)
+    assert "differing bits" not in sample_results.table(alone)
 
 
 def with_labels(task: Task, labels, values) -> SimpleNamespace:

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from concord.compiler.cascade import Cutter, balanced
-from concord.compiler.cuts import cuts, parts
+from concord.compiler.balance import Estimates, balanced
+from concord.compiler.cascade import Cutter
+from concord.compiler.cuts import crossing, cuts, parts
+from concord.compiler.lib.received import Received
 from concord.golden.host.cascade_file import load_cascade, save_cascade
 from concord.golden.host.firmware_file import load_firmware
 from concord.model.cells.lstm import LSTM
@@ -36,18 +38,33 @@ def residual(rng):
 
 
 def test_one_tensor_crosses_a_cut(residual):
-    assert cuts(residual) == ["a", "sum"]
+    assert cuts(residual) == ["a", "b", "sum"]
     first, second = parts(residual, ["sum"])
     assert [layer.name for layer in first.layers] == ["a", "b", "sum"]
     assert second.sources_of(second.layers[0]) == (INPUT,)
     assert second.inputs == first.outputs == 6
 
 
+def test_several_tensors_cross_a_cut(residual):
+    """Those that a later part reads cross each cut in front of it; they have no place in a model of one input."""
+    assert [crossing(residual, name) for name in ("a", "b", "sum")] == [("a",), ("a", "b"), ("sum",)]
+    _, second, third = parts(residual, ["a", "b"])
+    assert [layer.name for layer in second.layers] == ["a", "b"]
+    assert isinstance(second.layers[0], Received)
+    assert [third.sources_of(layer) for layer in third.layers] == [(), (), ("a", "b"), ("sum",)]
+
+
+def test_layers_that_lead_nowhere_are_left_out(rng):
+    layers = [dense(rng, "a", 4, 6), dense(rng, "b", 6, 6), dense(rng, "c", 6, 3)]
+    model = networks.model(layers, sources={"b": ("a",), "c": ("a",)})
+    assert cuts(model) == ["a"]
+    assert [layer.name for part in parts(model, ["a"]) for layer in part.layers] == ["a", "c"]
+
+
 @pytest.mark.parametrize(("names", "reason"), [
-    (["b"], "'sum' behind the cut reads the result of 'a', too, .*; cut behind 'a' or 'sum'"),
-    (["c"], "no layer reads the result of 'c'"),
+    (["c"], "no layer reads the result of 'c'; cut behind 'a' or 'b' or 'sum'"),
     (["x"], "has no layer 'x'"),
-    (["sum", "a"], "name each layer once, in the order of the network, a, sum"),
+    (["sum", "a"], "name each layer once, in the order of the network, a, b, sum"),
 ])
 def test_other_cuts_are_refused(residual, names, reason):
     with pytest.raises(ValueError, match=reason):
@@ -57,7 +74,7 @@ def test_other_cuts_are_refused(residual, names, reason):
 def test_the_input_must_not_cross(rng):
     layers = [dense(rng, "a", 4, 4), dense(rng, "b", 4, 3), Concat(name="c", sizes=(4, 3)), dense(rng, "d", 7, 2)]
     model = networks.model(layers, sources={"b": (INPUT,), "c": ("a", "b")})
-    assert cuts(model) == ["c"]
+    assert cuts(model) == ["b", "c"]
     with pytest.raises(ValueError, match="'b' behind the cut reads the network's input"):
         parts(model, ["a"])
 
@@ -80,6 +97,27 @@ def test_the_cut_balances_the_cycles(rng):
         assert balanced(cutter, costs).cascade.cuts == (cut,)
 
 
+def test_the_cut_counts_the_transfer(rng):
+    """A word of 2 lanes takes one beat of 4 bytes; header, CRC and pauses take 7 cycles more for each tensor."""
+    layers = [dense(rng, "a", 8, 8), dense(rng, "b", 8, 8), Add(name="sum", inputs=8), dense(rng, "c", 8, 8)]
+    model = networks.model(layers, sources={"sum": ("a", "b")})
+    cutter = Cutter(model, [TINY] * 2)
+    costs = {"a": 100, "b": 10, "sum": 30, "c": 80}
+    estimates = Estimates(cutter, costs)
+    assert [estimates.sending(name) for name in ("a", "b")] == [11, 22]
+    assert [estimates.interval((name,)) for name in ("a", "b", "sum")] == [131, 132, 140]
+    assert balanced(cutter, costs).cascade.cuts == ("a",)
+
+
+@pytest.mark.parametrize(("queue", "cycles"), [(2, 0), (1, 50)])
+def test_the_cut_counts_the_wait_for_the_last_tensor(residual, queue, cycles):
+    """The result of a takes 3 words; without room for them, b is computed when the second machine takes them."""
+    cutter = Cutter(residual, [replace(TINY, net_in=queue, net_out=queue)] * 2)
+    costs = {"a": 100, "b": 50, "sum": 10, "c": 10}
+    estimates = Estimates(cutter, costs)
+    assert [estimates.waiting(name) for name in ("a", "b", "sum")] == [0, cycles, 0]
+
+
 def test_a_network_that_is_too_large_for_one_machine_is_cut_where_its_parts_fit(rng, tmp_path):
     model = networks.mlp(rng, TINY, [8, 8, 32, 40], block=False)  # 1, 4 and 20 tiles
     small = replace(TINY, matrix_tiles=22)
@@ -87,7 +125,7 @@ def test_a_network_that_is_too_large_for_one_machine_is_cut_where_its_parts_fit(
     assert whole(model, fitted(model, small).firmware.config)
     both = balanced(Cutter(model, [small] * 2), {"dense0": 1, "dense1": 99, "dense2": 1})
     assert both.cascade.cuts == ("dense1",)
-    with pytest.raises(ValueError, match="(?s)does not fit 2 machines, wherever .*MatrixRf needs 20 tiles"):
+    with pytest.raises(ValueError, match="(?s)does not fit 2 machines, wherever .*MatrixRf needs 24 tiles"):
         balanced(Cutter(model, [replace(TINY, matrix_tiles=18)] * 2), {})
     with pytest.raises(ValueError, match="can be cut at 2 places, and 4 machines need 3"):
         balanced(Cutter(model, [small] * 4), {})

@@ -4,7 +4,8 @@ from io import StringIO
 
 import numpy as np
 import pytest
-from concord.compiler.explain import explain
+from concord.compiler.cascade import Cutter
+from concord.compiler.explain import LATENCY, explain
 from concord.compiler.network import compile_network
 from concord.model.model import INPUT
 from concord.nnp.verify.session import Session
@@ -51,6 +52,16 @@ def test_all_passes_of_a_loop_over_time_steps_are_counted(block):
     assert sum(work.beats for work in works) == counters[Counter.BEATS]
     assert sum(work.chains for work in works) == counters[Counter.CHAINS]
     assert {work.layer: work.passes for work in works if work.layer.startswith("rnn")} == {"rnn3": 4, "rnn7": 3}
+
+
+def test_words_of_the_copy_pipeline_are_counted_apart():
+    """An image that another machine takes is copied to NetQ while the next strip is computed."""
+    config, images = preset("vision"), Images(np.random.default_rng(0), preset("vision"), (4, 8, 8), block=False)
+    images.conv(images.conv(INPUT, 20, (1, 1)), 4, (2, 2))
+    part = Cutter(images.model(), [config] * 2).compiled(["conv0"]).parts[0]
+    (work,) = (one for one in explain(part.firmware) if one.layer == "conv0")
+    assert (work.words, work.copied) == (64 * 3, 64 * 3)
+    assert work.cycles == 64 * 3 + LATENCY
 
 
 def test_places_are_those_of_the_memories():

@@ -1,6 +1,7 @@
 """A zoo of ONNX files as tools write them: each is imported and equals onnxruntime, or is refused by name.
 
 `nox -s zoo` runs all of it; `test_zoo.py` takes a quick selection. Each entry writes its file to a path.
+With `--twins`, each network that is imported becomes firmware and a software twin, too.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from concord.front.compare import difference
 from concord.front.read import read
+from concord.model.floating.network import FloatNetwork
 from concord.tests.front import zoo_keras, zoo_quantised, zoo_scikit, zoo_torch
 from concord.tests.onnx_files import CLOSE
 
@@ -29,11 +31,13 @@ class Outcome:
         difference: Difference from onnxruntime relative to the largest output, or None if the file is refused.
         text:       Operations of the network, or the refusal.
         expected:   Whether this is what the entry must give.
+        network:    The network, or None if the file is refused.
     """
 
     difference: float | None
     text: str
     expected: bool
+    network: FloatNetwork | None = None
 
 
 def outcome(name: str, folder: Path) -> Outcome:
@@ -49,16 +53,29 @@ def outcome(name: str, folder: Path) -> Outcome:
         return Outcome(difference=None, text=str(error), expected=bool(refusal) and refusal in str(error))
     worst = difference(imported)
     ops = " ".join(node.op for node in imported.network.nodes)
-    return Outcome(difference=worst, text=ops, expected=not refusal and worst < CLOSE)
+    return Outcome(difference=worst, text=ops, expected=not refusal and worst < CLOSE, network=imported.network)
+
+
+def print_twins(name: str, network: FloatNetwork) -> bool:
+    """Print what becomes of a network's twins; returns whether all of them have golden's bits."""
+    from concord.tests.front.zoo_twins import twins
+
+    equal = True
+    for made in twins(network):
+        equal &= made.equal
+        print(f"{name:28} {'ok   ' if made.equal else 'WRONG'} twin     {made.text}", flush=True)
+    return equal
 
 
 def main():
     """Run the zoo, and end with 1 if an entry is not what it must be."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--names", nargs="*", default=list(ZOO), choices=list(ZOO), metavar="NAME")
-    wrong = 0
+    parser.add_argument("--twins", action="store_true", help="make a software twin of each network, and compare it "
+                        "with golden, with the names of the firmware and without them")
+    given, wrong = parser.parse_args(), 0
     with tempfile.TemporaryDirectory() as folder:
-        for name in parser.parse_args().names:
+        for name in given.names:
             try:
                 found = outcome(name, Path(folder))
             except ModuleNotFoundError as error:
@@ -68,6 +85,8 @@ def main():
             text = found.text.splitlines()[-1].strip()
             print(f"{name:28} {'ok   ' if found.expected else 'WRONG'} {result:8} {text[:120]}", flush=True)
             wrong += not found.expected
+            if given.twins and found.network:
+                wrong += not print_twins(name, found.network)
     sys.exit(wrong > 0)
 
 

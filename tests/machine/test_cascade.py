@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.compiler.cascade import Cutter
-from concord.compiler.cuts import cuts
+from concord.compiler.cuts import crossing, cuts
 from concord.compiler.network import compile_network
 from concord.golden.host.messages import input_message
 from concord.model import network
@@ -81,14 +81,27 @@ def test_every_cut_of_other_graphs(block):
         networks.recurrent_layer, networks.dense)
     backward = [replace(make(rng, config, LSTM, name, 4, 4), reverse=True) for name in "ab"]
     for model, shape, found in (
-            (networks.both_directions(rng, config, block=block, cell=LSTM), (4, 5), ["both"]),
+            (networks.both_directions(rng, config, block=block, cell=LSTM), (4, 5), ["b", "both"]),
             (networks.model([*backward, behind(rng, config, "c", 4, 3)]), (5, 4), ["a", "b"]),
-            (networks.branches(rng, config, 4, block=block), (5,), ["joined"]),
+            (networks.branches(rng, config, 4, block=block), (5,), ["b", "sum", "joined"]),
             (mixed_networks.keyword_spotter(rng, config, block=block), (9, 5), ["image0", "conv1", "lstm3"])):
         assert cuts(model) == found
         for cut in found:
             if cut != "image0":  # it only puts numbers into another order
                 agree("golden", [config] * 2, model, [cut], networks.inputs(rng, 2, *shape))
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_several_tensors_cross_cuts(block):
+    """Both terms of a sum cross; the one that is computed first crosses two cuts, so that a machine hands it on."""
+    rng, config = np.random.default_rng(4), roomy("tiny")
+    model = images(rng, config, block=block)
+    for cut in ["conv1"], ["conv0", "conv1"], ["conv1", "sum2"]:
+        agree("golden", [config] * (len(cut) + 1), model, cut, networks.inputs(rng, 2, 60))
+    branches = networks.branches(rng, config, 4, block=block)  # of vectors: a, b, their sum, which is joined with a
+    assert crossing(branches, "b") == ("a", "b")
+    for cut in ["b", "sum"], ["sum", "joined"]:
+        agree("golden", [config] * 3, branches, cut, networks.inputs(rng, 2, 5))
 
 
 def test_a_softmax_stays_with_the_layer_in_front_of_it():

@@ -63,6 +63,17 @@ def test_simulated_machines_take_such_messages(kind, block):
     stream(kind, TINY, model, Cutter(model, [TINY] * 2).compiled(["conv0"]).cascade, seed=5, gap=0.2, stall=0.2)
 
 
+@pytest.mark.parametrize(("size", "concat"), [((1, 1), False), ((3, 3), True)])
+def test_several_images_cross_on_simulated_machines(size, concat):
+    """A skip connection crosses; the receiver stores both images, for a sum or for a concatenation."""
+    made = Images(np.random.default_rng(7), TINY, (2, 3, 3), block=False)
+    first = made.conv("", 4, (1, 1))
+    second = made.conv(first, 4, size, padding=(size[0] // 2,) * 4)
+    made.conv(made.concat(first, second) if concat else made.sum(first, second), 2, (2, 2))
+    model = made.model()
+    stream("library", TINY, model, Cutter(model, [TINY] * 2).compiled([second]).cascade, seed=5, gap=0.2, stall=0.2)
+
+
 def test_headers_of_every_pixel_would_take_longer():
     model = image(block=False)
     first, second = Cutter(model, [TINY] * 2).compiled(["conv0"]).cascade.parts

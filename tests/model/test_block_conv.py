@@ -184,9 +184,9 @@ def test_averages_multiply_by_ones():
     {"channels": 1}, {"groups": 2}, {"places": joined([adjacent(n) for n in (3, 7)], 4)}])
 def test_files(options, tmp_path):
     layer = conv(**options)
-    nothing = Provenance(command="", method="", seed=0, fp32_accuracy=0.0, qat_accuracy=0.0, golden_accuracy=0.0)
+    nothing = Provenance(command="", method="", seed=0, fp32_accuracy=0.0, quantised_accuracy=0.0, golden_accuracy=0.0)
     model = Model(name="one", data="none", preprocessing="none", classes=("a",), layers=(layer,), provenance=nothing,
-                  fp32_predictions=np.zeros(1, np.uint8), qat_predictions=np.zeros(1, np.uint8))
+                  fp32_predictions=np.zeros(1, np.uint8), quantised_predictions=np.zeros(1, np.uint8))
     save_model(model, tmp_path / "one.safetensors")
     again = load_model(tmp_path / "one.safetensors").layers[0]
     assert (again.along, again.shape, again.block) == (layer.along, layer.shape, 4)

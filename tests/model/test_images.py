@@ -139,8 +139,9 @@ def graph() -> Model:
               Concat(name="both", sizes=(36, 36)), last)
     return Model(
         name="graph", data="none", preprocessing="none", classes=("a", "b", "c"), layers=layers,
-        provenance=Provenance(command="", method="", seed=0, fp32_accuracy=0.0, qat_accuracy=0.0, golden_accuracy=0.0),
-        fp32_predictions=np.zeros(1, np.uint8), qat_predictions=np.zeros(1, np.uint8),
+        provenance=Provenance(command="", method="", seed=0, fp32_accuracy=0.0, quantised_accuracy=0.0,
+                              golden_accuracy=0.0),
+        fp32_predictions=np.zeros(1, np.uint8), quantised_predictions=np.zeros(1, np.uint8),
         sources={"second": (INPUT,), "sum": ("first", "second"), "average": ("sum",), "both": ("pool", "average")})
 
 

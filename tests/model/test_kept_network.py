@@ -35,8 +35,8 @@ def outputs(kept: Kept, x: np.ndarray) -> np.ndarray:
     """float64[samples, outputs] of the network in golden arithmetic."""
     nothing = np.zeros(0, np.uint8)
     model = Model(name="kept", data="none", preprocessing="", classes=(), layers=kept.layers, sources=kept.sources,
-                  provenance=Provenance(command="", method="", seed=0, fp32_accuracy=None, qat_accuracy=None,
-                                        golden_accuracy=None), fp32_predictions=nothing, qat_predictions=nothing)
+                  provenance=Provenance(command="", method="", seed=0, fp32_accuracy=None, quantised_accuracy=None,
+                                        golden_accuracy=None), fp32_predictions=nothing, quantised_predictions=nothing)
     x = np.ascontiguousarray(x.astype(np.float16).reshape(len(x), -1)).view(np.uint16)
     return golden.outputs(model, x).view(np.float16).astype(np.float64)
 

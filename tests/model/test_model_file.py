@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 FOUR = Format(bits=4, symmetric=True)
 BLOCK = Format(bits=5, e_min=-7, e_max=4, rule=Rule.CEIL)
 PROVENANCE = Provenance(
-    command="none", method="random", seed=3, fp32_accuracy=0.5, qat_accuracy=0.25, golden_accuracy=0.125
+    command="none", method="random", seed=3, fp32_accuracy=0.5, quantised_accuracy=0.25, golden_accuracy=0.125
 )
 
 
@@ -79,7 +79,7 @@ def model(*kinds) -> Model:
         layers=random_layers(*kinds),
         provenance=PROVENANCE,
         fp32_predictions=np.arange(3, dtype=np.uint8),
-        qat_predictions=np.arange(4, dtype=np.uint8),
+        quantised_predictions=np.arange(4, dtype=np.uint8),
     )
 
 
@@ -136,9 +136,20 @@ def test_round_trip(kinds, tmp_path):
 ])
 def test_round_trip_of_tasks(task, predictions, tmp_path):
     one = replace(model("dense"), task=task, description="data = \"x.npz\"\n", fp32_predictions=predictions,
-                  qat_predictions=predictions)
+                  quantised_predictions=predictions)
     save_model(one, tmp_path / "m")
     assert_same(one, load_model(tmp_path / "m"))
+
+
+def test_names_of_earlier_versions_are_read(path):
+    wanted = load_model(path)
+
+    def earlier(header, tensors):
+        header["provenance"]["qat_accuracy"] = header["provenance"].pop("quantised_accuracy")
+        tensors["predictions.qat"] = tensors.pop("predictions.quantised")
+
+    rewrite(path, earlier)
+    assert_same(wanted, load_model(path))
 
 
 def test_the_header_of_shipped_models_stays_as_it_is(tmp_path):

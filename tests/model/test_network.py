@@ -178,13 +178,13 @@ def test_shipped_models_reach_what_they_record(path):
     samples, where = dataset.load(model.data), model.provenance
     outputs = network.outputs(model, samples.inputs, samples.lengths)
     assert np.mean(network.classes(outputs) == samples.labels) == where.golden_accuracy
-    assert where.golden_accuracy >= where.qat_accuracy - 0.005
+    assert where.golden_accuracy >= where.quantised_accuracy - 0.005
     assert np.mean(model.fp32_predictions == samples.labels) == where.fp32_accuracy
-    assert np.mean(model.qat_predictions == samples.labels) == where.qat_accuracy
+    assert np.mean(model.quantised_predictions == samples.labels) == where.quantised_accuracy
     many = samples.first(2000)
     fp32 = reference.forward(model, many.inputs, many.lengths)[-1].argmax(1)
     if "no FP32 copy" in where.method:  # Its real numbers are the parameters themselves; FP32 was a separate training.
-        assert np.mean(fp32 == model.qat_predictions[:2000]) > 0.99
+        assert np.mean(fp32 == model.quantised_predictions[:2000]) > 0.99
     else:
         assert np.mean(fp32 == model.fp32_predictions[:2000]) > 0.999
     traces = network.forward(model, many.inputs, many.lengths)

@@ -161,8 +161,10 @@ def test_formats_that_do_not_exist(values, sentence):
 
 def test_machines_that_do_not_exist():
     tiny = preset("tiny")
-    with pytest.raises(ValueError, match="multipliers = 20 must be 0: weights of E3M0 are shifted"):
+    with pytest.raises(ValueError, match="multipliers = 20 must be 0: weights of E3M0 are powers of two, so"):
         replace(tiny, weights=LOG3)
+    with pytest.raises(ValueError, match="multipliers = 20 must be 0: weights of E2M1 run on the golden model only"):
+        replace(tiny, weights=Format.floating(2, 1))
     wide = replace(Format.floating(5, 2), e_min=0, e_max=0)
     with pytest.raises(ValueError, match="the sum of 8 products needs 69 bits, and golden holds 53"):
         replace(tiny, weights=wide, activations=wide, multipliers=0)

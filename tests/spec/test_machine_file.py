@@ -54,6 +54,9 @@ def test_names(tmp_path, monkeypatch):
         find_config("mine")
     with pytest.raises(ValueError, match="there is no preset 'huge': choose one of tiny, serial"):
         find_config("huge")
+    for names in ("vision,ulx3s", "vision,mine.toml"):
+        with pytest.raises(ValueError, match=f"'{names}' names 2 machines, .* with --machines 2"):
+            find_config(names)
 
 
 V = 'based_on = "vision"\n'

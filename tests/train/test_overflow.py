@@ -29,7 +29,7 @@ from typer.testing import CliRunner
 
 WIDE = Widths(sum_bits=8, product_bits=64, output_bits=64)
 EIGHT = Format(bits=8, symmetric=True)
-NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
+NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, quantised_accuracy=0, golden_accuracy=0)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,7 +57,7 @@ def lowered(net) -> Model:
     layers, sources = net.lower()
     none = np.zeros(0, np.uint8)
     return Model(name="m", data="", preprocessing="", classes=(), layers=layers, sources=sources, provenance=NOWHERE,
-                 fp32_predictions=none, qat_predictions=none)
+                 fp32_predictions=none, quantised_predictions=none)
 
 
 def steps_in(weights) -> torch.Tensor:

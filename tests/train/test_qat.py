@@ -68,9 +68,9 @@ def images():
 
 def model(quantised: QuantisedNetwork) -> Model:
     layers, sources = quantised.lower()
-    where = Provenance(command="", method="", seed=0, fp32_accuracy=0.0, qat_accuracy=0.0, golden_accuracy=0.0)
+    where = Provenance(command="", method="", seed=0, fp32_accuracy=0.0, quantised_accuracy=0.0, golden_accuracy=0.0)
     return Model(name="net", data="none", preprocessing="", classes=("a", "b", "c"), layers=layers, sources=sources,
-                 provenance=where, fp32_predictions=np.zeros(1, np.uint8), qat_predictions=np.zeros(1, np.uint8))
+                 provenance=where, fp32_predictions=np.zeros(1, np.uint8), quantised_predictions=np.zeros(1, np.uint8))
 
 
 def equal_to_golden(quantised, images):

@@ -26,7 +26,7 @@ from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.runs import mlp
 from concord.train.runs import recurrent as lstm
 
-NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, qat_accuracy=0, golden_accuracy=0)
+NOWHERE = Provenance(command="test", method="random", seed=0, fp32_accuracy=0, quantised_accuracy=0, golden_accuracy=0)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,7 +37,7 @@ def one_thread():
 def model(layers) -> Model:
     none = np.zeros(0, np.uint8)
     shape = {"name": "test", "data": "test", "preprocessing": "none", "classes": (), "layers": tuple(layers)}
-    return Model(**shape, provenance=NOWHERE, fp32_predictions=none, qat_predictions=none)
+    return Model(**shape, provenance=NOWHERE, fp32_predictions=none, quantised_predictions=none)
 
 
 def jitter(net, seed=0):

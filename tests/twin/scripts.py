@@ -132,7 +132,25 @@ def pictures() -> Script:
                       "output.index": Tensor(values=rng.permutation(48)[:20].astype(np.int32))})
 
 
-SCRIPTS = {script.name: script for script in (perceptron(), recurrent(), echo(), turned(), pictures())}
+def elements() -> Script:
+    """Three dense layers on floats that share no exponent, on powers of two that share one, and on whole numbers."""
+    rng = np.random.default_rng(3)
+    weights = rng.choice([-6, -4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 6], (12, 10))
+    powers = np.ldexp(rng.choice([-1, 1], (9, 12)), rng.integers(-9, 2, (9, 12)))
+    main = routine("main", "A perceptron of floats", "x", "y",
+                   call("codes", "floats", "x", precision=4, lowest=-15.0, highest=15.0, fraction=14),
+                   call("x", "dense", "codes", "hidden1.weights"), call("x", "relu", "x"),
+                   call("codes", "float_blocks", "x", size=8, bits=8, exponents=(-11, 4), precision=1),
+                   call("x", "dense", "codes", "hidden2.weights"),
+                   call("codes", "floats", "x", precision=2, lowest=-12, highest=12),
+                   call("y", "dense", "codes", "output.weights", scale=3))
+    return Script(name="elements", machine="tiny", inputs=(10,), outputs=4, classes=(), main=main, routines=(),
+                  tensors={"hidden1.weights": Tensor(values=weights.astype(np.float32), bits=5),
+                           "hidden2.weights": Tensor(values=powers.astype(np.float32), bits=8),
+                           "output.weights": integers(rng, 4, 9)})
+
+
+SCRIPTS = {script.name: script for script in (perceptron(), recurrent(), echo(), turned(), pictures(), elements())}
 
 
 def samples(script: Script, count: int) -> np.ndarray:

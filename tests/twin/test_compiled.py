@@ -1,8 +1,12 @@
 """Functions in PyTorch, compiled: a compiler drops no rounding."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from concord.golden.lib import float16
+from concord.golden.mvm.quantizer import quantize_block
+from concord.spec.formats import Format
 from concord.tests.twin.scripts import SCRIPTS, samples
 from concord.tests.twin.test_source import load
 from concord.tests.twin.test_vocabulary import pairs
@@ -39,8 +43,9 @@ def test_a_compiled_chain_has_the_bits_of_golden():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("length", [20, 28])
-def test_the_last_block_has_the_same_codes(length):
+def test_the_last_block_has_the_same_codes(length, batch):
     """It fills neither a block nor a vector register, so that the compiled loop ends with single elements."""
     from concord.twin.vocabulary import torch_functions as functions
 
@@ -48,9 +53,27 @@ def test_the_last_block_has_the_same_codes(length):
         return functions.join(*(functions.blocks(each, size=16, bits=8, exponents=(-11, 4)) for each in (x, h)))
 
     torch.manual_seed(length)
-    x, h = (functions.half(torch.randn(5, size)) for size in (12, length))
+    x, h = (functions.half(torch.randn(batch, size)) for size in (12, length))
     with torch.no_grad():
         assert torch.equal(torch.compile(state, dynamic=False)(x, h), state(x, h))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compiled_floats_have_the_bits_of_golden():
+    """All numbers, as floats, and two by two as the largest of a block."""
+    from concord.twin.vocabulary import torch_functions as functions
+
+    def both(x):
+        alone = functions.floats(x[:, 0], precision=4, lowest=-15.0, highest=15.0, fraction=14)
+        return alone, functions.float_blocks(x, size=2, bits=19, precision=4, exponents=(-11, 4))
+
+    words, fmt = VOCABULARIES["torch"](), Format.floating(4, 3, e_min=4, e_max=4)
+    bits = np.stack([np.arange(1 << 16), np.random.default_rng(0).permutation(1 << 16)], 1).astype(np.uint16)
+    with torch.no_grad():
+        found = torch.compile(both, dynamic=False)(words.value(bits.view(np.float16)))
+    for codes, given, ends in ((found[0][:, None], bits[:, :1], fmt), (found[1], bits, replace(fmt, e_min=-11))):
+        mantissas, exponents = quantize_block(given, ends)
+        assert np.array_equal(words.array(codes), np.ldexp(mantissas, (exponents - fmt.bits + 1)[..., None]))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

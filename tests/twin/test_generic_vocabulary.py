@@ -23,6 +23,13 @@ def words(request):
         yield vocabulary, import_module(name) if few else vocabulary.functions
 
 
+def test_no_samples_have_no_words(words):
+    vocabulary, generic = words
+    if hasattr(generic, "words"):
+        got = vocabulary.array(generic.words(vocabulary.value(np.zeros((0, 3, 5), np.float16)), 4))
+        assert got.shape == (0, 6, 4)
+
+
 def rows(rng):
     """Vectors of all edge cases in pairs, of numbers of any size, and of scores of classes."""
     edges = np.stack([np.repeat(EDGES, EDGES.size), np.tile(EDGES, EDGES.size)], 1)

@@ -75,12 +75,16 @@ def test_networks(kind, block):
     assert error(moved, samples, other=firmware) > NONE
 
 
-def test_elements_with_exponents_of_their_own():
-    activations = Format.floating(3, 1, e_min=-3, e_max=4)
+@pytest.mark.parametrize(("kind", "block"), [("dense", False), ("images", True), ("lstm", True)])
+def test_elements_with_exponents_of_their_own(kind, block):
+    activations, weights = Format.floating(3, 1, e_min=-3, e_max=4), Format.floating(2, 1, e_min=-11, e_max=4)
     config = replace(PRESETS["tiny"], **ROOM, operand_columns=64, multipliers=0, activations=activations)
+    config = replace(config, weights=weights) if block else config
     rng = np.random.default_rng(2)
-    model, samples = network("dense", rng, config, False)
-    assert error(carrying(with_reals(rng, model), config), samples) < NONE
+    model, samples = network(kind, rng, config, block)
+    firmware = carrying(with_reals(rng, model), config)
+    assert error(firmware, samples) < NONE
+    assert not {"floats", "float_blocks"} & {call.function for call in calls(recover(firmware, unquantised=True))}
 
 
 def test_softmax():

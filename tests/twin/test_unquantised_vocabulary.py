@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from concord.tests.twin.vocabularies import VOCABULARIES
+from concord.tests.twin.vocabularies import VOCABULARIES, imported
 from concord.twin.source.vocabulary import vocabulary
 from concord.twin.vocabulary import numpy_functions, unquantised_numpy
 
@@ -17,7 +17,7 @@ def functions(framework: str) -> ModuleType | SimpleNamespace:
     """The functions of unquantised source in a framework."""
     if framework == "numpy":
         return NUMPY
-    pytest.importorskip(framework)
+    imported(framework)
     if framework == "torch":
         from concord.twin.vocabulary import unquantised_torch as found
     else:
@@ -32,6 +32,16 @@ def value(framework: str, array: np.ndarray):
 
         return torch.from_numpy(array)
     return array
+
+
+@FRAMEWORKS
+def test_no_samples_have_no_results(framework):
+    found = functions(framework)
+    for shape, given in ((6,), (0, 6)), ((None, 6), (0, 4, 6)), ((3, 5, 2), (0, 30)):
+        sizes = [size or 4 for size in shape]
+        assert tuple(found.reals(value(framework, np.zeros(given)), shape).shape) == (0, *sizes)
+    pixels, weights = value(framework, np.zeros((0, 3, 5, 4))), value(framework, np.ones((6, 2, 2, 2)))
+    assert tuple(found.convolution(pixels, weights, groups=2).shape) == (0, 2, 4, 6)
 
 
 @FRAMEWORKS
@@ -50,7 +60,7 @@ def test_curves_clips_and_softmax(framework):
 
 @FRAMEWORKS
 def test_inputs_are_float64_of_any_number_of_steps(framework):
-    found = functions(framework).reals(np.arange(24, dtype=np.float16).reshape(2, 12), (None, 3))
+    found = functions(framework).reals(np.arange(24, dtype=np.float16).reshape(2, 4, 3), (None, 3))
     assert np.asarray(found).dtype == np.float64
     np.testing.assert_array_equal(np.asarray(found), np.arange(24.0).reshape(2, 4, 3))
 

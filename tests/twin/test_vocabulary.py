@@ -1,5 +1,7 @@
 """Every function of a vocabulary returns the bits of golden, in each of its frameworks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from concord.golden.lib import float16
@@ -11,7 +13,7 @@ from concord.golden.mvm.quantizer import quantize, quantize_block, quantize_inte
 from concord.golden.mvm.vector_rf import numbers
 from concord.spec.config import PRESETS
 from concord.spec.formats import Format, Rule
-from concord.tests.twin.vocabularies import VOCABULARIES
+from concord.tests.twin.vocabularies import VOCABULARIES, imported
 
 ALL = np.arange(1 << 16, dtype=np.uint16)
 EDGES = np.array([0, 1, 0x3FF, 0x400, 0x3C00, 0x3C01, 0x4C80, 0x7BFF, 0x7C00, 0x7E00, 0x7E55], np.uint16)
@@ -88,6 +90,58 @@ def test_blocks(words, fmt, length):
     mantissas, exponents = quantize_block(padded, fmt)
     values = mantissas * 2.0 ** (exponents - fmt.bits + 1)[..., None]
     assert np.array_equal(codes, values.reshape(len(bits), -1)[:, :length])
+
+
+ELEMENTS = [Format.floating(*pair) for pair in ((3, 0), (5, 0), (1, 2), (2, 1), (4, 3), (4, 9))]
+
+
+def float_settings(fmt: Format, scale: int) -> dict:
+    """Settings of `floats` for mantissas in units of 2**-scale."""
+    return {"precision": fmt.precision, "lowest": fmt.lowest * 2.0**-scale, "highest": fmt.highest * 2.0**-scale,
+            "fraction": scale}
+
+
+@pytest.mark.parametrize("fmt", ELEMENTS, ids=lambda fmt: fmt.element)
+def test_floats(words, fmt):
+    """All numbers at once: subnormal ones, those halfway between two codes, and those beyond the largest."""
+    x = words.value(halves(ALL))
+    for end in (-15, 4, 16):
+        alone = replace(fmt, e_min=end, e_max=end)
+        codes = words.array(words.functions.floats(x, **float_settings(fmt, fmt.bits - 1 - end)))
+        mantissas, exponents = quantize_block(ALL[:, None], alone)
+        assert np.array_equal(codes, np.ldexp(mantissas[:, 0], exponents - fmt.bits + 1))
+    for low, unsigned in ((fmt.lowest, False), (0, True)):
+        codes = words.array(words.functions.floats(x, **float_settings(fmt, 0) | {"lowest": low}))
+        assert np.array_equal(codes, quantize_integer(ALL, fmt, unsigned=unsigned))
+
+
+@pytest.mark.parametrize("fmt", ELEMENTS, ids=lambda fmt: fmt.element)
+@pytest.mark.parametrize("ends", [(-15, 16), (-11, 4)], ids=str)
+def test_float_blocks(words, fmt, ends):
+    """All numbers as the largest of a block, and blocks of mixed numbers of which the last one is not whole."""
+    fmt = replace(fmt, e_min=ends[0], e_max=ends[1])
+    below = np.random.default_rng(5).integers(-3, 4, ALL.size)  # the other one is half as large, or eight times
+    pairs = np.stack([ALL, ((ALL & 0x7FFF) + (below << 10)).clip(0, 0x7C00).astype(np.uint16)], 1)
+    settings = {"bits": fmt.bits, "precision": fmt.precision, "exponents": ends}
+    for bits, size in ((pairs, 2), (vectors(10), 8)):
+        codes = words.array(words.functions.float_blocks(words.value(halves(bits)), size=size, **settings))
+        padded = np.pad(bits, ((0, 0), (0, -bits.shape[1] % size))).reshape(len(bits), -1, size)
+        mantissas, exponents = quantize_block(padded, fmt)
+        values = np.ldexp(mantissas, (exponents - fmt.bits + 1)[..., None]).reshape(len(bits), -1)
+        assert np.array_equal(codes, values[:, :bits.shape[1]])
+
+
+@pytest.mark.parametrize("fmt", ELEMENTS, ids=lambda fmt: fmt.element)
+def test_floats_are_read_as_numbers(words, fmt):
+    fmt = replace(fmt, e_min=4, e_max=4)
+    config = replace(PRESETS["tiny"], activations=fmt, weights=Format(bits=2), acc_int=20, acc_frac=60)
+    bits = ALL.reshape(-1, config.native_dim)
+    for integer in (False, True):
+        scale = 0 if integer else fmt.bits - 5
+        codes = words.functions.floats(words.value(halves(bits)), **float_settings(fmt, scale))
+        mantissas, exponents = quantize(bits, fmt, integer=integer)
+        assert np.array_equal(words.bits(words.functions.numbers(codes)),
+                              numbers(config, mantissas, exponents, integer=integer))
 
 
 @pytest.mark.parametrize("integer", [False, True])
@@ -203,7 +257,7 @@ def test_convolutions(words, geometry):
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_accelerators_sum_the_products_of_windows(geometry):
     """What PyTorch computes on other devices than a CPU."""
-    torch = pytest.importorskip("torch")
+    torch = imported("torch")
     from concord.twin.vocabulary import torch_functions
 
     rng = np.random.default_rng(2)
@@ -239,6 +293,7 @@ def test_layout(words):
         "image of an image": (functions.image(functions.reshape(value, shape=(2, 3, 4)), shape=(2, 3, 4)),
                               x.reshape(2, 2, 3, 4).transpose(0, 2, 3, 1)),
         "flatten": (functions.flatten(images), x.reshape(2, 2, 3, 4).transpose(0, 2, 3, 1).reshape(2, -1)),
+        "transpose": (functions.transpose(images, axes=(3, 1, 2)), x.reshape(2, 2, 3, 4)),
         "part": (functions.part(value, first=3, last=9), x[:, 3:9]),
         "join": (functions.join(value, functions.part(value, first=0, last=2)), np.concatenate([x, x[:, :2]], 1)),
         "take": (functions.take(words.value(index), value, functions.part(value, first=5, last=7)),

@@ -45,7 +45,7 @@ def finish(
     data: str,
     preprocessing: str,
     fp32: torch.Tensor,
-    qat: torch.Tensor,
+    quantised: torch.Tensor,
     lowered: torch.Tensor | None,
     seed: int,
     command: str,
@@ -62,7 +62,8 @@ def finish(
         layers:   Lowered.
         test:     The test set. Where `data` is NO_DATA, it is a calibration set, on which nothing is measured.
         fp32:     Real[samples, classes], the FP32 network's outputs for the test set.
-        qat:      The same of the network under quantisation-aware training.
+        quantised: The same of the quantised network in float arithmetic: after post-training quantisation, or in
+            quantisation-aware training.
         lowered:  The same of the lowered network in PyTorch, where there is one.
         progress: Shows how many samples golden has computed.
         Others:   As in `Model` and `Provenance`.
@@ -94,11 +95,11 @@ def finish(
                 method=method,
                 seed=seed,
                 fp32_accuracy=measured(fp32.numpy()),
-                qat_accuracy=measured(qat.numpy()),
+                quantised_accuracy=measured(quantised.numpy()),
                 golden_accuracy=golden,
             ),
             fp32_predictions=kept(fp32),
-            qat_predictions=kept(qat),
+            quantised_predictions=kept(quantised),
         )
 
     outputs = _golden(model(0.0), test, progress)

@@ -90,7 +90,7 @@ def train_image(
         data=images.sets.name,
         preprocessing=PIXELS.format(math.prod(SHAPE)),
         fp32=images.outputs(net),
-        qat=real,
+        quantised=real,
         lowered=images.outputs(quantised, True),
         seed=seed,
         command=command,

@@ -65,7 +65,7 @@ def write(
     layers, sources = lowered(source, net)
     measured, data = source.test or source.calibration, source.data
     qat = measured.outputs(net, False) if real is None else real
-    ends = {"fp32": measured.outputs(source.net), "qat": qat, "lowered": measured.outputs(net, True)}
+    ends = {"fp32": measured.outputs(source.net), "quantised": qat, "lowered": measured.outputs(net, True)}
     if source.network.softmax and source.outputs <= choices.softmax:
         layers = with_softmax(layers)
         ends = {name: torch.softmax(outputs, 1) for name, outputs in ends.items()} | {

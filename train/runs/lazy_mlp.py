@@ -129,7 +129,7 @@ def train_lazy_mlp(
         data=sets.name,
         preprocessing=data.PIXELS.format(images.shape[1]),
         fp32=fp32,
-        qat=logits,
+        quantised=logits,
         lowered=None,
         seed=seed,
         command=command,

@@ -125,7 +125,7 @@ def train_mlp(
         data=sets.name,
         preprocessing=data.PIXELS.format(images.shape[1]),
         fp32=fp32,
-        qat=real,
+        quantised=real,
         lowered=lowered,
         seed=seed,
         command=command,

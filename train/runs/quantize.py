@@ -100,13 +100,13 @@ def write(out: Path, source: Trained, quantised: QuantisedNetwork, recipe: Recip
         return finish(
             out, layers, images.sets.test, sources=sources, data=images.sets.name,
             preprocessing=PIXELS.format(inputs[0].numel()), fp32=images.outputs(source.net),
-            qat=images.outputs(quantised), lowered=images.outputs(quantised, True), seed=0, command=command,
+            quantised=images.outputs(quantised), lowered=images.outputs(quantised, True), seed=0, command=command,
             method=method)
     none = np.zeros(0, np.uint8)
     model = Model(
         name=Path(out).stem, data=NO_DATA, preprocessing="numbers as in the calibration set, each rounded to binary16",
-        classes=(), layers=layers, sources=sources, fp32_predictions=none, qat_predictions=none,
-        provenance=Provenance(command=command, method=method, seed=0, fp32_accuracy=None, qat_accuracy=None,
+        classes=(), layers=layers, sources=sources, fp32_predictions=none, quantised_predictions=none,
+        provenance=Provenance(command=command, method=method, seed=0, fp32_accuracy=None, quantised_accuracy=None,
                               golden_accuracy=None))
     with torch.no_grad():
         lowered = torch.cat([quantised(part, True) for part in inputs.split(MEASURED)])

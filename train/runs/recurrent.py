@@ -162,7 +162,7 @@ def train_recurrent(
         data=sets.name,
         preprocessing=f"one vector of {train.inputs.shape[2]} cepstra for each frame, each binary16(cepstrum)",
         fp32=fp32,
-        qat=real,
+        quantised=real,
         lowered=lowered,
         seed=seed,
         command=command,

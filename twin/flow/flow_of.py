@@ -8,6 +8,7 @@ from concord.spec.check import Sequencer
 from concord.spec.isa import SPECS, Op
 from concord.spec.memories import ADDRESSED, QUEUES, Mem, depth
 from concord.twin.flow.flow import Flow, Origin, Refs, Step, Value
+from concord.twin.flow.joined import Joined
 from concord.twin.flow.references import Addressed, Queued, runs, shaped
 
 
@@ -43,6 +44,9 @@ class _Execution:
         self._input, self._taken = len(self._values), 0
         self._values.append(Value(origin=Origin.INPUT, mem=Mem.NET_Q, count=0))
         self._queue, self._outputs = Queued(), []
+        self._machines = firmware.machines if isinstance(firmware, Joined) else None
+        self._links = [Queued() for _ in range(max(self._machines))] if self._machines else []
+        self._machine = 0  # the one of the present chain
         self._plans: dict[Chain, Plan] = {}
 
     def flow(self) -> Flow:
@@ -54,6 +58,7 @@ class _Execution:
 
     def run(self, chain: Chain, passes: tuple[int, ...]):
         """Add the steps of a chain."""
+        self._machine = self._machines[chain.address] if self._machines else 0
         if chain.loads:
             self._load(chain, passes)
             return
@@ -103,6 +108,8 @@ class _Execution:
     def _take(self, mem, count) -> Refs:
         if mem == Mem.MVM_Q:
             return self._queue.take(count)
+        if self._machine:
+            return self._links[self._machine - 1].take(count)
         self._taken += count
         return runs([(self._input, self._taken - count, self._taken)])
 
@@ -119,7 +126,9 @@ class _Execution:
         elif mem == Mem.NET_Q and chain.normalises:
             first, last = complete_messages(chain, first), complete_messages(chain, last)
         value = self._made(mem, place, last - first)
-        if mem == Mem.NET_Q:
+        if mem == Mem.NET_Q and self._machine < len(self._links):
+            self._links[self._machine].put(value, last - first)
+        elif mem == Mem.NET_Q:
             self._outputs.append((value, 0, last - first))
         elif mem == Mem.MVM_Q:
             self._queue.put(value, last - first)

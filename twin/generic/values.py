@@ -9,6 +9,7 @@ from concord.spec.config import Config
 from concord.spec.formats import Format
 from concord.spec.memories import Mem, depth
 from concord.twin.generic.lines import Lines
+from concord.twin.lib.quantiser import quantiser
 
 
 @dataclass(kw_only=True)
@@ -39,7 +40,7 @@ def quantised_entries(lines: Lines, config: Config, vectors: str, count: int, *,
     fmt = config.activations
     if integer:
         exponents = lines.call("start", vectors, lines.store("exponents", np.full((count, 1), fmt.e_min, np.float16)))
-        mantissas = _integers(lines, fmt, vectors, unsigned=unsigned)
+        mantissas = codes(lines, fmt, vectors, config.native_dim, integer=True, unsigned=unsigned)
     else:
         mantissas, exponents = _blocks(lines, fmt, vectors)
     return Entries(lines=lines, config=config, mantissas=mantissas, exponents=exponents)
@@ -47,12 +48,9 @@ def quantised_entries(lines: Lines, config: Config, vectors: str, count: int, *,
 
 def codes(lines: Lines, fmt: Format, vectors: str, size: int, *, integer: bool, unsigned: bool = False) -> str:
     """Codes of numbers [..., size], native vectors or rows of a tile, as a product takes them."""
-    if integer:
-        return _integers(lines, fmt, vectors, unsigned=unsigned)
-    if fmt.precision:
-        return lines.call("scaled", *_blocks(lines, fmt, vectors), more=1 - fmt.bits)
-    return lines.call("blocks", vectors, size=size, bits=fmt.bits, exponents=(fmt.e_min, fmt.e_max),
-                      rule=str(fmt.rule), symmetric=fmt.symmetric)
+    made = quantiser(fmt, size, integer=integer, unsigned=unsigned)
+    found = lines.call(made.function, vectors, **dict(made.settings))
+    return lines.call("shifted", found, distance=-made.zero) if unsigned else found
 
 
 def _blocks(lines, fmt, vectors) -> tuple[str, str]:
@@ -61,15 +59,6 @@ def _blocks(lines, fmt, vectors) -> tuple[str, str]:
     exponents = lines.call("exponents_of", vectors, exponents=(fmt.e_min, fmt.e_max), rule=str(fmt.rule), **precision)
     return lines.call("mantissas_of", vectors, exponents, bits=fmt.bits, lowest=fmt.lowest, highest=fmt.highest,
                       **precision), exponents
-
-
-def _integers(lines, fmt, numbers, *, unsigned) -> str:
-    """Integers of numbers, as a memory holds them."""
-    function, precision = ("whole", {"precision": fmt.precision}) if fmt.precision else ("integers", {})
-    if not unsigned:
-        return lines.call(function, numbers, lowest=fmt.lowest, highest=fmt.highest, **precision)
-    found = lines.call(function, numbers, lowest=0, highest=fmt.levels, **precision)
-    return lines.call("shifted", found, distance=-fmt.zero)
 
 
 class Images:

@@ -8,7 +8,8 @@ from concord.twin.lib.script import Argument, Call, Line, Loop, Routine, Script,
 #: Whole numbers up to this are exact in float32.
 FLOAT32_EXACT = 1 << 24
 #: Functions that return elements of their arguments, and of the setting `fill`.
-LAYOUT = ("take", "join", "part", "flatten", "reshape", "image", "patches", "start", "max_pool", "canonical")
+LAYOUT = ("take", "join", "part", "flatten", "reshape", "image", "transpose", "patches", "start", "max_pool",
+          "canonical")
 PRODUCTS = ("dense", "convolution")
 
 
@@ -66,11 +67,11 @@ class _Ranges:
         values |= {name: values[source] for name, source in loop.collected}
 
     def _results(self, call: Call, values: Mapping) -> list:
-        """Smallest and largest value of each result; None for numbers and for codes in block floating point."""
+        """Smallest and largest value of each result; None for numbers and for codes that are no whole numbers."""
         ranges = [self._range(argument, values) for argument in call.arguments]
         if call.function in self._routines:
             return self._call_routine(self._routines[call.function], ranges)
-        if call.function == "integers":
+        if call.function in ("integers", "floats") and not call.settings.get("fraction"):
             return [(call.settings["lowest"], call.settings["highest"])]
         if call.function in PRODUCTS:
             self._product(call, ranges[0])
@@ -99,7 +100,7 @@ class _Ranges:
             call.arguments[1], Stored)
         if fits:
             largest = max(largest, abs(call.settings.get("fill", 0)))
-            weights, *starts = (each.astype(np.int64) for each in stored[isinstance(call.arguments[0], Stored):])
+            weights, *starts = (each.astype(np.float64) for each in stored[isinstance(call.arguments[0], Stored):])
             sums = np.abs(weights).reshape(len(weights), -1).sum(1) * largest
             fits = bool(np.max(sums + sum(np.abs(each) for each in starts), initial=0) < FLOAT32_EXACT)
         for name in names:

@@ -160,11 +160,7 @@ class Functions:
 
     def blocks(self, x: Value, size: int, bits: int, exponents=(-15, 16), rule="frexp", symmetric=False) -> Value:
         """Codes: mantissas under one exponent for each block."""
-        spare = -x.shape[-1] % size
-        x = self._apply("Clip", self._without_nan(x), self._real(-65504, x), self._real(65504, x))
-        padded = self._pad(x, {len(x.shape) - 1: (0, spare)}, 0) if spare else x
-        groups = self.reshape(padded, (*padded.shape[1:-1], padded.shape[-1] // size, size))
-        largest = self._apply("ReduceMax", self._apply("Abs", groups), self.constant([-1], np.int64), keepdims=1)
+        groups, largest = self._grouped(x, size)
         above = self.node("Mul", self._power(largest), self._real(2, x))
         if rule == "ceil":
             exact = self.node("Equal", self.node("Mul", largest.name, self._real(2, x)), above)
@@ -174,12 +170,53 @@ class Functions:
         whole = self.node("Round", self.node("Div", groups.name, unit))
         limit = 1 << bits - 1
         mantissas = self.node("Clip", whole, self._real(symmetric - limit, x), self._real(limit - 1, x))
-        codes = self._apply("Mul", Value(name=mantissas, shape=groups.shape), unit)
-        codes = self.reshape(codes, padded.shape[1:])
-        return self._cast(self.part(codes, 0, x.shape[-1]) if spare else codes, DOUBLE)
+        return self._ungrouped(self._apply("Mul", Value(name=mantissas, shape=groups.shape), unit), x)
+
+    def _grouped(self, x: Value, size: int) -> tuple[Value, Value]:
+        """Neighbours in blocks [..., blocks, size], and the largest magnitude of each block [..., blocks, 1]."""
+        spare = -x.shape[-1] % size
+        x = self._apply("Clip", self._without_nan(x), self._real(-65504, x), self._real(65504, x))
+        padded = self._pad(x, {len(x.shape) - 1: (0, spare)}, 0) if spare else x
+        groups = self.reshape(padded, (*padded.shape[1:-1], padded.shape[-1] // size, size))
+        return groups, self._apply("ReduceMax", self._apply("Abs", groups), self.constant([-1], np.int64),
+                                   shape=(*groups.shape[:-1], 1), keepdims=1)
+
+    def _ungrouped(self, groups: Value, x: Value) -> Value:
+        """Blocks of neighbours in the shape of x, as codes."""
+        width = groups.shape[-2] * groups.shape[-1]
+        codes = self.reshape(groups, (*x.shape[1:-1], width))
+        return self._cast(self.part(codes, 0, x.shape[-1]) if width > x.shape[-1] else codes, DOUBLE)
+
+    def floats(self, x: Value, precision: int, lowest: float, highest: float, fraction=0) -> Value:
+        """Codes: multiples of 2**-fraction of so many significant bits, clipped."""
+        x = self._apply("Clip", self._without_nan(x), self._real(lowest, x), self._real(highest, x))
+        codes = self._significant(x, precision, self._real(2.0**-fraction, x))
+        return self._cast(codes, DOUBLE) if fraction else codes
+
+    def float_blocks(self, x: Value, size: int, bits: int, precision: int, exponents=(-15, 16)) -> Value:
+        """Codes: floats under one exponent for each block."""
+        groups, largest = self._grouped(x, size)
+        rounded = self._significant(largest, precision, self._real(2.0**-99, x))
+        ends = [self._real(2.0**exponent, x) for exponent in exponents]
+        above = self.node("Clip", self.node("Mul", self._power(rounded), self._real(2, x)), *ends)
+        limit = self.node("Mul", above, self._real(1 - 2.0**-precision, x))
+        clipped = self._apply("Max", self._apply("Min", groups, limit), self.node("Neg", limit))
+        return self._ungrouped(self._significant(clipped, precision, self.node("Mul", above, self._real(
+            2.0 ** (1 - bits), x))), x)
+
+    def _significant(self, x: Value, precision: int, unit: str) -> Value:
+        """x rounded to multiples of a unit that have so many significant bits."""
+        step = self.node("Max", self.node("Mul", self._power(x), self._real(2.0 ** (1 - precision), x)), unit)
+        return self._apply("Mul", Value(name=self.node("Round", self.node("Div", x.name, step)), shape=x.shape,
+                                        type=x.type), step)
 
     def numbers(self, codes: Value) -> Value:
-        return self.half(self._apply("Add", codes, self._real(0, codes)))
+        return self.half(self._without_sign(codes))
+
+    def _without_sign(self, x: Value) -> Value:
+        """x with +0 for -0; a runtime drops the addition of 0."""
+        zero = Value(name=self.node("Equal", x.name, self._real(0, x)), shape=x.shape, type=x.type)
+        return self._apply("Where", zero, self._real(0, x), x.name)
 
     def dense(self, codes: Value, weights: Value, start: Value | None = None, scale=0, wrap=0, fraction=0) -> Value:
         """(weights @ codes + start) * 2**-scale: exact, then rounded once to binary16."""
@@ -193,9 +230,7 @@ class Functions:
             sums = self._apply("Add", sums, self.constant(start.array, TYPES[sums.type]))
         if wrap:
             sums = self._wrapped(self._cast(sums, DOUBLE), wrap, fraction)
-        # A sum of negative zeros is +0, too.
-        zero = Value(name=self.node("Equal", sums.name, self._real(0, sums)), shape=sums.shape, type=sums.type)
-        sums = self._apply("Where", zero, self._real(0, sums), sums.name)
+        sums = self._without_sign(sums)
         return self.half(self._apply("Mul", sums, self._real(2.0**-scale, sums)) if scale else sums)
 
     def _wrapped(self, sums: Value, wrap: int, fraction: int) -> Value:
@@ -283,6 +318,9 @@ class Functions:
         channels, rows, columns = shape
         return self._apply("Transpose", self.reshape(x, shape), perm=(0, 2, 3, 1),
                            shape=(None, rows, columns, channels))
+
+    def transpose(self, x: Value, axes: tuple) -> Value:
+        return self._apply("Transpose", x, perm=(0, *axes), shape=(None, *(x.shape[axis] for axis in axes)))
 
     def start(self, like: Value, values: Value) -> Value:
         """The same stored values for every sample of a batch."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
+from concord.twin.lib.quantiser import quantiser
 from concord.twin.lib.script import Loop, Script, Stored, Tensor
 
 
@@ -24,8 +25,7 @@ def roundings(script: Script, firmware: Firmware) -> dict[str, Rounding]:
     """How each tensor that can be trained is rounded, by its name.
 
     A tensor can be trained if the firmware holds each of its elements at a place of its own, and, in block floating
-    point, if neighbours along its last axis share their exponents as a native vector does. Weights whose elements have
-    exponents of their own are not trained.
+    point, if neighbours along its last axis share their exponents as a native vector does, or share none.
     """
     alone = _places_of_their_own(script) - _states(script)
     found = {name: _rounding(each, firmware) for name, each in script.tensors.items() if name in alone}
@@ -35,16 +35,13 @@ def roundings(script: Script, firmware: Firmware) -> dict[str, Rounding]:
 def _rounding(tensor: Tensor, firmware: Firmware) -> Rounding | None:
     if tensor.values.dtype == np.float16:
         return Rounding(function="half")
-    if not tensor.bits or firmware.config.weights.precision:
+    if not tensor.bits:
         return None
-    fmt, size = firmware.config.weights, firmware.config.native_dim
-    if tensor.values.dtype.kind == "i":
-        return Rounding(function="integers", settings=(("lowest", fmt.lowest), ("highest", fmt.highest)))
-    if not _is_in_blocks(tensor.places, size):
+    size = firmware.config.native_dim
+    made = quantiser(firmware.config.weights, size, integer=tensor.values.dtype.kind == "i")
+    if made.size and not _is_in_blocks(tensor.places, size):
         return None
-    return Rounding(function="blocks", settings=(
-        ("size", size), ("bits", fmt.bits), ("exponents", (fmt.e_min, fmt.e_max)), ("rule", str(fmt.rule)),
-        ("symmetric", fmt.symmetric)))
+    return Rounding(function=made.function, settings=made.settings)
 
 
 def _is_in_blocks(places: np.ndarray, size: int) -> bool:

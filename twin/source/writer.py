@@ -15,8 +15,14 @@ from concord.twin.source.vocabulary import vocabulary
 
 #: Packages that are not of the standard library.
 OTHERS = {"numpy", "torch", "tensorflow", "safetensors"}
-#: Method of twins that can be trained.
+#: Methods of twins that can be trained.
 _SAVE = '''
+
+    def _apply(self, fn, recurse=True):
+        """Move tensors, or convert them; types of 16 bits cannot hold codes and sums."""
+        if fn(torch.zeros(())).dtype.itemsize < 4:
+            raise ValueError("a twin computes in float32 or float64, not in 16 bits")
+        return super()._apply(fn, recurse)
 
     def save(self, file):
         """Write all tensors, rounded, for `nnp compile --weights-from`."""
@@ -87,8 +93,8 @@ def tensors(script: Script) -> dict[str, np.ndarray]:
 
 def _head(script: Script, form, stem: str) -> str:
     shape = ", ".join(["batch", *("steps" if size is None else str(size) for size in script.inputs)])
-    origin = (f"The software twin of firmware `{_plain(script.name)}` for the machine `{script.machine}`: "
-              f"{_SAYS[script.unquantised]}")
+    machine = f"the machine `{script.machine}`" if script.machine else "a machine that is no preset"
+    origin = f"The software twin of firmware `{_plain(script.name)}` for {machine}: {_SAYS[script.unquantised]}"
     text = (f"Inputs are [{shape}], and results [batch, {script.outputs}] in {form.result}. "
             f"{_NUMBERS[script.unquantised].format(stem=stem)}")
     example = [f"    from {stem} import Twin", f"    {form.example}"]

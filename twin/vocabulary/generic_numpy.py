@@ -7,13 +7,13 @@ that the program loads itself, entries that are written in one mode and read in 
 from functools import reduce
 
 import numpy as np
-from concord.twin.vocabulary.numpy_functions import maximum
+from concord.twin.vocabulary.numpy_functions import maximum, significant
 
 
 def words(x, lanes):
     """Vectors cut into words, filled up with zeros: [batch, places * words, lanes]."""
     x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % lanes)])
-    return x.reshape(len(x), -1, lanes)
+    return x.reshape(len(x), np.prod(x.shape[1:]) // lanes, lanes)
 
 
 def kept(x, mask):
@@ -41,16 +41,9 @@ def mantissas_of(x, exponents, bits, lowest, highest, precision=0):
     return np.clip(nearest(scaled(finite(x), -exponents, bits - 1), precision), lowest, highest)
 
 
-def whole(x, lowest, highest, precision):
-    """Numbers as mantissas; a NaN is 0."""
-    x = np.clip(np.nan_to_num(x.astype(np.float64), nan=0), -(2.0**40), 2.0**40)
-    return np.clip(nearest(x, precision), lowest, highest)
-
-
 def nearest(x, precision):
     """x rounded to `precision` significant bits, if that is not 0, and to whole numbers."""
-    steps = np.ldexp(1.0, np.maximum(0, np.frexp(x)[1] - precision)) if precision else 1.0
-    return np.rint(x / steps) * steps
+    return significant(x, precision, 1.0) if precision else np.rint(x)
 
 
 def finite(x):

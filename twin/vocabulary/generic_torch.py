@@ -3,13 +3,13 @@
 from functools import reduce
 
 import torch
-from concord.twin.vocabulary.torch_functions import half, maximum, power, straight
+from concord.twin.vocabulary.torch_functions import finite, half, maximum, significant, straight
 from torch.nn.functional import pad
 
 
 def words(x, lanes):
     """Vectors cut into words, filled up with zeros: [batch, places * words, lanes]."""
-    return pad(x, (0, -x.shape[-1] % lanes)).reshape(len(x), -1, lanes)
+    return pad(x, (0, -x.shape[-1] % lanes)).flatten(1).unflatten(1, (-1, lanes))
 
 
 def kept(x, mask):
@@ -38,21 +38,9 @@ def mantissas_of(x, exponents, bits, lowest, highest, precision=0):
     return nearest(scaled(finite(x), -exponents, bits - 1), precision).clamp(lowest, highest)
 
 
-def whole(x, lowest, highest, precision):
-    """Numbers as mantissas; a NaN is 0."""
-    x = x.double().nan_to_num(0.0, 2.0**40, -(2.0**40)).clamp(-(2.0**40), 2.0**40)
-    return nearest(x, precision).clamp(lowest, highest)
-
-
 def nearest(x, precision):
     """x rounded to `precision` significant bits, if that is not 0, and to whole numbers."""
-    steps = (power(x) * 2.0 ** (1 - precision)).clamp(min=1.0) if precision else 1.0
-    return torch.round(x / steps) * steps
-
-
-def finite(x):
-    """Numbers as float64; a NaN is 0, and an infinity is the largest number."""
-    return x.detach().double().nan_to_num(0.0, 65504.0, -65504.0)
+    return significant(x, precision, 1.0) if precision else torch.round(x)
 
 
 def scaled(codes, exponents, more=0):

@@ -37,11 +37,16 @@ def stored(values):
 
 def binary16(values, shape):
     """Inputs [batch, ...] as binary16 numbers; None in their shape stands for time steps."""
-    values, sequence = np.asarray(values), shape.count(None)
-    given, wanted = values.shape[1 + sequence :], shape[sequence:]
-    if len(given) > 1 and squeezed(given) != squeezed(wanted):
-        raise ValueError(f"inputs of shape {given} are none of {wanted}: their axes differ")
-    return values.reshape(*values.shape[: 1 + sequence], *shape[sequence:]).astype(np.float16)
+    return shaped(np.asarray(values), shape).astype(np.float16)
+
+
+def shaped(values, shape):
+    """Inputs with all axes of a sample, which may be flattened, or lack axes of one element."""
+    steps = shape.count(None)
+    given, wanted = squeezed(values.shape[1 + steps :]), squeezed(shape[steps:])
+    if values.ndim <= steps or given not in (wanted, [np.prod(wanted)]):
+        raise ValueError(f"inputs of shape {values.shape} are no batch of samples of shape {shape}")
+    return values.reshape(*values.shape[: 1 + steps], *shape[steps:])
 
 
 def squeezed(shape):
@@ -96,15 +101,48 @@ def integers(x, lowest, highest):
 
 def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
     """Codes: mantissas of `bits` bits under one exponent for each block of `size` neighbours."""
-    length = x.shape[-1]
-    x = np.clip(np.nan_to_num(x.astype(np.float64), nan=0), -65504, 65504)
-    x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -length % size)])
-    groups = x.reshape(*x.shape[:-1], -1, size)
+    groups = grouped(x, size)
     fraction, exponent = np.frexp(np.abs(groups).max(-1, keepdims=True))
     exponent = np.clip(exponent - (fraction == 0.5) * (rule == "ceil"), *exponents)
     unit, limit = np.ldexp(1.0, exponent - bits + 1), 2 ** (bits - 1)
     mantissas = np.clip(np.rint(groups / unit), symmetric - limit, limit - 1)
-    return (mantissas * unit).reshape(x.shape)[..., :length]
+    return ungrouped(mantissas * unit, x.shape[-1])
+
+
+def grouped(x, size):
+    """Neighbours in blocks [..., blocks, size], filled up with zeros.
+
+    A NaN is 0, and an infinity is the largest number.
+    """
+    x = np.clip(np.nan_to_num(x.astype(np.float64), nan=0), -65504, 65504)
+    x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % size)])
+    return x.reshape(*x.shape[:-1], x.shape[-1] // size, size)
+
+
+def ungrouped(groups, length):
+    """The first elements of blocks, one block after the other."""
+    return groups.reshape(*groups.shape[:-2], groups.shape[-2] * groups.shape[-1])[..., :length]
+
+
+def floats(x, precision, lowest, highest, fraction=0):
+    """Codes: multiples of 2**-fraction of `precision` significant bits, clipped; a NaN is 0."""
+    x = np.where(np.isnan(x), 0, np.clip(x.astype(np.float32), lowest, highest))
+    return significant(x, precision, 2.0**-fraction)
+
+
+def float_blocks(x, size, bits, precision, exponents=(-15, 16)):
+    """Codes: floats under one exponent for each block of `size` neighbours."""
+    groups = grouped(x, size)
+    largest = significant(np.abs(groups).max(-1, keepdims=True), precision, 2.0**-99)
+    exponent = np.clip(np.frexp(largest)[1], *exponents)
+    unit, limit = np.ldexp(1.0, exponent - bits + 1), np.ldexp(1 - 2.0**-precision, exponent)
+    return ungrouped(significant(np.clip(groups, -limit, limit), precision, unit), x.shape[-1])
+
+
+def significant(x, precision, unit):
+    """x rounded to multiples of a unit of `precision` significant bits, ties to even."""
+    step = np.maximum(np.ldexp(x.dtype.type(1), np.frexp(x)[1] - precision), unit)
+    return np.rint(x / step) * step
 
 
 def numbers(codes):
@@ -121,12 +159,13 @@ def convolution(codes, weights, start=None, scale=0, stride=(1, 1), padding=(0, 
                 dilation=(1, 1), groups=1, fill=0, wrap=0, fraction=0):
     """`dense` of every window; weights are [rows, window rows, columns, channels / groups]."""
     seen = windows(codes, weights.shape[1:3], stride, padding, dilation, fill)
-    seen = seen.reshape(*seen.shape[:5], groups, -1)
+    seen = seen.reshape(*seen.shape[:5], groups, weights.shape[-1])
     kernels = weights.reshape(groups, -1, *weights.shape[1:])
     if groups == 1:
         sums = np.tensordot(seen[..., 0, :], weights, ((3, 4, 5), (1, 2, 3)))
     else:
-        sums = np.einsum("brchwgi,gohwi->brcgo", seen, kernels).reshape(*seen.shape[:3], -1)
+        sums = np.einsum("brchwgi,gohwi->brcgo", seen, kernels)
+        sums = sums.reshape(*sums.shape[:3], len(weights))
     return rounded(sums, start, scale, wrap, fraction)
 
 
@@ -154,7 +193,7 @@ def windows(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fil
 def patches(x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), fill=0):
     """The windows of images, each as one vector, [batch, rows, columns, elements]."""
     seen = windows(x, window, stride, padding, dilation, fill)
-    return seen.reshape(*seen.shape[:3], -1)
+    return seen.reshape(*seen.shape[:3], np.prod(seen.shape[3:]))
 
 
 def max_pool(x, window, stride=(1, 1), padding=(0, 0, 0, 0), fill=0):
@@ -181,7 +220,7 @@ def part(x, first, last):
 
 def flatten(x):
     """All elements of a sample as one vector."""
-    return x.reshape(len(x), -1)
+    return x.reshape(len(x), np.prod(x.shape[1:]))
 
 
 def reshape(x, shape):
@@ -192,6 +231,11 @@ def reshape(x, shape):
 def image(x, shape):
     """Samples of shape (channels, rows, columns) as [batch, rows, columns, channels]."""
     return np.moveaxis(x.reshape(len(x), *shape), 1, -1)
+
+
+def transpose(x, axes):
+    """Axes in another order; the batch is axis 0 and stays in front."""
+    return x.transpose(0, *axes)
 
 
 def start(like, values):

@@ -3,6 +3,7 @@
 Numbers are float16 tensors; see `numpy_functions` for codes and images.
 """
 
+import math
 from functools import reduce
 
 import numpy as np
@@ -26,12 +27,24 @@ def stored(values):
 
 def binary16(values, shape):
     """Inputs [batch, ...] as binary16 numbers; None in their shape stands for time steps."""
-    values, sequence = tf.cast(tf.convert_to_tensor(values), tf.float64), shape.count(None)
-    given, wanted = tuple(values.shape)[1 + sequence :], shape[sequence:]
-    known = len(given) > 1 and None not in given
-    if known and squeezed(given) != squeezed(wanted):
-        raise ValueError(f"inputs of shape {given} are none of {wanted}: their axes differ")
-    return half(tf.reshape(values, [*dimensions(values)[: 1 + sequence], *shape[sequence:]]))
+    return half(shaped(float64(values), shape))
+
+
+def float64(values):
+    """An array, a tensor, or numbers of Python in float64."""
+    given = None if hasattr(values, "dtype") else tf.float64
+    return tf.cast(tf.convert_to_tensor(values, given), tf.float64)
+
+
+def shaped(values, shape):
+    """Inputs with all axes of a sample, which may be flattened, or lack axes of one element."""
+    steps, found = shape.count(None), tuple(values.shape)
+    given, wanted = squeezed(found[1 + steps :]), squeezed(shape[steps:])
+    if None in found[1:]:
+        raise ValueError(f"inputs of shape {found}: only the number of samples may be open")
+    if len(found) <= steps or given not in (wanted, [math.prod(wanted)]):
+        raise ValueError(f"inputs of shape {found} are no batch of samples of shape {shape}")
+    return tf.reshape(values, [*dimensions(values)[: 1 + steps], *shape[steps:]])
 
 
 def squeezed(shape):
@@ -40,17 +53,19 @@ def squeezed(shape):
 
 
 def half(x):
-    """Numbers rounded once to binary16, ties to even; float64 rounds twice otherwise."""
-    if x.dtype != tf.float64:
+    """Numbers rounded once to binary16, ties to even."""
+    if x.dtype == tf.float32 and tf.executing_eagerly():
         return tf.cast(x, tf.float16)
-    unit = tf.maximum(power(x) * 2.0**-10, tf.constant(2.0**-24, tf.float64))
-    return tf.cast(tf.where(tf.abs(x) < 65520, tf.round(x / unit) * unit, x), tf.float16)
+    # XLA drops casts to float16 and back, and a cast from float64 rounds twice.
+    unit = tf.maximum(power(x) * 2.0**-10, 2.0**-24)
+    y = tf.where(tf.abs(x) < 65520, tf.round(x / unit) * unit, x * np.inf)
+    return tf.cast(y, tf.float16)
 
 
 def power(x):
-    """The largest power of two up to |x|, or 0, in float64."""
-    bits = tf.bitwise.bitwise_and(tf.bitcast(x, tf.int64), tf.constant(0x7FF << 52, tf.int64))
-    return tf.bitcast(bits, tf.float64)
+    """The largest power of two up to |x|, or 0."""
+    word, mask = (tf.int64, 0x7FF << 52) if x.dtype == tf.float64 else (tf.int32, 0xFF << 23)
+    return tf.bitcast(tf.bitwise.bitwise_and(tf.bitcast(x, word), tf.constant(mask, word)), x.dtype)
 
 
 def add(a, b):
@@ -93,10 +108,7 @@ def integers(x, lowest, highest):
 
 def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
     """Codes: mantissas of `bits` bits under one exponent for each block of `size` neighbours."""
-    length, y = x.shape[-1], tf.cast(x, tf.float64)
-    y = tf.clip_by_value(tf.where(tf.math.is_nan(y), tf.zeros_like(y), y), -65504, 65504)
-    y = tf.pad(y, [(0, 0)] * (len(x.shape) - 1) + [(0, -length % size)])
-    groups = tf.reshape(y, [*dimensions(y)[:-1], -1, size])
+    groups = grouped(x, size)
     largest = tf.reduce_max(tf.abs(groups), -1, keepdims=True)
     above = 2 * power(largest)
     if rule == "ceil":
@@ -105,7 +117,47 @@ def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
     unit = tf.clip_by_value(above, lowest, highest) * 2.0 ** (1 - bits)
     limit = 2 ** (bits - 1)
     mantissas = tf.clip_by_value(tf.round(groups / unit), symmetric - limit, limit - 1)
-    return tf.reshape(mantissas * unit, dimensions(y))[..., :length]
+    return ungrouped(mantissas * unit, x)
+
+
+def grouped(x, size):
+    """Neighbours in blocks [..., blocks, size], filled up with zeros.
+
+    A NaN is 0, and an infinity is the largest number.
+    """
+    y = tf.cast(x, tf.float64)
+    y = tf.clip_by_value(tf.where(tf.math.is_nan(y), tf.zeros_like(y), y), -65504, 65504)
+    y = tf.pad(y, [(0, 0)] * (len(x.shape) - 1) + [(0, -x.shape[-1] % size)])
+    return tf.reshape(y, [*dimensions(y)[:-1], y.shape[-1] // size, size])
+
+
+def ungrouped(groups, x):
+    """Blocks of neighbours in the shape of x."""
+    width = groups.shape[-2] * groups.shape[-1]
+    return tf.reshape(groups, [*dimensions(x)[:-1], width])[..., : x.shape[-1]]
+
+
+def floats(x, precision, lowest, highest, fraction=0):
+    """Codes: multiples of 2**-fraction of `precision` significant bits, clipped; a NaN is 0."""
+    y = tf.clip_by_value(tf.cast(x, tf.float64), lowest, highest)
+    y = tf.where(tf.math.is_nan(y), tf.zeros_like(y), y)
+    return tf.cast(significant(y, precision, tf.constant(2.0**-fraction, tf.float64)), tf.float32)
+
+
+def float_blocks(x, size, bits, precision, exponents=(-15, 16)):
+    """Codes: floats under one exponent for each block of `size` neighbours."""
+    groups = grouped(x, size)
+    largest = tf.reduce_max(tf.abs(groups), -1, keepdims=True)
+    above = 2 * power(significant(largest, precision, tf.constant(2.0**-99, tf.float64)))
+    above = tf.clip_by_value(above, *(2.0**exponent for exponent in exponents))
+    unit, limit = above * 2.0 ** (1 - bits), above * (1 - 2.0**-precision)
+    return ungrouped(significant(tf.clip_by_value(groups, -limit, limit), precision, unit), x)
+
+
+def significant(y, precision, unit):
+    """y rounded to multiples of a unit of `precision` significant bits, ties to even."""
+    step = tf.maximum(power(y) * 2.0 ** (1 - precision), unit)
+    return tf.round(y / step) * step
 
 
 def dimensions(x):
@@ -199,6 +251,11 @@ def reshape(x, shape):
 def image(x, shape):
     """Samples of shape (channels, rows, columns) as [batch, rows, columns, channels]."""
     return tf.transpose(reshape(x, shape), [0, 2, 3, 1])
+
+
+def transpose(x, axes):
+    """Axes in another order; the batch is axis 0 and stays in front."""
+    return tf.transpose(x, [0, *axes])
 
 
 def start(like, values):

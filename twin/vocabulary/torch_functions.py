@@ -4,13 +4,14 @@ Numbers are float32 tensors that hold binary16 values; see `numpy_functions` for
 roundings unchanged, and quantisers inside their range.
 """
 
+import math
 from functools import reduce
 
 import torch
 from concord.golden.mfu import activation
 from torch._higher_order_ops import while_loop
 from torch.nn.functional import conv2d, pad
-from torch.nn.utils.parametrize import register_parametrization
+from torch.nn.utils.parametrize import is_parametrized, register_parametrization
 
 
 class Exact(torch.autograd.Function):
@@ -55,7 +56,9 @@ class Rounded(torch.nn.Module):
 
 
 def train(module, name, function, **settings):
-    """Make a tensor of a module a parameter that a function rounds whenever it is read."""
+    """Make a tensor of a module a parameter that a function rounds whenever it is read; once."""
+    if is_parametrized(module, name):
+        return
     values = getattr(module, name)
     delattr(module, name)
     setattr(module, name, torch.nn.Parameter(values))
@@ -81,13 +84,26 @@ def stored(values):
 
 def binary16(values, shape):
     """Inputs [batch, ...] as binary16 numbers; None in their shape stands for time steps."""
-    values, sequence = torch.as_tensor(values), shape.count(None)
-    given, wanted = tuple(values.shape[1 + sequence :]), shape[sequence:]
-    if len(given) > 1 and squeezed(given) != squeezed(wanted):
-        raise ValueError(f"inputs of shape {given} are none of {wanted}: their axes differ")
-    values = values.reshape(*values.shape[: 1 + sequence], *shape[sequence:])
+    values = shaped(tensor(values), shape)
+    device = values.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        raise ValueError("torch.autocast would round the sums of a twin: call it with autocast off")
     short = values.dtype in (torch.float16, torch.float32)
     return half(values.float() if short else values.double())
+
+
+def tensor(values):
+    """An array or a tensor as it is, and numbers of Python in float64."""
+    return torch.as_tensor(values, dtype=None if hasattr(values, "dtype") else torch.float64)
+
+
+def shaped(values, shape):
+    """Inputs with all axes of a sample, which may be flattened, or lack axes of one element."""
+    steps, found = shape.count(None), tuple(values.shape)
+    given, wanted = squeezed(found[1 + steps :]), squeezed(shape[steps:])
+    if len(found) <= steps or given not in (wanted, [math.prod(wanted)]):
+        raise ValueError(f"inputs of shape {found} are no batch of samples of shape {shape}")
+    return values.reshape(*found[: 1 + steps], *shape[steps:])
 
 
 def squeezed(shape):
@@ -152,18 +168,57 @@ def integers(x, lowest, highest):
 
 def blocks(x, size, bits, exponents=(-15, 16), rule="frexp", symmetric=False):
     """Codes: mantissas of `bits` bits under one exponent for each block of `size` neighbours."""
-    length, y = x.shape[-1], x.detach().double()
-    y = torch.where(y.isnan(), 0.0, y).clamp(-65504, 65504)
-    largest = pad(y.abs(), (0, -length % size)).unflatten(-1, (-1, size)).amax(-1)
+    y = finite(x)
+    largest = maxima(y, size)
     above = 2 * power(largest)
     if rule == "ceil":
         above = torch.where(largest == above / 2, largest, above)
     lowest, highest = (2.0**exponent for exponent in exponents)
-    unit, limit = above.clamp(lowest, highest) * 2.0 ** (1 - bits), 2 ** (bits - 1)
-    # A table of indices: torch.compile reads the last elements of a broadcast block wrongly.
-    unit = unit[..., torch.arange(length, device=x.device) // size]
+    unit, limit = spread(above.clamp(lowest, highest) * 2.0 ** (1 - bits), y, size), 2 ** (bits - 1)
     mantissas = torch.round(y / unit).clamp(symmetric - limit, limit - 1)
     return straight(x.double(), mantissas * unit)
+
+
+def finite(x):
+    """Numbers as float64; a NaN is 0, and an infinity is the largest number."""
+    y = x.detach().double()
+    return torch.where(y.isnan(), 0.0, y).clamp(-65504, 65504)
+
+
+def maxima(y, size):
+    """The largest magnitude of each block of `size` neighbours."""
+    return pad(y.abs(), (0, -y.shape[-1] % size)).unflatten(-1, (-1, size)).amax(-1)
+
+
+def spread(of_blocks, like, size):
+    """A value of each block for each of its elements."""
+    # Quotients by floats: PyTorch's compiler leaves out the last elements of a loop in which it
+    # sees i // size.
+    places = ((torch.arange(like.shape[-1], device=like.device) + 0.5) / size).floor().long()
+    return of_blocks[..., places]
+
+
+def floats(x, precision, lowest, highest, fraction=0):
+    """Codes: multiples of 2**-fraction of `precision` significant bits, clipped; a NaN is 0."""
+    y = x.detach().clamp(lowest, highest)
+    exact = significant(torch.where(y.isnan(), 0.0, y), precision, 2.0**-fraction)
+    beyond = 1 + 0.5 / (2**precision - 1)  # what only rounds to an end of the range does not clip
+    return straight(x.clamp(lowest * beyond, highest * beyond), exact)
+
+
+def float_blocks(x, size, bits, precision, exponents=(-15, 16)):
+    """Codes: floats under one exponent for each block of `size` neighbours."""
+    y = finite(x)
+    above = 2 * power(significant(maxima(y, size), precision, 2.0**-99))
+    above = spread(above.clamp(*(2.0**exponent for exponent in exponents)), y, size)
+    unit, limit = above * 2.0 ** (1 - bits), above * (1 - 2.0**-precision)
+    return straight(x.double(), significant(y.clamp(-limit, limit), precision, unit))
+
+
+def significant(y, precision, unit):
+    """y rounded to multiples of a unit of `precision` significant bits, ties to even."""
+    step = (power(y) * 2.0 ** (1 - precision)).clamp(min=unit)
+    return torch.round(y / step) * step
 
 
 def numbers(codes):
@@ -245,7 +300,7 @@ def part(x, first, last):
 
 def flatten(x):
     """All elements of a sample as one vector."""
-    return x.reshape(len(x), -1)
+    return x.flatten(1)
 
 
 def reshape(x, shape):
@@ -256,6 +311,11 @@ def reshape(x, shape):
 def image(x, shape):
     """Samples of shape (channels, rows, columns) as [batch, rows, columns, channels]."""
     return x.reshape(len(x), *shape).movedim(1, -1)
+
+
+def transpose(x, axes):
+    """Axes in another order; the batch is axis 0 and stays in front."""
+    return x.permute(0, *axes)
 
 
 def compiled(twin, dynamic=False):

@@ -4,13 +4,12 @@ Numbers are float64, and nothing is rounded to fewer bits. The layout of tensors
 """
 
 import numpy as np
-from concord.twin.vocabulary.numpy_functions import windows
+from concord.twin.vocabulary.numpy_functions import shaped, windows
 
 
 def reals(values, shape):
-    """Inputs [batch, ...] as float64 of a shape, in which None stands for any size."""
-    values = np.asarray(values)
-    return values.reshape(len(values), *(size or -1 for size in shape)).astype(np.float64)
+    """Inputs [batch, ...] as float64; None in their shape stands for time steps."""
+    return shaped(np.asarray(values), shape).astype(np.float64)
 
 
 def clip(a, lowest, highest):
@@ -43,7 +42,7 @@ def convolution(x, weights, start=0.0, scale=0, stride=(1, 1), padding=(0, 0, 0,
                 groups=1, fill=0):
     """`dense` of every window; weights are [rows, window rows, columns, channels / groups]."""
     seen = windows(x, weights.shape[1:3], stride, padding, dilation, fill)
-    seen = seen.reshape(*seen.shape[:5], groups, -1)
+    seen = seen.reshape(*seen.shape[:5], groups, weights.shape[-1])
     kernels = weights.reshape(groups, -1, *weights.shape[1:])
     sums = np.einsum("brchwgi,gohwi->brcgo", seen, kernels, optimize=True)
-    return (sums.reshape(*seen.shape[:3], -1) + start) * 2.0**-scale
+    return (sums.reshape(*seen.shape[:3], len(weights)) + start) * 2.0**-scale

@@ -4,12 +4,12 @@ See `unquantised_numpy`.
 """
 
 import tensorflow as tf
+from concord.twin.vocabulary.tensorflow_functions import float64, shaped
 
 
 def reals(values, shape):
-    """Inputs [batch, ...] as float64 of a shape, in which None stands for any size."""
-    values = tf.cast(tf.convert_to_tensor(values), tf.float64)
-    return tf.reshape(values, [tf.shape(values)[0], *(size or -1 for size in shape)])
+    """Inputs [batch, ...] as float64; None in their shape stands for time steps."""
+    return shaped(float64(values), shape)
 
 
 def clip(a, lowest, highest):

@@ -4,6 +4,7 @@ See `unquantised_numpy`.
 """
 
 import torch
+from concord.twin.vocabulary.torch_functions import shaped, tensor
 from torch.nn.functional import conv2d, pad
 
 
@@ -13,9 +14,8 @@ def stored(values):
 
 
 def reals(values, shape):
-    """Inputs [batch, ...] as float64 of a shape, in which None stands for any size."""
-    values = torch.as_tensor(values)
-    return values.reshape(len(values), *(size or -1 for size in shape)).double()
+    """Inputs [batch, ...] as float64; None in their shape stands for time steps."""
+    return shaped(tensor(values), shape).double()
 
 
 def clip(a, lowest, highest):

@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 
 from concord.twin.lib.script import Argument, Call, Stored, Tensor
-from concord.twin.recovery.layers.labels import PRODUCTS, is_scaling
+from concord.twin.recovery.layers.labels import PRODUCTS, QUANTISERS, is_scaling
 from concord.twin.recovery.tensors.drafts import Constant, Draft, Value
-
-_QUANTISERS = ("integers", "blocks")
 
 
 class Tensors:
@@ -82,7 +80,7 @@ class Locals:
     def _base(self, draft: Draft, last, number) -> str:
         if draft.result in self._states:
             return self._states[draft.result]
-        if draft.function in _QUANTISERS:
+        if draft.function in QUANTISERS:
             return "codes"
         hint = self._hints.get(draft.address)
         if hint:
@@ -131,6 +129,6 @@ def sources(draft: Draft) -> set[Value]:
     while left:
         value = left.pop()
         found.add(value)
-        if value.draft is not None and value.draft.function in (*_QUANTISERS, "multiply", "add", "join", "part"):
+        if value.draft is not None and value.draft.function in (*QUANTISERS, "multiply", "add", "join", "part"):
             left += value.draft.reads
     return found

@@ -7,7 +7,7 @@ from concord.twin.recovery.layers.order import makes, reads
 from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
 
 #: Functions that only arrange elements.
-LAYOUT = ("part", "flatten", "reshape", "start", "join", "take")
+LAYOUT = ("part", "flatten", "reshape", "transpose", "start", "join", "take")
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -114,7 +114,7 @@ def title(drafts: list[Draft], kind: str, step: bool) -> str:
     products = [draft for draft in drafts if draft.function in ("dense", "accumulated")]
     convolutions = [draft for draft in drafts if draft.function == "convolution"]
     if step and products:
-        size = max((draft.result.size for draft in drafts if draft.function in ("tanh", "sigmoid")), default=0)
+        size = max((draft.result.size for draft in drafts if draft.function in ("tanh", "sigmoid", "relu")), default=0)
         return f"{kind.upper() if kind != 'cell' else 'Recurrent layer'} of {size} cells, one time step."
     if convolutions:
         draft = convolutions[-1]

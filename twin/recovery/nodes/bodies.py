@@ -98,7 +98,8 @@ class Bodies:
             unit = self._unit(int(before.value[moving][0]))
             rows = np.stack([self._graph.look(Refs(value=one.value[moving], item=one.item[moving]), unit).reshape(-1)
                              for one in table.outer])
-            fixed = (rows == rows[0]).all(0) & is_constant(rows[0])
+            plain = self._graph.constants.plain(rows)
+            fixed = (plain == plain[0]).all(0) & is_constant(rows[0])
             step = self._flow.steps[loop.passes[1] + key[0]]
             leaf = self._graph.leaf(Node(op="item", places=1, width=rows.shape[1], address=step.chain.address + key[1]))
             body.items.append((leaf, rows))

@@ -102,6 +102,11 @@ class Constants:
         """The numbers of references to constant numbers."""
         return np.ascontiguousarray(self.bits(table)).view(self.dtype)
 
+    def plain(self, table: np.ndarray) -> np.ndarray:
+        """References in which equal constant numbers are equal."""
+        fixed = is_constant(table) & (node_of(table) == NUMBERS)
+        return np.where(fixed, self.bits(np.where(fixed, table, 0)), table)
+
     def computed(self, operation: Operation, *tables: np.ndarray) -> np.ndarray:
         """References to the results of a point-wise operation on constant numbers."""
         return compute(operation, *map(self.bits, tables)).astype(np.int64)

@@ -2,7 +2,7 @@
 
 import numpy as np
 from concord.twin.flow.flow import Flow, Refs
-from concord.twin.recovery.nodes.elements import Constants, Unrecognised, refs
+from concord.twin.recovery.nodes.elements import Constants, refs
 from concord.twin.recovery.nodes.nodes import Node
 from concord.twin.recovery.nodes.quantisers import Quantisers
 from concord.twin.recovery.nodes.unquantised import Clips, RealConstants
@@ -22,16 +22,11 @@ class Graph:
         content:    References of each value of the flow, element by element.
         shared:     Quantised nodes of the region.
         quantisers: Makes the nodes of quantisers.
-
-    Raises:
-        Unrecognised: the formats of the machine have no form here.
     """
 
     def __init__(self, flow: Flow, *, unquantised: bool):
         self.flow, self.firmware = flow, flow.firmware
         self.config = flow.firmware.config
-        if self.config.activations.precision and not unquantised:
-            raise Unrecognised("elements have exponents of their own")
         self.constants = (RealConstants if unquantised else Constants)(flow.firmware)
         self.nodes: list[Node | None] = [None, None]
         self.order: list[int] = []

@@ -5,15 +5,22 @@ from concord.twin.recovery.nodes.elements import element_of, node_of, read_by
 from concord.twin.recovery.nodes.nodes import Body, Lowered, Node
 
 
-def liveness(lowered: Lowered) -> dict[int, np.ndarray]:
-    """bool[places * width] for each node: whether the outputs depend on its elements."""
+def liveness(lowered: Lowered, groups: list[list[list[int]]]) -> dict[int, np.ndarray]:
+    """bool[places * width] for each node: whether the outputs depend on its elements, or the layer computes them too.
+
+    A layer computes all of its places, so that an image stays whole where a stride leaves out some of its pixels.
+
+    Args:
+        lowered: The nodes.
+        groups:  For each region and loop in `main`, its nodes by layer, in order.
+    """
     work = _Liveness(lowered)
     work.mark(lowered.outputs)
-    for each in reversed(lowered.main):
+    for each, layers in zip(reversed(lowered.main), reversed(groups), strict=True):
         if isinstance(each, Body):
-            work.loop(each)
+            work.loop(each, layers)
         else:
-            work.node(each)
+            work.layers(layers)
     return work.live
 
 
@@ -29,12 +36,21 @@ class _Liveness:
                 continue
             self.live[index][element_of(table[node_of(table) == index])] = True
 
-    def node(self, index: int):
-        """Note what the live elements of a node are made of."""
-        node, live = self.nodes[index], self.live[index]
-        live = live.reshape(node.places, node.width)
-        if not live.any():
+    def layers(self, groups: list[list[int]]):
+        """Note what the live elements of layers are made of."""
+        for group in reversed(groups):
+            for index in group:
+                self.node(index, np.any([self._live(other).any(0) for other in group], 0))
+
+    def _live(self, index: int) -> np.ndarray:
+        return self.live[index].reshape(self.nodes[index].places, self.nodes[index].width)
+
+    def node(self, index: int, wanted: np.ndarray):
+        """Note what the elements bool[width] of a node are made of, at each place."""
+        node, live = self.nodes[index], self._live(index)
+        if not wanted.any():
             return
+        live |= wanted
         for table in node.reads:
             self.mark(table[self._read(node, table, live)])
 
@@ -52,7 +68,7 @@ class _Liveness:
             return np.broadcast_to(live.any(1)[:, None], table.shape)
         return live if table.ndim == 2 else np.broadcast_to(live[..., None], table.shape)
 
-    def loop(self, body: Body):
+    def loop(self, body: Body, groups: list[list[int]]):
         """Note what the results of a loop are made of, pass by pass until nothing is added."""
         for leaf, content in body.finals:
             self.mark(content[self.live[leaf]])
@@ -60,8 +76,7 @@ class _Liveness:
             self.mark(content[self.live[leaf].reshape(-1, len(content)).any(0)])
         before = -1
         while before != (before := self._count(body)):
-            for index in reversed(body.nodes):
-                self.node(index)
+            self.layers(groups)
             for carried in body.carried:
                 self.mark(carried.next[self.live[carried.leaf]])
         for carried in body.carried:

@@ -25,10 +25,10 @@ def lower(flow: Flow, *, unquantised: bool = False) -> Lowered:
     chains = Chains(graph)
     bodies, main, done = Bodies(graph, chains), [], 0
     for loop in loops(flow):
-        main += _region(graph, chains, range(done, loop.passes[0]))
+        main.append(_region(graph, chains, range(done, loop.passes[0])))
         main.append(bodies.body(loop))
         done = loop.last
-    main += _region(graph, chains, range(done, len(flow.steps)))
+    main.append(_region(graph, chains, range(done, len(flow.steps))))
     content = graph.look(flow.outputs, graph.config.mfu_lanes).reshape(-1)
     return Lowered(constants=graph.constants, nodes=graph.nodes, inputs=inputs, main=main,
                    outputs=host.outputs(graph.firmware, content))

@@ -16,7 +16,7 @@ class Node:
         places:   Number of places: iterations, or time steps.
         width:    Elements of each place.
         reads:    References int64[places, n] of each operand; of a pool [places, n, pixels].
-        settings: Settings of the function.
+        settings: Settings of the function; of a quantiser, a `Quantiser`.
         out:      References int64[places * width]: an element of this node, or the constant that it always is.
         address:  Address of the instruction; -1 for leaves.
         across:   IterationsX of its chain.
@@ -80,14 +80,14 @@ class Lowered:
         constants: The constants.
         nodes:     All nodes by index; None for the two nodes of constants.
         inputs:    Nodes of the inputs, one for each direction of the sequence.
-        main:      Indices of the nodes outside of loops, and loops, in order.
+        main:      Regions, which are indices of nodes outside of loops, and loops, in order.
         outputs:   References int64[outputs], or int64[passes, outputs] where the host gets a result of each time step.
     """
 
     constants: Constants
     nodes: list[Node | None]
     inputs: list[int]
-    main: list[int | Body]
+    main: list[list[int] | Body]
     outputs: np.ndarray
 
 

@@ -1,6 +1,7 @@
 """Pieces of one layer: nodes whose results are always read side by side."""
 
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 from concord.golden.host.firmware import Firmware
@@ -22,14 +23,14 @@ class Pieces:
 
     def __init__(self, firmware: Firmware, lowered: Lowered):
         self._firmware, self._lowered, self._nodes = firmware, lowered, lowered.nodes
-        self.regions: dict[int, list[int | Body]] = {}
+        self.regions: dict[int, list[int]] = {}
         self.bodies: dict[int, Body] = {}
+        self._above: dict[int, frozenset[int]] = {}
         for each in lowered.main:
+            region = each.nodes if isinstance(each, Body) else each
+            self.regions |= dict.fromkeys(region, region)
             if isinstance(each, Body):
-                self.regions |= dict.fromkeys(each.nodes, each.nodes)
                 self.bodies |= dict.fromkeys(self._leaves(each), each)
-            else:
-                self.regions[each] = lowered.main
 
     @staticmethod
     def _leaves(body: Body) -> list[int]:
@@ -82,7 +83,7 @@ class Pieces:
             while run[-1] in follows:
                 run.append(follows[run[-1]])
             runs.append(run)
-        return runs
+        return self._acyclic(runs)
 
     def _pairs(self, table) -> set[tuple[int, int]]:
         """Pairs of nodes where all of one, at a place, is read left of all of the other."""
@@ -116,31 +117,77 @@ class Pieces:
             return False
         if not a.reads:
             return self.bodies.get(one) is not None and self.bodies.get(one) is self.bodies.get(other)
-        if a.op in ("blocks", "max_pool") or self._depends(other, one):
-            return a.op == "blocks" and self.size(a) % a.settings[0] == 0 and not self._depends(other, one)
+        if self._depends(other, one) or self._depends(one, other):
+            return False
+        if a.op in ("blocks", "max_pool"):
+            return a.op == "blocks" and self.size(a) % a.settings[0] == 0
         layers = [self._firmware.layer_at(node.address) for node in (a, b)]
         return layers[0] == layers[1] if layers[0] else self._origins(one) == self._origins(other)
 
     def _depends(self, index: int, target: int) -> bool:
         """Whether a node depends on another one of its region."""
-        seen, left = set(), [index]
+        region, seen, left = self.regions.get(index), set(), [index]
         while left:
-            for table in self._nodes[left.pop()].reads:
-                for each in read_by(table):
-                    if each == target:
-                        return True
-                    if each > target and each not in seen:
-                        seen.add(each)
-                        left.append(each)
+            above = self._sources(left.pop())
+            if target in above:
+                return True
+            more = {each for each in above - seen if self.regions.get(each) is region}
+            seen |= more
+            left += more
         return False
+
+    def _sources(self, index: int) -> frozenset[int]:
+        """The nodes that a node reads."""
+        if index not in self._above:
+            self._above[index] = frozenset(each for table in self._nodes[index].reads for each in read_by(table))
+        return self._above[index]
+
+    def changed(self):
+        """Forget what nodes read, which has changed."""
+        self._above.clear()
+
+    def _acyclic(self, runs: list[list[int]]) -> list[list[int]]:
+        """The runs, without those whose nodes would depend on themselves once all runs are joined."""
+        if self._sorted(runs) is not None:
+            return runs
+        kept: list[list[int]] = []
+        for run in runs:
+            if self._sorted([*kept, run]) is not None:
+                kept.append(run)
+        return kept
+
+    def _sorted(self, runs: list[list[int]]) -> list[int] | None:
+        """The first nodes of runs, and all other nodes, each behind those that it reads; None if they go in circles."""
+        name = {index: run[0] for run in runs for index in run}
+        graph: dict[int, set[int]] = {}
+        for index in self.regions:
+            graph.setdefault(name.get(index, index), set()).update(
+                name.get(each, each) for each in self._sources(index) if each in self.regions)
+        try:
+            return list(TopologicalSorter(graph).static_order())
+        except CycleError:
+            return None
+
+    def sort(self):
+        """Put the nodes of regions behind those that they read, where joined nodes do not stand so."""
+        at = {index: number for region in self._regions() for number, index in enumerate(region)}
+        if all(at[each] < at[index] for index, region in self.regions.items() for each in self._sources(index)
+               if self.regions.get(each) is region):
+            return
+        order = {index: number for number, index in enumerate(self._sorted([]))}
+        for region in self._regions():
+            region.sort(key=order.get)
+
+    def _regions(self) -> list[list[int]]:
+        return list({id(region): region for region in self.regions.values()}.values())
 
     def _origins(self, index: int) -> frozenset[int]:
         """The nodes that the nearest products above a node read."""
         found, seen, left = set(), {index}, [index]
         while left:
-            node = self._nodes[left.pop()]
-            above = {each for table in node.reads for each in read_by(table)}
-            if node.op == "product":
+            node = left.pop()
+            above = self._sources(node)
+            if self._nodes[node].op == "product":
                 found |= above
             else:
                 left += above - seen

@@ -1,9 +1,11 @@
 """Quantisers as operations on whole nodes: each node is quantised once in each way, however often it is read."""
 
 import numpy as np
-from concord.golden.mvm.quantizer import quantize_block, quantize_integer
+from concord.golden.mvm.quantizer import quantize, quantize_block
 from concord.spec.isa import Instruction
+from concord.twin.lib.quantiser import quantiser
 from concord.twin.recovery.nodes.elements import (
+    ZERO,
     ZERO_CODE,
     Unrecognised,
     element_of,
@@ -13,6 +15,8 @@ from concord.twin.recovery.nodes.elements import (
     refs,
 )
 from concord.twin.recovery.nodes.nodes import Node
+
+QUANTISERS = ("integers", "floats", "blocks")  #: Operations whose results are codes; `settings` is a `Quantiser`.
 
 
 class Quantisers:
@@ -35,48 +39,53 @@ class Quantisers:
         Returns:
             References [places, entries, N].
         """
-        if instruction.integer:
-            return self._integers(table, bool(instruction.unsigned), address)
-        return self._blocks(table, address)
+        made = quantiser(self._format, table.shape[-1], integer=bool(instruction.integer),
+                         unsigned=bool(instruction.unsigned))
+        return self._blocks(table, made, address) if made.size else self._alone(table, made, address)
 
     def numbers(self, table: np.ndarray, instruction: Instruction, address: int) -> np.ndarray:
         """References to the numbers of codes, in the shape of `table`."""
         integer, unsigned = bool(instruction.integer), bool(instruction.unsigned)
         found, fixed = np.empty_like(table), is_constant(table)
         found[fixed] = self._lowering.constants.numbers(table[fixed], integer=integer, unsigned=unsigned)
-        wanted = ("integers", unsigned) if integer else ("blocks", False)
+        wanted = ("integers", unsigned and self._format.zero > 0) if integer else ("blocks", False)
         for source in read_by(table):
             node = self._lowering.nodes[source]
-            if node.op not in ("state", "item", "collected", "final") and (node.op, self._zero(node) > 0) != wanted:
+            if node.op in QUANTISERS and (node.settings.codes, node.settings.zero > 0) != wanted:
                 raise Unrecognised("codes are read as numbers in another mode than they were written in")
             out = self._once(source, "numbers", (), address)
             mask = ~fixed & (node_of(table) == source)
             found[mask] = out[element_of(table[mask])]
         return found
 
-    def _zero(self, node: Node) -> int:
-        return node.settings[2] if node.op == "integers" else 0
-
-    def _integers(self, table, unsigned, address):
-        fmt = self._format
-        low, high = (0, fmt.levels) if unsigned else (fmt.lowest, fmt.highest)
+    def _alone(self, table, made, address):
+        """Codes of numbers that are quantised one by one: integers, and floats that share no exponent."""
+        fmt, constants = self._format, self._lowering.constants
         found, fixed = np.empty_like(table), is_constant(table)
         if fixed.any():
-            mantissas = quantize_integer(self._lowering.constants.bits(table[fixed]), fmt, unsigned=unsigned)
-            found[fixed] = self._lowering.constants.codes(mantissas, np.full(mantissas.shape, fmt.e_min))
+            mantissas, _ = quantize(constants.bits(table[fixed])[:, None], fmt, integer=made.codes == "integers",
+                                    unsigned=dict(made.settings)["lowest"] == 0)
+            found[fixed] = constants.codes(mantissas[:, 0], np.full(len(mantissas), fmt.e_min))
         for source in read_by(table):
-            out = self._once(source, "integers", (low, high, fmt.zero * unsigned), address)
+            out = self._once(source, made.function, made, address)
             mask = ~fixed & (node_of(table) == source)
             found[mask] = out[element_of(table[mask])]
         return found
 
-    def _once(self, source: int, op: str, settings: tuple, address: int) -> np.ndarray:
-        """`out` of the node that applies an operation to all of another node."""
-        key = source, op, settings
+    def _once(self, source: int, op: str, settings: tuple, address: int,
+              cleared: np.ndarray | None = None) -> np.ndarray:
+        """`out` of the node that applies an operation to all of another node.
+
+        Args:
+            cleared: bool[width], elements in whose place the operation sees zeros.
+        """
+        key = source, op, settings, b"" if cleared is None else cleared.tobytes()
         shared = self._lowering.shared
         if key not in shared:
             node = self._lowering.nodes[source]
             table = node.out.reshape(node.places, node.width)
+            if cleared is not None:
+                table = np.where(cleared, ZERO, table)
             fixed = is_constant(table)
             known = np.where(fixed, 0, -1) if fixed.any() else None  # Nobody reads these elements.
             shared[key] = self._lowering.node(
@@ -84,29 +93,31 @@ class Quantisers:
                      across=node.across), known).reshape(-1)
         return shared[key]
 
-    def _blocks(self, table, address):
-        places, entries, size = table.shape
-        fmt = self._format
-        settings = size, fmt.bits, (fmt.e_min, fmt.e_max), fmt.rule.value, fmt.symmetric
+    def _blocks(self, table, made, address):
         fixed = is_constant(table)
         found = np.full(table.shape, -1, np.int64)
         whole = fixed.all(-1)
         if whole.any():
-            mantissas, exponents = quantize_block(self._lowering.constants.bits(table[whole]), fmt)
+            mantissas, exponents = quantize_block(self._lowering.constants.bits(table[whole]), self._format)
             found[whole] = self._lowering.constants.codes(mantissas, np.broadcast_to(exponents[:, None],
                                                                                      mantissas.shape))
         sources = read_by(table)
         for source in sources:
             mask = (np.where(fixed, source, node_of(table)) == source).all(-1) & ~whole
-            if self._aligned(table, fixed, mask, source, size):
-                out = self._once(source, "blocks", settings, address)
+            cleared = self._cleared(table, fixed, mask, source, made.size)
+            if cleared is not None:
+                out = self._once(source, "blocks", made, address, cleared)
                 found[mask] = np.where(fixed[mask], ZERO_CODE, out[element_of(table[mask]) * ~fixed[mask]])
         if (found < 0).any():
-            return self._own(table, found, fixed, settings, address)
+            return self._own(table, found, fixed, made, address)
         return found
 
-    def _aligned(self, table, fixed, mask, source, size) -> bool:
-        """Whether each block of `mask` is a block of the places of one node, and has all of it that is no zero."""
+    def _cleared(self, table, fixed, mask, source, size) -> np.ndarray | None:
+        """Which elements of a node's places are zeros in all blocks of `mask`, which are blocks of its places.
+
+        Returns:
+            bool[width], or None where a block is none of its places', or lacks an element that another one has.
+        """
         node = self._lowering.nodes[source]
         blocks, known = table[mask], fixed[mask]
         lanes = np.arange(size)
@@ -114,11 +125,17 @@ class Quantisers:
         expected = refs(source, base[:, None] + lanes)
         inside = base % node.width if (base >= 0).all() else np.ones(1)
         if (inside % size).any() or not (known | (blocks == expected)).all():
-            return False
-        within = inside[:, None] + lanes < node.width
-        out = node.out[np.minimum(base[:, None] + lanes, node.places * node.width - 1)]
+            return None
+        columns = inside[:, None] + lanes
+        within = columns < node.width
         zeros = known & (self._lowering.constants.values(np.where(known, blocks, 0)) == 0)
-        return bool(((~known & within) | (zeros & (~within | is_constant(out)))).all())
+        if not ((~known & within) | zeros).all():
+            return None
+        out = node.out[np.minimum(base[:, None] + lanes, node.places * node.width - 1)]
+        used, cleared = np.zeros(node.width, bool), np.zeros(node.width, bool)
+        used[columns[~known]] = True
+        cleared[columns[zeros & within & ~is_constant(out)]] = True
+        return None if (used & cleared).any() else cleared
 
     def _own(self, table, found, fixed, settings, address):
         """A node of blocks that lie in no other node."""

@@ -20,6 +20,7 @@ def widen(firmware: Firmware, lowered: Lowered):
     while tables:
         joined = work.join(pieces.runs(tables))
         tables = [table for index in joined for table in pieces.above(index)]
+    pieces.sort()
 
 
 class _Widening:
@@ -35,6 +36,7 @@ class _Widening:
         made = [self._join(run, moved) for run in runs]
         if made:
             self._rewrite(moved)
+            self.pieces.changed()
         return made
 
     def _join(self, run: list[int], moved) -> int:

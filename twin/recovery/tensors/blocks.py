@@ -33,10 +33,7 @@ class Blocks:
         last = max(last, int(np.flatnonzero(live)[-1]) + 1)
         table = table[:, :last]
         source = self._source(nodes, table)
-        size, bits, exponents, rule, symmetric = node.settings
-        value = self._views.call("blocks", [source], source.shape, node.address, size=size, bits=bits,
-                                exponents=exponents, rule=rule, symmetric=symmetric)
-        value.codes, value.limit = "blocks", 2.0 ** exponents[1]
+        value = self._views.codes(node.settings, source, source.shape, node.address)
         if last == live.sum():
             return value
         return self._views.view(self._views.all(value).reshape(-1, last)[:, live[:last]].reshape(

@@ -1,8 +1,9 @@
 """Point-wise operations: on all of a tensor, if that is what their elements amount to, or on elements as they lie."""
 
 import numpy as np
-from concord.twin.recovery.nodes.elements import NUMBERS, Constants, element_of, is_constant, node_of, refs
+from concord.twin.recovery.nodes.elements import Constants, element_of, is_constant, node_of, refs
 from concord.twin.recovery.nodes.nodes import Node, shape_of
+from concord.twin.recovery.nodes.quantisers import QUANTISERS
 from concord.twin.recovery.tensors.drafts import Constant, Value
 from concord.twin.recovery.tensors.views import NUMBERS as PLAIN
 from concord.twin.recovery.tensors.views import Views
@@ -49,8 +50,8 @@ class Pointwise:
                 arguments.append(source)
                 continue
             spread = np.full(source.size, -1, np.int64)
-            spread[covered] = self._plain(other)[first]
-            if (spread[element] != self._plain(other)).any():
+            spread[covered] = self._constants.plain(other)[first]
+            if (spread[element] != self._constants.plain(other)).any():
                 return None
             spread[covered] = other[first]
             argument = self._operand(node, spread.reshape(source.shape), ROLES.get(node.op, ""))
@@ -68,11 +69,6 @@ class Pointwise:
             return False
         return len(np.unique(covered % source.shape[2])) == source.shape[2]
 
-    def _plain(self, table):
-        """References in which equal constants are equal."""
-        fixed = is_constant(table) & (node_of(table) == NUMBERS)
-        return np.where(fixed, self._constants.bits(np.where(fixed, table, 0)), table)
-
     def _operand(self, node, table, role) -> Value | Constant | None:
         """A second operand: a value, a stored vector, or a stored tensor. -1 stands for elements that do not matter."""
         known, fixed = table >= 0, is_constant(table)
@@ -82,17 +78,15 @@ class Pointwise:
             return self._views.view(table, node.address)
         rows = table.reshape(-1, table.shape[-1])
         first = rows[(rows >= 0).argmax(0), np.arange(rows.shape[1])]
-        if (first >= 0).all() and (self._plain(np.where(rows >= 0, rows, first)) == self._plain(first)).all():
+        plain = self._constants.plain
+        if (first >= 0).all() and (plain(np.where(rows >= 0, rows, first)) == plain(first)).all():
             return self._views.constant(first, role)
         return self._views.constant(np.where(known, table, 0), role)
 
     def _call(self, node, arguments, shape) -> Value:
         """The call of a point-wise operation."""
-        if node.op == "integers":
-            low, high, zero = node.settings
-            result = self._views.call("integers", arguments, shape, node.address, codes=PLAIN, lowest=low, highest=high)
-            result.codes, result.zero, result.limit = "integers", zero, max(zero - low, high - zero)
-            return result
+        if node.op in QUANTISERS:
+            return self._views.codes(node.settings, arguments[0], shape, node.address)
         if node.op == "clip":
             low, high = node.settings
             return self._views.call("clip", arguments, shape, node.address, codes=PLAIN, lowest=low, highest=high)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from concord.golden.host.firmware import Direction, Firmware
 from concord.twin.recovery.nodes.elements import Unrecognised, is_constant, read_by
+from concord.twin.recovery.nodes.liveness import liveness
 from concord.twin.recovery.nodes.nodes import Body, Carried, Lowered
+from concord.twin.recovery.nodes.quantisers import QUANTISERS
 from concord.twin.recovery.nodes.signatures import Signatures
 from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
 from concord.twin.recovery.tensors.statements import Statements
@@ -39,26 +41,26 @@ def drafted(firmware: Firmware, lowered: Lowered) -> Program:
 class _Drafting:
     def __init__(self, firmware: Firmware, lowered: Lowered):
         self.firmware, self.lowered = firmware, lowered
-        self.statements = Statements(firmware, lowered)
-        self.views, self.signatures = self.statements.views, Signatures(lowered.nodes, lowered.constants)
+        shape = self._input_shape()
+        signatures = Signatures(lowered.nodes, lowered.constants)
+        groups = [signatures.groups(each.nodes, gates=True) if isinstance(each, Body) else signatures.groups(each)
+                  for each in lowered.main]
+        self.layers = list(zip(lowered.main, groups, strict=True))
+        self.statements = Statements(firmware, lowered, liveness(lowered, groups))
+        self.views = self.statements.views
         self.backward: set[Value] = set()
+        self.inputs = self.first = self.views.first = self._inputs(shape)
 
     def run(self) -> Program:
-        inputs = self._inputs()
-        lines, region = [], []
-        for each in [*self.lowered.main, None]:
-            if isinstance(each, int):
-                region.append(each)
-                continue
-            lines += self._region(region)
-            region = []
-            if each is not None:
-                lines += self._loop(each)
+        lines = []
+        for each, groups in self.layers:
+            lines += self._loop(each, groups) if isinstance(each, Body) else self._region(groups)
         result = self.views.view(self.statements.mapped(self.lowered.outputs), len(self.firmware.instruction_words))
         lines += self._taken()
-        return Program(inputs=inputs, lines=lines, result=result)
+        return Program(inputs=self.inputs, lines=lines, result=result)
 
-    def _inputs(self) -> Value:
+    def _input_shape(self) -> tuple[int, ...]:
+        """Shape of an input, which its nodes get, too."""
         firmware, nodes = self.firmware, self.lowered.nodes
         shape = nodes[self.lowered.inputs[0]].width,
         if firmware.image:
@@ -66,15 +68,19 @@ class _Drafting:
             shape = rows, columns, channels
         elif firmware.recurrent:
             shape = self._passes(), *shape
+        for node in self.lowered.inputs:
+            nodes[node].places, nodes[node].width = int(np.prod(shape[:-1], dtype=int)), shape[-1]
+        return shape
+
+    def _inputs(self, shape: tuple[int, ...]) -> Value:
+        """The value of the input; a sequence that is read from its end has one of its own."""
         first = Value(shape=shape)
-        for node, direction in zip(self.lowered.inputs, firmware.directions, strict=False):
+        for node, direction in zip(self.lowered.inputs, self.firmware.directions, strict=False):
             value = first
             if direction is Direction.BACKWARD:
                 value = Value(shape=shape)
                 self.backward.add(value)
-            nodes[node].places, nodes[node].width = int(np.prod(shape[:-1], dtype=int)), shape[-1]
             self.statements.bind(node, value)
-        self.first = self.views.first = first
         return first
 
     def _passes(self) -> int:
@@ -86,12 +92,12 @@ class _Drafting:
         drafts, self.views.drafts = self.views.drafts, []
         return drafts
 
-    def _region(self, nodes: list[int], *, loop: bool = False) -> list[Draft]:
-        for group in self.signatures.groups(nodes, gates=loop):
+    def _region(self, groups: list[list[int]]) -> list[Draft]:
+        for group in groups:
             self.statements.emit(group)
         return self._taken()
 
-    def _loop(self, body: Body) -> list[Draft | LoopDraft]:
+    def _loop(self, body: Body, groups: list[list[int]]) -> list[Draft | LoopDraft]:
         """The lines of a loop: those in front of it, and the loop itself."""
         loop = LoopDraft(timed=body.timed)
         for leaf, table in body.items:
@@ -111,7 +117,7 @@ class _Drafting:
         for carried in states:
             self._state(loop, carried)
         before = self._taken()
-        drafts = self._region(body.nodes, loop=True)
+        drafts = self._region(groups)
         for number, ((value, initial, _), carried) in enumerate(zip(list(loop.carried), states, strict=True)):
             live = self._live(carried.leaf)
             after = self.views.view(self.statements.mapped(carried.next[live]).reshape(value.shape), 0)
@@ -144,13 +150,9 @@ class _Drafting:
         live = self._live(carried.leaf)
         value = Value(shape=(int(live.sum()),))
         made = carried.next[live]
-        makers = [nodes[one] for one in read_by(made)]
-        kinds = {node.op for node in makers}
-        if "integers" in kinds:
-            low, high, zero = next(node.settings for node in makers if node.op == "integers")
-            value.codes, value.zero, value.limit = "integers", zero, max(zero - low, high - zero)
-        elif "blocks" in kinds:
-            value.codes, value.limit = "blocks", 2.0 ** self.firmware.config.activations.e_max
+        maker = next((nodes[one] for one in read_by(made) if nodes[one].op in QUANTISERS), None)
+        if maker:
+            _, value.codes, value.zero, value.limit, *_ = maker.settings
         self._bind(carried.leaf, live, value)
         table = self.statements.mapped(carried.initial[live])
         if is_constant(table).all():

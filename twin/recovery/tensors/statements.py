@@ -4,7 +4,6 @@ import numpy as np
 from concord.golden.host.firmware import Firmware
 from concord.spec.softmax import fractions, wholes
 from concord.twin.recovery.nodes.elements import element_of, is_constant, node_of, read_by
-from concord.twin.recovery.nodes.liveness import liveness
 from concord.twin.recovery.nodes.nodes import Lowered, across_of, shape_of
 from concord.twin.recovery.nodes.unquantised import RealConstants
 from concord.twin.recovery.tensors.blocks import Blocks
@@ -15,7 +14,8 @@ from concord.twin.recovery.tensors.products import Products
 from concord.twin.recovery.tensors.views import Views
 from concord.twin.recovery.tensors.weights import RealWeights, Weights
 
-_POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "numbers", "clip"}
+_POINTWISE = {"add", "subtract", "multiply", "maximum", "relu", "sigmoid", "tanh", "integers", "floats", "numbers",
+              "clip"}
 
 
 class Statements:
@@ -24,10 +24,11 @@ class Statements:
     Args:
         firmware: The firmware.
         lowered:  The nodes.
+        live:     bool[places * width] for each node, the elements that are wanted.
     """
 
-    def __init__(self, firmware: Firmware, lowered: Lowered):
-        self.nodes, self.constants, self.live = lowered.nodes, lowered.constants, liveness(lowered)
+    def __init__(self, firmware: Firmware, lowered: Lowered, live: dict[int, np.ndarray]):
+        self.nodes, self.constants, self.live = lowered.nodes, lowered.constants, live
         self.views = Views(lowered.constants)
         self._where: dict[int, np.ndarray] = {}
         self._unquantised = isinstance(lowered.constants, RealConstants)
@@ -134,8 +135,12 @@ class Statements:
 
 
 def _choices(rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Places that may be computed, and for each place the one whose result it has: those that differ, or all."""
-    _, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    """Places that may be computed, and for each place the one whose result it has: those that differ, or all.
+
+    Places that read nothing but constants, such as padding, are places of an image, too.
+    """
     every = np.arange(len(rows))
+    outside = np.where(is_constant(rows).all(1), every, -1)
+    _, first, where = np.unique(np.column_stack([rows, outside]), axis=0, return_index=True, return_inverse=True)
     different = np.sort(first), first[where.reshape(-1)]
     return [different] if len(first) == len(rows) else [different, (every, every)]

@@ -3,6 +3,7 @@
 import numpy as np
 from concord.golden.lib import float16
 from concord.twin.recovery.tensors.drafts import Constant, Draft, LoopDraft, Value
+from concord.twin.vocabulary import numpy_functions
 
 _ROUNDING = 1e-14  #: Relative error of a product and a quotient in float64.
 
@@ -33,7 +34,7 @@ def behind(loop: LoopDraft) -> list[Draft]:
 
 
 def _arranges(draft: Draft) -> bool:
-    return draft.function in ("join", "part", "flatten", "reshape")
+    return draft.function in ("join", "part", "flatten", "reshape", "transpose")
 
 
 def _final(loop: LoopDraft, inner: Value) -> Value:
@@ -110,11 +111,11 @@ def _moved(loop: LoopDraft) -> bool:
 
 def _before(draft: Draft, stored: Constant) -> np.ndarray | None:
     """Numbers from which an operation makes a state's initial values; None where none are found."""
-    if draft.function == "integers":
+    if draft.function in ("integers", "floats"):
         codes = stored.values
-        numbers = codes.astype(np.float16)
-        low, high = draft.settings["lowest"], draft.settings["highest"]
-        made = np.clip(np.rint(numbers.astype(np.float64)), low, high)
+        with np.errstate(over="ignore"):
+            numbers = codes.astype(np.float16)
+        made = getattr(numpy_functions, draft.function)(numbers, **draft.settings)
         return numbers if np.array_equal(made, codes) else None
     if draft.function != "multiply" or not isinstance(draft.arguments[1], Constant):
         return None

@@ -1,6 +1,9 @@
-"""Tables of elements as views of values: all of one value, a part, a concatenation, or else a stored table."""
+"""Tables of elements as views of values: all of one, a part, a concatenation, axes turned, or else a stored table."""
+
+from itertools import permutations
 
 import numpy as np
+from concord.twin.lib.quantiser import Quantiser
 from concord.twin.recovery.nodes.elements import CODES, Constants, element_of, is_constant, node_of, read_by, refs
 from concord.twin.recovery.tensors.drafts import Constant, Draft, Value
 
@@ -60,6 +63,12 @@ class Views:
             self._made[key] = result
         return self._made[key]
 
+    def codes(self, made: Quantiser, source: Value, shape: tuple[int, ...], address: int) -> Value:
+        """The codes of a value."""
+        result = self.call(made.function, [source], shape, address, codes=NUMBERS, **dict(made.settings))
+        result.codes, result.zero, result.limit = made.codes, made.zero, made.limit
+        return result
+
     def _key(self, argument):
         if isinstance(argument, Constant):
             places = b"" if argument.places is None else argument.places.tobytes()
@@ -75,7 +84,7 @@ class Views:
     def view(self, table: np.ndarray, address: int) -> Value:
         """The value that holds the elements of a table int64[..., columns], of which some are no constants."""
         return self._whole(table, address) or self._part(table, address) or self._joined(table, address) \
-            or self._taken(table, address)
+            or self._transposed(table, address) or self._taken(table, address)
 
     def _sources(self, table) -> list[int]:
         return read_by(table)
@@ -129,6 +138,22 @@ class Views:
         if not all(parts):
             return None
         return self.call("join", parts, table.shape, address)
+
+    def _transposed(self, table, address) -> Value | None:
+        """All of an image with its axes in another order."""
+        sources = self._sources(table)
+        if len(sources) != 1 or is_constant(table).any():
+            return None
+        source = self.values[sources[0]]
+        if len(source.shape) != 3 or source.size != table.size:
+            return None
+        grid, wanted = np.arange(source.size).reshape(source.shape), element_of(table).reshape(-1)
+        for axes in permutations(range(3)):
+            if (grid.transpose(axes).reshape(-1) == wanted).all():
+                shape = tuple(source.shape[axis] for axis in axes)
+                turned = self.call("transpose", [source], shape, address, axes=tuple(axis + 1 for axis in axes))
+                return self.shaped(turned, table.shape, address)
+        return None
 
     def _taken(self, table, address) -> Value:
         """Elements by a stored table."""

@@ -48,7 +48,7 @@ class Weights:
 
     def __init__(self, firmware: Firmware, views: Views):
         self._firmware, self._config, self._views = firmware, firmware.config, views
-        self.mantissas = np.append(firmware.tiles.mantissas.reshape(-1).astype(np.int32), 0)
+        self.mantissas = np.append(firmware.tiles.mantissas.reshape(-1).astype(np.int64), 0)
         self._biases = firmware.biases.reshape(-1)
 
     def like(self, table: np.ndarray, codes: str) -> Value:
@@ -123,7 +123,9 @@ class Weights:
     def _wrap(self, made, reals) -> dict:
         """The width of the accumulator, if a sum may not fit it."""
         integer, like = made.node.settings[0], made.like
-        fraction = 0 if integer else self._config.acc_frac
+        # The last bits of the accumulator that all products leave at 0 need no room.
+        unused = 0 if integer else self._config.alignment
+        fraction, width = 0 if integer else self._config.acc_frac - unused, self._config.sum_bits - unused
         axes = tuple(range(1, reals.ndim))
         magnitudes = np.abs(reals.astype(np.float64))
         sums = magnitudes.sum(axes)
@@ -132,9 +134,11 @@ class Weights:
         inner = float(np.ldexp(sums * (like.limit + like.zero) + np.abs(made.start), fraction).max(initial=0))
         if inner >= 2.0**_EXACT:
             raise TooWide
-        if bound < 2.0 ** (self._config.sum_bits - 1):
+        if bound < 2.0 ** (width - 1):
             return {}
-        return {"wrap": self._config.sum_bits} | ({"fraction": fraction} if fraction else {})
+        if width < 2:
+            raise TooWide
+        return {"wrap": width} | ({"fraction": fraction} if fraction else {})
 
 
 class RealWeights(Weights):

@@ -67,15 +67,27 @@ def _axis(at, inside, number, steps, size):
     """
     pairs = inside[:-steps] & inside[steps:] & (np.diff(number[::1])[:, None] > 0 if steps == 1 else True)
     moves = (at[steps:] - at[:-steps])[pairs] if steps < len(at) else np.zeros(0, np.int64)
-    stride = int(moves[0]) if moves.size else 1
-    if stride < 1 or (moves != stride).any():
+    if moves.size:
+        return _strided(at, inside, number, int(moves[0]), size) if (moves == moves[0]).all() else None
+    found = (_strided(at, inside, number, stride, size) for stride in range(1, size + 1))
+    return next(filter(None, found), None)
+
+
+def _strided(at, inside, number, stride, size):
+    """Stride and offset of each column, and bool[places, columns], which positions lie in the image; None for another
+    stride."""
+    if stride < 1:
         return None
     offsets = at - number[:, None] * stride
     first = offsets[inside.argmax(0), np.arange(at.shape[1])]
     if (inside & (offsets != first)).any():
         return None
     there = first + number[:, None] * stride
-    return stride, first, (there >= 0) & (there < size)
+    there = (there >= 0) & (there < size)
+    count = int(number[-1]) + 1
+    reached = np.zeros((count, at.shape[1]), bool)
+    np.logical_or.at(reached, number, inside)
+    return (stride, first, there) if (reached[number] == there).all() else None
 
 
 def _window(axes, inside, shape, down, across, channels):
