@@ -5,8 +5,11 @@ import sys
 
 import numpy as np
 import pytest
+from concord.compiler.network import compile_network
 from concord.golden.host.firmware_file import load_firmware
 from concord.nnp.verify.twin_source import differing_bits
+from concord.spec.config import preset
+from concord.tests import networks
 from concord.tests.command_line import compiled, done, nnp, refused
 from concord.tests.test_rooms import ROOT
 from concord.tests.twin.test_source import load
@@ -71,6 +74,18 @@ def test_start_values_follow_the_weights_of_unsigned_codes(files):
     given = tensors(recover(firmware))
     name = next(name for name in given if name.startswith("convolution_1") and name.endswith("weights"))
     given[name] = np.where(given[name] > 100, given[name], given[name] + 1)
+    changed = with_tensors(firmware, given)
+    assert not np.array_equal(changed.biases, firmware.biases)
+    assert differing_bits(changed, twin_script(firmware, given), given) == 0
+
+
+def test_start_values_of_one_product_follow_its_own_weights():
+    """The second layer takes signed codes and has no start values."""
+    model = networks.mlp(np.random.default_rng(0), preset("tiny"), [10, 12, 5], block=False)
+    assert [layer.unsigned for layer in model.layers] == [True, False]
+    firmware = compile_network(model, preset("tiny")).firmware
+    given = tensors(recover(firmware))
+    given["dense0_weights"] = np.where(given["dense0_weights"] < 100, given["dense0_weights"] + 1, 0)
     changed = with_tensors(firmware, given)
     assert not np.array_equal(changed.biases, firmware.biases)
     assert differing_bits(changed, twin_script(firmware, given), given) == 0
