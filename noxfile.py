@@ -13,10 +13,10 @@ import nox
 nox.options.default_venv_backend = "none"
 
 
-def python(session, *words):
-    """Run a module with this environment's Python, its programs on the path."""
+def python(session, *words, **env):
+    """Run a module with this environment's Python, its programs on the path, and environment variables."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
-    session.run(sys.executable, "-m", *words, *session.posargs, external=True, env={"PATH": path})
+    session.run(sys.executable, "-m", *words, *session.posargs, external=True, env={"PATH": path, **env})
 
 
 @nox.session
@@ -28,7 +28,8 @@ def lint(session):
 @nox.session
 def tests(session):
     """Everything that must pass: `nox -s tests -- -k quantizer` runs some."""
-    python(session, "pytest", "-n", "2")
+    # Each core has a process of its own; a second thread of PyTorch would only wait for it.
+    python(session, "pytest", "-n", "2", OMP_NUM_THREADS="1")
 
 
 @nox.session(default=False)

@@ -20,10 +20,10 @@ def regress(*words) -> subprocess.CompletedProcess:
 
 
 def test_one_unit(tmp_path):
-    """The run prints tables, and writes JUnit XML and line coverage."""
+    """The run prints tables, and writes JUnit XML, line coverage and waveforms."""
     words = ["--unit", "crc", "--config", "tiny", "--seed", "3", "--seed", "4"]
     words += ["--junitxml", str(tmp_path / "junit.xml")]
-    done = regress("--regress", *words)
+    done = regress("--regress", "--waves", *words)  # with the libraries of the other test of waveforms and coverage
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
     assert "100.0 %" in done.stdout
@@ -31,7 +31,7 @@ def test_one_unit(tmp_path):
     assert [case.get("name") for case in suite] == ["test_unit[crc-tiny-3]", "test_unit[crc-tiny-4]"]
     properties = {each.get("name"): each.get("value") for each in suite[1].iter("property")}
     assert (properties["unit"], properties["config"], properties["seed"]) == ("crc", "tiny", "4")
-    assert Path(properties["folder"], "coverage.dat").exists()
+    assert all(Path(properties["folder"], name).exists() for name in ("coverage.dat", "dump.vcd"))
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
