@@ -57,6 +57,12 @@ def twin_programs(session):
 
 
 @nox.session(default=False)
+def twin_random(session):
+    """Twins of random networks of every kind on machines of every kind, beside golden; `--networks`, `--seed`."""
+    python(session, "concord.tests.twin.campaign")
+
+
+@nox.session(default=False)
 def twin_faults(session):
     """Faults in firmware and hardware, named beside the values of twin, golden and RTL."""
     python(session, "concord.benchmarks.twin_faults")

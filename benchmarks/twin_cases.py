@@ -24,7 +24,7 @@ class Network:
 
     Attributes:
         name:        Name in the table.
-        preset:      Machine.
+        preset:      Machine: a preset, or a TOML file.
         weights:     File or seed of its weights.
         calibration: Samples that find the ranges of its codes, or "-" if the file has the ranges.
         inputs:      Where the samples come from that twin and golden run.

@@ -13,7 +13,8 @@ from concord.golden.unquantised import UnquantisedMachine
 from concord.nnp.verify.session import Session
 from concord.nnp.verify.twin_source import TwinSource, differing, distance, installed
 from concord.sim.machines import host
-from concord.spec.config import preset
+from concord.spec.config import PRESETS
+from concord.spec.machine_file import find_config
 from concord.twin.lib.script import Script
 from concord.twin.recovery.recover import recover
 from concord.twin.source.frameworks import Framework
@@ -45,8 +46,8 @@ class Row:
     def texts(self) -> list[str]:
         """Texts of all its cells."""
         net = self.network
-        return [net.name, net.preset, net.weights, net.calibration, net.inputs, str(self.samples), str(self.lines),
-                *map(text, self.cells)]
+        return [net.name, Path(net.preset).stem, net.weights, net.calibration, net.inputs, str(self.samples),
+                str(self.lines), *map(text, self.cells)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +80,7 @@ class Comparison:
         if network.make is None:
             return Row(network=network, samples=0, lines=0, cells=[NOT_RUN] * len(self.columns))
         model = network.make()
-        firmware = compile_network(model, preset(network.preset)).firmware
+        firmware = compile_network(model, find_config(network.preset)).firmware
         if self.unquantised:
             firmware = replace(firmware, full_precision=full_precision(model, firmware))
         samples = network.samples(firmware, self.samples)
@@ -100,7 +101,7 @@ class Comparison:
         return recover(firmware if hints else without_hints(firmware), unquantised=self.unquantised)
 
     def _rtl(self, network: Network, firmware: Firmware, samples: list[np.ndarray], golden: np.ndarray) -> Cell:
-        if not self.on_rtl:
+        if not self.on_rtl or network.preset not in PRESETS:  # no hardware is built for other machines
             return NOT_RUN
         return tried(f"{network.name}: RTL", lambda: differing(
             golden[:self.on_rtl], outputs(firmware, samples[:self.on_rtl], "library")), self.say)
@@ -111,7 +112,7 @@ class Comparison:
         if not installed(way.framework):
             return NOT_RUN
         kind = "_unquantised" * self.unquantised + "_plain" * (not way.hints)
-        stem = module_name(f"{network.name}_{network.preset}_{way.framework}{kind}")
+        stem = module_name(f"{network.name}_{Path(network.preset).stem}_{way.framework}{kind}")
 
         def compared() -> Cell:
             twin = TwinSource(write_twin(script, way.framework, self.out, stem), way.framework, compiled=way.compiled)

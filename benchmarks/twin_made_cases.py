@@ -1,7 +1,7 @@
 """Networks of `nox -s twin_networks` that PyTorch quantises: with weights from a seed, and those of MLPerf Tiny."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -30,12 +30,12 @@ from concord.model.data.samples import DataSet, Samples, Task
 from concord.model.floating.network import FloatNetwork
 from concord.model.model import Model, Provenance
 from concord.nnp.lib.choices import choices_for
-from concord.spec.config import preset
+from concord.spec.machine_file import find_config
 from concord.train.recurrent.classifier import BlockClassifier, BlockFormats, QuantisedClassifier
 from concord.train.recurrent.float_network import FloatClassifier
 from concord.train.recurrent.integer_layer import SYMMETRIC
 from concord.train.runs.imported import prepared, quantize
-from concord.train.runs.recurrent import EIGHT_BIT_BLOCKS, EIGHT_BITS, tensors
+from concord.train.runs.recurrent import EIGHT_BITS, tensors
 
 HIDDEN = 20  #: Size of recurrent layers, which fills no native vector.
 CALIBRATION, WEIGHTS_SEED = 64, 7  #: Number of samples for calibration, and seed of weights.
@@ -60,7 +60,7 @@ def random_networks(out: Path) -> Iterator[Network]:
         for machine in "vision", "ulx3s":
             for arithmetic in "integer", "bfp":
                 yield Network(name=f"{style}, {arithmetic}", preset=machine,
-                              make=partial(convolutional, style, machine, arithmetic, out),
+                              make=partial(imported, style, STYLES[style], machine, arithmetic, out),
                               calibration=f"{CALIBRATION} of {IMAGES}", inputs=IMAGES, **sources)
     for name in tiny_models.REFERENCES:
         yield Network(name=tiny_models.title(name), preset=TINY_PRESET, weights="seed 0",
@@ -69,7 +69,7 @@ def random_networks(out: Path) -> Iterator[Network]:
                       samples=lambda _, count, name=name: list(tiny_models.run_inputs(name, count)))
 
 
-def recurrent(cell: str, arithmetic: str) -> Model:
+def recurrent(cell: str, arithmetic: str, machine: str = "speech") -> Model:
     """A classifier of the shipped utterances, with one recurrent layer and random weights."""
     torch.manual_seed(WEIGHTS_SEED)
     x, lengths, _ = tensors(dataset.load(VOWELS).first(CALIBRATION))
@@ -77,26 +77,34 @@ def recurrent(cell: str, arithmetic: str) -> Model:
     if arithmetic == "integer":
         made = QuantisedClassifier(net, x, EIGHT_BITS, EIGHT_BITS, SYMMETRIC, lengths)
     else:
-        block = preset("speech").native_dim
+        config = find_config(machine)
         made = BlockClassifier(net, x, lengths, BlockFormats(
-            weights=EIGHT_BIT_BLOCKS, inputs=EIGHT_BIT_BLOCKS, block=block))
+            weights=config.weights, inputs=config.activations, block=config.native_dim))
     layers, sources = made.lower(x, lengths)
     none = np.zeros(0, np.uint8)
     return Model(name=f"{cell}-{arithmetic}", data=VOWELS, preprocessing="none", classes=(), layers=tuple(layers),
                  provenance=NOWHERE, fp32_predictions=none, quantised_predictions=none, sources=sources)
 
 
-def convolutional(style: str, machine: str, arithmetic: str, out: Path) -> Model:
-    """A convolutional network with random weights, which comes through ONNX and post-training quantisation."""
+def imported(name: str, build: Callable[[], torch.nn.Module], machine: str, arithmetic: str, out: Path) -> Model:
+    """A network of images with random weights, which comes through ONNX and post-training quantisation.
+
+    Args:
+        name:       Its name.
+        build:      Function that makes it.
+        machine:    Preset or TOML file.
+        arithmetic: `integer` or `bfp`.
+        out:        Folder of the files that come up.
+    """
     torch.manual_seed(WEIGHTS_SEED)
-    path = out / f"{style}.onnx"
+    path = out / f"{name}.onnx"
     with warnings.catch_warnings(action="ignore"):  # PyTorch announces that another exporter is its default
-        torch.onnx.export(STYLES[style]().eval(), (torch.zeros(1, 1, 28, 28),), path, dynamo=False)
+        torch.onnx.export(build().eval(), (torch.zeros(1, 1, 28, 28),), path, dynamo=False)
     images = dataset.load(IMAGES).first(CALIBRATION)
     data = DataSet(name=IMAGES, task=Task.NONE, shape=(1, 28, 28), train=None, test=None, description="",
                    calibration=Samples(inputs=images.inputs, lengths=None, labels=None, classes=()))
     choices = choices_for(machine, arithmetic)
-    made = out / f"{style}-{machine}-{arithmetic}.safetensors"
+    made = out / f"{name}-{Path(machine).stem}-{arithmetic}.safetensors"
     return quantize(made, prepared(read_network(path), data, choices), choices, command=COMMAND)
 
 

@@ -77,7 +77,7 @@ def parts(model: Model, names: Sequence[str]) -> list[Model]:
     ends = [_in_front(model, name) for name in names]
     found, taken = [], set()
     for k, names_until in enumerate([*ends, {layer.name for layer in model.layers}]):
-        layers = [layer for layer in model.layers if layer.name in names_until - taken]
+        layers = [layer for layer in _needed(model) if layer.name in names_until - taken]
         entering = crossing(model, names[k - 1]) if k else ()
         leaving = crossing(model, names[k]) if k < len(names) else ()
         found.append(_part(model, layers, entering, leaving, f"{model.name}, part {k + 1}"))
@@ -106,14 +106,20 @@ def _part(model: Model, layers: Sequence[Layer], entering: Sequence[str], leavin
 
 
 def _crossing(model: Model, before: set[str]) -> dict[str, list[Layer]]:
-    """The tensors, INPUT among them, that layers read which are not in front of a cut, and these readers."""
+    """The tensors, INPUT among them, that needed layers read which are not in front of a cut, and these readers."""
     found: dict[str, list[Layer]] = {}
-    for reader in model.layers:
+    for reader in _needed(model):
         if reader.name not in before:
             for source in model.sources_of(reader):
                 if source in before or source == INPUT:
                     found.setdefault(source, []).append(reader)
     return found
+
+
+def _needed(model: Model) -> list[Layer]:
+    """The layers that lead to the result; no one reads others."""
+    names = _leading_to(model, model.layers[-1].name)
+    return [layer for layer in model.layers if layer.name in names]
 
 
 def _in_front(model: Model, name: str) -> set[str]:

@@ -20,9 +20,11 @@ from concord.hw.verilog import ports, verilog
 from concord.sim.machines.cache import cached, keep_only
 
 ROOT = Path(__file__).parents[2]
+TESTBENCHES = "*/sim/*.py"  #: Python files whose failing asserts show their values, which makes loading them slow.
 RUNS = Path("build/runs")  #: Folder of all testbench runs, relative to the working directory.
 PACKAGES = Path(sysconfig.get_path("platlib"))
 COCOTB = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
+HEADERS = "headers.h"  #: File that includes the headers of Verilator's run-time library.
 FLAGS = ("--cc", "-O3", "--no-timing", "--assert", "-Wno-fatal", "-Wno-lint", "--timescale", "1ns/1ns")
 
 
@@ -57,29 +59,59 @@ def lean(text: str) -> str:
     return re.sub(r"^  initial begin\n(.*?)^  end\n", without, text, flags=re.MULTILINE | re.DOTALL)
 
 
+def named_signals(text: str) -> str:
+    """Verilog whose signals without a name, such as `\\$12`, begin with an underscore: Verilator does not trace them.
+
+    They are most of a machine's signals, and the code that writes them would take longer to compile than the machine.
+    """
+    return text.replace("\\$", "\\_$")
+
+
 def verilate(where: Path, sources: list, flags: list, *, target: str, optimise: str = "-O1") -> None:
     """Verilate `sources` in `where` with prefix Vtop and make `target`.
 
-    Verilator's run-time library is most of a small build; it is compiled once for each set of `flags`, and copied.
+    Verilator's run-time library and its headers are most of a small build; they are compiled once for each set of
+    `flags`.
     """
     # The wheel's makefile lacks the option that includes a precompiled header.
     options = [f"OPT_FAST={optimise}", f"OPT_GLOBAL={optimise}", "CFG_CXXFLAGS_PCH_I=-include"]
-
-    def make_runtime(shared: Path) -> None:
-        (shared / "empty.v").write_text("module empty(input clk); endmodule\n")
-        command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--top-module", "empty", "--prefix", "Vtop", "empty.v"],
-                shared)
-        objects = re.findall(r"^  (verilated\w*) ", (shared / "Vtop_classes.mk").read_text(), re.MULTILINE)
-        made = [f"{name}.o" for name in objects]
-        command(["make", "-j2", "-f", "Vtop.mk", *options, *made], shared)
-        keep_only(shared, made)
-
-    runtime = cached("runtime", shlex.join([*FLAGS, *flags, *options]), make_runtime)
+    parts = ["verilated", *["verilated_dpi", "verilated_vpi"] * ("--vpi" in flags)]
+    key = shlex.join([*FLAGS, *flags, *options, *parts])
+    runtime = cached("runtime", key, lambda shared: _make_runtime(shared, flags, options, parts))
     command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--prefix", "Vtop", *sources], where)
     for made in runtime.glob("verilated*.o"):
         shutil.copy(made, where)  # it is newer than its source, so that make leaves it
-    # The wheel does not know how its compiler takes a precompiled header, which large designs have.
-    command(["make", "-j2", "-f", "Vtop.mk", "CFG_CXXFLAGS_PCH_I=-include", *options, target], where)
+    if "VM_PARALLEL_BUILDS = 0" in (where / "Vtop_classes.mk").read_text():  # a large build precompiles its own headers
+        headers = cached("headers", key, lambda shared: _make_headers(shared, flags, options, parts))
+        for made in HEADERS, f"{HEADERS}.gch":
+            (where / made).symlink_to(headers / made)
+        options[0] += f" -include {HEADERS}"
+    command(["make", "-j2", "-f", "Vtop.mk", *options, target], where)
+
+
+def _verilate_nothing(where: Path, flags: list) -> None:
+    """Write the makefile of an empty module."""
+    (where / "empty.v").write_text("module empty(input clk); endmodule\n")
+    command(["verilator", *FLAGS, *flags, "--Mdir", ".", "--top-module", "empty", "--prefix", "Vtop", "empty.v"], where)
+
+
+def _make_runtime(where: Path, flags: list, options: list, parts: list) -> None:
+    """Make the objects of Verilator's run-time library, with `parts` that the empty module may not need."""
+    _verilate_nothing(where, flags)
+    listed = re.findall(r"^  (verilated\w*) ", (where / "Vtop_classes.mk").read_text(), re.MULTILINE)
+    made = [f"{name}.o" for name in dict.fromkeys([*listed, *parts])]
+    command(["make", "-j2", "-f", "Vtop.mk", *options, *made], where)
+    keep_only(where, made)
+
+
+def _make_headers(where: Path, flags: list, options: list, parts: list) -> None:
+    """Precompile the headers of `parts` of Verilator's run-time library."""
+    _verilate_nothing(where, flags)
+    (where / HEADERS).write_text("".join(f'#include "{name}.h"\n' for name in parts))
+    parallel = "VM_PARALLEL_BUILDS=1"  # the makefile then has the rule that precompiles headers
+    command(["make", "-f", "Vtop.mk", *options, parallel, f"{HEADERS}.fast.gch"], where)
+    (where / f"{HEADERS}.fast.gch").rename(where / f"{HEADERS}.gch")
+    keep_only(where, {HEADERS, f"{HEADERS}.gch"})
 
 
 def build(text: str, name: str, *, waves: bool = False, coverage: bool = False) -> Path:
@@ -87,6 +119,7 @@ def build(text: str, name: str, *, waves: bool = False, coverage: bool = False) 
 
     Only the ports are public: cocotb sees nothing else, and Verilator may optimise the rest.
     """
+    text = named_signals(text) if waves else text
     header = re.search(rf"^module {name}\((.*?)\);", text, re.MULTILINE | re.DOTALL)[1]
     ports = [port.strip(" \\\n") for port in header.split(",")]
     public = "".join(f'public_flat_rw -module "{name}" -var "{port}"\n' for port in ports)
@@ -125,7 +158,8 @@ def simulate(built: Path, name: str, testbench: str, *, seed: int = 1, waves: bo
     try:
         get_runner("verilator").test(
             hdl_toplevel=name, hdl_toplevel_lang="verilog", test_module=testbench, build_dir=built, test_dir=where,
-            seed=seed, waves=waves, extra_env=env, results_xml=str(results), log_file=log, timescale=("1ns", "1ns"))
+            seed=seed, waves=waves, extra_env={"COCOTB_REWRITE_ASSERTION_FILES": TESTBENCHES, **env},
+            results_xml=str(results), log_file=log, timescale=("1ns", "1ns"))
     except (RuntimeError, SystemExit) as error:
         failure = error
     count, failed = get_results(results) if results.exists() else (0, 0)

@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import re
 import shlex
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -12,7 +13,7 @@ import numpy as np
 from amaranth.lib.wiring import Component
 from concord.hw.nnp import NNP
 from concord.hw.verilog import verilog
-from concord.sim.machines.build import ROOT, lean, verilate
+from concord.sim.machines.build import ROOT, lean, named_signals, verilate
 from concord.sim.machines.cache import cached, keep_only
 from concord.spec.config import Config
 
@@ -44,8 +45,24 @@ def nnp_verilog(config: Config, name: str = "nnp") -> str:
     return (where / "nnp.v").read_text()
 
 
+def reset_in_register(text: str) -> str:
+    """Verilog `text` whose top module `nnp` resets one cycle after its port `rst` asks for it, and at power-up.
+
+    Next states depend on the reset. Were it a port, Verilator would write nearly all logic twice, once for changes of
+    inputs and once for clock edges, and run both in each cycle.
+    """
+    def registered(top: re.Match) -> str:
+        declared, rest = top[1], re.sub(r"(?<![\w$.\\])rst(?![\w$])", r"\\rst$register ", top[2])
+        return (f"{declared}  reg \\rst$register = 1'h1;\n{rest}"
+                "  always @(posedge clk) \\rst$register <= rst;\nendmodule\n")
+
+    return re.sub(r"^(module nnp\(.*?^  wire rst;\n)(.*?)^endmodule\n", registered, text,
+                  count=1, flags=re.MULTILINE | re.DOTALL)
+
+
 def build_library(text: str, message_bytes: int, *, trace: bool = False) -> Path:
     """Build the shared library of Verilog `text`, whose top module is `nnp`. With `trace` it can write waveforms."""
+    text = reset_in_register(named_signals(text) if trace else text)
     flags = ["--exe", "-CFLAGS", "-fPIC -fvisibility=hidden -fno-gnu-unique", *["--trace-vcd"] * trace]
     arguments = ["--top-module", "nnp", "-o", "nnp.so", "-LDFLAGS", "-shared",
                  "-CFLAGS", f"-DBEAT={message_bytes}"]

@@ -60,6 +60,7 @@ struct Machine : Stage {
     From offered = From::NOBODY;               // Who offers a beat that was not taken yet.
     From inside = From::NOBODY;                // Who has sent a part of a message.
     bool took = false, broken = false;
+    bool resetting = true;                     // The machine is in reset.
     bool passing = false, sending = false;     // The present message out is for the machine behind; it has begun.
 
     Machine() : output(1) {
@@ -70,9 +71,11 @@ struct Machine : Stage {
 #endif
         top = std::make_unique<Vtop>(&context, "nnp");
         top->clk = 0;
-        top->rst = 1;
-        for (int k = 0; k < 4; k++) cycle();
-        top->rst = 0;
+        for (int k = 0; k < 4; k++) {
+            top->rst = k < 3;  // The machine sees it one cycle later.
+            cycle();
+        }
+        resetting = false;
     }
 
     void evaluate() {
@@ -93,7 +96,7 @@ struct Machine : Stage {
         if (offered == From::NOBODY) {
             From next = inside != From::NOBODY ? inside : before ? From::BEFORE : From::HOST;
             bool there = next == From::BEFORE ? before != nullptr : !input.empty();
-            if (there && !top->rst && !dice.roll(gap)) offered = next;
+            if (there && !resetting && !dice.roll(gap)) offered = next;
         }
         top->s_axis_tvalid = offered != From::NOBODY;
         if (offered != From::NOBODY) {
@@ -107,7 +110,7 @@ struct Machine : Stage {
         top->m_axis_tready = passing && behind ? taken : !dice.roll(stall);
         top->clk = 0;
         evaluate();
-        took = offered != From::NOBODY && top->s_axis_tready && !top->rst;
+        took = offered != From::NOBODY && top->s_axis_tready && !resetting;
         return took && offered == From::BEFORE;
     }
 
@@ -115,7 +118,7 @@ struct Machine : Stage {
     bool pass() {
         if (!behind) return false;
         constexpr uint8_t input_kind = 6;  // spec.messages
-        bool there = top->m_axis_tvalid && !top->rst;
+        bool there = top->m_axis_tvalid && !resetting;
         Beat offer;
         std::memcpy(offer.bytes, &top->m_axis_tdata, BEAT);
         offer.last = top->m_axis_tlast;
@@ -124,7 +127,7 @@ struct Machine : Stage {
     }
 
     void high() override {
-        bool came = top->m_axis_tvalid && !top->rst;
+        bool came = top->m_axis_tvalid && !resetting;
         watch(came);
         if (came && top->m_axis_tready) {
             if (!passing) collect();
@@ -152,7 +155,7 @@ struct Machine : Stage {
 
     // An offered beat stays as it is until it is taken.
     void watch(bool came) {
-        if (!held.empty() && !top->rst) broken |= !came || beat() != held;
+        if (!held.empty() && !resetting) broken |= !came || beat() != held;
         held.clear();
         if (came && !top->m_axis_tready) held = beat();
     }

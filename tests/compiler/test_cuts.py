@@ -54,6 +54,13 @@ def test_several_tensors_cross_a_cut(residual):
     assert [third.sources_of(layer) for layer in third.layers] == [(), (), ("a", "b"), ("sum",)]
 
 
+def test_layers_that_lead_nowhere_are_left_out(rng):
+    layers = [dense(rng, "a", 4, 6), dense(rng, "b", 6, 6), dense(rng, "c", 6, 3)]
+    model = networks.model(layers, sources={"b": ("a",), "c": ("a",)})
+    assert cuts(model) == ["a"]
+    assert [layer.name for part in parts(model, ["a"]) for layer in part.layers] == ["a", "c"]
+
+
 @pytest.mark.parametrize(("names", "reason"), [
     (["c"], "no layer reads the result of 'c'; cut behind 'a' or 'b' or 'sum'"),
     (["x"], "has no layer 'x'"),

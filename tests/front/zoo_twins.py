@@ -15,6 +15,7 @@ from concord.nnp.api.quantising import quantize
 from concord.nnp.machines.fit import fit
 from concord.nnp.verify.twin_source import TwinSource, differing
 from concord.spec.config import PRESETS
+from concord.spec.machine_file import find_config
 from concord.tests.twin.recovered import calls, golden
 from concord.twin.generic.network import network as word_by_word
 from concord.twin.recovery.nodes.elements import Unrecognised
@@ -24,6 +25,12 @@ from concord.twin.source.hints import without_hints
 from concord.twin.source.twin_file import write_twin
 
 PRESET = "vision"  #: The machine whose memories grow until it holds a network.
+#: The same machine for networks that are quantised already, with the integers of other tools.
+WIDE = f"""
+based_on = "{PRESET}"
+weights = {{ bits = 8, symmetric = false }}
+activations = {{ bits = 8, symmetric = false }}
+"""
 STEPS = 5  #: Time steps of sequences.
 SAMPLES, CALIBRATION = 3, 32
 
@@ -84,16 +91,18 @@ def compiled(network: FloatNetwork, arithmetic: str) -> Firmware:
     Raises:
         ValueError: the network cannot be quantised or compiled.
     """
-    given = Network(floating=network)
+    given, config = Network(floating=network), PRESETS[PRESET]
     if arithmetic == "kept":
-        model = quantize(given, preset=PRESET)
+        with tempfile.TemporaryDirectory() as folder:
+            machine = Path(folder) / "machine.toml"
+            machine.write_text(WIDE)
+            model, config = quantize(given, preset=str(machine)), find_config(str(machine))
     else:
-        shape = [network.shape[axis] for axis in np.argsort(network.axes)] if not network.sequence else network.shape
-        numbers = np.random.default_rng(0).normal(size=(CALIBRATION, *[STEPS] * network.sequence, *shape))
+        numbers = np.random.default_rng(0).normal(size=(CALIBRATION, *[STEPS] * network.sequence, *network.shape))
         with tempfile.TemporaryDirectory() as folder:
             np.save(Path(folder) / "numbers.npy", numbers)
             model = quantize(given, preset=PRESET, arithmetic=arithmetic, calibration=Path(folder) / "numbers.npy")
-    return fit(model.quantised, PRESETS[PRESET]).compiled.firmware
+    return fit(model.quantised, config).compiled.firmware
 
 
 def beside_golden(firmware: Firmware) -> Twin:

@@ -27,7 +27,7 @@ def main(
     kind: Annotated[list[str] | None, typer.Option(help=f"Kind of file: {', '.join(KINDS)}. All by default.")] = None,
     seed: Annotated[int, typer.Option(help="Number of the first file of each kind.")] = 0,
     count: Annotated[int, typer.Option(help="Most files of each kind; 0 for as many as the time allows.")] = 0,
-    seconds: Annotated[float, typer.Option(help="Seconds that a loader may take for a file.")] = 10,
+    seconds: Annotated[float, typer.Option(help="Seconds of CPU time that a loader may take for a file.")] = 10,
     memory: Annotated[int, typer.Option(help="MiB that a loader may take for a file.")] = 2048,
     out: Annotated[Path, typer.Option(help="Folder for files that make a loader fail.")] = Path("build/fuzz"),
 ):

@@ -1,6 +1,10 @@
-"""Loads damaged files in a process of its own, within limits of memory and time."""
+"""Loads damaged files in a process of its own, within limits of memory and time.
+
+Time is CPU time of that process, so that other processes on the machine make no loader too slow.
+"""
 
 import multiprocessing
+import os
 import random
 import resource
 import shutil
@@ -16,7 +20,8 @@ from concord.tests.fuzz.kinds import KINDS
 
 REFUSED, ACCEPTED = "refused", "accepted"
 FOLDER = "damaged_files"  #: Folder of what is loaded.
-GRACE = 5.0  #: Seconds after which a process that does not heed its time limit is killed.
+GRACE = 5.0  #: Seconds beyond its time limit after which a process that does not heed it, or waits, is killed.
+IDLE = 0.01  #: Largest share of the CPU that a process takes while it waits for something.
 
 
 class TooSlow(BaseException):
@@ -44,7 +49,7 @@ class Attempts:
     Args:
         name:    Name of the kind.
         folder:  Folder for the files.
-        seconds: Seconds that a loader may take.
+        seconds: Seconds of CPU time that a loader may take.
         memory:  MiB that a loader may take beyond what the process has when it starts.
     """
 
@@ -75,7 +80,7 @@ class Attempts:
         process.start()
         theirs.close()
         try:
-            while ours.poll(self.seconds + GRACE):
+            while self._answers(ours, process.pid):
                 outcome = ours.recv()
                 if outcome is None:
                     return
@@ -89,13 +94,24 @@ class Attempts:
             process.kill()
             process.join()
 
+    def _answers(self, connection, pid: int) -> bool:
+        """Wait for an outcome; False where a process has had all its time, or takes none."""
+        patience = self.seconds + GRACE
+        begun = before = cpu_time(pid)
+        while not connection.poll(patience):
+            spent = cpu_time(pid)
+            if spent - before < IDLE * patience or spent - begun > patience:
+                return False
+            before = spent
+        return True
+
     def _loads(self, seed: int, last: int, end: float, connection):
         """Load files, in the process of its own."""
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * resource.getpagesize() + (self.memory << 20)
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.signal(signal.SIGALRM, _alarm)
+        signal.signal(signal.SIGPROF, _alarm)
         warnings.simplefilter("error")
         while seed < last and time.monotonic() < end:
             connection.send(self.attempt(seed))
@@ -106,16 +122,22 @@ class Attempts:
         """Load the file of a number, in this process."""
         path = self.write(seed, FOLDER)
         try:
-            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+            signal.setitimer(signal.ITIMER_PROF, self.seconds)
             try:
                 KINDS[self.name].load(path)
             finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.setitimer(signal.ITIMER_PROF, 0)
         except ValueError as error:
             return Outcome(seed=seed, verdict=verdict(str(error), self.folder / FOLDER), text=traceback.format_exc())
         except BaseException as error:
             return Outcome(seed=seed, verdict=f"{type(error).__name__}: {error}"[:200], text=traceback.format_exc())
         return Outcome(seed=seed, verdict=ACCEPTED, text="")
+
+
+def cpu_time(pid: int) -> float:
+    """Seconds of CPU time that a process has taken, in its own code and in the kernel."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def verdict(said: str, folder: Path) -> str:

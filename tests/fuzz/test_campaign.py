@@ -39,15 +39,30 @@ def raising(error: Exception):
     return load
 
 
+def busy(path):
+    begin = time.process_time()
+    while time.process_time() < begin + 9:
+        pass
+
+
 @pytest.mark.parametrize(("load", "verdict"), [
     (lambda path: os._exit(3), "the process ends with code 3"),
-    (lambda path: time.sleep(9), "TooSlow: "),
+    (busy, "TooSlow: "),
+    (lambda path: time.sleep(99), "the process hangs for 1.2 s"),
     (lambda path: np.ones(2**27), "MemoryError: "),
     (raising(KeyError("x")), "KeyError: 'x'"),
     (raising(ValueError("bad")), "the refusal names no file: bad"),
-], ids=["exit", "slow", "memory", "error", "no name"])
+], ids=["exit", "slow", "waiting", "memory", "error", "no name"])
 def test_failures_are_noticed(load, verdict, tmp_path, monkeypatch):
+    monkeypatch.setattr(attempts, "GRACE", 1.0)
     monkeypatch.setitem(attempts.KINDS, "csv", kinds.Kind(make=kinds.KINDS["csv"].make, load=load))
     found = outcomes("csv", tmp_path, 2, 0.2)
     assert len(found) == 2
     assert all(one.startswith(verdict) for one in found), found
+
+
+def test_time_that_other_processes_take_does_not_count(tmp_path, monkeypatch):
+    """A loader that sleeps stands for one that is not given the CPU."""
+    monkeypatch.setitem(attempts.KINDS, "csv", kinds.Kind(
+        make=kinds.KINDS["csv"].make, load=lambda path: time.sleep(0.6)))
+    assert outcomes("csv", tmp_path, 1, 0.2) == [ACCEPTED]

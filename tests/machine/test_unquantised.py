@@ -51,6 +51,14 @@ def test_all_roundings_give_the_bits_of_the_machine(preset, block, kind):
     assert_bits(config, *network(kind, np.random.default_rng(2), config, block))
 
 
+def test_start_values():
+    """Those of networks that were quantised elsewhere hold more than the zero point of codes."""
+    rng, config = np.random.default_rng(2), PRESETS["tiny"]
+    model = networks.mlp(rng, config, [19, 12, 5], block=False)
+    layers = [replace(layer, start=layer.start + rng.integers(-99, 100, layer.start.shape)) for layer in model.layers]
+    assert_bits(config, replace(model, layers=tuple(layers)), networks.inputs(rng, 2, 19))
+
+
 @BLOCK
 @pytest.mark.parametrize("kind", ["dense", "images"])
 def test_elements_with_exponents_of_their_own(kind, block):
@@ -91,6 +99,10 @@ def test_parts_of_errors_are_those_of_the_results_of_layers():
     model = with_reals(rng, networks.recurrent(rng, config, [7, 9], block=[False]))
     found = split_of(model, compile_network(model, config).firmware, networks.inputs(rng, 3, 1, 7)).layers
     assert found["lstm0"]["together"] == pytest.approx(found[OUTPUT]["together"])
+    model, samples = network("lstm", rng, config, True)
+    model = with_reals(rng, model)
+    found = split_of(model, compile_network(model, config).firmware, samples).layers
+    assert all("compiler" in parts for parts in found.values())
     model, samples = network("images", rng, config, False)
     model = with_reals(rng, model)
     found = split_of(model, compile_network(model, config).firmware, samples).layers

@@ -2,6 +2,7 @@
 
 import gc
 import hashlib
+import re
 import subprocess
 from importlib import resources
 
@@ -11,9 +12,10 @@ from amaranth import Module, Signal
 from amaranth.hdl import signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from concord.hw.verilog import garbage_kept, prepare
+from concord.hw.verilog import garbage_kept, prepare, verilog
 from concord.sim.drivers.stream import pack, unpack
 from concord.sim.machines.build import run
+from concord.sim.machines.library import reset_in_register
 from concord.tests.sim.edges import PAIR
 
 
@@ -44,6 +46,34 @@ class Stage(wiring.Component):
         return m
 
 
+class Doublings(wiring.Component):
+    """A sum whose terms are the same sum of smaller terms, 12 times over."""
+
+    def __init__(self):
+        super().__init__({"i": In(4), "o": Out(16)})
+
+    def elaborate(self, platform):
+        m = Module()
+        total = self.i
+        for _ in range(12):
+            total = total + total
+        m.d.sync += self.o.eq(total)
+        return m
+
+
+def test_an_expression_with_several_uses_is_written_once():
+    assert verilog(Doublings(), "doublings").count(" + ") == 12
+
+
+def test_the_reset_of_a_machine_comes_from_a_register():
+    given = verilog(Stage(), "nnp")
+    text = reset_in_register(given)
+    assert given.count("(rst)") == text.count(r"(\rst$register )") > 0
+    assert "(rst)" not in text
+    assert r"always @(posedge clk) \rst$register <= rst;" in text
+    assert text.partition(");")[0] == given.partition(");")[0]
+
+
 def test_edges_and_streams(tmp_path, monkeypatch):
     """The folder of a run is in the working directory: clones share builds, but not the folders of runs."""
     monkeypatch.chdir(tmp_path)
@@ -69,7 +99,10 @@ def test_monitor_fails(fault, sentence):
 
 def test_waves_and_coverage():
     where = run(Stage(), "concord.tests.sim.edges", seed=2, waves=True, coverage=True, NOTE="given")
-    assert (where / "dump.vcd").stat().st_size > 1000
+    waveform = (where / "dump.vcd").read_text()
+    assert len(waveform) > 1000
+    assert re.search(r"^ *\$var wire +2 \S+ phase ", waveform, re.MULTILINE)
+    assert not re.search(r"^ *\$var wire +\d+ \S+ \W*\$", waveform, re.MULTILINE), "signals without a name"
     assert "C '" in (where / "coverage.dat").read_text()
 
 

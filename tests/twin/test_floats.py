@@ -167,15 +167,21 @@ def test_a_gradient_stops_where_a_float_clips_and_not_where_it_rounds():
     assert x.grad[:5].tolist() == [1, 1, 0, 1, 0]
 
 
-def test_weights_that_are_no_elements_are_refused():
-    for mixture, sentence in (("floats", "no E4M3 under one exponent"), ("shared", "no E2M1 under one exponent")):
-        config = machine(mixture)
-        model = networks.mlp(np.random.default_rng(0), config, [20, 10], block=True)
-        firmware = compile_network(model, config).firmware
-        given = tensors(recover(firmware))
-        name = next(each for each in given if each.endswith("weights"))
-        with pytest.raises(ValueError, match=f"{name}: its values are {sentence}"):
-            with_tensors(firmware, given | {name: given[name] * 1.1})
+@pytest.mark.parametrize(("mixture", "element", "value"), [("floats", "E4M3", 17 / 16), ("shared", "E2M1", 5 / 4)])
+def test_weights_that_are_no_elements_are_refused(mixture, element, value):
+    """They are whole multiples of the smallest element, but have a bit too many."""
+    config = machine(mixture)
+    model = networks.mlp(np.random.default_rng(0), config, [20, 10], block=True)
+    firmware = compile_network(model, config).firmware
+    given = tensors(recover(firmware))
+    name = next(each for each in given if each.endswith("weights"))
+    values = given[name].copy()
+    values[0] = 0
+    values[0, 0] = value
+    with pytest.raises(ValueError, match=f"{name}: its values are no {element} under one exponent"):
+        with_tensors(firmware, given | {name: values})
+    values[0, 0] = 1
+    assert recover(with_tensors(firmware, given | {name: values})).tensors["dense0.weights"].values[0, 0] == 1
 
 
 def test_graphs_in_onnx_quantise_all_numbers():

@@ -70,3 +70,11 @@ def test_images_as_results_and_as_sequences_of_columns(block):
     assert "transpose" in {call.function for call in recovered(VISION, made.model())}
     made.dense(made.recurrent(made.sequence("conv0", TimeAxis.COLUMNS), 6, CELLS["rnn"]), 3)
     assert "transpose" in {call.function for call in recovered(VISION, made.model())}
+
+
+@BLOCK
+def test_maxima_whose_windows_at_the_border_have_one_pixel(block):
+    images = Images(np.random.default_rng(0), VISION, (3, 8, 4), block=block)
+    at = images.maximum(images.conv(INPUT, 16, padding=(1, 1, 1, 1)), (2, 1), stride=(2, 1), padding=(1, 1, 0, 0))
+    images.dense(images.conv(at, 16, (3, 3)), 3)
+    assert "max_pool" in {call.function for call in recovered(VISION, images.model())}

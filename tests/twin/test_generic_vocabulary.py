@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from concord.golden.lib.float16 import from_integer
 from concord.golden.mfu.softmax import softmax
+from concord.golden.mvm.quantizer import quantize_block, quantize_integer
+from concord.spec.formats import Format, Rule
 from concord.spec.softmax import fractions, wholes
 from concord.tests.twin.vocabularies import VOCABULARIES
 
@@ -45,6 +47,28 @@ def test_softmax(words):
         np.testing.assert_array_equal(vocabulary.bits(got), softmax(bits))
 
 
+@pytest.mark.parametrize("fmt", [
+    Format(bits=8), Format(bits=5, symmetric=True, rule=Rule.CEIL, e_min=-4, e_max=3), Format.floating(2, 1),
+    Format.floating(3, 0, e_min=-6)], ids=lambda fmt: fmt.element)
+def test_blocks_and_whole_numbers(words, fmt):
+    vocabulary, generic = words
+    if not hasattr(generic, "mantissas_of"):
+        pytest.skip("TensorFlow has no twins word by word")
+    rng = np.random.default_rng(2)
+    bits = np.concatenate([rng.choice(EDGES, (300, 4)), rng.integers(0, 1 << 16, (1000, 4))]).astype(np.uint16)
+    x = vocabulary.value(bits.view(np.float16))
+    mantissas, wanted = quantize_block(bits, fmt)
+    exponents = generic.exponents_of(x, (fmt.e_min, fmt.e_max), str(fmt.rule), fmt.precision)
+    np.testing.assert_array_equal(vocabulary.array(exponents)[:, 0], wanted)
+    codes = generic.mantissas_of(x, exponents, fmt.bits, fmt.lowest, fmt.highest, fmt.precision)
+    np.testing.assert_array_equal(vocabulary.array(codes), mantissas)
+    np.testing.assert_array_equal(vocabulary.array(generic.scaled(codes, exponents, 3)),
+                                  mantissas * 2.0 ** (wanted[:, None] + 3))
+    np.testing.assert_array_equal(vocabulary.array(generic.shifted(codes, 3)), mantissas + 3)
+    integers = generic.whole(x, fmt.lowest, fmt.highest, fmt.precision)
+    np.testing.assert_array_equal(vocabulary.array(integers), quantize_integer(bits, fmt, unsigned=False))
+
+
 @pytest.mark.parametrize("width", [20, 49, 62, 64, 76])
 def test_accumulators_wrap_and_round_once(words, width):
     vocabulary, generic = words
@@ -67,7 +91,7 @@ def test_accumulators_wrap_and_round_once(words, width):
 def test_totals_near_rounding_points_are_rounded_once(words, sign):
     """Totals whose float64 lies in the middle of two binary16 numbers, though the total itself does not."""
     vocabulary, generic = words
-    middles, below = ((2 * np.arange(1024, 1100) + 1) << 21).repeat(3), np.tile([-1, 0, 1], 76)
+    middles, below = ((2 * np.arange(1024, 1100) + 1) << 21).repeat(3), np.tile([-1, 0, 2], 76)
     weights = sign * np.stack([middles, below], 1).astype(np.float64)
     got = generic.accumulated(vocabulary.value(np.array([[2.0**30, 1]])), vocabulary.value(weights), scale=52, bits=64)
     wanted = from_integer(sign * ((middles << 30) + below), 52)

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from concord.nnp.verify.twin_source import TwinSource
 from concord.tests.twin.scripts import SCRIPTS, call, halves, routine, samples
+from concord.tests.twin.vocabularies import imported
 from concord.twin.lib.run import run
 from concord.twin.lib.script import Script, Tensor
 from concord.twin.source.frameworks import FORMS, Framework
-from concord.twin.source.twin_file import write_twin
+from concord.twin.source.twin_file import module_name, write_twin
 from concord.twin.source.writer import source, tensors
 from concord.twin.vocabulary import numpy_functions
 
@@ -48,7 +49,7 @@ def results_of(script) -> np.ndarray:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_torch_source_computes_what_the_script_says(name, tmp_path):
-    torch = pytest.importorskip("torch")
+    torch = imported("torch")
     script = SCRIPTS[name]
     twin = load(write_twin(script, Framework.TORCH, tmp_path, name)).Twin()
     results = twin(torch.from_numpy(samples(script, 5))).half().numpy()
@@ -58,7 +59,7 @@ def test_torch_source_computes_what_the_script_says(name, tmp_path):
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_tensorflow_source_computes_what_the_script_says(name, tmp_path):
     """As it is, and as a graph."""
-    tensorflow = pytest.importorskip("tensorflow")
+    tensorflow = imported("tensorflow")
     script = SCRIPTS[name]
     twin = load(write_twin(script, Framework.TENSORFLOW, tmp_path, name)).Twin()
     for compute in (twin, tensorflow.function(twin), tensorflow.function(twin, jit_compile=True)):
@@ -80,7 +81,7 @@ def test_a_batch_of_no_samples_has_no_results(name, framework, tmp_path):
 @pytest.mark.parametrize("framework", FORMS)
 def test_inputs_of_another_shape_are_refused(framework, tmp_path):
     """A sequence without a batch, and features in the place of time steps, would fit by their number of elements."""
-    pytest.importorskip(framework)
+    imported(framework)
     twin = load(write_twin(SCRIPTS["sounds"], framework, tmp_path, f"sounds_{framework}")).Twin()
     steps, size = 6, SCRIPTS["sounds"].inputs[1]
     assert twin(np.zeros((3, steps, size))).shape == twin(np.zeros((3, steps, size, 1))).shape
@@ -92,7 +93,7 @@ def test_inputs_of_another_shape_are_refused(framework, tmp_path):
 @pytest.mark.parametrize("framework", FORMS)
 def test_images_with_other_axes_are_refused(framework, tmp_path):
     """Channels in the last place would fit by their number of elements, and give other results."""
-    pytest.importorskip(framework)
+    imported(framework)
     script = next(each for each in SCRIPTS.values() if len(each.inputs) == 3 and each.inputs[0] > 1)
     channels, rows, columns = script.inputs
     twin = load(write_twin(script, framework, tmp_path, f"image_{framework}")).Twin()
@@ -198,6 +199,16 @@ def test_any_name_of_a_network_stays_inside_its_docstrings(name):
         wanted = ast.parse(source(script, framework, "net")).body
         assert list(map(type, body)) == list(map(type, wanted))
         assert ast.get_docstring(ast.Module(body, [])).startswith("The network ")
+
+
+def test_any_name_of_a_network_makes_a_module(tmp_path):
+    names = ["my-net", "my net 2", "3d", "class", "None", "a.b", "../up", "", "x" * 300, "\u00e9t\u00e9"]
+    stems = [f"{module_name(name)}_numpy" for name in names]
+    for stem in stems:
+        write_twin(next(iter(SCRIPTS.values())), Framework.NUMPY, tmp_path, stem)
+    assert sorted(tmp_path.glob("*.py")) == sorted(tmp_path / f"{stem}.py" for stem in stems)
+    code = "\n".join(f"from {stem} import Twin; Twin()" for stem in stems)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
 
 def test_two_tensors_of_one_name_are_refused():

@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from concord.tests.twin.vocabularies import VOCABULARIES
+from concord.tests.twin.vocabularies import VOCABULARIES, imported
 from concord.twin.source.vocabulary import vocabulary
 from concord.twin.vocabulary import numpy_functions, unquantised_numpy
 
@@ -17,7 +17,7 @@ def functions(framework: str) -> ModuleType | SimpleNamespace:
     """The functions of unquantised source in a framework."""
     if framework == "numpy":
         return NUMPY
-    pytest.importorskip(framework)
+    imported(framework)
     if framework == "torch":
         from concord.twin.vocabulary import unquantised_torch as found
     else:

@@ -13,7 +13,7 @@ from concord.golden.mvm.quantizer import quantize, quantize_block, quantize_inte
 from concord.golden.mvm.vector_rf import numbers
 from concord.spec.config import PRESETS
 from concord.spec.formats import Format, Rule
-from concord.tests.twin.vocabularies import VOCABULARIES
+from concord.tests.twin.vocabularies import VOCABULARIES, imported
 
 ALL = np.arange(1 << 16, dtype=np.uint16)
 EDGES = np.array([0, 1, 0x3FF, 0x400, 0x3C00, 0x3C01, 0x4C80, 0x7BFF, 0x7C00, 0x7E00, 0x7E55], np.uint16)
@@ -257,7 +257,7 @@ def test_convolutions(words, geometry):
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_accelerators_sum_the_products_of_windows(geometry):
     """What PyTorch computes on other devices than a CPU."""
-    torch = pytest.importorskip("torch")
+    torch = imported("torch")
     from concord.twin.vocabulary import torch_functions
 
     rng = np.random.default_rng(2)

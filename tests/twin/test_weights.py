@@ -1,10 +1,14 @@
 """Trained tensors of a twin, back in the firmware that it was made from."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from concord.golden.host.firmware_file import load_firmware
 from concord.nnp.verify.twin_source import differing_bits
 from concord.tests.command_line import compiled, done, nnp, refused
+from concord.tests.test_rooms import ROOT
 from concord.tests.twin.test_source import load
 from concord.twin.recovery.recover import recover
 from concord.twin.source.writer import tensors
@@ -130,6 +134,15 @@ def test_without_a_name_trained_firmware_lies_beside_the_firmware(files, tmp_pat
     assert (tmp_path / "net.trained.safetensors").is_file()
     said = " ".join(done("compile", "--help").replace("│", " ").split())
     assert "with --weights-from, MODEL.trained.safetensors beside MODEL" in said
+
+
+def test_the_page_has_the_magnitudes_of_the_twin(files, tmp_path):
+    page = (ROOT / "docs/twins.md").read_text().partition("mean magnitudes")[2]
+    code, _, after = page.partition("```python\n")[2].partition("```\n\n")
+    shown = "".join(f"{line[4:]}\n" for line in after.partition("\n\n")[0].splitlines())
+    done("twin", files["vowels-lstm-w8"], "--to", "torch", "-o", tmp_path / "twins", "--samples", 1)
+    printed = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert printed.stdout == shown
 
 
 def test_firmware_that_differs_from_its_twin_is_not_written(files, tmp_path, monkeypatch):

@@ -7,6 +7,15 @@ import numpy as np
 import pytest
 from concord.twin.vocabulary import numpy_functions
 
+#: Why a framework may be absent.
+REASONS = {"torch": "PyTorch is in the dependency group `train`",
+           "tensorflow": "TensorFlow is in the dependency group `zoo`"}
+
+
+def imported(framework: str) -> ModuleType:
+    """The module of a framework; the test is skipped where it is absent."""
+    return pytest.importorskip(framework, reason=REASONS.get(framework))
+
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -35,7 +44,7 @@ def numpy_vocabulary() -> Vocabulary:
 
 
 def torch_vocabulary() -> Vocabulary:
-    torch = pytest.importorskip("torch")
+    torch = imported("torch")
     from concord.twin.vocabulary import torch_functions
 
     return Vocabulary(torch_functions, lambda array: torch_functions.stored(torch.from_numpy(np.array(array))),
@@ -43,7 +52,7 @@ def torch_vocabulary() -> Vocabulary:
 
 
 def tensorflow_vocabulary() -> Vocabulary:
-    tensorflow = pytest.importorskip("tensorflow")
+    tensorflow = imported("tensorflow")
     from concord.twin.vocabulary import tensorflow_functions
 
     return Vocabulary(tensorflow_functions, tensorflow.constant, lambda value: value.numpy())

@@ -11,10 +11,12 @@ from concord.twin.source.trained import Rounding
 from concord.twin.source.writer import source, tensors
 from safetensors.numpy import save
 
+_LONGEST = 100  #: Most characters of the name of a module; file systems allow about 255.
+
 
 def module_name(name: str) -> str:
-    """A name as that of a module of Python."""
-    name = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
+    """A name as the beginning of that of a module of Python; what follows it is `_numpy` and the like."""
+    name = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:_LONGEST]
     return name if name[:1].isalpha() else f"twin_{name}"
 
 

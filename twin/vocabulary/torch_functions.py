@@ -192,7 +192,8 @@ def maxima(y, size):
 
 def spread(of_blocks, like, size):
     """A value of each block for each of its elements."""
-    # Quotients by floats: PyTorch's compiler leaves out the last elements of a loop in which it sees i // size.
+    # Quotients by floats: PyTorch's compiler leaves out the last elements of a loop in which it
+    # sees i // size.
     places = ((torch.arange(like.shape[-1], device=like.device) + 0.5) / size).floor().long()
     return of_blocks[..., places]
 

@@ -1,7 +1,8 @@
 """The layer of each draft: as the firmware's sections name them, or by structure."""
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from concord.golden.host.firmware import Firmware
 from concord.twin.recovery.tensors.drafts import Constant, Draft, LoopDraft, Value
@@ -130,11 +131,17 @@ def is_scaling(draft: Draft) -> bool:
     return source is None or source.function not in PRODUCTS
 
 
-def routine_name(layer: str, kind: str, taken: Iterable[str], reserved: Callable[[str], bool]) -> str:
+def routine_name(layer: str, kind: str, taken: Collection[str], reserved: Callable[[str], bool]) -> str:
     """Name of the routine of a layer: the layer's, if Python may have it, or one that begins with its kind."""
     name = "".join(each if each.isalnum() and each.isascii() else "_" for each in layer).strip("_")
     if not name[:1].isalpha():
         name = f"{kind}_{name}".strip("_")
     if reserved(name):
         name += "_layer"
-    return next(each for each in (name, *(f"{name}_{number}" for number in range(2, 1000))) if each not in taken)
+    return free(f"{name}_", taken, name)
+
+
+def free(stem: str, taken: Collection[str], first: str = "") -> str:
+    """A name that is not taken: the first one, or the stem, or that with the smallest number from 2 on."""
+    numbered = (f"{stem}{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain((first or stem,), numbered) if each not in taken)

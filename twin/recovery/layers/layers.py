@@ -1,13 +1,13 @@
 """Drafts to a script: a routine for each layer, and the routine that calls them."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 from concord.golden.host.firmware import Firmware
 from concord.spec.config import preset_name
 from concord.spec.isa import Op, decode
 from concord.twin.lib.script import Call, Line, Loop, Routine, Script, Stored
-from concord.twin.recovery.layers.labels import PRODUCTS, cell_kind, labels, routine_name
+from concord.twin.recovery.layers.labels import PRODUCTS, cell_kind, free, labels, routine_name
 from concord.twin.recovery.layers.naming import Locals, Tensors, sources
 from concord.twin.recovery.layers.order import needed
 from concord.twin.recovery.layers.reserved import reserved
@@ -102,18 +102,17 @@ class _Layers:
         return name if name.isidentifier() else state
 
     def _new(self, base: str) -> str:
-        taken = set(self.names.values())
-        return next(each for each in (base, *(f"{base}{number}" for number in range(2, 10000))) if each not in taken)
+        return free(base, set(self.names.values()))
 
     def _states(self, loop: LoopDraft, layers) -> dict[Value, str]:
         """Names of states inside of their routines: h is what products read."""
         read = {value for draft in loop.body if draft.function in PRODUCTS for value in sources(draft)}
-        found, taken = {}, set()
+        found, taken = {}, defaultdict(set)
         for value, _, after in loop.carried:
             base = "h" if value in read else "c"
             layer = layers.get(after.draft, "")
-            name = next(each for each in (base, *(f"{base}{k}" for k in range(2, 1000))) if (layer, each) not in taken)
-            taken.add((layer, name))
+            name = free(base, taken[layer])
+            taken[layer].add(name)
             found[value] = name
         for value, _, after in loop.carried:
             found.setdefault(after, found[value])

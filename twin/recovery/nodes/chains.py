@@ -62,7 +62,7 @@ class Chains:
         table = np.moveaxis(table, 1, 2).reshape(places, chain.result_words * lanes, -1)
         if chain.source.mem == Mem.VECTOR_RF:
             table = self._quantisers.numbers(table, chain.source, chain.address)
-        if table.shape[-1] == 1:
+        if not chain.pools:
             return table[..., 0]
         known = np.where((table == table[..., :1]).all(-1) & is_constant(table[..., 0]), table[..., 0], -1)
         return self._graph.node(Node(op="max_pool", places=places, width=table.shape[1], reads=(table,),

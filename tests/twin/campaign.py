@@ -1,0 +1,87 @@
+"""Software twins of random networks beside golden: `nox -s twin_random`.
+
+Each network is compiled, and its twin recovered with the names of the firmware and without them. Networks that the
+machine cannot hold are drawn again.
+"""
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from concord.compiler.network import compile_network
+from concord.tests import networks
+from concord.tests.any_networks import KINDS, Drawn, draw
+from concord.tests.twin.recovered import calls, golden, results
+from concord.twin.recovery.nodes.elements import Unrecognised
+from concord.twin.recovery.recover import recover
+from concord.twin.source.hints import without_hints
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What became of a network.
+
+    Attributes:
+        layers:  Whether it was recovered in layers, with hints and without them.
+        wrong:   What is wrong; empty if nothing is.
+        tables:  Number of stored tables that the twin reads.
+        seconds: Time of both recoveries, s.
+    """
+
+    layers: bool
+    wrong: str
+    tables: int
+    seconds: float
+
+
+def outcome(drawn: Drawn) -> Outcome:
+    """The twins of a network beside golden.
+
+    Raises:
+        ValueError: the machine cannot compute it, or lacks room for it.
+    """
+    firmware = compile_network(drawn.model, drawn.config).firmware
+    samples = networks.inputs(np.random.default_rng(0), 2, *drawn.shape)
+    wanted, seconds, tables = golden(firmware, samples), 0.0, 0
+    for hints, each in (("with hints", firmware), ("without hints", without_hints(firmware))):
+        begun = time.perf_counter()
+        try:
+            script = recover(each)
+        except Unrecognised as error:
+            return Outcome(layers=False, wrong=f"word by word {hints}: {error}", tables=0, seconds=0)
+        seconds += time.perf_counter() - begun
+        if not np.array_equal(results(script, samples), wanted):
+            return Outcome(layers=True, wrong=f"other bits {hints}", tables=0, seconds=seconds)
+        tables = max(tables, sum(call.function == "take" for call in calls(script)))
+    return Outcome(layers=True, wrong="", tables=tables, seconds=seconds)
+
+
+def main():
+    """Compare the twins of random networks with golden, and end with 1 if one is wrong or not in layers."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--networks", type=int, default=100, help="number of networks of each kind")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first one")
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS), metavar="KIND")
+    given, bad = parser.parse_args(), 0
+    print(f"{'kind':16}  drawn  compiled  layers  wrong  with tables  seconds each")
+    for kind in given.kinds:
+        found: list[Outcome] = []
+        for seed in range(given.seed, given.seed + given.networks):
+            try:
+                found.append(outcome(draw(kind, seed)))
+            except ValueError:
+                continue
+            if found[-1].wrong:
+                print(f"{kind}, seed {seed}: {found[-1].wrong}", flush=True)
+        wrong = sum(bool(each.wrong) for each in found)
+        seconds = sum(each.seconds for each in found) / max(2 * len(found), 1)
+        print(f"{kind:16} {given.networks:6} {len(found):9} {sum(each.layers for each in found):7} {wrong:6} "
+              f"{sum(each.tables > 0 for each in found):12} {seconds:13.2f}", flush=True)
+        bad += wrong
+    sys.exit(bad > 0)
+
+
+if __name__ == "__main__":
+    main()
