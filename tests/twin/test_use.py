@@ -86,3 +86,13 @@ def test_graphs_of_tensorflow_refuse_unknown_axes(tmp_path):
     assert np.array_equal(results.numpy().view(np.uint16), results_of(DIGITS))
     with pytest.raises(ValueError, match="only the number of samples may be open"):
         tensorflow.function(twin, input_signature=[unknown]).get_concrete_function()
+
+
+@pytest.mark.parametrize("name", ["digits", "sounds", "pictures"])
+def test_exported_programs_take_batches_of_any_size(name, tmp_path):
+    torch = pytest.importorskip("torch")
+    twin = load(write_twin(SCRIPTS[name], Framework.TORCH, tmp_path, name)).Twin()
+    given = torch.from_numpy(samples(SCRIPTS[name], 5)).float()
+    given = given[:, :2] if name == "sounds" else given  # each time step is exported by itself
+    exported = torch.export.export(twin, (given[:3],), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
+    assert torch.equal(exported(given).half().view(torch.int16), twin(given).half().view(torch.int16))

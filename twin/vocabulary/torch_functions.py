@@ -305,12 +305,12 @@ def flatten(x):
 
 def reshape(x, shape):
     """Elements in their order in another shape."""
-    return x.reshape(len(x), *shape)
+    return x.reshape(x.shape[0], *shape)
 
 
 def image(x, shape):
     """Samples of shape (channels, rows, columns) as [batch, rows, columns, channels]."""
-    return x.reshape(len(x), *shape).movedim(1, -1)
+    return x.reshape(x.shape[0], *shape).movedim(1, -1)
 
 
 def transpose(x, axes):
@@ -348,7 +348,7 @@ def own(states):
 
 def start(like, values):
     """The same stored values for every sample of a batch, that of `like`."""
-    return values.expand(len(like), *values.shape)
+    return values.expand(like.shape[0], *values.shape)
 
 
 def step(sequence, index):
