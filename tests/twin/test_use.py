@@ -96,3 +96,13 @@ def test_exported_programs_take_batches_of_any_size(name, tmp_path):
     given = given[:, :2] if name == "sounds" else given  # each time step is exported by itself
     exported = torch.export.export(twin, (given[:3],), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
     assert torch.equal(exported(given).half().view(torch.int16), twin(given).half().view(torch.int16))
+
+
+def test_xla_keeps_each_rounding():
+    """It drops casts to float16 and back between a product and a sum."""
+    tensorflow = pytest.importorskip("tensorflow")
+    from concord.twin.vocabulary.tensorflow_functions import add, multiply
+
+    a, b, c = np.random.default_rng(0).normal(size=(3, 10_000)).astype(np.float16)
+    results = tensorflow.function(lambda *each: add(multiply(*each[:2]), each[2]), jit_compile=True)(a, b, c)
+    assert np.array_equal(results.numpy(), a * b + c)
