@@ -49,6 +49,9 @@ def read(kind: Kind, path: Path) -> tuple[dict, dict[str, np.ndarray]]:
         raise ValueError(f"{path}: it is a folder; name the {kind.name} file in it")
     if not Path(path).is_file():
         raise ValueError(f"{path}: there is no such {kind.name} file; {kind.command} makes one")
+    if Path(path).suffix == ".onnx":
+        raise ValueError(f"{path}: it is a network in ONNX, and a {kind.name} file is needed: `nnp quantize` makes a "
+                         f"model of it, and `nnp compile` firmware of the model")
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}

@@ -80,6 +80,13 @@ def test_missing(tmp_path):
     assert "no such firmware file; `nnp compile` makes one" in refusal(tmp_path / "none")
 
 
+def test_a_network_is_no_firmware(tmp_path):
+    (tmp_path / "net.onnx").write_bytes(b"a graph")
+    with pytest.raises(ValueError, match="a network in ONNX, and a firmware file is needed"):
+        load_firmware(tmp_path / "net.onnx")
+
+
+
 @pytest.mark.parametrize("length", [0, 7, 100, 2000])
 def test_truncated(path, length):
     path.write_bytes(path.read_bytes()[:length])

@@ -97,3 +97,13 @@ def test_a_twin_that_its_user_compiles_has_the_same_bits(tmp_path):
     assert not torch._inductor.config.emulate_precision_casts
     with torch.no_grad():
         assert torch.equal(torch.compile(twin)(inputs), twin(inputs))
+
+
+def test_an_exported_twin_has_no_cast_that_rounds(tmp_path):
+    """Whoever compiles it may drop casts, even if this process keeps them."""
+    twin = load(write_twin(SCRIPTS["echo"], Framework.TORCH, tmp_path, "echo")).Twin()
+    inputs = torch.from_numpy(samples(SCRIPTS["echo"], 5)).float()
+    with torch.no_grad(), torch._inductor.config.patch(emulate_precision_casts=True):
+        exported = torch.export.export(twin, (inputs,))
+    assert "float16" not in exported.graph_module.print_readable(print_output=False)
+    assert torch.equal(exported.module()(inputs), twin(inputs))

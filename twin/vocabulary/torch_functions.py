@@ -114,10 +114,11 @@ def squeezed(shape):
 def half(x):
     """Numbers rounded once to binary16, ties to even, as float32."""
     y = x.detach()
-    casts = not torch.compiler.is_compiling() or torch._inductor.config.emulate_precision_casts
+    kept = torch.compiler.is_compiling() and torch._inductor.config.emulate_precision_casts
+    # Who compiles an exported program may drop its casts to half, as a compiler does; a cast from float64 rounds twice.
+    casts = not torch.compiler.is_compiling() or (kept and not torch.compiler.is_exporting())
     if casts and y.dtype == torch.float32:
         return straight(x, y.half().float())
-    # A compiler may drop casts to half, and a cast from float64 rounds twice.
     unit = (power(y) * 2.0**-10).clamp(min=2.0**-24)
     y = torch.where(y.abs() < 65520, torch.round(y / unit) * unit, y * torch.inf)
     return straight(x.float(), y.float())
