@@ -14,6 +14,7 @@ from concord.nnp.verify.twin_source import differing
 from concord.spec.assembler import assemble
 from concord.spec.config import preset
 from concord.spec.isa import Op, decode
+from concord.spec.memories import Mem
 from concord.tests import networks
 from concord.tests.image_networks import ROOM, Images
 from concord.twin.flow.flow_of import flow_of
@@ -79,14 +80,14 @@ def test_word_by_word():
             np.testing.assert_array_equal(session.infer(sample), cascade.last.result(each.reshape(-1)))
 
 
-def firmware(text: str) -> Firmware:
-    """A program that takes and sends 16 numbers."""
+def firmware(text: str, numbers: int = 16) -> Firmware:
+    """A program that takes as many numbers as it sends."""
     tiles = Tiles(mantissas=np.zeros((0, 8, 8), np.int16), exponents=np.zeros((0, 8), np.int8),
                   integer=np.zeros(0, bool))
     return Firmware(
-        name="copy", config=CONFIG, data="none", classes=(), inputs=16, outputs=16, loop=None, text=text,
+        name="copy", config=CONFIG, data="none", classes=(), inputs=numbers, outputs=numbers, loop=None, text=text,
         instruction_words=np.array(assemble(text), np.uint64), sections=(), vectors={}, tiles=tiles,
-        biases=np.zeros((0, 2), np.int32), input_words=8)
+        biases=np.zeros((0, 2), np.int32), input_words=CONFIG.words_of(numbers))
 
 
 def test_each_machine_begins_with_the_registers_after_a_start():
@@ -98,6 +99,19 @@ def test_each_machine_begins_with_the_registers_after_a_start():
     with session_of(cascade, "golden") as session:
         found = TwinSession(joined(cascade)).infer(sample)
         np.testing.assert_array_equal(found, session.infer(sample))
+
+
+def test_a_word_behind_those_that_a_firmware_fills_is_no_word_of_the_next_machine():
+    write = "v_rd NetQ\nv_wr InitialVrf, 0\nv_wr NetQ\nend_chain\n"
+    read = "v_rd InitialVrf, 0\nv_wr NetQ\nend_chain\n"
+    drop = "v_rd NetQ\nv_wr AddSubVrf0, 0\nend_chain\n"
+    stored = np.arange(0x3C00, 0x3C08, dtype=np.uint16).reshape(-1, CONFIG.mfu_lanes)
+    second = replace(firmware(f"{drop}{read}end\n", 8), vectors={Mem.INITIAL_VRF: stored})
+    cascade = Cascade(name="copies", parts=(firmware(f"{write}end\n", 8), second), cuts=("",))
+    sample = networks.inputs(np.random.default_rng(1), 1, 8)[0]
+    np.testing.assert_array_equal(TwinSession(joined(cascade)).infer(sample), stored.reshape(-1))
+    with session_of(cascade, "golden") as session:
+        np.testing.assert_array_equal(session.infer(sample), stored.reshape(-1))
 
 
 def test_machines_of_other_formats_have_no_common_program():

@@ -14,15 +14,15 @@ from concord.spec.chain import Registers
 from concord.spec.config import Config
 from concord.spec.disassembler import disassemble_word
 from concord.spec.isa import FIELDS, SPECS, Instruction, Op, Reg, decode, encode
-from concord.spec.memories import ADDRESSED, VRFS, Mem
+from concord.spec.memories import ADDRESSED, VRFS, Mem, depth
 
 #: Attributes of machines on which no bit depends: sizes, of which the joined machine has the sum, or speed.
 _SIZES = ("initial_vrf", "addsub_vrf", "multiply_vrf", "vector_rf", "matrix_tiles", "bias_words", "instructions")
 _FREE = (*_SIZES, "tile_engines", "multipliers", "net_in", "net_out", "mvmq_words", "accumulator_rows",
          "operand_columns", "chain_queue", "message_bytes", "clock_mhz", "softmax_words", "count_overflows",
          "lazy_update", "lanes")
-#: Instructions that write registers in front of a part of a machine, for the sum of instructions.
-_SWITCH = 100
+#: Most instructions that write registers for one machine: all registers, in front of each of three spans of a program.
+_SWITCH = 3 * len(Reg)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -50,7 +50,7 @@ class _Joining:
 
     def __init__(self, cascade: Cascade):
         self._cascade, self._config = cascade, _config(cascade)
-        self._offsets = [dict(one) for one in _offsets(cascade.parts, self._config)]
+        self._offsets = list(_offsets(cascade.parts))
         self._words: list[int] = []
         self._machines: list[int] = []
         self._moved: list[dict[int, int]] = [{} for _ in cascade.parts]  # addresses of a part in the joined program
@@ -156,14 +156,17 @@ def _config(cascade: Cascade) -> Config:
     return replace(configs[0], **size)
 
 
-def _offsets(parts: Sequence[Firmware], config: Config) -> Iterator[dict[Mem, int]]:
-    """The first address of each machine in each joined memory; native vectors stay whole."""
+def _offsets(parts: Sequence[Firmware]) -> Iterator[dict[Mem, int]]:
+    """The first address of each machine in each joined memory.
+
+    A program may write to any word of a vector memory, also behind those that the firmware fills. Tiles and biases are
+    those of the firmware, one machine behind the other.
+    """
     found = dict.fromkeys((*ADDRESSED, Mem.MATRIX_RF, Mem.BIAS_RF), 0)
     for part in parts:
         yield dict(found)
-        for mem, words in part.vectors.items():
-            found[mem] += -(-len(words) // config.vector_words) * config.vector_words
-        found[Mem.VECTOR_RF] += part.config.vector_rf
+        for mem in ADDRESSED:
+            found[mem] += depth(part.config, mem)
         found[Mem.MATRIX_RF] += len(part.tiles.mantissas)
         found[Mem.BIAS_RF] += len(part.biases)
 
