@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from concord.compiler.network import compile_network
-from concord.golden.host.firmware import Section
+from concord.golden.host.firmware import Section, Tiles
 from concord.golden.host.firmware_file import load_firmware, save_firmware
 from concord.model import network
 from concord.model.cells.registry import CELLS
@@ -13,6 +13,7 @@ from concord.model.model import INPUT
 from concord.model.model_file import load_model
 from concord.spec.activation import Activation
 from concord.spec.config import PRESETS
+from concord.spec.memories import Mem
 from concord.tests import mixed_networks, networks
 from concord.tests.compiler.test_image_networks import roomy
 from concord.tests.image_networks import Images, geometry
@@ -107,6 +108,36 @@ def test_hints_travel_with_the_firmware_and_may_be_absent(tmp_path):
     assert [name for _, name in step.names] == ["f", "i", "o", "j"]
     # A file without hints has sections of three attributes.
     assert Section(layer="lstm1", first=step.first, last=step.last) == replace(step, kind="", names=())
+
+
+#: A state of seven elements, and a product that reads the eighth number of its word, too.
+STATE = """s_wr Rows, 7
+loop 1
+v_rd NetQ
+v_wr AddSubVrf0, 0
+end_chain
+v_rd InitialVrf, 0
+mv_mul 0
+vv_add0 0
+v_wr InitialVrf, 0
+end_chain
+end_loop
+v_rd InitialVrf, 0
+v_wr NetQ
+end_chain
+end"""
+
+
+def test_only_the_first_time_step_reads_a_number_that_no_time_step_writes():
+    config, rng = PRESETS["tiny"], np.random.default_rng(0)
+    size, first = config.native_dim, rng.normal(size=config.native_dim).astype(np.float16)
+    first[7] = 900
+    tiles = Tiles(mantissas=rng.integers(-100, 100, (1, size, size)).astype(np.int16),
+                  exponents=np.zeros((1, size), np.int8), integer=np.zeros(1, bool))
+    firmware = replace(bare(config, STATE, loop=1), inputs=7, outputs=7, tiles=tiles,
+                       vectors={Mem.INITIAL_VRF: first.view(np.uint16).reshape(-1, config.mfu_lanes)})
+    samples = networks.inputs(rng, 1, 4, 7)
+    np.testing.assert_array_equal(results(recover(firmware), samples), golden(firmware, samples))
 
 
 LOADS = "m_rd NetQ\nm_wr MatrixRf, 0\nend_chain\nv_rd NetQ\nmv_mul 0\nv_wr NetQ\nend_chain\nend"

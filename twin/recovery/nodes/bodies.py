@@ -58,7 +58,7 @@ class Bodies:
                 unit, count = self._unit(value), self._flow.values[value].count
                 if value not in found:
                     leaf = self._graph.leaf(Node(op="state", places=1, width=count * unit,
-                                          address=self._flow.steps[self._flow.values[value].step].chain.address))
+                                                 address=self._flow.steps[self._flow.values[value].step].chain.address))
                     start = np.full(count * unit, refs(1, 0) if self._codes(value) else ZERO, np.int64)
                     found[value] = Carried(leaf=leaf, initial=start, next=start)
                     body.carried.append(found[value])
@@ -68,9 +68,8 @@ class Bodies:
                 at = found[value].initial.reshape(-1, part)
                 at[items] = self._graph.look(Refs(value=initial.value[mask], item=initial.item[mask]), part)
         for value, carried in found.items():
-            # Lanes beyond Rows are zero in every pass.
-            written = self._cut(value)
-            zeros = written & is_constant(carried.initial)
+            # Lanes beyond Rows are zero in every pass, but the first one may read other numbers that are stored there.
+            zeros = self._cut(value) & self._graph.constants.is_zero(carried.initial)
             node = self._graph.nodes[carried.leaf]
             node.out = np.where(zeros, carried.initial, node.out)
             self._graph.content[len(self._flow.values) + carried.leaf] = node.out
@@ -124,7 +123,7 @@ class Bodies:
             count = 1 if last else len(values)
             address = self._flow.steps[loop.passes[0] + key[0]].chain.address
             leaf = self._graph.leaf(Node(op="final" if last else "collected", places=count, width=len(content),
-                                  address=address))
+                                         address=address))
             (body.finals if last else body.collected).append((leaf, content))
             fixed = np.tile(np.where(is_constant(content), content, -1), count)
             out = np.where(fixed >= 0, fixed, self._graph.nodes[leaf].out).reshape(count, -1)

@@ -66,7 +66,7 @@ class Chains:
             return table[..., 0]
         known = np.where((table == table[..., :1]).all(-1) & is_constant(table[..., 0]), table[..., 0], -1)
         return self._graph.node(Node(op="max_pool", places=places, width=table.shape[1], reads=(table,),
-                              address=chain.address + 1, across=chain.registers.iterations_x), known)
+                                     address=chain.address + 1, across=chain.registers.iterations_x), known)
 
     def _product(self, step, tables, places) -> np.ndarray:
         """The results of a product."""
@@ -109,8 +109,8 @@ class Chains:
         function, turned = FUNCTIONS[operation]
         chain = step.chain
         return self._graph.node(Node(op=function, places=value.shape[0], width=value.shape[1],
-                              reads=operands[::-1] if turned else operands, address=chain.address + place,
-                              across=chain.registers.iterations_x), known)
+                                     reads=operands[::-1] if turned else operands, address=chain.address + place,
+                                     across=chain.registers.iterations_x), known)
 
     def _softmax(self, step, place, value) -> np.ndarray:
         """The softmax of the elements of each place."""

@@ -107,6 +107,11 @@ class Constants:
         fixed = is_constant(table) & (node_of(table) == NUMBERS)
         return np.where(fixed, self.bits(np.where(fixed, table, 0)), table)
 
+    def is_zero(self, table: np.ndarray) -> np.ndarray:
+        """Whether each reference names the number +0 or the code 0."""
+        numbers = is_constant(table) & (node_of(table) == NUMBERS)
+        return np.where(numbers, self.plain(table) == 0, table == ZERO_CODE)
+
     def computed(self, operation: Operation, *tables: np.ndarray) -> np.ndarray:
         """References to the results of a point-wise operation on constant numbers."""
         return compute(operation, *map(self.bits, tables)).astype(np.int64)
@@ -134,7 +139,7 @@ class Constants:
         return "", np.full(table.shape, -1, np.int64)
 
     def codes(self, mantissas: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-        """References to codes, which join the constants; `exponents` are E, of the shape of the mantissas."""
+        """References to codes, which join the constants; `exponents` are E, broadcast to the mantissas."""
         first = self._count
         self._mantissas.append(np.asarray(mantissas, np.int64).reshape(-1))
         self._exponents.append(np.broadcast_to(exponents, np.shape(mantissas)).astype(np.int64).reshape(-1))

@@ -20,14 +20,14 @@ QUANTISERS = ("integers", "floats", "blocks")  #: Operations whose results are c
 
 
 class Quantisers:
-    """Makes the nodes of quantisers for a lowering.
+    """Makes the nodes of quantisers.
 
     Args:
-        lowering: The lowering; its `node` adds a node to the present region, and `shared` holds those of the region.
+        graph: The nodes so far; its `shared` holds the quantised nodes of the region.
     """
 
-    def __init__(self, lowering):
-        self._lowering, self._format = lowering, lowering.config.activations
+    def __init__(self, graph):
+        self._graph, self._format = graph, graph.config.activations
 
     def codes(self, table: np.ndarray, instruction: Instruction, address: int) -> np.ndarray:
         """References to the codes of numbers.
@@ -47,10 +47,10 @@ class Quantisers:
         """References to the numbers of codes, in the shape of `table`."""
         integer, unsigned = bool(instruction.integer), bool(instruction.unsigned)
         found, fixed = np.empty_like(table), is_constant(table)
-        found[fixed] = self._lowering.constants.numbers(table[fixed], integer=integer, unsigned=unsigned)
+        found[fixed] = self._graph.constants.numbers(table[fixed], integer=integer, unsigned=unsigned)
         wanted = ("integers", unsigned and self._format.zero > 0) if integer else ("blocks", False)
         for source in read_by(table):
-            node = self._lowering.nodes[source]
+            node = self._graph.nodes[source]
             if node.op in QUANTISERS and (node.settings.codes, node.settings.zero > 0) != wanted:
                 raise Unrecognised("codes are read as numbers in another mode than they were written in")
             out = self._once(source, "numbers", (), address)
@@ -60,7 +60,7 @@ class Quantisers:
 
     def _alone(self, table, made, address):
         """Codes of numbers that are quantised one by one: integers, and floats that share no exponent."""
-        fmt, constants = self._format, self._lowering.constants
+        fmt, constants = self._format, self._graph.constants
         found, fixed = np.empty_like(table), is_constant(table)
         if fixed.any():
             mantissas, _ = quantize(constants.bits(table[fixed])[:, None], fmt, integer=made.codes == "integers",
@@ -80,15 +80,15 @@ class Quantisers:
             cleared: bool[width], elements in whose place the operation sees zeros.
         """
         key = source, op, settings, b"" if cleared is None else cleared.tobytes()
-        shared = self._lowering.shared
+        shared = self._graph.shared
         if key not in shared:
-            node = self._lowering.nodes[source]
+            node = self._graph.nodes[source]
             table = node.out.reshape(node.places, node.width)
             if cleared is not None:
                 table = np.where(cleared, ZERO, table)
             fixed = is_constant(table)
             known = np.where(fixed, 0, -1) if fixed.any() else None  # Nobody reads these elements.
-            shared[key] = self._lowering.node(
+            shared[key] = self._graph.node(
                 Node(op=op, places=node.places, width=node.width, reads=(table,), settings=settings, address=address,
                      across=node.across), known).reshape(-1)
         return shared[key]
@@ -98,9 +98,8 @@ class Quantisers:
         found = np.full(table.shape, -1, np.int64)
         whole = fixed.all(-1)
         if whole.any():
-            mantissas, exponents = quantize_block(self._lowering.constants.bits(table[whole]), self._format)
-            found[whole] = self._lowering.constants.codes(mantissas, np.broadcast_to(exponents[:, None],
-                                                                                     mantissas.shape))
+            mantissas, exponents = quantize_block(self._graph.constants.bits(table[whole]), self._format)
+            found[whole] = self._graph.constants.codes(mantissas, exponents[:, None])
         sources = read_by(table)
         for source in sources:
             mask = (np.where(fixed, source, node_of(table)) == source).all(-1) & ~whole
@@ -109,7 +108,7 @@ class Quantisers:
                 out = self._once(source, "blocks", made, address, cleared)
                 found[mask] = np.where(fixed[mask], ZERO_CODE, out[element_of(table[mask]) * ~fixed[mask]])
         if (found < 0).any():
-            return self._own(table, found, fixed, made, address)
+            return self._own(table, fixed, made, address)
         return found
 
     def _cleared(self, table, fixed, mask, source, size) -> np.ndarray | None:
@@ -118,7 +117,7 @@ class Quantisers:
         Returns:
             bool[width], or None where a block is none of its places', or lacks an element that another one has.
         """
-        node = self._lowering.nodes[source]
+        node = self._graph.nodes[source]
         blocks, known = table[mask], fixed[mask]
         lanes = np.arange(size)
         base = np.where(known, 1 << 62, element_of(blocks) - lanes).min(-1)
@@ -128,7 +127,7 @@ class Quantisers:
             return None
         columns = inside[:, None] + lanes
         within = columns < node.width
-        zeros = known & (self._lowering.constants.values(np.where(known, blocks, 0)) == 0)
+        zeros = known & (self._graph.constants.values(np.where(known, blocks, 0)) == 0)
         if not ((~known & within) | zeros).all():
             return None
         out = node.out[np.minimum(base[:, None] + lanes, node.places * node.width - 1)]
@@ -137,12 +136,12 @@ class Quantisers:
         cleared[columns[zeros & within & ~is_constant(out)]] = True
         return None if (used & cleared).any() else cleared
 
-    def _own(self, table, found, fixed, settings, address):
+    def _own(self, table, fixed, made, address):
         """A node of blocks that lie in no other node."""
         places = len(table)
         flat = table.reshape(places, -1)
-        node = Node(op="blocks", places=places, width=flat.shape[1], reads=(flat,), settings=settings, address=address)
-        zeros = fixed & (self._lowering.constants.values(np.where(fixed, table, 0)) == 0)
+        node = Node(op="blocks", places=places, width=flat.shape[1], reads=(flat,), settings=made, address=address)
+        zeros = fixed & (self._graph.constants.values(np.where(fixed, table, 0)) == 0)
         known = np.broadcast_to(np.where(zeros.reshape(places, -1).all(0), ZERO_CODE, -1), flat.shape)
-        out = self._lowering.node(node, known)
+        out = self._graph.node(node, known)
         return out.reshape(table.shape)

@@ -71,9 +71,9 @@ class RealConstants(Constants):
 class Clips(Quantisers):
     """Quantisers that are off: numbers stay as they are, or are clipped where that is an activation function."""
 
-    def __init__(self, lowering):
-        super().__init__(lowering)
-        self._clips: Mapping[int, tuple[float, float]] = lowering.firmware.full_precision.clips
+    def __init__(self, graph):
+        super().__init__(graph)
+        self._clips: Mapping[int, tuple[float, float]] = graph.firmware.full_precision.clips
 
     def codes(self, table: np.ndarray, instruction: Instruction, address: int) -> np.ndarray:
         """References to what a product or a write takes of numbers; see `Quantisers.codes`."""
@@ -82,7 +82,7 @@ class Clips(Quantisers):
         if clip is None:
             return table
         found, fixed = np.empty_like(table), is_constant(table)
-        constants = self._lowering.constants
+        constants = self._graph.constants
         found[fixed] = constants.add(np.clip(constants.values(table[fixed]), *clip))
         op, settings = ("relu", ()) if clip == (0, np.inf) else ("clip", clip)
         for source in read_by(table):

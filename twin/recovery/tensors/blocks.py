@@ -26,7 +26,7 @@ class Blocks:
             nodes:  Strips of one layer.
             live:   bool[width], which codes are wanted.
             tables: References [places, width] to numbers, one table.
-            strict: Has no meaning here.
+            strict: Not used: there is always a value.
         """
         node, (table,) = nodes[0], tables
         last = int(np.flatnonzero(~is_constant(table).all(0))[-1]) + 1

@@ -15,7 +15,6 @@ class Value:
         zero:  What is subtracted from codes before they are multiplied; weights' start values hold it.
         limit: Largest magnitude of codes, less `zero`.
         draft: What makes it; None for values from outside.
-        name:  Name, once it has one.
     """
 
     shape: tuple[int, ...]
@@ -23,7 +22,6 @@ class Value:
     zero: int = 0
     limit: float = 0
     draft: "Draft | None" = None
-    name: str = ""
 
     @property
     def size(self) -> int:

@@ -99,7 +99,7 @@ class Pointwise:
             nodes:  Strips of one layer.
             live:   bool[width], which elements are wanted.
             tables: References [places, wanted elements] of each operand.
-            strict: Has no meaning here.
+            strict: Not used: there is always a value.
         """
         node = nodes[0]
         shape = shape_of(nodes, *tables[0].shape)

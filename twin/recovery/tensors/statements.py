@@ -74,7 +74,11 @@ class Statements:
             self._where[index], done = where.reshape(-1), done + node.places
 
     def _tables(self, nodes, live=None) -> list[np.ndarray]:
-        """The operands of all places of a group; constant operands of dead elements count as zero."""
+        """References [places, elements] of each operand, for the places of all strips of a group.
+
+        Args:
+            live: bool[width], elements to which point-wise operands are cut; all of them if not given.
+        """
         tables = []
         for number in range(len(nodes[0].reads)):
             table = np.concatenate(even([node.reads[number] for node in nodes]))

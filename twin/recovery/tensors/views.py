@@ -86,11 +86,8 @@ class Views:
         return self._whole(table, address) or self._part(table, address) or self._joined(table, address) \
             or self._transposed(table, address) or self._taken(table, address)
 
-    def _sources(self, table) -> list[int]:
-        return read_by(table)
-
     def _whole(self, table, address) -> Value | None:
-        sources = self._sources(table)
+        sources = read_by(table)
         if len(sources) != 1 or is_constant(table).any():
             return None
         source = self.values[sources[0]]
@@ -108,7 +105,7 @@ class Views:
 
     def _part(self, table, address) -> Value | None:
         """Neighbouring elements along the last axis."""
-        sources = self._sources(table)
+        sources = read_by(table)
         if len(sources) != 1 or is_constant(table).any():
             return None
         source = self.values[sources[0]]
@@ -141,7 +138,7 @@ class Views:
 
     def _transposed(self, table, address) -> Value | None:
         """All of an image with its axes in another order."""
-        sources = self._sources(table)
+        sources = read_by(table)
         if len(sources) != 1 or is_constant(table).any():
             return None
         source = self.values[sources[0]]
@@ -157,7 +154,7 @@ class Views:
 
     def _taken(self, table, address) -> Value:
         """Elements by a stored table."""
-        fixed, sources = is_constant(table), self._sources(table)
+        fixed, sources = is_constant(table), read_by(table)
         arguments, index, first = [], np.zeros(table.shape, np.int32), 0
         for number in sources:
             source, mask = self.values[number], ~fixed & (node_of(table) == number)
