@@ -58,9 +58,9 @@ def read(kind: Kind, path: Path) -> tuple[dict, dict[str, np.ndarray]]:
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            names = file.keys()
+            names = file.keys() if kind.key in metadata else ()
             arrays = {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise ValueError(f"{path}: not a whole safetensors file ({error}); {kind.remedy}") from error
     if kind.key not in metadata:
         held = _held(metadata)
