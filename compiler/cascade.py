@@ -90,7 +90,6 @@ class Cutter:
             raise found
         return found
 
-
     def _received(self, part: Model, sent: Sequence[str]) -> Model:
         """A part whose `Received` layers have shapes, and the order in which the machine before sends."""
         received = {layer.name: layer for layer in part.layers if isinstance(layer, Received)}

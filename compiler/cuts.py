@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 from concord.compiler.images.support import has_images
+from concord.compiler.lib.needed import needed
 from concord.compiler.lib.received import Received
 from concord.model.layers.layer import Layer
 from concord.model.model import INPUT, Model
@@ -77,7 +78,7 @@ def parts(model: Model, names: Sequence[str]) -> list[Model]:
     ends = [_in_front(model, name) for name in names]
     found, taken = [], set()
     for k, names_until in enumerate([*ends, {layer.name for layer in model.layers}]):
-        layers = [layer for layer in _needed(model) if layer.name in names_until - taken]
+        layers = [layer for layer in needed(model) if layer.name in names_until - taken]
         entering = crossing(model, names[k - 1]) if k else ()
         leaving = crossing(model, names[k]) if k < len(names) else ()
         found.append(_part(model, layers, entering, leaving, f"{model.name}, part {k + 1}"))
@@ -108,7 +109,7 @@ def _part(model: Model, layers: Sequence[Layer], entering: Sequence[str], leavin
 def _crossing(model: Model, before: set[str]) -> dict[str, list[Layer]]:
     """The tensors, INPUT among them, that needed layers read which are not in front of a cut, and these readers."""
     found: dict[str, list[Layer]] = {}
-    for reader in _needed(model):
+    for reader in needed(model):
         if reader.name not in before:
             for source in model.sources_of(reader):
                 if source in before or source == INPUT:
@@ -116,25 +117,10 @@ def _crossing(model: Model, before: set[str]) -> dict[str, list[Layer]]:
     return found
 
 
-def _needed(model: Model) -> list[Layer]:
-    """The layers that lead to the result; no one reads others."""
-    names = _leading_to(model, model.layers[-1].name)
-    return [layer for layer in model.layers if layer.name in names]
-
-
 def _in_front(model: Model, name: str) -> set[str]:
     """Names of the layers in front of the cut behind a layer."""
-    before = _leading_to(model, name)
+    before = {layer.name for layer in needed(model, [name])}
     if list(_crossing(model, before)) == [name]:
         return before
     names = [layer.name for layer in model.layers]
     return set(names[:names.index(name) + 1])
-
-
-def _leading_to(model: Model, name: str) -> set[str]:
-    """The layer of this name, and all layers that lead to it."""
-    found = {name}
-    for layer in reversed(model.layers):
-        if layer.name in found:
-            found.update(source for source in model.sources_of(layer) if source != INPUT)
-    return found

@@ -10,7 +10,7 @@ from concord.compiler.lib.allocation import NET, Place
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.program import read, write
-from concord.compiler.lib.received import Received
+from concord.compiler.lib.received import entering
 from concord.compiler.lib.tensors import Tensor
 from concord.compiler.recurrent.time_step import cell_name
 from concord.golden.host.firmware import Direction
@@ -36,8 +36,7 @@ class Graph:
         self._made: dict[str, Tensor] = {}
         self._places: dict[tuple[str, Mem], Place] = {}
         #: Fields of the firmware about the input: there are no images.
-        received = [layer.outputs for layer in model.layers if isinstance(layer, Received)] or [model.inputs]
-        self.host = {"input_words": sum(map(build.config.words_of, received))} if neighbours.before else {}
+        self.host = {"input_words": sum(map(build.config.words_of, entering(model)))} if neighbours.before else {}
         #: Names of the layers whose results are sent, in order.
         self.sent: list[str] = []
 

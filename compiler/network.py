@@ -11,7 +11,7 @@ from concord.compiler.lib.bounds import Bound
 from concord.compiler.lib.build import Build
 from concord.compiler.lib.neighbours import ALONE, Neighbours
 from concord.compiler.lib.reason import Reason, Refused
-from concord.compiler.lib.received import Received
+from concord.compiler.lib.received import entering
 from concord.compiler.lib.uses import uses
 from concord.compiler.support import problems
 from concord.golden.host.firmware import Firmware
@@ -68,7 +68,7 @@ def compile_network(model: Model, config: Config, neighbours: Neighbours = ALONE
         data=model.data,
         description=model.description,
         classes=model.classes,
-        inputs=model.inputs or sum(layer.outputs for layer in model.layers if isinstance(layer, Received)),
+        inputs=sum(entering(model)),
         outputs=sum(layer.outputs for layer in model.layers if layer.name in graph.sent),
         directions=graph.directions,
         loop=build.program.loop,

@@ -6,6 +6,7 @@ Layers that only read an image as a sequence, or a sequence as an image, disappe
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from concord.compiler.lib.needed import needed
 from concord.compiler.lib.reason import Reason
 from concord.compiler.lib.received import Received
 from concord.model.layers.concat import Concat, SequenceConcat
@@ -195,12 +196,3 @@ class _Wires:
 
     def _problem(self, layer: Layer, sentence: str):
         self._problems.setdefault(layer.name, []).append(Reason(sentence=sentence))
-
-
-def needed(model: Model, results: Sequence[str] = ()) -> list[Layer]:
-    """The layers that lead to results, by default that of the last layer."""
-    found = set(results) or {model.layers[-1].name}
-    for layer in reversed(model.layers):
-        if layer.name in found:
-            found.update(model.sources_of(layer))
-    return [layer for layer in model.layers if layer.name in found]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from concord.model.layers.layer import Layer
+from concord.model.model import Model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -21,3 +22,8 @@ class Received(Layer):
 
     title = "tensor of the machine before"
     takes = None
+
+
+def entering(model: Model) -> list[int]:
+    """Number of elements of each tensor that enters a part of a network: its input, or what `Received` stands for."""
+    return [layer.outputs for layer in model.layers if isinstance(layer, Received)] or [model.inputs]

@@ -1,6 +1,7 @@
 """Files of tensors with a JSON header, as safetensors, without pickle."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from safetensors.numpy import save
 
 #: Beginning of the metadata keys of all kinds.
 OURS = "concord "
+#: What files hold whose key does not say it to a user.
+_WORDS = {"concord cascade": "firmware of several machines"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,13 +58,14 @@ def read(kind: Kind, path: Path) -> tuple[dict, dict[str, np.ndarray]]:
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            names = file.keys()
+            names = file.keys() if kind.key in metadata else ()
             arrays = {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise ValueError(f"{path}: not a whole safetensors file ({error}); {kind.remedy}") from error
     if kind.key not in metadata:
-        held = [f" (it holds: {key.removeprefix(OURS)})" for key in metadata if key.startswith(OURS)]
-        raise ValueError(f"{path}: a safetensors file, but no {kind.name}{''.join(held)}; {kind.command} makes one")
+        held = _held(metadata)
+        what = f"it holds {held} and no {kind.name}" if held else f"a safetensors file, but no {kind.name}"
+        raise ValueError(f"{path}: {what}; {kind.command} makes one")
     try:
         header = json.loads(metadata[kind.key])
         version = header.pop("version")
@@ -96,7 +100,7 @@ def read_arrays(path: Path, remedy: str) -> dict[str, np.ndarray]:
         raise ValueError(f"{path}: there is no such file; {remedy}")
     try:
         with safe_open(path, framework="numpy") as file:
-            held = [key.removeprefix(OURS) for key in file.metadata() or {} if key.startswith(OURS)]
+            held = _held(file.metadata() or {})
             names = file.keys()
             arrays = {} if held else {name: file.get_tensor(name) for name in names}
     except TypeError as error:  # bfloat16, for example
@@ -104,5 +108,11 @@ def read_arrays(path: Path, remedy: str) -> dict[str, np.ndarray]:
     except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(f"{path}: not a whole safetensors file ({error}); {remedy}") from error
     if held:
-        raise ValueError(f"{path}: it holds: {held[0]}; {remedy}")
+        raise ValueError(f"{path}: it holds {held}; {remedy}")
     return arrays
+
+
+def _held(metadata: Mapping[str, str]) -> str:
+    """What a file of one of these kinds holds, in words; empty for another file."""
+    key = next((key for key in metadata if key.startswith(OURS)), "")
+    return _WORDS.get(key, key.removeprefix(OURS))

@@ -114,7 +114,10 @@ def verify(
         console.print(cost_table(verified) if verified.costs else without_costs(verified))
     for verified in done if errors else ():
         console.print(split_table(verified))
-    console.print("report: " + ", ".join(str(path) for path in whole.files))
+    for job, verified in zip(jobs_, done, strict=True):
+        if job.floating:
+            console.print(f"quantised model: {verified.request.path}", soft_wrap=True)
+    console.print("report: " + ", ".join(str(path) for path in whole.files), soft_wrap=True)
     for line in faults(done):
         typer.echo(f"nnp: {line}", err=True)
     raise typer.Exit(0 if whole.equal else 1)

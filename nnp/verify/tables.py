@@ -125,15 +125,17 @@ def split_table(verified: Verified) -> Table:
 
 
 def _layer_table(title: str, cells: list[list[str]]) -> Table:
-    """A table with a line for each layer, of its head, these lines, and a last line for all of them."""
-    head, *rows, total = cells
-    table = Table(title=title, title_justify="left")
+    """A table of its head, a line for each layer, and a last line for all of them.
+
+    Text that is too wide for its column, first of all the name of a layer, goes on in the next line: nothing is cut.
+    """
+    (first, *head), *rows = cells
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column(first, overflow="fold")
     for name in head:
-        table.add_column(name, justify="left" if name == "layer" else "right")
+        table.add_column(name.replace(" ", "\n"), justify="right", overflow="fold")
     for row in rows:
         table.add_row(*row)
-    table.add_section()
-    table.add_row(*total)
     return table
 
 

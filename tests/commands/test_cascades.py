@@ -131,4 +131,6 @@ def test_what_cannot_be_is_said(both, tmp_path):
     (tmp_path / "one").unlink()
     assert "leave out --machines" in refused("verify", both, "--machines", 2)
     assert "holds firmware of several machines" in refused("handover", both, "-o", tmp_path / "out")
+    for words in (["predict"], ["overflow"], ["export", "--qonnx", tmp_path / "out"]):
+        assert "it holds firmware of several machines and no model" in refused(*words, both)
     assert not list(tmp_path.iterdir())

@@ -2,14 +2,16 @@
 
 import csv
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 from concord.model.data.samples import Samples, Task
 from concord.nnp.verify import pictures, sample_results, tables
+from concord.nnp.verify.error_split import ALONE, OUTPUT, PARTS
 from concord.nnp.verify.layer_costs import WAITS, LayerCost
 from concord.nnp.verify.report import _shown, cost_record, table_names
-from concord.nnp.verify.tables import cost_rows, cost_table, without_costs
+from concord.nnp.verify.tables import cost_rows, cost_table, split_table, without_costs
 from concord.spec.config import preset
 from concord.spec.registers import TIMES, Counter
 from rich.console import Console
@@ -177,7 +179,17 @@ def test_costs_of_layers_have_a_total_and_only_waits_that_occur():
     with console.capture() as shown:
         console.print(cost_table(COSTED))
     assert "layers of net, sample 6" in shown.get()
-    assert all(cell in shown.get() for row in cost_rows(COSTED) for cell in row)
+    assert all(word in shown.get() for row in cost_rows(COSTED) for cell in row for word in cell.split())
+
+
+def test_no_heading_is_cut_at_80_columns():
+    errors = dict.fromkeys((*PARTS, ALONE), 1.23456e-5)
+    split = SimpleNamespace(samples=4, layers={"/stack2/body/conv1/Conv_output": errors, OUTPUT: errors})
+    console = Console(width=80)
+    with console.capture() as shown:
+        console.print(split_table(SimpleNamespace(request=SimpleNamespace(path=Path("net.onnx")), split=split)))
+    assert all(part in shown.get() for part in (*PARTS, ALONE, "0.00123%"))
+    assert "…" not in shown.get()
 
 
 def test_costs_of_layers_in_json():

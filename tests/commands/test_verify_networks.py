@@ -38,6 +38,7 @@ def test_a_network_goes_to_the_hardware_in_one_command(files, tmp_path):
     assert record["preset"] == "tiny"
     assert record["accuracy"].keys() == {"FP32", "quantised", "golden", "RTL"}
     kept = tmp_path / "net.safetensors"
+    assert f"quantised model: {kept}\n" in result.output
     assert record["commands"][0].split() == ["nnp", "quantize", network, "--for", "tiny", "--data", data, "-o",
                                              str(kept)]
 

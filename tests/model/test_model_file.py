@@ -177,6 +177,10 @@ def test_missing_garbage_and_foreign_files_are_refused(tmp_path):
     save_file({"x": np.zeros(3)}, tmp_path / "foreign")
     with pytest.raises(ValueError, match="but no model"):
         load_model(tmp_path / "foreign")
+    header = json.dumps({"x": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}).encode()  # numpy lacks bfloat16
+    (tmp_path / "bfloat16").write_bytes(len(header).to_bytes(8, "little") + header + bytes(2))
+    with pytest.raises(ValueError, match="a safetensors file, but no model"):
+        load_model(tmp_path / "bfloat16")
     save_file({"x": np.zeros(3)}, tmp_path / "broken", {KIND.key: "{"})
     with pytest.raises(ValueError, match="JSON header cannot be read"):
         load_model(tmp_path / "broken")

@@ -125,7 +125,7 @@ def test_what_firmware_cannot_hold_is_refused_in_a_sentence(files, tmp_path):
         save_file({name: np.ascontiguousarray(values) for name, values in given.items()}, path)
         assert sentence in refused("compile", firmware, "--weights-from", path, "-o", tmp_path / "out.safetensors")
     assert "there is no such file; `save`" in refused("compile", mlp, "--weights-from", tmp_path / "nothing")
-    assert "it holds: firmware; `save`" in refused("compile", mlp, "--weights-from", mlp)
+    assert "it holds firmware; `save`" in refused("compile", mlp, "--weights-from", mlp)
     model = "data/models/fashion-mlp-bfp8.safetensors"
     assert "name the firmware that `nnp twin` read" in refused("compile", model, "--weights-from", path)
     assert "not a whole safetensors file" in refused("compile", mlp, "--weights-from", __file__)
