@@ -30,6 +30,12 @@ def test_generated_pages_are_current(name):
     assert (ROOT / "docs" / name).read_text() == GENERATED[name], f"docs/{name} is old: run `nox -s docs`"
 
 
+def test_the_page_of_twins_counts_the_lines_that_it_shows():
+    page = (ROOT / "docs" / "twins.md").read_text()
+    shown = page.partition("<!-- source:")[2].partition("```python\n")[2].partition("```\n")[0]
+    assert f"twins/vowels_lstm_w8_numpy.py: {len(shown.splitlines())} lines" in page
+
+
 def test_the_picture_is_current(tmp_path):
     script("machine").main(tmp_path / "machine.svg")
     assert (tmp_path / "machine.svg").read_text() == (ROOT / "docs" / "machine.svg").read_text()

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from concord.compiler.network import compile_network
+from concord.golden.host.firmware import Firmware
 from concord.tests import networks
-from concord.tests.any_networks import KINDS, Drawn, draw
+from concord.tests.any_networks import KINDS, draw
 from concord.tests.twin.recovered import calls, golden, results
 from concord.twin.recovery.nodes.elements import Unrecognised
 from concord.twin.recovery.recover import recover
@@ -36,14 +37,19 @@ class Outcome:
     seconds: float
 
 
-def outcome(drawn: Drawn) -> Outcome:
-    """The twins of a network beside golden.
+def compiled(kind: str, seed: int) -> tuple[Firmware, np.ndarray]:
+    """The firmware of a random network, and binary16 patterns uint16[2, ...] of samples.
 
     Raises:
-        ValueError: the machine cannot compute it, or lacks room for it.
+        ValueError: there is no such network, or the machine cannot compute it, or lacks room for it.
     """
-    firmware = compile_network(drawn.model, drawn.config).firmware
+    drawn = draw(kind, seed)
     samples = networks.inputs(np.random.default_rng(0), 2, *drawn.shape)
+    return compile_network(drawn.model, drawn.config).firmware, samples
+
+
+def outcome(firmware: Firmware, samples: np.ndarray) -> Outcome:
+    """The twins of a network beside golden."""
     wanted, seconds, tables = golden(firmware, samples), 0.0, 0
     for hints, each in (("with hints", firmware), ("without hints", without_hints(firmware))):
         begun = time.perf_counter()
@@ -70,9 +76,10 @@ def main():
         found: list[Outcome] = []
         for seed in range(given.seed, given.seed + given.networks):
             try:
-                found.append(outcome(draw(kind, seed)))
+                firmware, samples = compiled(kind, seed)
             except ValueError:
                 continue
+            found.append(outcome(firmware, samples))
             if found[-1].wrong:
                 print(f"{kind}, seed {seed}: {found[-1].wrong}", flush=True)
         wrong = sum(bool(each.wrong) for each in found)

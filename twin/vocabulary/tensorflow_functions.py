@@ -288,7 +288,8 @@ def accumulated(codes, weights, start=None, scale=0, bits=32, units=(0, 0), shif
         totals = totals + tf.cast(start, tf.int64)
     if bits < 64:
         limit = 1 << bits - 1
-        totals = tf.bitwise.bitwise_and(totals + limit, tf.constant(2 * limit - 1, tf.int64)) - limit
+        mask = tf.constant(2 * limit - 1, tf.int64)
+        totals = tf.bitwise.bitwise_and(totals + limit, mask) - limit
     # Large totals keep 1 for what lies below every rounding point.
     large = (totals >= 1 << 53) | (totals < -1 << 53)
     high = totals // (1 << 28)

@@ -115,7 +115,7 @@ def half(x):
     """Numbers rounded once to binary16, ties to even, as float32."""
     y = x.detach()
     kept = torch.compiler.is_compiling() and torch._inductor.config.emulate_precision_casts
-    # Who compiles an exported program may drop its casts to half, as a compiler does; a cast from float64 rounds twice.
+    # A compiler may drop the casts of an exported program, and a cast from float64 rounds twice.
     casts = not torch.compiler.is_compiling() or (kept and not torch.compiler.is_exporting())
     if casts and y.dtype == torch.float32:
         return straight(x, y.half().float())
