@@ -62,7 +62,8 @@ def _objection_to(model: Model, name: str, readers: Sequence[Layer]) -> str:
 def parts(model: Model, names: Sequence[str]) -> list[Model]:
     """The parts of a network that is cut behind layers of these names, in order.
 
-    A part reads one tensor of another part as its input, and several as `Received`, as far as its layers follow them.
+    A tensor that comes alone, and is not handed on, is the input of its part. Other tensors of another part are
+    `Received` layers, the first layers of their part.
 
     Raises:
         ValueError: the network cannot be cut there; the sentence says where it can.

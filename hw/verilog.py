@@ -55,6 +55,9 @@ class SharingLowerer(_xfrm.DomainLowerer):
 
     Amaranth copies expressions there, so that logic whose steps use the step before twice grows exponentially. As the
     copies are what Verilog is written from, sharing makes a machine's Verilog a third smaller.
+
+    `_xfrm` is no public part of Amaranth, of which pyproject.toml names one version. Where another version lowers
+    domains elsewhere, Verilog is as large as without this class, and a test fails.
     """
 
     def __init__(self, domains=None):
@@ -62,9 +65,10 @@ class SharingLowerer(_xfrm.DomainLowerer):
         self._lowered = {}
 
     def on_value(self, value):
-        key = id(self.domains), id(value)  # a fragment decides what its domains' signals are
+        key = id(self.domains), id(value)  # one expression may stand in fragments whose domains have other signals
         if key not in self._lowered:
-            self._lowered[key] = super().on_value(value), value, self.domains  # what is kept keeps its id
+            # Both objects are kept, so that no other object gets their id.
+            self._lowered[key] = super().on_value(value), value, self.domains
         return self._lowered[key][0]
 
 

@@ -78,7 +78,8 @@ class Stages:
 
     def fused(self, node: Node, anchor: Value) -> int | None:
         """The MFU that can add to the last term of a sum in the chain that computes it, or None."""
-        if len(self._network.consumers(anchor)) > 1:
+        sent = any(result.value is anchor for result in self._network.results)
+        if sent or len(self._network.consumers(anchor)) > 1:
             return None
         mfu = next_mfu(Stage.ADD, self._last(self._network.maker(anchor)))
         if mfu is None or (node.activation is not Activation.NONE

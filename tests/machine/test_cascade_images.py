@@ -14,7 +14,7 @@ from concord.nnp.verify.cascade_session import CascadeSession, Streamed
 from concord.sim.machines.cascade import cascade
 from concord.spec.config import Config, preset
 from concord.tests import networks
-from concord.tests.image_networks import Images
+from concord.tests.image_networks import ROOM, Images
 
 TINY = preset("tiny")
 #: No vector memory has room for a row of the image, which takes 8 words.
@@ -72,6 +72,19 @@ def test_several_images_cross_on_simulated_machines(size, concat):
     made.conv(made.concat(first, second) if concat else made.sum(first, second), 2, (2, 2))
     model = made.model()
     stream("library", TINY, model, Cutter(model, [TINY] * 2).compiled([second]).cascade, seed=5, gap=0.2, stall=0.2)
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_a_term_of_a_sum_crosses(block):
+    """The first machine adds to it, too, in a chain of its own: what is sent is the term."""
+    config = replace(TINY, **ROOM)
+    made = Images(np.random.default_rng(1), config, (2, 3, 3), block=block)
+    first = made.conv("", config.native_dim, (1, 1))
+    term = made.conv(first, config.native_dim, (1, 1))
+    third = made.conv(made.sum(first, term), config.native_dim, (1, 1))
+    made.conv(made.concat(term, third), 3, (2, 2))
+    model = made.model()
+    stream("golden", config, model, Cutter(model, [config] * 2).compiled([third]).cascade)
 
 
 def test_headers_of_every_pixel_would_take_longer():
