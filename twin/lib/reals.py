@@ -3,22 +3,18 @@
 from collections.abc import Mapping
 
 import numpy as np
+from concord.twin.lib.kinds import PRODUCTS, SELECTING
 from concord.twin.lib.script import Argument, Call, Line, Loop, Routine, Script, Stored
 
 #: Whole numbers up to this are exact in float32.
 FLOAT32_EXACT = 1 << 24
-#: Functions that return elements of their arguments, and of the setting `fill`.
-LAYOUT = ("take", "join", "part", "flatten", "reshape", "image", "transpose", "patches", "start", "max_pool",
-          "canonical")
-PRODUCTS = ("dense", "convolution")
 
 
 def arrays(script: Script) -> dict[str, np.ndarray]:
     """The stored tensors by name: float16 and int32 as they are, others as float32 or float64.
 
     Weights and start values of a product are float32 where no sum can reach 2**24, which the ranges of its codes
-    prove; otherwise they are float64. All numbers of a
-    script without quantisers are float64.
+    prove; otherwise they are float64. All numbers of a script without quantisers are float64.
     """
     if script.unquantised:
         return {name: each.values for name, each in script.tensors.items()}
@@ -75,7 +71,7 @@ class _Ranges:
             return [(call.settings["lowest"], call.settings["highest"])]
         if call.function in PRODUCTS:
             self._product(call, ranges[0])
-        if call.function in LAYOUT:
+        if call.function in SELECTING:
             parts = ranges[call.function in ("take", "start"):]  # without the index, and what has the batch
             fill = [(call.settings.get("fill", 0),) * 2]
             return [None if None in parts else (min(each[0] for each in parts + fill),

@@ -7,6 +7,7 @@ from keyword import kwlist
 from textwrap import wrap
 
 import numpy as np
+from concord.twin.lib.kinds import PRODUCTS
 from concord.twin.lib.script import Argument, Call, Line, Loop, Routine, Stored
 from concord.twin.source.folding import Nested, after_pass, fold, live
 from concord.twin.source.frameworks import CURVES
@@ -16,8 +17,6 @@ from concord.twin.source.vocabulary import Vocabulary
 WIDTH = 100
 #: Most calls within each other.
 DEPTH = 5
-#: Functions whose first argument keeps a name of its own.
-PRODUCTS = ("dense", "convolution")
 #: Names that values do not have.
 RESERVED = frozenset([*kwlist, "self", "t", "np", "torch", "tf", "range"])
 #: How strongly an operator binds its operands.

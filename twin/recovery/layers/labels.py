@@ -5,13 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 from concord.golden.host.firmware import Firmware
+from concord.twin.lib.kinds import ARRANGING, QUANTISERS, SUMS
 from concord.twin.recovery.tensors.drafts import Constant, Draft, LoopDraft, Value
 
-QUANTISERS = ("integers", "floats", "blocks", "float_blocks")
-PRODUCTS = ("dense", "convolution", "accumulated")
 #: Functions that only arrange elements, and quantisers: they belong to the layer that reads them.
-BEFORE = (*QUANTISERS, "clip", "patches", "flatten", "join", "part", "take", "image", "reshape", "transpose",
-          "start", "numbers")
+BEFORE = (*QUANTISERS, *ARRANGING, "clip", "patches", "image", "numbers")
 SCALINGS = ("multiply", "add")
 
 
@@ -39,7 +37,7 @@ def _products(drafts: list[Draft], users, count: Counter) -> dict[Draft, str]:
     found: dict[Draft, str] = {}
     for draft in drafts:
         before = [found.get(value.draft, "") for value in draft.reads if value.draft is not None]
-        if draft.function in PRODUCTS:
+        if draft.function in SUMS:
             kind = "convolution" if draft.function == "convolution" else "dense"
             count[kind] += 1
             found[draft] = f"{kind}{count[kind]}"
@@ -118,7 +116,7 @@ def _quantisers(drafts, users, found):
 
 def _before_quantiser(draft: Draft) -> bool:
     # A product itself reads the scaled numbers where quantisers are off.
-    return draft.function in (*QUANTISERS, "clip", *PRODUCTS) or is_scaling(draft)
+    return draft.function in (*QUANTISERS, "clip", *SUMS) or is_scaling(draft)
 
 
 def is_scaling(draft: Draft) -> bool:
@@ -128,7 +126,7 @@ def is_scaling(draft: Draft) -> bool:
     source = draft.reads[0].draft if draft.reads else None
     if source is not None and source.function == "multiply" and draft.function == "add":
         source = source.reads[0].draft
-    return source is None or source.function not in PRODUCTS
+    return source is None or source.function not in SUMS
 
 
 def routine_name(layer: str, kind: str, taken: Collection[str], reserved: Callable[[str], bool]) -> str:

@@ -6,12 +6,13 @@ from dataclasses import replace
 from concord.golden.host.firmware import Firmware
 from concord.spec.config import preset_name
 from concord.spec.isa import Op, decode
+from concord.twin.lib.kinds import ARRANGING, SUMS
 from concord.twin.lib.script import Call, Line, Loop, Routine, Script, Stored
-from concord.twin.recovery.layers.labels import PRODUCTS, cell_kind, free, labels, routine_name
+from concord.twin.recovery.layers.labels import cell_kind, free, labels, routine_name
 from concord.twin.recovery.layers.naming import Locals, Tensors, sources
 from concord.twin.recovery.layers.order import needed
 from concord.twin.recovery.layers.reserved import reserved
-from concord.twin.recovery.layers.routines import LAYOUT, Cut, cuts, sorted_drafts, title
+from concord.twin.recovery.layers.routines import Cut, cuts, sorted_drafts, title
 from concord.twin.recovery.nodes.elements import Unrecognised
 from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
 from concord.twin.recovery.tensors.program import Program
@@ -59,7 +60,7 @@ class _Layers:
         starts, sequences = self._starts(loops), {sequence for one in loops for _, sequence, _ in one.items}
         sequences -= {value for draft in drafts for value in draft.reads}
         layers |= {draft: "" for draft in drafts if (draft.result in starts and draft.function == "start") or (
-            draft.result in sequences and draft.function in LAYOUT)}
+            draft.result in sequences and draft.function in ARRANGING)}
         old = {value: after for value, _, after in loop.carried} if loop else {}
         states = self._states(loop, layers) if loop else {}
         made = []
@@ -106,7 +107,7 @@ class _Layers:
 
     def _states(self, loop: LoopDraft, layers) -> dict[Value, str]:
         """Names of states inside of their routines: h is what products read."""
-        read = {value for draft in loop.body if draft.function in PRODUCTS for value in sources(draft)}
+        read = {value for draft in loop.body if draft.function in SUMS for value in sources(draft)}
         found, taken = {}, defaultdict(set)
         for value, _, after in loop.carried:
             base = "h" if value in read else "c"
@@ -123,7 +124,7 @@ class _Layers:
         drafts, hints = sorted_drafts(cut.drafts), self.hints
         curves = Counter(draft.function for draft in drafts)
         kind = _kind(self.firmware, cut.layer) or cell_kind(curves) if step else next(
-            (draft.function for draft in drafts if draft.function in PRODUCTS), "layer")
+            (draft.function for draft in drafts if draft.function in SUMS), "layer")
         name = routine_name(cut.layer, kind, {each.name for each in self.routines}, reserved)
         takes = sorted(cut.takes, key=lambda value: value in old)
         results = sorted(cut.results, key=lambda value: (value not in states, states.get(value, "") != "h"))

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
+from concord.twin.lib.kinds import QUANTISERS, SUMS
 from concord.twin.lib.script import Argument, Call, Stored, Tensor
-from concord.twin.recovery.layers.labels import PRODUCTS, QUANTISERS, is_scaling
+from concord.twin.recovery.layers.labels import is_scaling
 from concord.twin.recovery.tensors.drafts import Constant, Draft, Value
 
 
@@ -85,7 +86,7 @@ class Locals:
         hint = self._hints.get(draft.address)
         if hint:
             return hint
-        if draft.function in PRODUCTS:
+        if draft.function in SUMS:
             return "sums"
         first = draft.reads[0]
         base = self._bases.get(first, "y")
@@ -106,7 +107,7 @@ class Locals:
         if role in ("scale", "offset") and is_scaling(draft) and before_quantiser(draft, self._inside):
             return f"{'state' if state else 'input'}_{role}"
         hint = self._hints.get(draft.address, "")
-        if role == "offset" and draft.reads[0].draft is not None and draft.reads[0].draft.function in PRODUCTS:
+        if role == "offset" and draft.reads[0].draft is not None and draft.reads[0].draft.function in SUMS:
             role = "bias"
         return f"{hint}_{role}" if hint else role
 
@@ -120,7 +121,7 @@ def before_quantiser(draft: Draft, inside: set[Draft]) -> bool:
     source = draft.reads[0].draft if draft.reads else None
     while source in inside and source.function in ("multiply", "add", "join", "flatten", "part"):
         source = source.reads[0].draft if source.reads else None
-    return source not in inside or source.function not in PRODUCTS
+    return source not in inside or source.function not in SUMS
 
 
 def sources(draft: Draft) -> set[Value]:

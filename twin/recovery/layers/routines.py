@@ -3,11 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from concord.twin.lib.kinds import ARRANGING
 from concord.twin.recovery.layers.order import makes, reads
 from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
-
-#: Functions that only arrange elements.
-LAYOUT = ("part", "flatten", "reshape", "transpose", "start", "join", "take")
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -84,7 +82,7 @@ def _cut(layer, part, parts, wanted) -> Cut:
 def sorted_drafts(drafts: list[Draft]) -> list[Draft]:
     """Drafts by address, each behind those that it reads, and layout directly in front of what reads it."""
     made, done = {draft.result: draft for draft in drafts}, []
-    left = [draft for draft in drafts if draft.function not in LAYOUT]
+    left = [draft for draft in drafts if draft.function not in ARRANGING]
 
     def above(draft: Draft) -> list[Draft]:
         """The drafts that a draft reads, in order, with layout among them."""
@@ -92,7 +90,7 @@ def sorted_drafts(drafts: list[Draft]) -> list[Draft]:
         for value in draft.reads:
             each = made.get(value)
             if each is not None:
-                found += [*above(each), each] if each.function in LAYOUT else [each]
+                found += [*above(each), each] if each.function in ARRANGING else [each]
         return found
 
     while left:

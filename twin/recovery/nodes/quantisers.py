@@ -16,7 +16,8 @@ from concord.twin.recovery.nodes.elements import (
 )
 from concord.twin.recovery.nodes.nodes import Node
 
-QUANTISERS = ("integers", "floats", "blocks")  #: Operations whose results are codes; `settings` is a `Quantiser`.
+#: Operations of nodes whose results are codes; `settings` is a `Quantiser`.
+QUANTISING = ("integers", "floats", "blocks")
 
 
 class Quantisers:
@@ -51,7 +52,7 @@ class Quantisers:
         wanted = ("integers", unsigned and self._format.zero > 0) if integer else ("blocks", False)
         for source in read_by(table):
             node = self._graph.nodes[source]
-            if node.op in QUANTISERS and (node.settings.codes, node.settings.zero > 0) != wanted:
+            if node.op in QUANTISING and (node.settings.codes, node.settings.zero > 0) != wanted:
                 raise Unrecognised("codes are read as numbers in another mode than they were written in")
             out = self._once(source, "numbers", (), address)
             mask = ~fixed & (node_of(table) == source)

@@ -3,7 +3,7 @@
 import numpy as np
 from concord.twin.recovery.nodes.elements import Constants, element_of, is_constant, node_of, refs
 from concord.twin.recovery.nodes.nodes import Node, shape_of
-from concord.twin.recovery.nodes.quantisers import QUANTISERS
+from concord.twin.recovery.nodes.quantisers import QUANTISING
 from concord.twin.recovery.tensors.drafts import Constant, Value
 from concord.twin.recovery.tensors.views import NUMBERS as PLAIN
 from concord.twin.recovery.tensors.views import Views
@@ -85,7 +85,7 @@ class Pointwise:
 
     def _call(self, node, arguments, shape) -> Value:
         """The call of a point-wise operation."""
-        if node.op in QUANTISERS:
+        if node.op in QUANTISING:
             return self._views.codes(node.settings, arguments[0], shape, node.address)
         if node.op == "clip":
             low, high = node.settings

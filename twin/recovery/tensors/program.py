@@ -7,7 +7,7 @@ from concord.golden.host.firmware import Direction, Firmware
 from concord.twin.recovery.nodes.elements import Unrecognised, is_constant, read_by
 from concord.twin.recovery.nodes.liveness import liveness
 from concord.twin.recovery.nodes.nodes import Body, Carried, Lowered
-from concord.twin.recovery.nodes.quantisers import QUANTISERS
+from concord.twin.recovery.nodes.quantisers import QUANTISING
 from concord.twin.recovery.nodes.signatures import Signatures
 from concord.twin.recovery.tensors.drafts import Draft, LoopDraft, Value
 from concord.twin.recovery.tensors.statements import Statements
@@ -150,7 +150,7 @@ class _Drafting:
         live = self._live(carried.leaf)
         value = Value(shape=(int(live.sum()),))
         made = carried.next[live]
-        maker = next((nodes[one] for one in read_by(made) if nodes[one].op in QUANTISERS), None)
+        maker = next((nodes[one] for one in read_by(made) if nodes[one].op in QUANTISING), None)
         if maker:
             _, value.codes, value.zero, value.limit, *_ = maker.settings
         self._bind(carried.leaf, live, value)
