@@ -18,6 +18,7 @@ from concord.tests.image_networks import ROOM, Images
 from concord.tests.twin.recovered import agree, calls, golden
 from concord.tests.twin.scripts import call, routine
 from concord.tests.twin.test_source import load
+from concord.tests.twin.training import train
 from concord.twin.lib.quantiser import quantiser
 from concord.twin.lib.script import Script
 from concord.twin.recovery.recover import recover
@@ -139,15 +140,7 @@ def test_training_on(mixture, tmp_path):
     assert {rounded[name].function for name, each in script.tensors.items() if each.bits} == {TRAINED[mixture]}
     twin = load(write_twin(script, Framework.TORCH, tmp_path, "twin", rounded)).Twin().trainable()
     inputs, labels = torch.from_numpy(rng.normal(size=(6, 4, 5) if alone else (6, 20))), torch.arange(6)
-    optimizer, losses = torch.optim.Adam([
-        {"params": [each], "lr": 1e-3 + 0.02 * each.abs().mean().item()} for each in twin.parameters()]), []
-    for _ in range(8):
-        loss = torch.nn.functional.cross_entropy(twin(inputs), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
+    train(twin, inputs, labels, steps=8, rate=1e-3, share=0.02)
     twin.save(tmp_path / "trained.safetensors")
     given = load_file(tmp_path / "trained.safetensors")
     changed = with_tensors(firmware, given)

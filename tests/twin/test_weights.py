@@ -13,6 +13,7 @@ from concord.tests import networks
 from concord.tests.command_line import compiled, done, nnp, refused
 from concord.tests.test_rooms import ROOT
 from concord.tests.twin.test_source import load
+from concord.tests.twin.training import train
 from concord.twin.recovery.recover import recover
 from concord.twin.source.writer import tensors
 from concord.twin.weights import trainable, twin_script, with_tensors
@@ -42,15 +43,7 @@ def test_a_trained_twin_has_the_bits_of_its_firmware(files, name, tmp_path):
     shape = [4 if size is None else size for size in script.inputs]
     inputs = torch.from_numpy(rng.normal(size=(4, *shape)).astype(np.float32))
     labels = torch.from_numpy(rng.integers(0, script.outputs, 4))
-    steps = [{"params": [each], "lr": 1e-4 + 0.01 * each.abs().mean().item()} for each in twin.parameters()]
-    optimizer, losses = torch.optim.Adam(steps), []
-    for _ in range(6):
-        loss = torch.nn.functional.cross_entropy(twin(inputs), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
+    train(twin, inputs, labels, steps=6, rate=1e-4, share=0.01)
     twin.save(tmp_path / "trained.safetensors")
     said = done("compile", files[name], "--weights-from", tmp_path / "trained.safetensors", "-o",
                 tmp_path / "firmware.safetensors")
