@@ -19,7 +19,8 @@ from concord.nnp.lib.options import MachineKind
 from concord.nnp.lib.quantisation_options import block_recipe, widths
 from concord.nnp.verify.builds import Builds
 from concord.nnp.verify.inputs import Source
-from concord.nnp.verify.verification import Request, prepare, verify_model
+from concord.nnp.verify.verification import prepare, verify_model
+from concord.nnp.verify.verified import Request
 from concord.spec.config import preset
 from concord.spec.formats import Format
 from concord.train.lib import networks

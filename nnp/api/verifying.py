@@ -14,7 +14,7 @@ from concord.nnp.lib.storage import legal
 from rich.console import Console, RenderableType
 
 if TYPE_CHECKING:
-    from concord.nnp.verify.verification import Request, Verified
+    from concord.nnp.verify.verified import Request, Verified
     from concord.nnp.verify.whole import Job
 
 
@@ -23,7 +23,7 @@ class Verification(Shown):
     """The results of a verification.
 
     Attributes:
-        verified: Everything that was found, see `concord.nnp.verify.verification.Verified`.
+        verified: Everything that was found, see `concord.nnp.verify.verified.Verified`.
         files:    Files of the report: verify.json, verify.html, and a CSV table of all samples.
         model:    The quantised model that ran.
     """
@@ -114,7 +114,7 @@ def verify(
     from concord.nnp.lib.options import CORES, MachineKind, named
     from concord.nnp.lib.quantisation_options import NetworkArithmetic
     from concord.nnp.verify.inputs import Source
-    from concord.nnp.verify.verification import Request
+    from concord.nnp.verify.verified import Request
     from concord.nnp.verify.whole import ready, verify_all
 
     given = load(network) if isinstance(network, str | os.PathLike) else network

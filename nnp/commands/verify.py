@@ -9,6 +9,8 @@ import typer
 if TYPE_CHECKING:
     from concord.nnp.lib.cascades import Wish
     from concord.nnp.verify.inputs import Source
+    from concord.nnp.verify.whole import Job, Whole
+    from rich.console import Console
 from concord.nnp.lib import imports
 from concord.nnp.lib.options import (
     CORES,
@@ -77,8 +79,7 @@ def verify(
     from concord.nnp.lib.files import check_writable
     from concord.nnp.lib.kinds import FileKind, kind_of
     from concord.nnp.verify.inputs import Source
-    from concord.nnp.verify.tables import cost_table, faults, split_table, verify_table, without_costs
-    from concord.nnp.verify.verification import Request
+    from concord.nnp.verify.verified import Request
     from concord.nnp.verify.whole import Job, ready, verify_all
     from rich.console import Console
 
@@ -100,27 +101,49 @@ def verify(
             waves=waves is not False,
             arithmetic=arithmetic or NetworkArithmetic.INTEGER, anew=anew, split=errors))
             for path, place in zip(paths, places, strict=True)]
-        if arithmetic and not all(job.floating for job in jobs_):
-            raise ValueError("--arithmetic is for networks in float32: a quantised model has its own, so leave it out")
-        if anew and not all(job.floating for job in jobs_):
-            raise ValueError("--anew is for ONNX files of networks that are quantised already, so leave it out")
+        _check_floating(jobs_, {"--arithmetic": arithmetic, "--anew": anew})
         prepared = ready(jobs_, console)
         for words in dict.fromkeys(words for one in prepared for words in one.inputs.remarks):
             typer.echo(f"nnp: {words}", err=True)
         whole = verify_all(prepared, console)
+    _print(whole, jobs_, console, layers=layers, errors=errors)
+    raise typer.Exit(0 if whole.equal else 1)
+
+
+#: Options of `nnp verify` that are for networks in float32, and what a quantised model has instead.
+FLOATING = {
+    "--arithmetic": "--arithmetic is for networks in float32: a quantised model has its own, so leave it out",
+    "--anew": "--anew is for ONNX files of networks that are quantised already, so leave it out",
+}
+
+
+def _check_floating(jobs: "list[Job]", given: dict[str, object]):
+    """Refuse options that choose how a network is quantised, where a model is quantised.
+
+    Raises:
+        ValueError: a sentence about the first of them.
+    """
+    for option, value in given.items():
+        if value and not all(job.floating for job in jobs):
+            raise ValueError(FLOATING[option])
+
+
+def _print(whole: "Whole", jobs: "list[Job]", console: "Console", *, layers: bool, errors: bool):
+    """Print what was found, where the report and the quantised models lie, and each fault on stderr."""
+    from concord.nnp.verify.tables import cost_table, faults, split_table, verify_table, without_costs
+
     done = list(whole.done)
     console.print(verify_table(done))
     for verified in done if layers else ():
         console.print(cost_table(verified) if verified.costs else without_costs(verified))
     for verified in done if errors else ():
         console.print(split_table(verified))
-    for job, verified in zip(jobs_, done, strict=True):
+    for job, verified in zip(jobs, done, strict=True):
         if job.floating:
             console.print(f"quantised model: {verified.request.path}", soft_wrap=True)
     console.print("report: " + ", ".join(str(path) for path in whole.files), soft_wrap=True)
     for line in faults(done):
         typer.echo(f"nnp: {line}", err=True)
-    raise typer.Exit(0 if whole.equal else 1)
 
 
 #: Options of `nnp verify` that several machines do not take, and what to do instead.

@@ -24,7 +24,8 @@ from concord.nnp.lib.steps import Steps
 from concord.nnp.lib.training import needing_torch
 from concord.nnp.verify import verification
 from concord.nnp.verify.data_sets import tested
-from concord.nnp.verify.verification import Prepared, Request, prepare
+from concord.nnp.verify.verification import prepare
+from concord.nnp.verify.verified import Prepared, Request
 from concord.spec.machine_file import find_config
 from rich.console import Console
 

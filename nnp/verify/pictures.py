@@ -9,7 +9,7 @@ from concord.model.data.measures import SHARES, scores, text
 from concord.model.data.samples import Task
 from concord.nnp.lib.results import real
 from concord.nnp.verify.tables import NETWORKS
-from concord.nnp.verify.verification import Verified
+from concord.nnp.verify.verified import Verified
 from concord.spec.registers import Counter
 from matplotlib.figure import Figure
 

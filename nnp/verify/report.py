@@ -25,7 +25,7 @@ from concord.nnp.verify.tables import (
     verify_rows,
     without_costs,
 )
-from concord.nnp.verify.verification import Verified
+from concord.nnp.verify.verified import Verified
 from concord.spec.config import Config
 from concord.spec.registers import TIMES
 from jinja2 import Environment, FileSystemLoader, StrictUndefined

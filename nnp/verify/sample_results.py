@@ -9,7 +9,7 @@ from concord.model import network
 from concord.model.data.measures import scored, scores
 from concord.model.data.samples import Task
 from concord.nnp.lib.results import real
-from concord.nnp.verify.verification import Verified
+from concord.nnp.verify.verified import Verified
 
 #: Most classes of a confusion matrix.
 CLASSES = 100

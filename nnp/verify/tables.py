@@ -7,7 +7,7 @@ from concord.compiler.network import Compiled
 from concord.model.data import measures
 from concord.nnp.verify.error_split import ALONE, PARTS, ROUNDING
 from concord.nnp.verify.layer_costs import WAITS, LayerCost, wait_title
-from concord.nnp.verify.verification import Verified
+from concord.nnp.verify.verified import Verified
 from concord.spec.registers import Counter
 from rich.table import Table
 

@@ -9,7 +9,8 @@ from concord.nnp.lib.kinds import FileKind, kind_of
 from concord.nnp.verify.builds import Builds
 from concord.nnp.verify.imported import opened, quantised
 from concord.nnp.verify.report import write_report
-from concord.nnp.verify.verification import Prepared, Request, Verified, prepare, verify_model
+from concord.nnp.verify.verification import prepare, verify_model
+from concord.nnp.verify.verified import Prepared, Request, Verified
 from rich.console import Console
 
 
