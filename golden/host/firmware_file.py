@@ -16,7 +16,8 @@ KIND = tensor_file.Kind(
 
 #: Files of firmware for several machines, see `golden.host.cascade_file`.
 SEVERAL = tensor_file.Kind(
-    key="concord cascade", version=1, name="firmware", remedy="compile again", command="`nnp compile --machines 2`")
+    key="concord cascade", version=1, name="firmware", remedy="compile again", command="`nnp compile --machines 2`",
+    holds="firmware of several machines")
 
 _LAYOUTS = ("input_layout", "output_layout")
 

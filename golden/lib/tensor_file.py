@@ -12,8 +12,8 @@ from safetensors.numpy import save
 
 #: Beginning of the metadata keys of all kinds.
 OURS = "concord "
-#: What files hold whose key does not say it to a user.
-_WORDS = {"concord cascade": "firmware of several machines"}
+#: What files of the kinds that are known hold, by key.
+_HELD: dict[str, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +26,7 @@ class Kind:
         name:    Name of the kind in messages to users.
         remedy:  Advice that makes a good file.
         command: Command that makes such a file.
+        holds:   What such a file holds, in messages to users; empty for `name`.
     """
 
     key: str
@@ -33,6 +34,10 @@ class Kind:
     name: str
     remedy: str
     command: str
+    holds: str = ""
+
+    def __post_init__(self):
+        _HELD[self.key] = self.holds or self.name
 
 
 def write(kind: Kind, path: Path, header: dict, arrays: dict[str, np.ndarray]):
@@ -115,4 +120,4 @@ def read_arrays(path: Path, remedy: str) -> dict[str, np.ndarray]:
 def _held(metadata: Mapping[str, str]) -> str:
     """What a file of one of these kinds holds, in words; empty for another file."""
     key = next((key for key in metadata if key.startswith(OURS)), "")
-    return _WORDS.get(key, key.removeprefix(OURS))
+    return _HELD.get(key, key.removeprefix(OURS))
